@@ -1,0 +1,48 @@
+# Options of every target of the project, in one interface target that is never exported.
+add_library(lockstep_options INTERFACE)
+target_compile_features(lockstep_options INTERFACE cxx_std_20)
+
+# -ffp-contract=off: a fused multiply-add happens where the source says so, never where a loop's vector body and
+# its remainder might differ. No fast-math anywhere.
+target_compile_options(lockstep_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  -ffp-contract=off)
+# Warnings are errors with the compilers that .ci/run covers; a newer one may warn about what nobody could see yet.
+set(covered_GNU 13)
+set(covered_Clang 15)
+set(werror OFF)
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS "${covered_${CMAKE_CXX_COMPILER_ID}}")
+  set(werror ON)
+endif()
+option(LOCKSTEP_WERROR "Treat warnings as errors" ${werror})
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_options INTERFACE -Werror)
+endif()
+if(LOCKSTEP_ARCH)
+  target_compile_options(lockstep_options INTERFACE -march=${LOCKSTEP_ARCH})
+endif()
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# Invariants stay checked in optimised builds, so NDEBUG is not set.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_options INTERFACE
+    -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1)
+  target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+option(LOCKSTEP_COVERAGE "Count executed lines for gcov" OFF)
+if(LOCKSTEP_COVERAGE)
+  target_compile_options(lockstep_options INTERFACE --coverage -O1)
+  target_link_options(lockstep_options INTERFACE --coverage)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <ostream>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+enum class DType : uint8_t { f32, f64, bf16, f16, i32 };
+
+/// The upper half of an fp32, rounded to nearest even. Storage only: arithmetic is done in fp32.
+struct bfloat16 {
+  uint16_t bits = 0;
+
+  bfloat16() = default;
+  explicit bfloat16(float value) {
+    const uint32_t word = std::bit_cast<uint32_t>(value);
+    const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
+    bits =
+        static_cast<uint16_t>(is_nan ? (word >> 16) | 0x40u : (word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+  }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+/// IEEE binary16, rounded to nearest even. Storage only: arithmetic is done in fp32.
+struct float16 {
+  uint16_t bits = 0;
+
+  float16() = default;
+  explicit float16(float value);
+  explicit operator float() const;
+};
+
+inline float16::float16(float value) {
+  const uint32_t word = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (word >> 16) & 0x8000u;
+  const uint32_t magnitude = word & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) {
+    bits = static_cast<uint16_t>(sign | 0x7e00u);
+  } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more: infinity
+    bits = static_cast<uint16_t>(sign | 0x7c00u);
+  } else if (magnitude >= 0x38800000u) {  // normal
+    bits =
+        static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
+  } else {  // subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits of the mantissa
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+  }
+}
+
+inline float16::operator float() const {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1fu;
+  const uint32_t mantissa = bits & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent == 0) {
+    const float value = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+constexpr int64_t bytes(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 8;
+    case DType::bf16:
+    case DType::f16:
+      return 2;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+  }
+  return 0;
+}
+
+constexpr const char* name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::i32:
+      return "i32";
+  }
+  return "?";
+}
+
+inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
+
+template <class T>
+inline constexpr DType dtype_of = DType{255};
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<float16> = DType::f16;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::i32;
+
+/// Calls body.operator()<T>() with T the type that dtype stands for: float, double, bfloat16 or float16.
+template <class Body>
+decltype(auto) with_float_type(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body.template operator()<float>();
+    case DType::f64:
+      return body.template operator()<double>();
+    case DType::bf16:
+      return body.template operator()<bfloat16>();
+    case DType::f16:
+      return body.template operator()<float16>();
+    case DType::i32:
+      break;
+  }
+  throw Error(concat("a floating-point tensor is needed, not ", dtype));
+}
+
+/// Like with_float_type, for kernels that compute in their storage type: float or double.
+template <class Body>
+decltype(auto) with_compute_type(DType dtype, Body&& body) {
+  if (dtype == DType::f32) return body.template operator()<float>();
+  if (dtype == DType::f64) return body.template operator()<double>();
+  throw Error(concat("f32 or f64 is needed, not ", dtype));
+}
+
+}  // namespace lockstep

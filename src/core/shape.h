@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+/// The extents of a contiguous tensor, outermost first; at most four. A scalar has none.
+class Shape {
+ public:
+  static constexpr int max_rank = 4;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> extents) {
+    for (int64_t extent : extents) append(extent);
+  }
+
+  void append(int64_t extent) {
+    expect(rank_ < max_rank, "a shape has at most ", max_rank, " dimensions");
+    expect(extent >= 0, "a dimension of ", extent, " elements");
+    extents_[rank_++] = extent;
+  }
+
+  int rank() const { return rank_; }
+  /// Extent of a dimension; negative counts from the last.
+  int64_t operator[](int dimension) const { return extents_[dimension < 0 ? dimension + rank_ : dimension]; }
+  int64_t elements() const {
+    int64_t product = 1;
+    for (int i = 0; i < rank_; ++i) product *= extents_[i];
+    return product;
+  }
+  /// The product of all extents but the last: how many rows a row-wise kernel sees.
+  int64_t rows() const {
+    return rank_ == 0 ? 1 : elements() / (extents_[rank_ - 1] ? extents_[rank_ - 1] : 1);
+  }
+  /// The same shape with another last extent.
+  Shape with_last(int64_t extent) const {
+    Shape shape = *this;
+    shape.extents_[rank_ - 1] = extent;
+    return shape;
+  }
+
+  bool operator==(const Shape& other) const {
+    if (rank_ != other.rank_) return false;
+    for (int i = 0; i < rank_; ++i)
+      if (extents_[i] != other.extents_[i]) return false;
+    return true;
+  }
+
+  const int64_t* begin() const { return extents_.data(); }
+  const int64_t* end() const { return extents_.data() + rank_; }
+
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+    out << "[";
+    for (int i = 0; i < shape.rank_; ++i) out << (i ? ", " : "") << shape.extents_[i];
+    return out << "]";
+  }
+
+ private:
+  std::array<int64_t, max_rank> extents_{};
+  int rank_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stream.h"
+
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+struct ThreadState {
+  // Earlier pools stay: tensors made on them may still be alive.
+  std::vector<std::unique_ptr<ThreadPool>> pools;
+  Stream stream;
+
+  void use(int threads) {
+    for (const auto& pool : pools)
+      if (pool->size() == threads) return set(*pool);
+    set(*pools.emplace_back(std::make_unique<ThreadPool>(threads)));
+  }
+  void set(ThreadPool& pool) { stream = CpuStream{&pool}; }
+};
+
+ThreadState& state() {
+  thread_local ThreadState instance;
+  if (instance.pools.empty()) instance.use(1);
+  return instance;
+}
+
+}  // namespace
+
+const Stream& current_stream() { return state().stream; }
+
+void set_threads(int threads) { state().use(threads); }
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <variant>
+
+#include "core/device.h"
+#include "core/thread_pool.h"
+
+namespace lockstep {
+
+/// Kernels on the CPU run at once, shared out over a pool.
+struct CpuStream {
+  ThreadPool* pool = nullptr;
+
+  /// Runs body(begin, end) over [0, count) in chunks of `grain` items (the last may be shorter).
+  /// The chunks depend on count and grain alone.
+  template <class Body>
+  void for_each_chunk(int64_t count, int64_t grain, Body&& body) const {
+    grain = std::max<int64_t>(grain, 1);
+    const int64_t chunks = (count + grain - 1) / grain;
+    pool->run(chunks, [&](int64_t chunk) { body(chunk * grain, std::min(count, (chunk + 1) * grain)); });
+  }
+};
+
+/// An ordered queue on a GPU (a cudaStream_t, kept opaque so that no CUDA header is reachable from here).
+struct CudaStream {
+  void* handle = nullptr;
+  int device = 0;
+};
+
+#if defined(LOCKSTEP_CUDA)
+using Stream = std::variant<CpuStream, CudaStream>;
+#else
+using Stream = std::variant<CpuStream>;
+#endif
+
+inline Device device_of(const Stream& stream) { return stream.index() == 0 ? Device::cpu : Device::cuda; }
+
+/// The stream that new tensors of this thread are created on. The first use makes a pool of one thread.
+const Stream& current_stream();
+
+/// Gives this thread a pool of its own with that many threads, for all tensors it creates from now on.
+/// The pool lives until the thread ends.
+void set_threads(int threads);
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/thread_pool.h"
+
+#include <algorithm>
+#include <sched.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+// Kernels follow each other within microseconds, so a short spin usually meets the next one; after that the
+// thread sleeps, because the core may belong to another rank.
+constexpr int spins_before_sleep = 4000;
+
+template <class Done>
+bool spin_until(Done done) {
+  for (int i = 0; i < spins_before_sleep; ++i) {
+    if (done()) return true;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  return false;
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  expect(threads >= 1, "a thread pool of ", threads, " threads");
+  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::share(Job job) {
+  job_ = job;
+  unfinished_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  run_share(0);
+  const auto all_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
+  if (spin_until(all_done)) return;
+  for (int left = unfinished_.load(std::memory_order_acquire); left != 0;
+       left = unfinished_.load(std::memory_order_acquire))
+    unfinished_.wait(left, std::memory_order_acquire);
+}
+
+void ThreadPool::work(int thread) {
+  uint32_t seen = 0;
+  for (;;) {
+    const auto has_job = [&] { return generation_.load(std::memory_order_acquire) != seen; };
+    if (!spin_until(has_job)) generation_.wait(seen, std::memory_order_acquire);
+    if (!has_job()) continue;
+    ++seen;
+    if (stopping_.load()) return;
+    run_share(thread);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+  }
+}
+
+void ThreadPool::run_share(int thread) const {
+  for (int64_t chunk = thread; chunk < job_.chunks; chunk += size()) job_.call(job_.body, chunk);
+}
+
+int available_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+}  // namespace lockstep

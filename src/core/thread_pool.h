@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace lockstep {
+
+/// A fixed set of threads that share out numbered chunks: chunk c runs on thread c mod size(). What a chunk
+/// contains is decided by the caller from shapes alone, so the number of threads never shows in the bits.
+class ThreadPool {
+ public:
+  /// threads >= 1, the calling thread included.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  /// Runs body(chunk) for every chunk in [0, chunks) and returns when all are done. The body must not throw,
+  /// and must not call the pool again. One caller at a time.
+  template <class Body>
+  void run(int64_t chunks, Body&& body) {
+    if (chunks <= 1 || workers_.empty()) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) body(chunk);
+      return;
+    }
+    using Function = std::remove_reference_t<Body>;
+    share({[](void* function, int64_t chunk) { (*static_cast<Function*>(function))(chunk); }, &body, chunks});
+  }
+
+ private:
+  struct Job {
+    void (*call)(void*, int64_t) = nullptr;
+    void* body = nullptr;
+    int64_t chunks = 0;
+  };
+
+  void share(Job job);
+  void work(int thread);
+  void run_share(int thread) const;
+
+  Job job_;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<int> unfinished_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> workers_;
+};
+
+/// Cores this process may run on (its affinity mask), at least 1.
+int available_cores();
+
+}  // namespace lockstep
