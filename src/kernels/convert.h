@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace lockstep {
+
+/// y = x in another dtype, rounded to nearest even: float types to each other, i32 to any of them.
+struct Convert {
+  static constexpr const char* name = "convert";
+  View x;  ///< any shape
+  View y;  ///< as many elements as x; no overlap
+
+  void check() const {
+    expect(y.size() == x.size(), "y is ", y.shape, ", x is ", x.shape);
+    expect(y.dtype != DType::i32 || x.dtype == DType::i32, "cannot convert ", x.dtype, " to i32");
+  }
+};
+void run(CpuStream, const Convert&);
+void run(CudaStream, const Convert&);
+
+}  // namespace lockstep

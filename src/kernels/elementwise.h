@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace lockstep {
+
+/// Throws Error unless `view` has the shape and dtype of `model`; the message calls it `what`.
+inline void expect_like(const View& view, const View& model, const char* what) {
+  expect(view.shape == model.shape && view.dtype == model.dtype, what, " is ", view.shape, " ", view.dtype,
+         " where ", model.shape, " ", model.dtype, " is needed");
+}
+
+/// y = a + b.
+struct Add {
+  static constexpr const char* name = "add";
+  View a;  ///< any shape
+  View b;  ///< like a
+  View y;  ///< like a; may alias a or b
+
+  void check() const {
+    expect_like(b, a, "b");
+    expect_like(y, a, "y");
+  }
+};
+void run(CpuStream, const Add&);
+void run(CudaStream, const Add&);
+
+/// y = a - b.
+struct Subtract {
+  static constexpr const char* name = "subtract";
+  View a;  ///< any shape
+  View b;  ///< like a
+  View y;  ///< like a; may alias a or b
+
+  void check() const {
+    expect_like(b, a, "b");
+    expect_like(y, a, "y");
+  }
+};
+void run(CpuStream, const Subtract&);
+void run(CudaStream, const Subtract&);
+
+/// y = a * b, element by element.
+struct Multiply {
+  static constexpr const char* name = "multiply";
+  View a;  ///< any shape
+  View b;  ///< like a
+  View y;  ///< like a; may alias a or b
+
+  void check() const {
+    expect_like(b, a, "b");
+    expect_like(y, a, "y");
+  }
+};
+void run(CpuStream, const Multiply&);
+void run(CudaStream, const Multiply&);
+
+/// y = factor * x, with the factor rounded to the dtype of x first.
+struct Scale {
+  static constexpr const char* name = "scale";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+  double factor = 1.0;
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const Scale&);
+void run(CudaStream, const Scale&);
+
+/// y = max(x, 0); NaN stays NaN.
+struct ReluForward {
+  static constexpr const char* name = "relu_forward";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const ReluForward&);
+void run(CudaStream, const ReluForward&);
+
+/// dx = dy where x > 0, else 0. As y > 0 exactly where x > 0, the output of the forward will do for x.
+struct ReluBackward {
+  static constexpr const char* name = "relu_backward";
+  View x;   ///< the input (or output) of the forward
+  View dy;  ///< like x
+  View dx;  ///< like x; may alias dy
+
+  void check() const {
+    expect_like(dy, x, "dy");
+    expect_like(dx, x, "dx");
+  }
+};
+void run(CpuStream, const ReluBackward&);
+void run(CudaStream, const ReluBackward&);
+
+/// y = tanh(x).
+struct TanhForward {
+  static constexpr const char* name = "tanh_forward";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const TanhForward&);
+void run(CudaStream, const TanhForward&);
+
+/// dx = dy * (1 - y^2).
+struct TanhBackward {
+  static constexpr const char* name = "tanh_backward";
+  View y;   ///< the output of the forward
+  View dy;  ///< like y
+  View dx;  ///< like y; may alias dy
+
+  void check() const {
+    expect_like(dy, y, "dy");
+    expect_like(dx, y, "dx");
+  }
+};
+void run(CpuStream, const TanhBackward&);
+void run(CudaStream, const TanhBackward&);
+
+/// y = value everywhere; any dtype.
+struct Fill {
+  static constexpr const char* name = "fill";
+  View y;  ///< any shape
+  double value = 0.0;
+
+  void check() const {}
+};
+void run(CpuStream, const Fill&);
+void run(CudaStream, const Fill&);
+
+/// y = x; any dtype.
+struct Copy {
+  static constexpr const char* name = "copy";
+  View x;  ///< any shape
+  View y;  ///< as many elements as x, same dtype; no overlap
+
+  void check() const {
+    expect(y.size() == x.size() && y.dtype == x.dtype, "y is ", y.shape, " ", y.dtype, ", x is ", x.shape,
+           " ", x.dtype);
+  }
+};
+void run(CpuStream, const Copy&);
+void run(CudaStream, const Copy&);
+
+/// y[b, t, c] = x[b, t, c] + table[t, c]: learned positions.
+struct AddPositions {
+  static constexpr const char* name = "add_positions";
+  View x;      ///< [batch, time, columns]
+  View table;  ///< [rows >= time, columns]
+  View y;      ///< like x; may alias x
+
+  void check() const {
+    expect(x.shape.rank() == 3 && table.shape.rank() == 2 && table.shape[0] >= x.shape[1] &&
+               table.shape[1] == x.shape[2] && table.dtype == x.dtype,
+           "x is ", x.shape, ", too large for a table of positions ", table.shape);
+    expect_like(y, x, "y");
+  }
+};
+void run(CpuStream, const AddPositions&);
+void run(CudaStream, const AddPositions&);
+
+/// dtable[t, c] = sum over b of dy[b, t, c], in order of b; rows from `time` on are zero.
+struct AddPositionsBackward {
+  static constexpr const char* name = "add_positions_backward";
+  View dy;      ///< [batch, time, columns]
+  View dtable;  ///< [rows >= time, columns]
+
+  void check() const {
+    expect(dy.shape.rank() == 3 && dtable.shape.rank() == 2 && dtable.shape[0] >= dy.shape[1] &&
+               dtable.shape[1] == dy.shape[2] && dtable.dtype == dy.dtype,
+           "dy is ", dy.shape, ", too large for a table of positions ", dtable.shape);
+  }
+};
+void run(CpuStream, const AddPositionsBackward&);
+void run(CudaStream, const AddPositionsBackward&);
+
+}  // namespace lockstep

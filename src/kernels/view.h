@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/dtype.h"
+#include "core/shape.h"
+
+namespace lockstep {
+
+/// Contiguous memory seen as an array of a shape and a dtype. Owns nothing. Empty (no data) where a kernel's
+/// contract calls an argument optional.
+struct View {
+  void* data = nullptr;
+  Shape shape;
+  DType dtype = DType::f32;
+
+  explicit operator bool() const { return data != nullptr; }
+  int64_t size() const { return shape.elements(); }
+  int64_t bytes() const { return size() * lockstep::bytes(dtype); }
+
+  template <class T>
+  T* as() const {
+    expect(data == nullptr || dtype == dtype_of<T>, "the view holds ", dtype, ", not ", dtype_of<T>);
+    return static_cast<T*>(data);
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+/// One gradient per recorded input, in order; an empty tensor means "none".
+using Gradients = std::vector<Tensor>;
+
+/// Given the gradient of the output, returns those of the inputs. Whatever it captures is what the tape
+/// saves: capture detached tensors only.
+using GradientFunction = std::function<Gradients(const Tensor& dy)>;
+
+/// Puts `y = op(inputs)` on the tape and returns y. If nothing in `inputs` requires a gradient, or recording
+/// is off, y is returned as it is and the function is dropped. Empty inputs are allowed (optional arguments).
+Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, GradientFunction gradient);
+
+/// True if record() would keep the gradient: what an op may ask before it saves something costly.
+bool is_recorded(const std::vector<Tensor>& inputs);
+
+/// Where and how backward() leaves the gradient of one leaf.
+struct LeafGradient {
+  Tensor buffer;                ///< like the leaf; made at first use if empty
+  bool accumulate = false;      ///< add to what the buffer holds instead of overwriting it
+  std::function<void()> ready;  ///< called once per backward(), after the last use of the leaf
+};
+
+/// The leaf's sink, for DistributedDataParallel and its like. Throws Error if `leaf` is not a leaf.
+LeafGradient& leaf_gradient(const Tensor& leaf);
+
+/// Walks the tape from the scalar `loss`, newest operation first, with d loss = `seed`. The first use of a
+/// leaf overwrites its gradient, later uses add in tape order. Each node is freed as soon as it has run, so a
+/// loss can be walked once. Throws Error if `loss` is not a scalar on the tape.
+void backward(const Tensor& loss, double seed = 1.0);
+
+/// Nothing is recorded on this thread during its life: evaluation and generation.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace lockstep

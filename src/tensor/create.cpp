@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/create.h"
+
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "kernels/elementwise.h"
+#include "kernels/random_fill.h"
+
+namespace lockstep {
+
+Tensor empty(const Shape& shape, DType dtype, const Stream& stream) {
+  return {Storage::make(shape.elements() * bytes(dtype), stream), 0, shape, dtype};
+}
+
+Tensor empty_like(const Tensor& tensor) { return empty(tensor.shape(), tensor.dtype(), tensor.stream()); }
+
+Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0.0, dtype); }
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  Tensor tensor = empty(shape, dtype);
+  fill(tensor, value);
+  return tensor;
+}
+
+template <class T>
+Tensor from_values(const std::vector<T>& values, const Shape& shape) {
+  expect(static_cast<int64_t>(values.size()) == shape.elements(), values.size(), " values for the shape ",
+         shape);
+  const Tensor tensor = empty(shape, dtype_of<T>);
+  if (!values.empty()) std::memcpy(tensor.view().data, values.data(), values.size() * sizeof(T));
+  return tensor;
+}
+template Tensor from_values(const std::vector<float>&, const Shape&);
+template Tensor from_values(const std::vector<double>&, const Shape&);
+template Tensor from_values(const std::vector<int32_t>&, const Shape&);
+
+std::vector<double> to_doubles(const Tensor& tensor) {
+  std::vector<double> values(static_cast<size_t>(tensor.size()));
+  if (tensor.dtype() == DType::i32) {
+    const int32_t* source = tensor.data<int32_t>();
+    values.assign(source, source + tensor.size());
+  } else {
+    const View target{values.data(), tensor.shape(), DType::f64};
+    launch(tensor.stream(), Convert{.x = tensor.view(), .y = target});
+  }
+  return values;
+}
+
+double item(const Tensor& tensor) {
+  expect(tensor && tensor.size() == 1, "item() needs a tensor of one element");
+  return to_doubles(tensor)[0];
+}
+
+Tensor convert(const Tensor& tensor, DType dtype) {
+  const Tensor y = empty(tensor.shape(), dtype, tensor.stream());
+  launch(tensor.stream(), Convert{.x = tensor.view(), .y = y.view()});
+  return y;
+}
+
+void copy(const Tensor& source, const Tensor& target) {
+  launch(target.stream(), Copy{.x = source.view(), .y = target.view()});
+}
+
+void fill(const Tensor& tensor, double value) {
+  launch(tensor.stream(), Fill{.y = tensor.view(), .value = value});
+}
+
+void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id) {
+  launch(tensor.stream(),
+         FillNormal{.y = tensor.view(), .mean = mean, .std = std, .seed = seed, .stream_id = stream_id});
+}
+
+void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id) {
+  launch(tensor.stream(),
+         FillUniform{.y = tensor.view(), .low = low, .high = high, .seed = seed, .stream_id = stream_id});
+}
+
+}  // namespace lockstep

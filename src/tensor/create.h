@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+/// New tensors on the current stream unless another is given.
+Tensor empty(const Shape& shape, DType dtype = DType::f32, const Stream& stream = current_stream());
+Tensor empty_like(const Tensor& tensor);
+Tensor zeros(const Shape& shape, DType dtype = DType::f32);
+Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
+
+/// A tensor with these values. Throws Error if their number is not the shape's.
+template <class T>
+Tensor from_values(const std::vector<T>& values, const Shape& shape);
+
+/// The values in order, converted to double; any dtype.
+std::vector<double> to_doubles(const Tensor& tensor);
+
+/// The single value of a one-element tensor.
+double item(const Tensor& tensor);
+
+/// A copy in another dtype, off the tape.
+Tensor convert(const Tensor& tensor, DType dtype);
+
+/// Copies the values of `source` into `target` (same size and dtype).
+void copy(const Tensor& source, const Tensor& target);
+
+/// Fills with a N(mean, std) or a U[low, high) that is a function of (seed, stream_id, element index) alone:
+/// the same on every rank. `stream_id` is the parameter's place in the model.
+void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id);
+void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id);
+void fill(const Tensor& tensor, double value);
+
+}  // namespace lockstep

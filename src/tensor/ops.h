@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "core/random.h"
+#include "kernels/gelu.h"
+#include "tensor/autograd.h"
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+// Differentiable operations on f32 and f64 tensors. Every file of ops/ holds the forward and the gradient of
+// one.
+
+Tensor add(const Tensor& a, const Tensor& b);       ///< a + b, equal shapes
+Tensor subtract(const Tensor& a, const Tensor& b);  ///< a - b, equal shapes
+Tensor multiply(const Tensor& a, const Tensor& b);  ///< element by element, equal shapes
+Tensor scale(const Tensor& x, double factor);       ///< factor * x
+Tensor relu(const Tensor& x);                       ///< max(x, 0)
+Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
+Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
+
+/// y = x . weight^T + bias, with x [..., in], weight [out, in], bias [out] or empty; y [..., out].
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// gelu(linear(x, weight, bias)) in one pass.
+Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu form);
+/// [m, k] . [k, n] -> [m, n].
+Tensor matmul(const Tensor& a, const Tensor& b);
+
+/// Layer normalisation over the last dimension (Ba et al. 2016): biased variance; weight, bias [columns],
+/// bias may be empty.
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
+
+/// Rows of `table` [rows, columns] picked by i32 `ids` [...]: [..., columns]. Throws Error for an id outside.
+Tensor embedding(const Tensor& ids, const Tensor& table);
+/// x [batch, time, columns] + table[0:time] for every sample: learned positions.
+Tensor add_positions(const Tensor& x, const Tensor& table);
+
+/// Drops elements with this probability and scales the rest by 1 / (1 - probability). The key's `sample` is
+/// the global index of row 0 of the first dimension, which counts samples: masks do not depend on how a batch
+/// is cut.
+Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
+
+/// Causal self-attention on packed qkv [batch, time, 3 * heads * size] (queries, keys, values; head-major
+/// inside each) -> [batch, time, heads * size], scaled by 1/sqrt(size). Never stores a time x time matrix.
+/// With `dropout` > 0 attention weights are dropped, keyed on logical coordinates.
+Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, const RandomKey& key = {});
+
+/// Mean cross entropy of logits [..., classes] against i32 targets [...]; rows whose target is `ignore_index`
+/// do not count. A scalar; NaN if every row is ignored (as in PyTorch).
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index = -1);
+/// Mean of (x - y)^2 over all elements, a scalar.
+Tensor mean_squared_error(const Tensor& x, const Tensor& y);
+Tensor sum(const Tensor& x);   ///< of all elements in index order by fixed blocks, a scalar
+Tensor mean(const Tensor& x);  ///< sum / size
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/embedding.h"
+
+#include "kernels/elementwise.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+
+Tensor embedding(const Tensor& ids, const Tensor& table) {
+  Shape shape = ids.shape();
+  shape.append(table.shape()[-1]);
+  const Tensor y = empty(shape, table.dtype(), table.stream());
+  launch(table.stream(), EmbeddingForward{.ids = ids.view(), .table = table.view(), .y = y.view()});
+  return record("embedding", y, {table}, [ids, table = table.detach()](const Tensor& dy) -> Gradients {
+    Tensor dtable = empty_like(table);
+    launch(dy.stream(), EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()});
+    return {dtable};
+  });
+}
+
+Tensor add_positions(const Tensor& x, const Tensor& table) {
+  const Tensor y = empty_like(x);
+  launch(x.stream(), AddPositions{.x = x.view(), .table = table.view(), .y = y.view()});
+  return record("add_positions", y, {x, table}, [table = table.detach()](const Tensor& dy) -> Gradients {
+    Tensor dtable = empty_like(table);
+    launch(dy.stream(), AddPositionsBackward{.dy = dy.view(), .dtable = dtable.view()});
+    return {dy, dtable};
+  });
+}
+
+}  // namespace lockstep

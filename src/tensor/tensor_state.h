@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/autograd.h"
+
+namespace lockstep {
+
+/// An operation on the tape: what it was computed from, and how its gradient flows back.
+struct GradientNode {
+  const char* op = "";
+  uint64_t sequence = 0;                             ///< creation order; inputs are always older
+  std::vector<std::shared_ptr<TensorState>> inputs;  ///< null where no gradient is wanted
+  GradientFunction gradient;
+  Tensor output_gradient;  ///< sum of what later operations have handed back so far
+};
+
+/// What all handles of one tensor share.
+struct TensorState {
+  std::shared_ptr<Storage> storage;
+  int64_t offset_bytes = 0;
+  Shape shape;
+  DType dtype = DType::f32;
+
+  std::shared_ptr<GradientNode> node;  ///< set on what recorded operations return
+  std::unique_ptr<LeafGradient> leaf;  ///< set on leaves that require a gradient
+
+  bool wants_gradient() const { return node != nullptr || leaf != nullptr; }
+};
+
+/// The tape's view of a handle's inside.
+class Tape {
+ public:
+  static const std::shared_ptr<TensorState>& state(const Tensor& tensor) { return tensor.state_; }
+};
+
+}  // namespace lockstep
