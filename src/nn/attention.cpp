@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/attention.h"
+
+#include "tensor/ops.h"
+
+namespace lockstep {
+
+CausalSelfAttention::CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias,
+                                         DType dtype)
+    : heads_(heads),
+      dropout_(dropout),
+      query_key_value_(width, 3 * width, has_bias, dtype),
+      output_(width, width, has_bias, dtype) {
+  add_part("c_attn", query_key_value_);
+  add_part("c_proj", output_);
+}
+
+Tensor CausalSelfAttention::operator()(const Tensor& x, const Context& context, uint32_t site) const {
+  const double probability = context.training ? dropout_ : 0.0;
+  return output_(causal_attention(query_key_value_(x), heads_, probability, context.key(site)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/gpt.h"
+
+#include "nn/initialize.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+Gpt::Options checked(const Gpt::Options& options) {
+  expect(options.vocabulary > 0 && options.block_size > 0 && options.layers > 0 && options.width > 0,
+         "a GPT needs a vocabulary, a block size, layers and a width");
+  expect(options.heads > 0 && options.width % options.heads == 0, options.heads,
+         " heads do not divide the width ", options.width);
+  return options;
+}
+
+}  // namespace
+
+Gpt::Gpt(const Options& options, uint64_t seed)
+    : options_(checked(options)),
+      tokens_(options.vocabulary, options.width, options.dtype),
+      positions_(options.block_size, options.width, options.dtype),
+      final_norm_(options.width, options.has_bias, options.dtype) {
+  add_part("transformer.wte", tokens_);
+  add_part("transformer.wpe", positions_);
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    blocks_.push_back(
+        std::make_unique<TransformerBlock>(TransformerBlock::Options{.layer = static_cast<uint32_t>(layer),
+                                                                     .heads = options.heads,
+                                                                     .width = options.width,
+                                                                     .dropout = options.dropout,
+                                                                     .has_bias = options.has_bias,
+                                                                     .activation = options.activation,
+                                                                     .dtype = options.dtype}));
+    add_part(concat("transformer.h.", layer), *blocks_.back());
+  }
+  add_part("transformer.ln_f", final_norm_);
+  if (!options.tie_weights) {
+    head_ = std::make_unique<Linear>(options.width, options.vocabulary, false, options.dtype);
+    add_part("lm_head", *head_);
+  }
+  initialize_like_gpt2(parameters(), options.layers, seed);
+}
+
+Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
+  expect(ids.shape().rank() == 2 && ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
+         "; they must be [batch, time] with time at most the block size ", options_.block_size);
+  Tensor x = add_positions(embedding(ids, tokens_.weight()), positions_.weight());
+  if (context.training) x = dropout(x, options_.dropout, context.key(0));
+  for (const auto& block : blocks_) x = (*block)(x, context);
+  x = final_norm_(x);
+  return linear(x, head_ ? head_->weight() : tokens_.weight());
+}
+
+double Gpt::flops_per_token(int64_t time) const {
+  double weights = static_cast<double>(options_.vocabulary * options_.width);
+  for (const NamedTensor& parameter : parameters())
+    if (parameter.tensor.shape().rank() == 2 && parameter.name.find(".h.") != std::string::npos)
+      weights += static_cast<double>(parameter.tensor.size());
+  return 6.0 * weights + 12.0 * static_cast<double>(options_.layers * options_.width * time);
+}
+
+}  // namespace lockstep

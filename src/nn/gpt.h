@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/embedding.h"
+#include "nn/layer_norm.h"
+#include "nn/transformer_block.h"
+
+namespace lockstep {
+
+/// A decoder-only transformer with GPT-2's structure (Radford et al. 2019): learned positions, pre-norm
+/// blocks, a final norm. Parameters carry the names of Hugging Face's GPT-2; Linear weights are [out, in].
+class Gpt : public Module {
+ public:
+  struct Options {
+    int64_t vocabulary = 0;
+    int64_t block_size = 0;  ///< the longest context
+    int64_t layers = 0;
+    int64_t heads = 0;  ///< divides width
+    int64_t width = 0;
+    double dropout = 0.0;     ///< after the embedding, on attention weights and on residual branches
+    bool has_bias = true;     ///< in Linear and LayerNorm
+    bool tie_weights = true;  ///< the head is the token embedding
+    Gelu activation = Gelu::tanh;
+    DType dtype = DType::f32;
+  };
+
+  /// Parameters are initialised as GPT-2's, as a function of the seed and of each parameter's place.
+  /// Throws Error for sizes that do not fit together.
+  Gpt(const Options& options, uint64_t seed);
+
+  /// i32 ids [batch, time <= block_size] -> logits [batch, time, vocabulary].
+  Tensor operator()(const Tensor& ids, const Context& context) const;
+  const Options& options() const { return options_; }
+
+  /// Floating-point operations of one token's forward and backward: 6 per weight in products and
+  /// 12 * width * time per layer for attention (Chowdhery et al. 2022, appendix B).
+  double flops_per_token(int64_t time) const;
+
+ private:
+  Options options_;
+  Embedding tokens_;
+  Embedding positions_;
+  std::vector<std::unique_ptr<TransformerBlock>> blocks_;
+  LayerNorm final_norm_;
+  std::unique_ptr<Linear> head_;  ///< null when tied
+};
+
+}  // namespace lockstep

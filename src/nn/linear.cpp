@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/linear.h"
+
+#include "tensor/ops.h"
+
+namespace lockstep {
+
+Linear::Linear(int64_t inputs, int64_t outputs, bool has_bias, DType dtype)
+    : weight_(add_parameter("weight", {outputs, inputs}, dtype)) {
+  if (has_bias) bias_ = add_parameter("bias", {outputs}, dtype);
+}
+
+Tensor Linear::operator()(const Tensor& x) const { return linear(x, weight_, bias_); }
+
+}  // namespace lockstep

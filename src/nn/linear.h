@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "nn/module.h"
+
+namespace lockstep {
+
+/// y = x . weight^T + bias; weight [outputs, inputs], bias [outputs] unless it is left out.
+class Linear : public Module {
+ public:
+  Linear(int64_t inputs, int64_t outputs, bool has_bias = true, DType dtype = DType::f32);
+
+  Tensor operator()(const Tensor& x) const;
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
+
+ private:
+  Tensor weight_;
+  Tensor bias_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/transformer_block.h"
+
+namespace lockstep {
+
+FeedForward::FeedForward(int64_t width, bool has_bias, Gelu activation, DType dtype)
+    : activation_(activation),
+      in_(width, 4 * width, has_bias, dtype),
+      out_(4 * width, width, has_bias, dtype) {
+  add_part("c_fc", in_);
+  add_part("c_proj", out_);
+}
+
+Tensor FeedForward::operator()(const Tensor& x) const {
+  return out_(linear_gelu(x, in_.weight(), in_.bias(), activation_));
+}
+
+TransformerBlock::TransformerBlock(const Options& options)
+    : options_(options),
+      attention_norm_(options.width, options.has_bias, options.dtype),
+      attention_(options.width, options.heads, options.dropout, options.has_bias, options.dtype),
+      feed_forward_norm_(options.width, options.has_bias, options.dtype),
+      feed_forward_(options.width, options.has_bias, options.activation, options.dtype) {
+  add_part("ln_1", attention_norm_);
+  add_part("attn", attention_);
+  add_part("ln_2", feed_forward_norm_);
+  add_part("mlp", feed_forward_);
+}
+
+Tensor TransformerBlock::operator()(const Tensor& x, const Context& context) const {
+  const double probability = context.training ? options_.dropout : 0.0;
+  // Site 0 is the embedding; each layer has three more.
+  const uint32_t site = 1 + 3 * options_.layer;
+  const Tensor attended = attention_(attention_norm_(x), context, site);
+  const Tensor y = add(x, dropout(attended, probability, context.key(site + 1)));
+  return add(y, dropout(feed_forward_(feed_forward_norm_(y)), probability, context.key(site + 2)));
+}
+
+}  // namespace lockstep
