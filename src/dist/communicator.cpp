@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+void Communicator::recorded(const char* name, int64_t bytes, const std::function<void()>& operation) {
+  if (size_ == 1) return operation();
+  recorder_->begin(name, bytes);
+  try {
+    operation();
+  } catch (const Error& failure) {
+    const std::string behind = flight_directory_.empty() ? "" : who_is_behind(flight_directory_, size_);
+    throw Error(concat(name, " of ", bytes, " bytes, collective ", recorder_->sequence(), ": ",
+                       failure.what(), behind.empty() ? "" : "; ", behind));
+  }
+  recorder_->end();
+}
+
+void Communicator::barrier() {
+  recorded("barrier", 0, [&] { do_barrier(); });
+}
+
+void Communicator::broadcast(void* data, int64_t bytes, int root) {
+  recorded("broadcast", bytes, [&] { do_broadcast(static_cast<std::byte*>(data), bytes, root); });
+}
+
+void Communicator::all_gather(const void* mine, int64_t bytes, void* all) {
+  recorded("all_gather", bytes,
+           [&] { do_all_gather(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all)); });
+}
+
+void Communicator::exchange(std::span<const Message> sends, std::span<const Message> receives) {
+  int64_t bytes = 0;
+  for (const Message& send : sends) bytes += send.bytes;
+  recorded("exchange", bytes, [&] { do_exchange(sends, receives); });
+}
+
+void Communicator::native_all_reduce(float* values, int64_t count) {
+  recorded("native_all_reduce", count * 4, [&] { do_native_all_reduce(values, count); });
+}
+
+std::vector<std::string> Communicator::all_gather_text(const std::string& mine) {
+  const int64_t length = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> lengths(static_cast<size_t>(size_));
+  all_gather(&length, sizeof(length), lengths.data());
+  const int64_t longest = std::max<int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
+  std::string padded = mine;
+  padded.resize(static_cast<size_t>(longest));
+  std::string all(static_cast<size_t>(longest * size_), '\0');
+  all_gather(padded.data(), longest, all.data());
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < lengths.size(); ++rank)
+    texts.push_back(all.substr(rank * static_cast<size_t>(longest), static_cast<size_t>(lengths[rank])));
+  return texts;
+}
+
+std::string Communicator::broadcast_text(const std::string& text, int root) {
+  int64_t length = static_cast<int64_t>(text.size());
+  broadcast(&length, sizeof(length), root);
+  std::string received = rank_ == root ? text : std::string(static_cast<size_t>(length), '\0');
+  if (length > 0) broadcast(received.data(), length, root);
+  return received;
+}
+
+void Communicator::record_flights_in(const std::string& directory) {
+  recorder_ = std::make_unique<FlightRecorder>(flight_path(directory, rank_));
+  flight_directory_ = directory;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dist/flight_recorder.h"
+#include "dist/shared_memory.h"
+
+namespace lockstep {
+
+/// A piece of memory for or from another rank.
+struct Message {
+  int peer = 0;
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+/// A group of ranks that exchange memory. A transport only: the order of additions is the engine's, but for
+/// native_all_reduce. All ranks call the same operations in the same order. Every call is written to the
+/// flight record and throws Error when its deadline passes, naming the rank that did not come where that is
+/// known.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  void barrier();
+  void broadcast(void* data, int64_t bytes, int root);
+  /// `all` receives size() blocks of `bytes`, in rank order.
+  void all_gather(const void* mine, int64_t bytes, void* all);
+  /// Sends and receives all at once; the k-th send to a peer meets that peer's k-th receive from this rank.
+  void exchange(std::span<const Message> sends, std::span<const Message> receives);
+  /// Sum in an order that the transport chooses (dist.reduction = native).
+  void native_all_reduce(float* values, int64_t count);
+
+  /// Texts of any length, in rank order.
+  std::vector<std::string> all_gather_text(const std::string& mine);
+  std::string broadcast_text(const std::string& text, int root);
+
+  /// One zeroed block per rank that all ranks can address; null where they do not share a host or the memory
+  /// cannot be had (then rank 0 says why, once).
+  virtual std::shared_ptr<SharedMemory> share(int64_t bytes) = 0;
+
+  /// From now on, collectives that take longer fail. The default is 60 s.
+  void set_timeout(double seconds) { timeout_seconds_ = seconds; }
+  double timeout() const { return timeout_seconds_; }
+
+  /// Runs an operation that ranks do together in another way (through shared memory) under the flight record.
+  void recorded(const char* name, int64_t bytes, const std::function<void()>& operation);
+
+  /// Makes every wait of this rank throw, now and later: for a rank that is going down while another thread
+  /// of it waits for its peers.
+  void cancel() { cancelled_.store(true); }
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
+
+  /// Keeps the flight record in `directory` (one file a rank).
+  void record_flights_in(const std::string& directory);
+  FlightRecorder& recorder() { return *recorder_; }
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+
+  virtual void do_barrier() = 0;
+  virtual void do_broadcast(std::byte* data, int64_t bytes, int root) = 0;
+  virtual void do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) = 0;
+  virtual void do_exchange(std::span<const Message> sends, std::span<const Message> receives) = 0;
+  virtual void do_native_all_reduce(float* values, int64_t count) = 0;
+
+ private:
+  int rank_;
+  int size_;
+  double timeout_seconds_ = 60.0;
+  std::atomic<bool> cancelled_{false};
+  std::string flight_directory_;
+  std::unique_ptr<FlightRecorder> recorder_ = std::make_unique<FlightRecorder>();
+};
+
+}  // namespace lockstep

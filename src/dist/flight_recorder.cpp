@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/flight_recorder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+struct FlightRecorder::Ring {
+  std::atomic<uint64_t> sequence{0};
+  FlightRecord records[capacity];
+};
+
+namespace {
+
+int64_t wall_nanoseconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(const std::string& path) {
+  int file = -1;
+  int flags = MAP_SHARED | MAP_ANONYMOUS;
+  if (!path.empty()) {
+    file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    // Reserving the space now turns a full disk into an error here instead of a signal later.
+    const bool ready = file >= 0 && ::posix_fallocate(file, 0, sizeof(Ring)) == 0;
+    if (!ready && file >= 0) ::close(file);
+    expect(ready, "cannot make the flight record ", path, ": ", std::strerror(errno));
+    flags = MAP_SHARED;
+  }
+  void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, flags, file, 0);
+  if (file >= 0) ::close(file);
+  expect(memory != MAP_FAILED, "cannot map the flight record ", path, ": ", std::strerror(errno));
+  ring_ = new (memory) Ring;
+}
+
+FlightRecorder::~FlightRecorder() { ::munmap(ring_, sizeof(Ring)); }
+
+void FlightRecorder::begin(const char* operation, int64_t bytes) {
+  const uint64_t sequence = ring_->sequence.load(std::memory_order_relaxed) + 1;
+  FlightRecord& record = ring_->records[sequence % capacity];
+  record = {.sequence = sequence, .bytes = bytes, .begin_nanoseconds = wall_nanoseconds()};
+  std::strncpy(record.operation, operation, sizeof(record.operation) - 1);
+  ring_->sequence.store(sequence, std::memory_order_release);
+}
+
+void FlightRecorder::end() { ring_->records[sequence() % capacity].end_nanoseconds = wall_nanoseconds(); }
+
+uint64_t FlightRecorder::sequence() const { return ring_->sequence.load(std::memory_order_relaxed); }
+
+std::vector<FlightRecord> FlightRecorder::read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  auto ring = std::make_unique<Ring>();
+  if (!file.read(reinterpret_cast<char*>(ring.get()), sizeof(Ring))) return {};
+  std::vector<FlightRecord> records;
+  for (const FlightRecord& record : ring->records)
+    if (record.sequence != 0 && record.sequence <= ring->sequence.load()) records.push_back(record);
+  std::sort(records.begin(), records.end(),
+            [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  return records;
+}
+
+std::string flight_path(const std::string& directory, int rank) {
+  return concat(directory, "/flight.rank", rank, ".bin");
+}
+
+std::string who_is_behind(const std::string& directory, int ranks) {
+  std::vector<std::vector<FlightRecord>> flights;
+  const FlightRecord* furthest = nullptr;
+  for (int rank = 0; rank < ranks; ++rank) {
+    flights.push_back(FlightRecorder::read(flight_path(directory, rank)));
+    if (flights.back().empty()) continue;
+    if (!furthest || flights.back().back().sequence > furthest->sequence) furthest = &flights.back().back();
+  }
+  if (!furthest) return {};
+  const FlightRecord ahead = *furthest;
+  std::string report;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto& flight = flights[static_cast<size_t>(rank)];
+    if (!flight.empty() && flight.back().sequence == ahead.sequence) continue;
+    report += concat(report.empty() ? "" : "; ", "rank ", rank, " never entered collective ", ahead.sequence,
+                     " (", ahead.operation, ", ", ahead.bytes, " bytes); ");
+    report += flight.empty()
+                  ? std::string("it recorded none")
+                  : concat("its last was ", flight.back().sequence, " (", flight.back().operation, ")");
+  }
+  return report;
+}
+
+}  // namespace lockstep

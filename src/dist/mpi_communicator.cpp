@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/mpi_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <sched.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/log.h"
+
+#if defined(LOCKSTEP_MPI)
+#include <mpi.h>
+
+namespace lockstep {
+namespace {
+
+// MPI counts are ints, and large single messages make Open MPI allocate.
+constexpr int64_t piece_bytes = int64_t{64} << 20;
+
+void check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw Error(concat(call, ": ", text));
+}
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm communicator, MpiPlace place)
+      : Communicator(place.rank, place.size),
+        communicator_(communicator),
+        one_host_(place.local_size == place.size) {}
+
+  std::shared_ptr<SharedMemory> share(int64_t bytes) override;
+
+ protected:
+  void do_barrier() override {
+    MPI_Request request;
+    check(MPI_Ibarrier(communicator_, &request), "MPI_Ibarrier");
+    wait({&request, 1});
+  }
+
+  void do_broadcast(std::byte* data, int64_t bytes, int root) override {
+    for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
+      const int count = static_cast<int>(std::min(piece_bytes, bytes - begin));
+      MPI_Request request;
+      check(MPI_Ibcast(data + begin, count, MPI_BYTE, root, communicator_, &request), "MPI_Ibcast");
+      wait({&request, 1});
+    }
+  }
+
+  void do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) override {
+    expect(bytes <= piece_bytes, "all_gather of ", bytes, " bytes a rank");
+    const int count = static_cast<int>(bytes);
+    MPI_Request request;
+    check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, communicator_, &request),
+          "MPI_Iallgather");
+    wait({&request, 1});
+  }
+
+  void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override {
+    std::vector<MPI_Request> requests;
+    const auto post = [&](const Message& message, auto call, const char* name) {
+      for (int64_t begin = 0; begin < message.bytes; begin += piece_bytes) {
+        const int count = static_cast<int>(std::min(piece_bytes, message.bytes - begin));
+        check(call(message.data + begin, count, message.peer, &requests.emplace_back()), name);
+      }
+    };
+    for (const Message& receive : receives)
+      post(
+          receive,
+          [&](std::byte* data, int count, int peer, MPI_Request* request) {
+            return MPI_Irecv(data, count, MPI_BYTE, peer, 0, communicator_, request);
+          },
+          "MPI_Irecv");
+    for (const Message& send : sends)
+      post(
+          send,
+          [&](std::byte* data, int count, int peer, MPI_Request* request) {
+            return MPI_Isend(data, count, MPI_BYTE, peer, 0, communicator_, request);
+          },
+          "MPI_Isend");
+    wait(requests);
+  }
+
+  void do_native_all_reduce(float* values, int64_t count) override {
+    constexpr int64_t piece = piece_bytes / 4;
+    for (int64_t begin = 0; begin < count; begin += piece) {
+      const int length = static_cast<int>(std::min(piece, count - begin));
+      MPI_Request request;
+      check(MPI_Iallreduce(MPI_IN_PLACE, values + begin, length, MPI_FLOAT, MPI_SUM, communicator_, &request),
+            "MPI_Iallreduce");
+      wait({&request, 1});
+    }
+  }
+
+ private:
+  /// MPI makes progress only inside its calls, so waiting is polling; between polls a rank that shares its
+  /// core lets the others run.
+  void wait(std::span<MPI_Request> requests) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t tries = 0;; ++tries) {
+      int done = 0;
+      check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+      if (done) return;
+      if (tries < 1000) continue;
+      ::sched_yield();
+      if (tries % 256 != 0) continue;
+      expect(!cancelled().load(), "this rank is going down");
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      expect(waited.count() < timeout(), "waited ", timeout(), " s for the other ranks (dist.timeout_s)");
+    }
+  }
+
+  MPI_Comm communicator_;
+  bool one_host_;
+  int blocks_shared_ = 0;
+};
+
+std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes) {
+  if (!one_host_) return nullptr;
+  const auto name_of = [&](const std::string& base, int rank) {
+    return concat("/lockstep-", base, "-", blocks_shared_, "-", rank);
+  };
+  // The process id of rank 0 tells this job's blocks from those of other jobs on the host.
+  const std::string base = broadcast_text(concat(::getpid()), 0);
+  std::string problem;
+  auto memory = std::make_shared<SharedMemory>();
+  memory->bytes = bytes;
+  memory->owners.resize(static_cast<size_t>(size()));
+  memory->owners[static_cast<size_t>(rank())] = map_shared(name_of(base, rank()), bytes, true, problem);
+  const auto all_succeeded = [&] {
+    std::string first;
+    for (const std::string& text : all_gather_text(problem))
+      if (first.empty()) first = text;
+    if (!first.empty() && rank() == 0)
+      log_warning("gradients travel as messages, because shared memory could not be had: " + first);
+    return first.empty();
+  };
+  if (!all_succeeded()) {
+    unlink_shared(name_of(base, rank()));
+    return nullptr;
+  }
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank())
+      memory->owners[static_cast<size_t>(peer)] = map_shared(name_of(base, peer), bytes, false, problem);
+  const bool mapped = all_succeeded();
+  // Once everybody has mapped it the name can go, so that no crash leaves it behind.
+  unlink_shared(name_of(base, rank()));
+  ++blocks_shared_;
+  for (const auto& owner : memory->owners) memory->of_rank.push_back(owner.get());
+  return mapped ? memory : nullptr;
+}
+
+bool initialized() {
+  int yes = 0;
+  MPI_Initialized(&yes);
+  return yes != 0;
+}
+
+}  // namespace
+
+MpiPlace initialize_mpi() {
+  if (!initialized()) {
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    expect(provided >= MPI_THREAD_SERIALIZED, "this MPI cannot be called from a communication thread");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+  MpiPlace place;
+  MPI_Comm_rank(MPI_COMM_WORLD, &place.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &place.size);
+  MPI_Comm host;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, place.rank, MPI_INFO_NULL, &host),
+        "MPI_Comm_split_type");
+  MPI_Comm_rank(host, &place.local_rank);
+  MPI_Comm_size(host, &place.local_size);
+  MPI_Comm_free(&host);
+  return place;
+}
+
+void finalize_mpi() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (initialized() && !finalized) MPI_Finalize();
+}
+
+void abort_mpi(int exit_code) {
+  if (initialized()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  ::_exit(exit_code);
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator() {
+  const MpiPlace place = initialize_mpi();
+  // A communicator of our own: its messages can never meet those of a program that also uses MPI.
+  MPI_Comm own;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
+  return std::make_unique<MpiCommunicator>(own, place);
+}
+
+}  // namespace lockstep
+
+#else
+
+namespace lockstep {
+
+MpiPlace initialize_mpi() {
+  throw Error("this build has no MPI: install libopenmpi-dev and configure again");
+}
+void finalize_mpi() {}
+void abort_mpi(int exit_code) { ::_exit(exit_code); }
+std::unique_ptr<Communicator> make_mpi_communicator() {
+  initialize_mpi();
+  return nullptr;
+}
+
+}  // namespace lockstep
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "dist/communicator.h"
+
+namespace lockstep {
+
+/// Where this process stands in an MPI job.
+struct MpiPlace {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  ///< among the ranks that share this host's memory
+  int local_size = 1;
+};
+
+/// Initialises MPI once per process. Throws Error in a build without MPI.
+MpiPlace initialize_mpi();
+/// Ends MPI in order: every rank calls it. Nothing happens if MPI was never initialised.
+void finalize_mpi();
+/// Ends all ranks of the job at once with this exit code; does not return.
+[[noreturn]] void abort_mpi(int exit_code);
+
+/// Ranks that are MPI processes. Blocking calls are polled, so that a deadline holds whatever MPI does.
+std::unique_ptr<Communicator> make_mpi_communicator();
+
+}  // namespace lockstep

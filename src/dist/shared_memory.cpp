@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/shared_memory.h"
+
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bool create,
+                                      std::string& problem) {
+  const int file = ::shm_open(name.c_str(), create ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
+  if (file < 0) {
+    problem = concat("shm_open ", name, ": ", std::strerror(errno));
+    return nullptr;
+  }
+  // Reserving the pages now turns a full /dev/shm into an answer here instead of a bus error later.
+  const int full = create ? ::posix_fallocate(file, 0, bytes) : 0;
+  void* memory =
+      full ? MAP_FAILED
+           : ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int mapping_error = errno;
+  ::close(file);
+  if (memory == MAP_FAILED) {
+    problem = concat(bytes >> 20, " MiB of shared memory: ", std::strerror(full ? full : mapping_error));
+    if (create) unlink_shared(name);
+    return nullptr;
+  }
+  return {static_cast<std::byte*>(memory),
+          [bytes](std::byte* block) { ::munmap(block, static_cast<size_t>(bytes)); }};
+}
+
+void unlink_shared(const std::string& name) { ::shm_unlink(name.c_str()); }
+
+SharedBarrier::SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank)
+    : memory_(std::move(memory)), rank_(rank) {}
+
+void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancelled) {
+  const auto counter = [&](size_t rank) {
+    return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(memory_->of_rank[rank]));
+  };
+  ++rounds_;
+  counter(static_cast<size_t>(rank_)).store(rounds_, std::memory_order_release);
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t rank = 0; rank < memory_->of_rank.size(); ++rank) {
+    // Counters wrap around; a peer may already be one round ahead.
+    const auto arrived = [&] {
+      return static_cast<int32_t>(counter(rank).load(std::memory_order_acquire) - rounds_) >= 0;
+    };
+    for (int64_t tries = 0; !arrived(); ++tries) {
+      if (tries < 2000) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+        continue;
+      }
+      ::sched_yield();
+      if (tries % 256 != 0) continue;
+      expect(!cancelled.load(), "this rank is going down");
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      if (waited.count() < timeout_seconds) continue;
+      std::string missing;
+      for (size_t other = 0; other < memory_->of_rank.size(); ++other)
+        if (static_cast<int32_t>(counter(other).load(std::memory_order_acquire) - rounds_) < 0)
+          missing += concat(missing.empty() ? "" : ", ", other);
+      throw Error(concat("waited ", timeout_seconds, " s; rank ", missing, " did not arrive"));
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/world.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/thread_pool.h"
+#include "dist/local_communicator.h"
+#include "dist/mpi_communicator.h"
+
+namespace lockstep {
+namespace {
+
+int integer_from_environment(const char* name, int fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::atoi(text);
+}
+
+/// What the launcher says about the number of ranks; 0 if there is none.
+int ranks_launched() {
+  if (const int ranks = integer_from_environment("OMPI_COMM_WORLD_SIZE", 0)) return ranks;
+  // srun --mpi=pmix sets PMIX_RANK and leaves the OMPI variables to MPI_Init.
+  if (std::getenv("PMIX_RANK")) return integer_from_environment("SLURM_NTASKS", 1);
+  return 0;
+}
+
+bool mpi_was_used = false;
+
+}  // namespace
+
+World World::from_environment() {
+  const int launched = ranks_launched();
+  if (launched == 0) {
+    const int tasks = integer_from_environment("SLURM_STEP_NUM_TASKS", 1);
+    require(tasks <= 1 || std::getenv("SLURM_PROCID") == nullptr, "srun started ", tasks,
+            " tasks, but MPI was not told: use srun --mpi=pmix");
+    return alone();
+  }
+  const MpiPlace place = initialize_mpi();
+  mpi_was_used = true;
+  require(place.size == launched, "the launcher started ", launched, " ranks, but MPI sees ", place.size,
+          ": the program and mpirun belong to different MPI installations");
+  World world{std::shared_ptr<Communicator>(make_mpi_communicator())};
+  world.local_rank_ = place.local_rank;
+  world.local_size_ = place.local_size;
+  return world;
+}
+
+World World::alone() { return World(std::shared_ptr<Communicator>(LocalCommunicator::alone())); }
+
+World::World(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {
+  local_rank_ = communicator_->rank();
+  local_size_ = communicator_->size();
+}
+
+int World::share_of_cores() const {
+  // A launcher that binds ranks has divided the cores already.
+  const int cores = available_cores();
+  const int on_host = static_cast<int>(std::thread::hardware_concurrency());
+  return cores < on_host ? cores : std::max(1, cores / local_size_);
+}
+
+bool World::has_spare_core(int threads) const {
+  const int cores = available_cores();
+  const int on_host = static_cast<int>(std::thread::hardware_concurrency());
+  return cores < on_host ? cores > threads : cores > threads * local_size_;
+}
+
+void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
+                                const std::string& lines) {
+  const std::string reference = communicator.broadcast_text(lines, 0);
+  std::string difference;
+  std::istringstream theirs(reference), mine(lines);
+  std::string their_line, my_line;
+  while (difference.empty() && reference != lines) {
+    const bool more_theirs = static_cast<bool>(std::getline(theirs, their_line));
+    const bool more_mine = static_cast<bool>(std::getline(mine, my_line));
+    if (!more_theirs && !more_mine) break;
+    if (!more_theirs) their_line = "nothing";
+    if (!more_mine) my_line = "nothing";
+    if (their_line != my_line)
+      difference =
+          concat("rank 0 has '", their_line, "', rank ", communicator.rank(), " has '", my_line, "'");
+  }
+  for (const std::string& text : communicator.all_gather_text(difference))
+    require(text.empty(), "the ranks differ in ", what, ": ", text);
+}
+
+int run_program(const std::function<int()>& body) {
+  const auto report = [](const std::string& message, int code) {
+    log_error(message);
+    if (mpi_was_used) abort_mpi(code);
+    return code;
+  };
+  int code = 0;
+  try {
+    code = body();
+  } catch (const UserError& failure) {
+    return report(failure.what(), 2);
+  } catch (const Error& failure) {
+    return report(concat(failure.what(), " (", failure.where(), ")"), 1);
+  } catch (const std::exception& failure) {
+    return report(failure.what(), 1);
+  }
+  finalize_mpi();
+  return code;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "dist/communicator.h"
+
+namespace lockstep {
+
+/// The ranks of this run and this process's place among them.
+class World {
+ public:
+  /// Started by mpirun or srun: the ranks of that job. Started by hand: alone.
+  static World from_environment();
+  static World alone();
+  /// A rank of a group that exists already.
+  explicit World(std::shared_ptr<Communicator> communicator);
+
+  int rank() const { return communicator_->rank(); }
+  int size() const { return communicator_->size(); }
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  bool is_first() const { return rank() == 0; }
+  Communicator& communicator() const { return *communicator_; }
+  const std::shared_ptr<Communicator>& shared_communicator() const { return communicator_; }
+
+  /// This rank's share of the cores of its host, at least 1.
+  int share_of_cores() const;
+  /// True if ranks with this many threads leave a core over for communication.
+  bool has_spare_core(int threads) const;
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+};
+
+/// Compares one text of "key = value" lines over all ranks. A difference is a UserError that names the first
+/// differing line and both ranks' values; `what` says what is compared.
+void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
+                                const std::string& lines);
+
+/// Runs a program: what `body` returns is the exit code. An exception is reported on stderr first, with its
+/// rank, and then ends all ranks: UserError with code 2, anything else with 1.
+int run_program(const std::function<int()>& body);
+
+}  // namespace lockstep
