@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "train/language_model.h"
+
+using namespace lockstep;
+
+int main(int argc, char** argv) {
+  CLI::App app("Writes text with a model that train_gpt has trained");
+  std::string snapshot;
+  GenerateOptions options;
+  int threads = available_cores();
+  app.add_option("--snapshot", snapshot,
+                 "a snapshot, or a directory of snapshots (its best, else its newest)")
+      ->required();
+  app.add_option("--prompt", options.prompt, "what the text begins with")->capture_default_str();
+  app.add_option("--tokens", options.tokens, "how many to write")->capture_default_str();
+  app.add_option("--temperature", options.temperature, "0 takes the likeliest each time")
+      ->capture_default_str();
+  app.add_option("--top-k", options.top_k, "draw from the k likeliest only; 0: from all")
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "another seed, another text")->capture_default_str();
+  app.add_option("--threads", threads, "threads")->capture_default_str()->check(CLI::PositiveNumber);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : 2;
+  }
+  return run_program([&] {
+    set_threads(threads);
+    const Writer writer = load_writer(snapshot);
+    std::cout << generate(*writer.model, *writer.tokenizer, options) << "\n";
+    return 0;
+  });
+}

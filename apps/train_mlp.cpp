@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "nn/initialize.h"
+#include "nn/mlp.h"
+#include "nn/sgd.h"
+#include "tensor/ops.h"
+#include "train/program.h"
+#include "train/trainer.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* usage =
+    R"(train_mlp [total_epochs] [save_every] [--batch_size N] [section.key=value ...]
+
+Trains Linear(20, 1) with SGD on 2048 random samples, the data set of the PyTorch DDP tutorials.
+  total_epochs  passes over the data (default 50)
+  save_every    epochs between snapshots (default 10)
+  --batch_size  samples of one replica in one step (default 32)
+
+)";
+
+/// The tutorials' own arguments, taken out of what the configuration does not know.
+struct TutorialArguments {
+  int64_t total_epochs = 50;
+  int64_t save_every = 10;
+  int64_t batch_size = 32;
+};
+
+TutorialArguments take_tutorial_arguments(Arguments& arguments) {
+  TutorialArguments own;
+  CLI::App app;
+  app.add_option("total_epochs,--total_epochs", own.total_epochs)->check(CLI::PositiveNumber);
+  app.add_option("save_every,--save_every", own.save_every)->check(CLI::PositiveNumber);
+  app.add_option("--batch_size", own.batch_size)->check(CLI::PositiveNumber);
+  std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& problem) {
+    throw UserError(concat(problem.what(), "; see train_mlp --help"));
+  }
+  arguments.other.clear();
+  return own;
+}
+
+Config defaults(const TutorialArguments& own) {
+  Config config;
+  config.train.epochs = own.total_epochs;
+  config.train.batch_size = own.batch_size;
+  config.train.learning_rate = 1e-2;
+  config.train.min_lr = 1e-2;
+  config.train.weight_decay = 0.0;
+  config.train.grad_clip = 0.0;
+  config.snapshot.path = "runs/train_mlp/snapshots";
+  config.log.dir = "runs/train_mlp";
+  return config;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    Arguments arguments = split_arguments(argc, argv);
+    if (arguments.help) {
+      std::cout << usage << config_help(arguments.program, defaults({}));
+      return 0;
+    }
+    const TutorialArguments own = take_tutorial_arguments(arguments);
+    Config config = load_config(arguments, defaults(own));
+    const World world = start_world(config);
+
+    const auto data =
+        std::make_shared<SyntheticRegression>(2048, 20, static_cast<uint64_t>(config.train.seed));
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), static_cast<uint64_t>(config.train.seed));
+    const int64_t global_batch = config.dist.replicas * config.train.batch_size;
+    config.snapshot.every_steps = own.save_every * ((data->size() + global_batch - 1) / global_batch);
+
+    TrainingTask task;
+    task.parameters = model.parameters();
+    task.training_data = data;
+    task.flops_per_token = 6.0 * 20;
+    task.loss = [&](const Tensor& inputs, const Tensor& targets, const Context&) {
+      return mean_squared_error(model(inputs), targets);
+    };
+    task.make_optimizer = [&](const std::vector<NamedTensor>& parameters) {
+      return std::make_unique<Sgd>(parameters, Sgd::Options{.weight_decay = config.train.weight_decay});
+    };
+    task.on_epoch = [&](int64_t epoch, int64_t batch_size, int64_t steps) {
+      std::cout << concat("[CPU", world.rank(), "] Epoch ", epoch, " | Batchsize: ", batch_size,
+                          " | Steps: ", steps, "\n")
+                << std::flush;
+    };
+    return train(config, world, task);
+  });
+}

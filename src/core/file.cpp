@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+bool write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return ::fsync(file) == 0;
+}
+
+}  // namespace
+
+void write_file(const std::string& path, std::string_view bytes) {
+  const std::string beside = concat(path, ".", ::getpid(), ".tmp");
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  expect(file >= 0, "cannot write ", path, ": ", std::strerror(errno));
+  const bool written = write_all(file, bytes);
+  const int reason = errno;
+  ::close(file);
+  if (written && ::rename(beside.c_str(), path.c_str()) == 0) return;
+  const std::string problem = std::strerror(written ? errno : reason);
+  ::unlink(beside.c_str());
+  throw Error(concat("cannot write ", path, ": ", problem));
+}
+
+void sync_directory(const std::string& path) {
+  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = directory >= 0 && ::fsync(directory) == 0;
+  const std::string problem = std::strerror(errno);
+  if (directory >= 0) ::close(directory);
+  expect(synced, "cannot sync the directory ", path, ": ", problem);
+}
+
+}  // namespace lockstep

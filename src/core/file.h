@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Writes a whole file so that a crash leaves either the old one or the new one: beside it, synced, renamed.
+/// Throws Error with the path and the reason.
+void write_file(const std::string& path, std::string_view bytes);
+
+/// Makes the names in a directory durable. Throws Error.
+void sync_directory(const std::string& path);
+
+}  // namespace lockstep

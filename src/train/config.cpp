@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/config.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "train/config_file.h"
+#include "train/config_schema.h"
+#include "train/ini.h"
+
+namespace lockstep {
+namespace {
+
+/// A value that somebody wrote down, and where.
+struct Setting {
+  std::string key;
+  std::string value;
+  std::string origin;
+};
+
+/// What one source says.
+using Layer = std::vector<Setting>;
+
+Layer settings_of(const std::string& ini_text, const std::string& file) {
+  Layer settings;
+  for (const IniEntry& entry : parse_ini(ini_text, file))
+    settings.push_back({entry.key, entry.value, concat(file, ":", entry.line)});
+  return settings;
+}
+
+void apply_preset(Config& config) {
+  for (const ModelPreset& preset : model_presets()) {
+    if (preset.name != config.model.preset) continue;
+    config.model.n_layer = preset.n_layer;
+    config.model.n_head = preset.n_head;
+    config.model.n_embd = preset.n_embd;
+  }
+}
+
+void assign(Config& config, const Setting& setting) {
+  find_config_key(setting.key, setting.origin).assign(config, setting.value, setting.origin);
+}
+
+bool says_how_long(const Layer& layer) {
+  return std::any_of(layer.begin(), layer.end(), [](const Setting& setting) {
+    return (setting.key == "train.steps" || setting.key == "train.epochs") && setting.value != "0";
+  });
+}
+
+/// The preset first, whoever chose it, then every setting, the strongest layer last: an explicit size beats
+/// it.
+Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
+  Config config = defaults;
+  for (const Layer& layer : layers)
+    for (const Setting& setting : layer)
+      if (setting.key == "model.preset") assign(config, setting);
+  apply_preset(config);
+  for (const Layer& layer : layers) {
+    // Steps on the command line beat epochs in the file, and the other way round.
+    if (says_how_long(layer)) config.train.steps = config.train.epochs = 0;
+    for (const Setting& setting : layer) assign(config, setting);
+  }
+  return config;
+}
+
+void check(const Config& config) {
+  const TrainConfig& train = config.train;
+  const ModelConfig& model = config.model;
+  require(train.steps == 0 || train.epochs == 0, "train.steps = ", train.steps,
+          " and train.epochs = ", train.epochs, " both say how long to train; set one of them to 0");
+  require(train.steps > 0 || train.epochs > 0, "train.steps: not set, nor train.epochs; set one of them");
+  require(model.n_embd % model.n_head == 0, "model.n_embd = ", model.n_embd,
+          " cannot be shared out over model.n_head = ", model.n_head,
+          " heads; choose n_embd as a multiple of n_head");
+  require(train.min_lr <= train.learning_rate, "train.min_lr = ", train.min_lr,
+          " is above train.learning_rate = ", train.learning_rate);
+  require(train.steps == 0 || train.warmup_steps <= train.steps, "train.warmup_steps = ", train.warmup_steps,
+          " is more than train.steps = ", train.steps);
+  require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
+          " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
+  require(train.device != "cuda", "train.device = cuda: this build has no CUDA backend; use auto or cpu");
+  require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
+  require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
+          "snapshot.resume = required, but snapshot.path is empty: there is nothing to resume from");
+}
+
+Config checked(Config config, const std::string& name) {
+  check(config);
+  if (config.train.device == "auto") config.train.device = "cpu";
+  if (config.log.dir.empty()) config.log.dir = "runs/" + name;
+  return config;
+}
+
+/// "section.key" in lower case, as every key is spelled.
+bool is_key_like(const std::string& text) {
+  const size_t dot = text.find('.');
+  const bool has_both_parts = dot != std::string::npos && dot > 0 && dot + 1 < text.size();
+  return has_both_parts &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
+}
+
+void refuse_other(const Arguments& arguments) {
+  if (arguments.other.empty()) return;
+  const std::string& argument = arguments.other.front();
+  std::string name = argument.substr(0, argument.find('='));
+  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+  throw UserError(concat("command line: '", argument, "' is not understood", suggest_config_key(name)));
+}
+
+}  // namespace
+
+Arguments split_arguments(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (argc > 0) arguments.program = std::filesystem::path(argv[0]).filename().string();
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    const bool is_option = argument.starts_with("--");
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals).substr(is_option ? 2 : 0);
+    const bool takes_value = is_option && (name == "config" || is_key_like(name));
+    std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
+    if (takes_value && equals == std::string::npos) {
+      const bool has_value = i + 1 < argc && !std::string(argv[i + 1]).starts_with("--");
+      require(has_value, "command line: ", argument, " lacks its value");
+      value = argv[++i];
+    }
+    if (argument == "--help" || argument == "-h") {
+      arguments.help = true;
+    } else if (is_option && name == "config") {
+      require(arguments.config_file.empty(), "command line: --config stands twice");
+      require(!value.empty(), "command line: --config lacks its value");
+      arguments.config_file = value;
+    } else if (takes_value || (equals != std::string::npos && is_key_like(name))) {
+      arguments.overrides.push_back({name, value});
+    } else {
+      arguments.other.push_back(argument);
+    }
+  }
+  return arguments;
+}
+
+Config load_config(const Arguments& arguments, const Config& defaults) {
+  refuse_other(arguments);
+  std::vector<Layer> layers;
+  std::string name = arguments.program;
+  if (!arguments.config_file.empty()) {
+    const std::string path = find_config_file(arguments.config_file);
+    layers.push_back(settings_of(read_config_file(path), path));
+    name = std::filesystem::path(path).stem().string();
+  }
+  Layer& command_line = layers.emplace_back();
+  for (const Arguments::Override& override : arguments.overrides)
+    command_line.push_back({override.key, override.value, "command line"});
+  return checked(assemble(layers, defaults), name);
+}
+
+Config config_from_ini(const std::string& text, const std::string& name) {
+  return checked(assemble({settings_of(text, name)}, {}), std::filesystem::path(name).stem().string());
+}
+
+void settle_replicas(Config& config, int64_t ranks) {
+  int64_t& replicas = config.dist.replicas;
+  if (replicas == 0) replicas = ranks;
+  require(ranks <= replicas, "dist.replicas = ", replicas, " is below the number of ranks, ", ranks,
+          "; start at most ", replicas, " ranks, or set dist.replicas to ", ranks,
+          " (another run: other bits)");
+}
+
+std::vector<ConfigValue> config_values(const Config& config) {
+  std::vector<ConfigValue> values;
+  for (const ConfigKey& key : config_schema()) values.push_back({key.name, key.text(config), key.key_class});
+  return values;
+}
+
+}  // namespace lockstep

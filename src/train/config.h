@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// What each field means, its range and its unit: the table in config_schema.cpp, which --help prints.
+
+struct DataConfig {
+  std::string dataset = "shakespeare";
+  std::string tokenizer = "char";
+  int64_t block_size = 64;
+  double train_split = 0.9;
+};
+
+struct ModelConfig {
+  std::string preset;
+  int64_t n_layer = 4;
+  int64_t n_head = 4;
+  int64_t n_embd = 128;
+  int64_t vocab_size = 0;
+  double dropout = 0.0;
+  bool bias = true;
+  bool tie_weights = true;
+  std::string activation = "gelu_tanh";
+};
+
+struct TrainConfig {
+  int64_t steps = 0;
+  int64_t epochs = 0;
+  int64_t batch_size = 8;
+  int64_t accumulate = 1;
+  double learning_rate = 1e-3;
+  int64_t warmup_steps = 0;
+  double min_lr = 0.0;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double grad_clip = 1.0;
+  int64_t seed = 1337;
+  std::string device = "auto";
+  int64_t threads = 0;
+  int64_t eval_every = 250;
+  int64_t sample_every = 0;
+};
+
+struct DistConfig {
+  int64_t replicas = 0;
+  std::string reduction = "tree";
+  double bucket_mib = 25.0;
+  double timeout_s = 300.0;
+};
+
+struct SnapshotConfig {
+  std::string path;
+  int64_t every_steps = 500;
+  int64_t keep = 3;
+  std::string resume = "auto";
+};
+
+struct LogConfig {
+  std::string dir;
+  int64_t every_steps = 10;
+};
+
+/// Everything a training run can be told. load_config() makes a checked one.
+struct Config {
+  DataConfig data;
+  ModelConfig model;
+  TrainConfig train;
+  DistConfig dist;
+  SnapshotConfig snapshot;
+  LogConfig log;
+};
+
+/// A command line taken apart. A program removes from `other` what only it understands, and may add to
+/// `overrides` (later ones win), before it calls load_config().
+struct Arguments {
+  struct Override {
+    std::string key;  ///< with its section: train.steps
+    std::string value;
+  };
+  std::string program;              ///< the executable's file name
+  std::string config_file;          ///< of --config; empty if absent
+  std::vector<Override> overrides;  ///< section.key=value, --section.key=value, --section.key value
+  std::vector<std::string> other;   ///< the rest, in order
+  bool help = false;                ///< --help or -h
+};
+
+/// Throws UserError where --config or --section.key lacks its value.
+Arguments split_arguments(int argc, const char* const* argv);
+
+/// `defaults` < preset < file < overrides, checked, with device and log.dir settled. Throws UserError that
+/// names the key and its place for anything unknown, mistyped or out of range, and for whatever is left in
+/// `other`.
+Config load_config(const Arguments& arguments, const Config& defaults = {});
+
+/// Reads what to_ini() wrote (or any INI text); `name` stands in messages for the file.
+Config config_from_ini(const std::string& text, const std::string& name);
+
+/// The INI text of all keys, readable again with the same result.
+std::string to_ini(const Config& config);
+
+/// Settles dist.replicas: 0 becomes `ranks`. Throws UserError if there are fewer replicas than ranks.
+void settle_replicas(Config& config, int64_t ranks);
+
+/// What --help prints: usage, then every key with type, default, unit and meaning.
+std::string config_help(const std::string& program, const Config& defaults = {});
+
+/// Who has to agree on a key.
+enum class KeyClass {
+  semantic,    ///< fixes the bits of the run: a resumed run must have the value of its snapshot
+  collective,  ///< may change between runs, but the ranks of one run must agree
+  local,       ///< each rank for itself
+};
+
+/// One key with its value as to_ini() writes it.
+struct ConfigValue {
+  std::string key;
+  std::string value;
+  KeyClass key_class = KeyClass::semantic;
+};
+
+/// All keys in a fixed order, for fingerprints and snapshots. Call it after settle_replicas().
+std::vector<ConfigValue> config_values(const Config& config);
+
+}  // namespace lockstep

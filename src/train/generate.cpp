@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/random.h"
+#include "tensor/autograd.h"
+#include "tensor/create.h"
+#include "train/language_model.h"
+
+namespace lockstep {
+namespace {
+
+/// The logits that follow the last of `ids`, of which as many count as the model can see.
+std::vector<double> next_logits(const Gpt& model, const std::vector<int32_t>& ids) {
+  const int64_t time = std::min(model.options().block_size, static_cast<int64_t>(ids.size()));
+  const std::vector<int32_t> visible(ids.end() - time, ids.end());
+  const Tensor logits = model(from_values(visible, {1, time}), {});
+  return to_doubles(logits.reshape({time, model.options().vocabulary}).slice(time - 1, time));
+}
+
+int32_t draw(const std::vector<double>& logits, int64_t symbols, const GenerateOptions& options,
+             uint32_t position) {
+  // Rows of the table beyond the tokenizer's symbols stand for nothing.
+  std::vector<int32_t> order(static_cast<size_t>(symbols));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  if (options.temperature == 0.0) return order[0];
+  if (options.top_k > 0 && options.top_k < symbols) order.resize(static_cast<size_t>(options.top_k));
+  std::vector<double> cumulative;
+  double total = 0.0;
+  const double highest = logits[static_cast<size_t>(order[0])];
+  for (int32_t id : order) {
+    total += std::exp((logits[static_cast<size_t>(id)] - highest) / options.temperature);
+    cumulative.push_back(total);
+  }
+  const auto words = philox(derive_key(options.seed, 0, 2), {position, 0, 0, 0});
+  const double target = total * static_cast<double>(uniform_float(words[0]));
+  const auto found = std::upper_bound(cumulative.begin(), cumulative.end(), target);
+  return order[static_cast<size_t>(
+      std::min<int64_t>(found - cumulative.begin(), static_cast<int64_t>(order.size()) - 1))];
+}
+
+}  // namespace
+
+std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const GenerateOptions& options) {
+  require(options.temperature >= 0.0 && std::isfinite(options.temperature), "--temperature ",
+          options.temperature, ": it must be 0 or more");
+  require(options.top_k >= 0, "--top-k ", options.top_k, ": it must be 0 (all) or more");
+  require(options.tokens >= 0, "--tokens ", options.tokens, ": it must be 0 or more");
+  require(!options.prompt.empty(), "--prompt is empty: the model needs at least one character to go on from");
+  const NoGrad no_grad;
+  const int64_t symbols = std::min(tokenizer.vocabulary_size(), model.options().vocabulary);
+  std::vector<int32_t> ids = tokenizer.encode(options.prompt, "--prompt");
+  for (int64_t token = 0; token < options.tokens; ++token)
+    ids.push_back(draw(next_logits(model, ids), symbols, options, static_cast<uint32_t>(token)));
+  return tokenizer.decode(ids);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/dataset.h"
+#include "data/tokenizer.h"
+#include "dist/world.h"
+#include "nn/gpt.h"
+#include "train/config.h"
+#include "train/snapshot.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// What a language model is trained on: token windows, and the tokenizer that made them if there was text.
+struct LanguageData {
+  std::shared_ptr<const Dataset> training;
+  std::shared_ptr<const Dataset> validation;
+  std::optional<CharTokenizer> tokenizer;
+  int64_t vocabulary_size = 0;
+  std::string description;  ///< for a person
+  std::string text_hash;    ///< tells one corpus from another
+};
+
+/// data.dataset as every rank sees it: rank 0 finds or downloads the text and gives it to the others. Throws
+/// UserError naming the key.
+LanguageData load_language_data(const Config& config, const World& world);
+
+/// The model that a configuration describes, over this many tokens.
+std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size);
+
+/// A training of that model as the trainer takes it. Keeps references to both.
+TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data);
+
+/// A model that can write, from a snapshot of train_gpt. Throws UserError naming what is missing.
+struct Writer {
+  std::unique_ptr<Gpt> model;
+  std::optional<CharTokenizer> tokenizer;
+};
+Writer load_writer(const std::string& snapshot_path);
+
+struct GenerateOptions {
+  std::string prompt = "\n";
+  int64_t tokens = 300;
+  double temperature = 0.8;  ///< 0 takes the likeliest token each time
+  int64_t top_k = 0;         ///< draw from the k likeliest only; 0: from all
+  uint64_t seed = 1337;
+};
+
+/// The prompt continued. A function of the model and the options alone. Throws UserError for a prompt that
+/// the tokenizer does not know or options out of range.
+std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const GenerateOptions& options);
+
+}  // namespace lockstep

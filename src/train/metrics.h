@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// What is recorded of one training step.
+struct StepMetrics {
+  int64_t step = 0;  ///< completed steps, from 1
+  float loss = 0;    ///< mean over the replicas, before the update
+  double learning_rate = 0;
+  double gradient_norm = 0;  ///< before clipping
+  double tokens_per_second = 0;
+  double step_ms = 0;
+  double exposed_communication_ms = 0;  ///< part of the step that waited for other ranks
+  double data_wait_ms = 0;
+  double model_flops_utilization = 0;  ///< share of the processor's peak
+  double memory_mib = 0;
+  std::optional<double> validation_loss = {};  ///< where evaluated
+};
+
+/// Appends to metrics.jsonl: one whole line a step, out of the process at once. Rank 0 only. If the disk is
+/// full that is reported once, the line is left out whole, and training goes on.
+class MetricsWriter {
+ public:
+  /// Makes the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest.
+  /// Throws UserError naming log.dir if the file cannot be written.
+  MetricsWriter(const std::string& path, int64_t resume_step);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  void write(const StepMetrics& metrics);
+  /// The last line of a run that is complete.
+  void finish(uint64_t parameters_hash);
+
+ private:
+  void append(std::string line);
+
+  std::string path_;
+  int file_ = -1;
+  bool failed_ = false;
+};
+
+/// The line of metrics.jsonl for a step, without the line's end. A loss that is not finite is null there, but
+/// exact in loss_bits.
+std::string to_json(const StepMetrics& metrics);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+/// XXH3-64 (seed 0) of the parameters in ASCII order of their names. For each: the bytes of the name, a zero
+/// byte, every extent as int64, the elements as stored (fp32 masters); all little-endian. A tensor with
+/// several names (a tied weight) counts once, under the first of them.
+uint64_t parameters_hash(std::vector<NamedTensor> parameters);
+
+/// XXH3-64 (seed 0) of some bytes.
+uint64_t hash_of(std::string_view bytes);
+
+/// 16 hexadecimal digits.
+std::string hash_text(uint64_t hash);
+
+}  // namespace lockstep

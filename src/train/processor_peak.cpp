@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/processor_peak.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace lockstep {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int lanes = 16;
+#elif defined(__AVX__)
+constexpr int lanes = 8;
+#else
+constexpr int lanes = 4;
+#endif
+using Vector = float __attribute__((vector_size(lanes * sizeof(float))));
+
+// Twelve chains hide the latency of a fused multiply-add on every processor of the last ten years.
+constexpr int chains = 12;
+
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("fp-contract=fast"), noinline))
+#else
+__attribute__((noinline))
+#endif
+float multiply_add(int64_t rounds, float start) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+  Vector sums[chains];
+  for (int chain = 0; chain < chains; ++chain) sums[chain] = Vector{} + (start + static_cast<float>(chain));
+  Vector factor = Vector{} + 0.999f;
+  Vector term = Vector{} + 1e-3f;
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (int chain = 0; chain < chains; ++chain) sums[chain] = sums[chain] * factor + term;
+  }
+  for (int chain = 1; chain < chains; ++chain) sums[0] += sums[chain];
+  return sums[0][0];
+}
+
+}  // namespace
+
+double measure_peak_flops() {
+  constexpr int64_t rounds = 200'000;
+  double best_seconds = 1e9;
+  // Read and written every time, so that no call can be left out.
+  volatile float value = multiply_add(rounds, 1.0f);
+  for (int repeat = 0; repeat < 8; ++repeat) {
+    const auto begin = std::chrono::steady_clock::now();
+    value = multiply_add(rounds, value);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    best_seconds = std::min(best_seconds, elapsed.count());
+  }
+  return 2.0 * lanes * chains * static_cast<double>(rounds) / best_seconds;
+}
+
+std::string instruction_set() {
+  std::string text;
+#if defined(__x86_64__)
+  text = "x86-64";
+#elif defined(__aarch64__)
+  text = "aarch64";
+#endif
+#if defined(__AVX512F__)
+  text += " avx512f";
+#elif defined(__AVX2__)
+  text += " avx2";
+#endif
+#if defined(__FMA__)
+  text += " fma";
+#endif
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "core/stream.h"
+
+namespace lockstep {
+
+/// Floating-point operations per second that this thread's core reaches in a loop of independent fused
+/// multiply-adds held in registers: the ceiling that kernels are measured against. Takes about 20 ms.
+double measure_peak_flops();
+
+/// What the compiler was allowed to use, such as "x86-64 avx512f fma": part of the scope in which bits are
+/// equal.
+std::string instruction_set();
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/program.h"
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "train/processor_peak.h"
+
+namespace lockstep {
+
+World start_world(Config& config) {
+  const World world = World::from_environment();
+  set_log_rank(world.rank(), !world.is_first());
+  settle_replicas(config, world.size());
+  world.communicator().set_timeout(config.dist.timeout_s);
+  if (config.train.threads == 0) config.train.threads = world.share_of_cores();
+  const int threads = static_cast<int>(config.train.threads);
+  set_threads(threads);
+  std::error_code problem;
+  std::filesystem::create_directories(config.log.dir, problem);
+  require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
+  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+  if (world.is_first())
+    log_info(concat(config.dist.replicas, config.dist.replicas == 1 ? " replica on " : " replicas on ",
+                    world.size(), world.size() == 1 ? " CPU rank, " : " CPU ranks, ", threads,
+                    threads == 1 ? " thread" : " threads", " each (", instruction_set(), ")"));
+  return world;
+}
+
+}  // namespace lockstep

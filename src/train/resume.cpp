@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.h"
+
+#include <map>
+
+#include "core/log.h"
+#include "tensor/create.h"
+
+namespace lockstep {
+namespace {
+
+/// What rank 0 found, as texts that can be broadcast; empty if there is nothing to resume.
+SnapshotFiles newest_on_first_rank(const Config& config, const World& world) {
+  SnapshotFiles files;
+  if (world.is_first()) {
+    std::string damage;
+    const auto found =
+        SnapshotStore(config.snapshot.path, config.snapshot.keep).newest([&](const std::string& problem) {
+          log_warning(concat(problem, "; an older snapshot is tried"));
+          damage = problem;
+        });
+    if (found) files = *found;
+    // Starting over would overwrite what a person might still want to save.
+    require(found || damage.empty(), "snapshot.path: no valid snapshot is left in ", config.snapshot.path,
+            ": ", damage, "; move it away to start from scratch");
+  }
+  SnapshotFiles received;
+  const int64_t count = std::stoll(world.communicator().broadcast_text(std::to_string(files.size()), 0));
+  auto next = files.begin();
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string name = world.communicator().broadcast_text(world.is_first() ? next->first : "", 0);
+    received[name] = world.communicator().broadcast_text(world.is_first() ? next->second : "", 0);
+    if (world.is_first()) ++next;
+  }
+  return received;
+}
+
+void require_same_semantics(const Snapshot& snapshot, const Config& config) {
+  const Config saved = config_from_ini(snapshot.configuration, "the snapshot's configuration");
+  std::map<std::string, std::string> saved_values;
+  for (const ConfigValue& value : config_values(saved)) saved_values[value.key] = value.value;
+  for (const ConfigValue& value : config_values(config))
+    require(value.key_class != KeyClass::semantic || saved_values[value.key] == value.value, value.key, " = ",
+            value.value, ", but the snapshot in snapshot.path = ", config.snapshot.path, " was trained with ",
+            value.key, " = ", saved_values[value.key], "; use that value, or another snapshot.path");
+}
+
+}  // namespace
+
+std::optional<Snapshot> find_snapshot_to_resume(const Config& config, const World& world,
+                                                const std::map<std::string, std::string>& artifacts) {
+  if (config.snapshot.path.empty()) {
+    require(config.snapshot.resume != "required", "snapshot.resume = required, but snapshot.path is empty");
+    return std::nullopt;
+  }
+  const SnapshotFiles files = newest_on_first_rank(config, world);
+  if (files.empty()) {
+    require(config.snapshot.resume != "required", "snapshot.resume = required, but there is no snapshot in ",
+            config.snapshot.path);
+    return std::nullopt;
+  }
+  require(config.snapshot.resume != "never", "snapshot.resume = never, but ", config.snapshot.path,
+          " holds the snapshots of another run; choose another snapshot.path or move them away");
+  const Snapshot snapshot = from_files(files, config.snapshot.path);
+  require_same_semantics(snapshot, config);
+  for (const auto& [name, artifact] : artifacts)
+    require(snapshot.artifacts.contains(name) && snapshot.artifacts.at(name) == artifact,
+            "data.dataset: the ", name, " differs from that of the snapshot in ", config.snapshot.path);
+  if (world.is_first())
+    log_info(concat("resuming after step ", snapshot.step, " from ", config.snapshot.path));
+  return snapshot;
+}
+
+void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& targets,
+                     const std::string& what) {
+  std::map<std::string, Tensor> by_name;
+  for (const NamedTensor& tensor : saved) by_name[tensor.name] = tensor.tensor;
+  for (const auto& [name, tensor] : targets) {
+    const auto found = by_name.find(name);
+    require(found != by_name.end(), what, " has no tensor ", name);
+    require(found->second.shape() == tensor.shape() && found->second.dtype() == tensor.dtype(), what, ": ",
+            name, " is ", found->second.dtype(), found->second.shape(), " where the model has ",
+            tensor.dtype(), tensor.shape());
+    copy(found->second, tensor);
+  }
+}
+
+void restore(const Snapshot& snapshot, const std::vector<NamedTensor>& parameters, Optimizer& optimizer) {
+  restore_tensors(snapshot.model, parameters, "the snapshot's model");
+  restore_tensors(snapshot.optimizer, optimizer.state(), "the snapshot's optimizer");
+  optimizer.set_steps_taken(snapshot.optimizer_steps);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/loader.h"
+#include "dist/data_parallel.h"
+#include "nn/module.h"
+#include "nn/optimizer.h"
+#include "train/config.h"
+
+namespace lockstep {
+
+/// What is trained: everything that the loop does not know by itself.
+struct TrainingTask {
+  std::vector<NamedTensor> parameters;
+  /// The mean loss of a batch.
+  std::function<Tensor(const Tensor& inputs, const Tensor& targets, const Context& context)> loss;
+  std::function<std::unique_ptr<Optimizer>(const std::vector<NamedTensor>&)> make_optimizer;
+  std::shared_ptr<const Dataset> training_data;
+  std::shared_ptr<const Dataset> validation_data;  ///< or null
+  bool shuffle = true;
+  int64_t tokens_per_sample = 1;
+  double flops_per_token = 0.0;                  ///< forward and backward
+  std::map<std::string, std::string> artifacts;  ///< kept in snapshots; must be equal when one is resumed
+
+  std::function<std::string()> sample_text;  ///< optional: what the model writes now
+  /// Optional: called on every rank at the start of an epoch with its number from 0, the samples of its first
+  /// batch and its number of steps.
+  std::function<void(int64_t epoch, int64_t batch_size, int64_t steps)> on_epoch;
+};
+
+/// Runs a training from its newest snapshot (or the start) to its end: data, replicas, tree, clipping,
+/// update, evaluation, metrics, snapshots. Every rank calls it with its own handle on the same task. Returns
+/// the exit code. Throws UserError for what the user can mend.
+int train(Config config, const World& world, const TrainingTask& task);
+
+/// Mean over a data set of each sample's loss, without dropout: batches of `batch_size` in order, summed in
+/// double in index order, so that it does not depend on ranks.
+double evaluate(const World& world, const TrainingTask& task, const Dataset& data, int64_t batch_size);
+
+}  // namespace lockstep

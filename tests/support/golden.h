@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tensor/create.h"
+#include "tensor/safetensors.h"
+
+namespace lockstep {
+
+/// One file of tests/golden: what PyTorch computed in double precision, and how far its own single precision
+/// was from that. tests/golden/README.md lists the names.
+class Golden {
+ public:
+  /// `name` without folder and ending.
+  explicit Golden(const std::string& name) {
+    const std::string path = LOCKSTEP_SOURCE_DIR "/tests/golden/" + name + ".safetensors";
+    for (const NamedTensor& entry : load_safetensors(path).tensors)
+      tensors_.emplace(entry.name, entry.tensor);
+  }
+
+  bool contains(const std::string& name) const { return tensors_.contains(name); }
+
+  /// The tensor as it is in the file.
+  const Tensor& stored(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    expect(found != tensors_.end(), "the golden file has no ", name);
+    return found->second;
+  }
+
+  /// A copy of a floating-point tensor in this dtype.
+  Tensor tensor(const std::string& name, DType dtype) const { return convert(stored(name), dtype); }
+
+  /// How many names begin like this.
+  int64_t count(const std::string& prefix) const {
+    return std::ranges::count_if(tensors_,
+                                 [&](const auto& entry) { return entry.first.starts_with(prefix); });
+  }
+
+  /// Fails unless `actual` is as near to the stored values as single precision can be asked to be: within
+  /// `multiple` times the error that PyTorch's has (its sums have another order) and two roundings of the
+  /// largest value. For the precision f64 within 2^-29 of that, the ratio of the two.
+  void expect_near(const std::string& name, const Tensor& actual, DType precision) const {
+    const Tensor& wanted = stored(name);
+    ASSERT_EQ(actual.size(), wanted.size()) << name;
+    const std::vector<double> values = to_doubles(actual), truth = to_doubles(wanted);
+    const std::vector<double> bounds = rounding_bounds(name, truth);
+    const double tolerance = multiple * (precision == DType::f64 ? 0x1p-29 : 1.0);
+    size_t worst = 0;
+    double worst_ratio = 0.0;
+    for (size_t i = 0; i < truth.size(); ++i) {
+      const double ratio = std::abs(values[i] - truth[i]) / (tolerance * bounds[i]);
+      if (ratio <= worst_ratio) continue;
+      worst = i;
+      worst_ratio = ratio;
+      if (std::isnan(ratio)) break;
+    }
+    EXPECT_LE(worst_ratio, 1.0) << name << "[" << worst << "] is " << values[worst] << ", PyTorch has "
+                                << truth[worst] << "; " << precision << " may differ by "
+                                << tolerance * bounds[worst];
+  }
+
+ private:
+  static constexpr double multiple = 4.0;
+
+  std::vector<double> rounding_bounds(const std::string& name, const std::vector<double>& truth) const {
+    if (contains(name + ".bound")) return to_doubles(stored(name + ".bound"));
+    double largest = 0.0;
+    for (const double value : truth) largest = std::max(largest, std::abs(value));
+    const double maximum_error = to_doubles(stored(name + ".error"))[0];
+    return std::vector<double>(truth.size(), maximum_error + 2 * 0x1p-24 * largest / multiple);
+  }
+
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace lockstep
