@@ -53,15 +53,12 @@ inline float16::float16(float value) {
 }
 
 inline float16::operator float() const {
+  // Shifted into an fp32's place the exponent is 112 too small; the product mends it, for subnormals as well.
+  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+  const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
+  const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;  // infinities and NaN
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1fu;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) {
-    const float value = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | special | sign);
 }
 
 constexpr int64_t bytes(DType dtype) {

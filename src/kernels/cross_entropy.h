@@ -22,6 +22,7 @@ struct CrossEntropy {
     const int64_t rows = logits.shape.rows();
     expect(logits.shape.rank() >= 1 && targets.size() == rows && losses.size() == rows, "targets are ",
            targets.shape, ", losses are ", losses.shape, ", logits are ", logits.shape);
+    expect(losses.dtype == logits.dtype, "losses are ", losses.dtype, ", logits are ", logits.dtype);
     expect(!dlogits || (dlogits.shape == logits.shape && dlogits.dtype == logits.dtype), "dlogits are ",
            dlogits.shape, ", logits are ", logits.shape);
   }

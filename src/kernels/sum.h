@@ -42,18 +42,4 @@ struct SumOfSquares {
 void run(CpuStream, const SumOfSquares&);
 void run(CudaStream, const SumOfSquares&);
 
-/// y = y + x, the left operand being y: one addition of the tree over replicas.
-struct AddInto {
-  static constexpr const char* name = "add_into";
-  View x;  ///< any shape
-  View y;  ///< as many elements as x, same dtype; updated
-
-  void check() const {
-    expect(y.size() == x.size() && y.dtype == x.dtype, "y is ", y.shape, " ", y.dtype, ", x is ", x.shape,
-           " ", x.dtype);
-  }
-};
-void run(CpuStream, const AddInto&);
-void run(CudaStream, const AddInto&);
-
 }  // namespace lockstep

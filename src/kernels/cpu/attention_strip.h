@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/random.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/math.h"
+
+namespace lockstep::attention {
+
+// One task is one head of one sample. It takes its queries in blocks as wide as a tile and holds the weights
+// of a block transposed, as a strip [keys][queries]: what the softmax adds up then lies in different
+// registers and not in the lanes of one, and the strip is a factor of the next product as it stands. Every
+// buffer is padded to whole tiles; the weight of a key after the query is exactly 0, and so is that of a key
+// that pads.
+
+using gemm::Lanes;
+using gemm::Left;
+using gemm::Store;
+using gemm::tile_columns;
+using gemm::tile_rows;
+
+constexpr int64_t round_up(int64_t count, int64_t size) { return (count + size - 1) / size * size; }
+
+/// Hands out parts of one block of memory; without memory it counts what is needed.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(T* memory) : memory_(memory) {}
+
+  T* take(int64_t count) {
+    T* part = memory_ ? memory_ + used_ : nullptr;
+    used_ += round_up(count, 64 / sizeof(T));
+    return part;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  T* memory_;
+  int64_t used_ = 0;
+};
+
+/// Rows of one head: row i at data + i * stride.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  int64_t stride = 0;
+
+  Rows from(int64_t row) const { return {data + row * stride, stride}; }
+  Lanes<T> as_lanes() const { return {data, stride, 1}; }
+  Lanes<T> as_depth() const { return {data, 1, stride}; }
+};
+
+/// The queries [first, first + count) and the keys that any of them sees, padded to what a tile rounds up to.
+template <class T>
+struct QueryBlock {
+  int64_t first;
+  int64_t count;
+  int64_t keys() const { return first + count; }
+  int64_t padded_keys() const { return round_up(keys(), 4); }
+  /// Leading queries, in whole vectors, that see neither this key nor a later one.
+  int64_t blind_queries(int64_t key) const {
+    return std::max<int64_t>(key - first, 0) / gemm::vector_lanes<T> * gemm::vector_lanes<T>;
+  }
+};
+
+/// What a task knows besides its data.
+struct HeadContext {
+  int64_t time, size;
+  double scale;
+  double dropout;
+  uint64_t dropout_key;  ///< of this head
+  uint32_t sample, step;
+};
+
+template <class T>
+void pack_all_rows(T* panels, Lanes<T> source, int64_t lanes, int64_t depth) {
+  for (int64_t lane = 0; lane < lanes; lane += tile_rows)
+    gemm::pack_rows(panels + lane * depth, source.from(lane), std::min(lanes - lane, tile_rows), depth);
+}
+
+template <class T>
+void pack_all_columns(T* panels, Lanes<T> source, int64_t lanes, int64_t depth) {
+  for (int64_t lane = 0; lane < lanes; lane += tile_columns<T>)
+    gemm::pack_columns(panels + lane * tile_columns<T>, source.from(lane),
+                       std::min(lanes - lane, tile_columns<T>), depth);
+}
+
+/// strip[size][queries] = panels . columns, over the keys of the block.
+template <class T>
+void multiply_keys(T* strip, const T* panels, const T* columns, const QueryBlock<T>& block, int64_t time,
+                   int64_t size) {
+  for (int64_t d = 0; d < size; d += tile_rows)
+    gemm::multiply(strip + d * tile_columns<T>, Left::panel, panels + d * time, columns,
+                   std::min(size - d, tile_rows), tile_columns<T>, block.keys());
+}
+
+/// strip[keys][queries] = panels . columns, but nothing where a whole vector of queries does not see the
+/// keys.
+template <class T>
+void multiply_visible(T* strip, const T* panels, const T* columns, const QueryBlock<T>& block, int64_t size) {
+  for (int64_t key = 0; key < block.padded_keys(); key += tile_rows) {
+    const int64_t skipped = block.blind_queries(key);
+    gemm::multiply(strip + key * tile_columns<T> + skipped, Left::panel, panels + key * size,
+                   columns + skipped, std::min(block.padded_keys() - key, tile_rows),
+                   tile_columns<T> - skipped, size);
+  }
+}
+
+/// sums[keys][size] += strip . rows, over the queries of the block that see the keys.
+template <class T>
+void add_outer_product(T* sums, int64_t padded_time, const T* strip, const T* rows,
+                       const QueryBlock<T>& block, int64_t size) {
+  constexpr int64_t width = tile_columns<T>;
+  for (int64_t column = 0; column < size; column += width)
+    for (int64_t key = 0; key < block.padded_keys(); key += tile_rows) {
+      const int64_t skipped = block.blind_queries(key);
+      gemm::multiply(sums + column * padded_time + key * width, Left::tile, strip + key * width + skipped,
+                     rows + (column + skipped) * width, std::min(block.padded_keys() - key, tile_rows),
+                     std::min(size - column, width), block.count - skipped, Store::add);
+    }
+}
+
+/// Overwrites the strip where the key comes after the query.
+template <class T>
+void hide_later_keys(T* strip, const QueryBlock<T>& block, T value) {
+  for (int64_t key = block.first + 1; key < block.padded_keys(); ++key) {
+    T* row = strip + key * tile_columns<T>;
+    const int32_t hidden = static_cast<int32_t>(key - block.first);
+    for (int32_t lane = 0; lane < tile_columns<T>; ++lane) row[lane] = lane < hidden ? value : row[lane];
+  }
+}
+
+/// e^x, but e^-80 below: it is nothing beside the largest weight, and subnormal numbers are slow.
+template <class T>
+T exponential(T x) {
+  return math::exp(x > T{-80} ? x : T{-80});
+}
+
+/// What dropout multiplies the weights of eight neighbouring keys with: 0 or 1 / (1 - dropout).
+template <class T>
+class DropoutFactors {
+ public:
+  static constexpr int64_t keys = 8;
+
+  explicit DropoutFactors(const HeadContext& head)
+      : head_(head),
+        threshold_(static_cast<uint32_t>(std::lround(65536 * head.dropout))),
+        kept_(static_cast<T>(1 / (1 - head.dropout))) {}
+
+  void draw(int64_t first_key, int64_t first_query) {
+    for (int64_t lane = 0; lane < tile_columns<T>; ++lane) {
+      const auto words =
+          philox<7>(head_.dropout_key, {static_cast<uint32_t>(first_key / keys),
+                                        static_cast<uint32_t>(first_query + lane), head_.sample, head_.step});
+      for (int64_t pair = 0; pair < keys / 2; ++pair) {
+        values_[2 * pair][lane] = (words[pair] & 0xffffu) >= threshold_ ? kept_ : T{0};
+        values_[2 * pair + 1][lane] = (words[pair] >> 16) >= threshold_ ? kept_ : T{0};
+      }
+    }
+  }
+  const T* of_key(int64_t key) const { return values_[key % keys]; }
+
+ private:
+  const HeadContext& head_;
+  uint32_t threshold_;
+  T kept_;
+  alignas(64) T values_[keys][tile_columns<T>];
+};
+
+}  // namespace lockstep::attention

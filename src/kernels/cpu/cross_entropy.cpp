@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cross_entropy.h"
+
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/map.h"
+#include "kernels/cpu/math.h"
+
+namespace lockstep {
+namespace {
+
+/// The loss of one row and, if dx is not null, its gradient. `dx` may be x.
+template <class T>
+T row_loss(const T* x, int64_t classes, int32_t target, T gradient_scale, T* dx) {
+  const T largest = lane_max(classes, x);
+  const T target_logit = x[target] - largest;
+  if (!dx)
+    return math::log(lane_sum<T>(classes, [=](int64_t i) { return math::exp(x[i] - largest); })) -
+           target_logit;
+  map_range<T>(
+      0, classes, dx, [=](T logit) { return math::exp(logit - largest); }, x);
+  const T sum = lane_sum<T>(classes, [=](int64_t i) { return dx[i]; });
+  const T factor = gradient_scale / sum;
+  map_range<T>(
+      0, classes, dx, [=](T exponential) { return exponential * factor; }, dx);
+  dx[target] -= gradient_scale;
+  return math::log(sum) - target_logit;
+}
+
+void expect_targets(const CrossEntropy& k) {
+  const int64_t classes = k.logits.shape[-1];
+  const int32_t* targets = k.targets.as<int32_t>();
+  for (int64_t row = 0; row < k.targets.size(); ++row)
+    expect(targets[row] == k.ignore_index || (targets[row] >= 0 && targets[row] < classes), "target ",
+           targets[row], " at position ", row, " is none of ", classes, " classes and not ignore_index ",
+           k.ignore_index);
+}
+
+}  // namespace
+
+void run(CpuStream stream, const CrossEntropy& k) {
+  expect_targets(k);
+  const int64_t classes = k.logits.shape[-1];
+  const int32_t* targets = k.targets.as<int32_t>();
+  // An exponential costs about what four elements of an addition do.
+  const int64_t grain = elementwise_grain / 4 / std::max<int64_t>(1, classes);
+  with_compute_type(k.logits.dtype, [&]<class T>() {
+    const T* logits = k.logits.as<T>();
+    T* losses = k.losses.as<T>();
+    T* dlogits = k.dlogits.as<T>();
+    stream.for_each_chunk(k.targets.size(), grain, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* dx = dlogits ? dlogits + row * classes : nullptr;
+        const bool counts = targets[row] != k.ignore_index;
+        losses[row] = counts ? row_loss(logits + row * classes, classes, targets[row],
+                                        static_cast<T>(k.gradient_scale), dx)
+                             : T(0);
+        if (!counts && dx) std::fill(dx, dx + classes, T(0));
+      }
+    });
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/gemm.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: all that takes one is inlined
+
+namespace lockstep::gemm {
+namespace {
+
+template <class T, int64_t lanes>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(lanes * sizeof(T))));
+};
+template <class T>
+using Vector = typename VectorOf<T, vector_lanes<T>>::Type;
+
+template <class V, class T>
+V load(const T* source) {
+  V vector;
+  std::memcpy(&vector, source, sizeof(V));
+  return vector;
+}
+
+template <class T, class V>
+void store(T* target, const V& vector) {
+  std::memcpy(target, &vector, sizeof(V));
+}
+
+/// a * b + c, rounded once.
+template <class T>
+Vector<T> fused_multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) return _mm512_fmadd_ps(a, b, c);
+  if constexpr (sizeof(T) == 8) return _mm512_fmadd_pd(a, b, c);
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (sizeof(T) == 4) return _mm256_fmadd_ps(a, b, c);
+  if constexpr (sizeof(T) == 8) return _mm256_fmadd_pd(a, b, c);
+#else
+  for (int64_t i = 0; i < vector_lanes<T>; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
+// The index is a constant in every copy of the body: accumulators stay in registers.
+template <class Body, size_t... indices>
+void unroll(Body&& body, std::index_sequence<indices...>) {
+  (body(std::integral_constant<size_t, indices>{}), ...);
+}
+template <size_t count, class Body>
+void unroll(Body&& body) {
+  unroll(body, std::make_index_sequence<count>{});
+}
+
+template <class T, Left layout, size_t rows, size_t vectors>
+void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool add) {
+  constexpr int64_t row_stride = layout == Left::panel ? 1 : tile_columns<T>;
+  constexpr int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
+  Vector<T> sums[rows][vectors] = {};
+  for (int64_t d = 0; d < depth; ++d) {
+    Vector<T> b[vectors];
+    unroll<vectors>([&](auto v) { b[v] = load<Vector<T>>(right + v * vector_lanes<T>); });
+    unroll<rows>([&](auto row) {
+      const Vector<T> a = left[row * row_stride] - Vector<T>{};  // x - 0 is x for every x: a broadcast
+      unroll<vectors>([&](auto v) { sums[row][v] = fused_multiply_add<T>(a, b[v], sums[row][v]); });
+    });
+    left += depth_stride;
+    right += tile_columns<T>;
+  }
+  unroll<rows * vectors>([&](auto i) {
+    T* target = tile + i / vectors * tile_columns<T> + i % vectors * vector_lanes<T>;
+    const Vector<T> sum = sums[i / vectors][i % vectors];
+    store(target, add ? load<Vector<T>>(target) + sum : sum);
+  });
+}
+
+template <class T>
+using Block = void (*)(T*, const T*, const T*, int64_t, bool);
+
+/// One microkernel for every tile of 4, 8, ... rows and 1, 2, ... vectors.
+template <class T, Left layout, size_t... indices>
+constexpr std::array<Block<T>, sizeof...(indices)> blocks(std::index_sequence<indices...>) {
+  return {multiply_block<T, layout, 4 * (indices / tile_vectors + 1), indices % tile_vectors + 1>...};
+}
+
+template <class T, Left layout>
+constexpr auto table = blocks<T, layout>(std::make_index_sequence<tile_rows / 4 * tile_vectors>{});
+
+template <class T>
+void transpose_4x4(T* target, int64_t target_stride, const T* source, int64_t source_stride) {
+  using Quad = typename VectorOf<T, 4>::Type;
+  const Quad r0 = load<Quad>(source);
+  const Quad r1 = load<Quad>(source + source_stride);
+  const Quad r2 = load<Quad>(source + 2 * source_stride);
+  const Quad r3 = load<Quad>(source + 3 * source_stride);
+  const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  store(target, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
+  store(target + target_stride, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
+  store(target + 2 * target_stride, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
+  store(target + 3 * target_stride, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+}
+
+template <int64_t width, class T>
+void pack_contiguous_lanes(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
+  for (int64_t d = 0; d < depth; ++d) {
+    const T* from = source.data + d * source.depth_stride;
+    T* to = panel + d * width;
+    if (count == width) {
+      std::memcpy(to, from, width * sizeof(T));
+    } else {
+      for (int64_t lane = 0; lane < width; ++lane) to[lane] = lane < count ? from[lane] : T{0};
+    }
+  }
+}
+
+template <int64_t width, class T>
+void pack_contiguous_depth(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
+  constexpr int64_t line = 64 / sizeof(T);  // a cache line of every lane is used up before the next one
+  const int64_t whole_lanes = count / 4 * 4;
+  const int64_t whole_depth = depth / 4 * 4;
+  for (int64_t begin = 0; begin < whole_depth; begin += line) {
+    const int64_t end = std::min(begin + line, whole_depth);
+    for (int64_t lane = 0; lane < whole_lanes; lane += 4)
+      for (int64_t d = begin; d < end; d += 4)
+        transpose_4x4(panel + d * width + lane, width, source.from(lane).data + d, source.lane_stride);
+  }
+  for (int64_t lane = 0; lane < width; ++lane) {
+    const T* from = source.from(lane).data;
+    for (int64_t d = lane < whole_lanes ? whole_depth : 0; d < depth; ++d)
+      panel[d * width + lane] = lane < count ? from[d] : T{0};
+  }
+}
+
+template <int64_t width, class T>
+void pack(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
+  if (source.lane_stride == 1)
+    pack_contiguous_lanes<width>(panel, source, count, depth);
+  else
+    pack_contiguous_depth<width>(panel, source, count, depth);
+}
+
+}  // namespace
+
+template <class T>
+void pack_rows(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
+  pack<tile_rows>(panel, source, count, depth);
+}
+
+template <class T>
+void pack_columns(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
+  pack<tile_columns<T>>(panel, source, count, depth);
+}
+
+template <class T>
+void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t count, int64_t depth) {
+  const int64_t whole_lanes = count / 4 * 4;
+  const int64_t whole_depth = depth / 4 * 4;
+  for (int64_t lane = 0; lane < whole_lanes; lane += 4)
+    for (int64_t d = 0; d < whole_depth; d += 4)
+      transpose_4x4(target + lane * lane_stride + d, lane_stride, panel + d * tile_columns<T> + lane,
+                    tile_columns<T>);
+  for (int64_t lane = 0; lane < count; ++lane)
+    for (int64_t d = lane < whole_lanes ? whole_depth : 0; d < depth; ++d)
+      target[lane * lane_stride + d] = panel[d * tile_columns<T> + lane];
+}
+
+template <class T>
+void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
+              int64_t depth, Store store) {
+  const int64_t index = (rows - 1) / 4 * tile_vectors + (columns - 1) / vector_lanes<T>;
+  const Block<T> block = (layout == Left::panel ? table<T, Left::panel> : table<T, Left::tile>)[index];
+  const int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
+  bool add = store == Store::add;
+  int64_t begin = 0;
+  do {
+    const int64_t length = std::min(depth - begin, depth_block);
+    block(tile, left + begin * depth_stride, right + begin * tile_columns<T>, length, add);
+    begin += length;
+    add = true;
+  } while (begin < depth);
+}
+
+template void pack_rows(float*, Lanes<float>, int64_t, int64_t);
+template void pack_rows(double*, Lanes<double>, int64_t, int64_t);
+template void pack_columns(float*, Lanes<float>, int64_t, int64_t);
+template void pack_columns(double*, Lanes<double>, int64_t, int64_t);
+template void unpack_columns(float*, int64_t, const float*, int64_t, int64_t);
+template void unpack_columns(double*, int64_t, const double*, int64_t, int64_t);
+template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store);
+template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store);
+
+}  // namespace lockstep::gemm

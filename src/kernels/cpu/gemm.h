@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::gemm {
+
+// Every product of the CPU backend is made of tiles: a few rows of the left matrix times a few columns of the
+// right one, both packed into panels that the inner loop reads front to back (Goto & van de Geijn 2008).
+// An element of a tile is one chain of fused multiply-adds per depth_block, and the blocks are added in
+// order: its bits are a function of its row, its column and the depth, on every instruction set.
+
+inline constexpr int64_t depth_block = 256;
+
+#if defined(__AVX512F__)
+inline constexpr int64_t vector_bytes = 64;
+inline constexpr int64_t tile_rows = 12;
+inline constexpr int64_t tile_vectors = 2;
+#else
+#if defined(__AVX2__) && defined(__FMA__)
+inline constexpr int64_t vector_bytes = 32;
+#else
+inline constexpr int64_t vector_bytes = 16;
+#endif
+inline constexpr int64_t tile_rows = 4;
+inline constexpr int64_t tile_vectors = 3;
+#endif
+template <class T>
+inline constexpr int64_t vector_lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
+template <class T>
+inline constexpr int64_t tile_columns = vector_lanes<T>* tile_vectors;
+
+/// A matrix seen as lanes (rows of the left factor, columns of the right one) by depth (the inner dimension).
+/// One of the strides, in elements, is 1.
+template <class T>
+struct Lanes {
+  const T* data = nullptr;
+  int64_t lane_stride = 0;
+  int64_t depth_stride = 0;
+
+  Lanes from(int64_t lane) const { return {data + lane * lane_stride, lane_stride, depth_stride}; }
+};
+
+/// panel[depth][tile_rows] from the first `count` lanes; the lanes up to tile_rows are zero.
+template <class T>
+void pack_rows(T* panel, Lanes<T> source, int64_t count, int64_t depth);
+
+/// panel[depth][tile_columns] from the first `count` lanes; the lanes up to tile_columns are zero.
+template <class T>
+void pack_columns(T* panel, Lanes<T> source, int64_t count, int64_t depth);
+
+/// The inverse of pack_columns: target[lane * lane_stride + d] = panel[d][lane] for the first `count` lanes.
+template <class T>
+void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t count, int64_t depth);
+
+/// How the left factor of a tile lies in memory: a panel of pack_rows, or the rows of another tile.
+enum class Left { panel, tile };
+
+/// What happens to the former content of a tile.
+enum class Store { overwrite, add };
+
+/// tile[rows][tile_columns] = (or +=) left . right over `depth`, for the first `rows` <= tile_rows rows and
+/// `columns` <= tile_columns columns; both are rounded up inside the tile, to 4 and to whole vectors. `right`
+/// is a panel of pack_columns or the rows of another tile.
+template <class T>
+void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
+              int64_t depth, Store store = Store::overwrite);
+
+}  // namespace lockstep::gemm

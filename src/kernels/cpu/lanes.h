@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace lockstep {
+
+/// Independent partial sums of a row sum: enough for two of the widest vectors, so that additions overlap.
+inline constexpr int sum_lanes = 32;
+
+/// The sum of term(i) for i in [0, count) in T: lane i % 32 adds its terms in order, then the lanes are added
+/// by a fixed tree. The order depends on count alone, and lanes are what the compiler turns into vectors.
+template <class T, class Term>
+T lane_sum(int64_t count, Term term) {
+  T lanes[sum_lanes] = {};
+  int64_t i = 0;
+  for (; i + sum_lanes <= count; i += sum_lanes)
+    for (int lane = 0; lane < sum_lanes; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
+  for (int lane = 0; i + lane < count; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
+  for (int width = sum_lanes / 2; width > 0; width /= 2)
+    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  return lanes[0];
+}
+
+/// The largest of values[0, count); NaNs are passed over. -infinity if there is none.
+template <class T>
+T lane_max(int64_t count, const T* values) {
+  T lanes[sum_lanes];
+  for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
+  int64_t i = 0;
+  for (; i + sum_lanes <= count; i += sum_lanes)
+    for (int lane = 0; lane < sum_lanes; ++lane)
+      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
+  for (; i < count; ++i) lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
+  return *std::max_element(lanes, lanes + sum_lanes);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/layer_norm.h"
+
+#include <cmath>
+
+#include "core/memory.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/map.h"
+
+namespace lockstep {
+namespace {
+
+/// Rows whose contributions to dweight and dbias are added up together: fixed, as it shows in the bits.
+constexpr int64_t rows_per_block = 32;
+
+template <class T>
+void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
+  const int64_t columns = k.x.shape[-1];
+  const T* weight = k.weight.as<T>();
+  const T* bias = k.bias.as<T>();
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = k.x.as<T>() + row * columns;
+    T* y = k.y.as<T>() + row * columns;
+    const T mean = lane_sum<T>(columns, [=](int64_t i) { return x[i]; }) / static_cast<T>(columns);
+    const T variance = lane_sum<T>(columns, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) /
+                       static_cast<T>(columns);
+    const T rstd = T(1) / std::sqrt(variance + static_cast<T>(k.epsilon));
+    k.mean.as<T>()[row] = mean;
+    k.rstd.as<T>()[row] = rstd;
+    if (bias)
+      map_range<T>(
+          0, columns, y, [=](T value, T w, T b) { return std::fma((value - mean) * rstd, w, b); }, x, weight,
+          bias);
+    else
+      map_range<T>(
+          0, columns, y, [=](T value, T w) { return (value - mean) * rstd * w; }, x, weight);
+  }
+}
+
+/// dx of the rows, and their sums into dweight and dbias (which may be null).
+template <class T>
+void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, T* dweight, T* dbias) {
+  const int64_t columns = k.x.shape[-1];
+  const T* weight = k.weight.as<T>();
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = k.x.as<T>() + row * columns;
+    const T* dy = k.dy.as<T>() + row * columns;
+    const T mean = k.mean.as<T>()[row];
+    const T rstd = k.rstd.as<T>()[row];
+    const T shift =
+        lane_sum<T>(columns, [=](int64_t i) { return dy[i] * weight[i]; }) / static_cast<T>(columns);
+    const T slope =
+        lane_sum<T>(columns, [=](int64_t i) { return dy[i] * weight[i] * ((x[i] - mean) * rstd); }) /
+        static_cast<T>(columns);
+    map_range<T>(
+        0, columns, dweight, [=](T sum, T value, T d) { return std::fma(d, (value - mean) * rstd, sum); },
+        dweight, x, dy);
+    if (dbias)
+      map_range<T>(
+          0, columns, dbias, [](T sum, T d) { return sum + d; }, dbias, dy);
+    map_range<T>(
+        0, columns, k.dx.as<T>() + row * columns,
+        [=](T value, T d, T w) { return rstd * (std::fma(d, w, -shift) - (value - mean) * rstd * slope); }, x,
+        dy, weight);
+  }
+}
+
+/// total[i] = sum over blocks of partials[block][i], in order of blocks.
+template <class T>
+void add_partials(const CpuStream& stream, const T* partials, int64_t blocks, int64_t stride, int64_t columns,
+                  T* total) {
+  const int64_t grain = std::max<int64_t>(64, elementwise_grain / std::max<int64_t>(1, blocks));
+  stream.for_each_chunk(columns, grain, [&](int64_t begin, int64_t end) {
+    std::fill(total + begin, total + end, T(0));
+    for (int64_t block = 0; block < blocks; ++block)
+      map_range<T>(
+          begin, end, total, [](T sum, T term) { return sum + term; }, total, partials + block * stride);
+  });
+}
+
+}  // namespace
+
+void run(CpuStream stream, const LayerNormForward& k) {
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / std::max<int64_t>(1, k.x.shape[-1]));
+  with_compute_type(k.x.dtype, [&]<class T>() {
+    stream.for_each_chunk(k.x.shape.rows(), grain,
+                          [&](int64_t begin, int64_t end) { forward_rows<T>(k, begin, end); });
+  });
+}
+
+void run(CpuStream stream, const LayerNormBackward& k) {
+  const int64_t rows = k.x.shape.rows();
+  const int64_t columns = k.x.shape[-1];
+  const int64_t blocks = (rows + rows_per_block - 1) / rows_per_block;
+  with_compute_type(k.x.dtype, [&]<class T>() {
+    // Of each block the partial dweight, then the partial dbias.
+    const auto memory = allocate(blocks * 2 * columns * static_cast<int64_t>(sizeof(T)), stream);
+    T* partials = reinterpret_cast<T*>(memory.get());
+    stream.for_each_chunk(rows, rows_per_block, [&](int64_t begin, int64_t end) {
+      T* dweight = partials + begin / rows_per_block * 2 * columns;
+      std::fill(dweight, dweight + 2 * columns, T(0));
+      backward_rows<T>(k, begin, end, dweight, k.dbias ? dweight + columns : nullptr);
+    });
+    add_partials(stream, partials, blocks, 2 * columns, columns, k.dweight.as<T>());
+    if (k.dbias) add_partials(stream, partials + columns, blocks, 2 * columns, columns, k.dbias.as<T>());
+  });
+}
+
+}  // namespace lockstep

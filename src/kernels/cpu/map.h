@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+
+#include "core/dtype.h"
+#include "core/stream.h"
+
+namespace lockstep {
+
+/// Elements of a chunk of an elementwise kernel: worth waking a thread for, small beside an L2 cache.
+inline constexpr int64_t elementwise_grain = 16384;
+
+/// What a kernel computes in, given how its tensors are stored: 16-bit floats are storage only.
+template <class T>
+using Compute = std::conditional_t<std::same_as<T, double>, double, float>;
+
+/// y[i] = f(x[i]...) for i in [begin, end), computed in C. An output may be one of the inputs.
+template <class C, class Y, class F, class... X>
+void map_range(int64_t begin, int64_t end, Y* y, F f, const X*... x) {
+  // Results go through a block that nothing aliases: else the compiler's overlap test sends the loop for y =
+  // x, or every loop with too many pointers, down the scalar path.
+  constexpr int64_t block_size = 512;
+  Y block[block_size];
+  for (int64_t start = begin; start < end; start += block_size) {
+    const int64_t count = std::min(block_size, end - start);
+    for (int64_t i = 0; i < count; ++i) block[i] = static_cast<Y>(f(static_cast<C>(x[start + i])...));
+    std::memcpy(y + start, block, static_cast<size_t>(count) * sizeof(Y));
+  }
+}
+
+/// y[i] = f(x[i]...) for i in [0, count), shared out over the stream's threads.
+template <class T, class F, class... X>
+void map(const CpuStream& stream, int64_t count, T* y, F f, const X*... x) {
+  stream.for_each_chunk(count, elementwise_grain,
+                        [&](int64_t begin, int64_t end) { map_range<Compute<T>>(begin, end, y, f, x...); });
+}
+
+}  // namespace lockstep

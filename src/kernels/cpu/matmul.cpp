@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/matmul.h"
+
+#include <algorithm>
+
+#include "core/memory.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/map.h"
+#include "kernels/cpu/math.h"
+
+namespace lockstep {
+namespace {
+
+using gemm::Lanes;
+using gemm::tile_columns;
+using gemm::tile_rows;
+
+// The tiles of one chunk: few enough to share small products out evenly, and the right panels stay in L2
+// while the chunks below each other read them.
+constexpr int64_t chunk_row_panels = 2;
+constexpr int64_t chunk_column_panels = 4;
+
+constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+template <class T>
+void apply(Activation activation, const T* x, T* y, int64_t count) {
+  switch (activation) {
+    case Activation::none:
+      std::copy_n(x, count, y);
+      return;
+    case Activation::gelu_tanh:
+      map_range<T>(
+          0, count, y, [](T v) { return math::gelu<Gelu::tanh>(v); }, x);
+      return;
+    case Activation::gelu_erf:
+      map_range<T>(
+          0, count, y, [](T v) { return math::gelu<Gelu::erf>(v); }, x);
+      return;
+  }
+}
+
+template <class T>
+class Product {
+ public:
+  explicit Product(const MatMul& kernel)
+      : kernel_(kernel),
+        m_(kernel.m()),
+        n_(kernel.n()),
+        k_(kernel.k()),
+        row_panels_(divide_up(m_, tile_rows)),
+        column_panels_(divide_up(n_, tile_columns<T>)) {}
+
+  void run(const CpuStream& stream) {
+    const int64_t rows_size = row_panels_ * tile_rows * k_;
+    const int64_t columns_size = column_panels_ * tile_columns<T> * k_;
+    const auto scratch = allocate((rows_size + columns_size) * sizeof(T), stream);
+    columns_ = reinterpret_cast<T*>(scratch.get());
+    rows_ = columns_ + columns_size;
+    stream.for_each_chunk(row_panels_ + column_panels_, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; ++panel) pack(panel);
+    });
+    const int64_t chunks_below = divide_up(row_panels_, chunk_row_panels);
+    const int64_t chunks_across = divide_up(column_panels_, chunk_column_panels);
+    stream.for_each_chunk(chunks_below * chunks_across, 1, [&](int64_t chunk, int64_t) {
+      multiply_chunk(chunk % chunks_below * chunk_row_panels, chunk / chunks_below * chunk_column_panels);
+    });
+  }
+
+ private:
+  void pack(int64_t panel) const {
+    if (panel < row_panels_) {
+      const int64_t row = panel * tile_rows;
+      const Lanes<T> a = lanes(kernel_.a, kernel_.transpose_a).from(row);
+      gemm::pack_rows(rows_ + row * k_, a, std::min(m_ - row, tile_rows), k_);
+    } else {
+      const int64_t column = (panel - row_panels_) * tile_columns<T>;
+      const Lanes<T> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
+      gemm::pack_columns(columns_ + column * k_, b, std::min(n_ - column, tile_columns<T>), k_);
+    }
+  }
+
+  static Lanes<T> lanes(const View& matrix, bool lanes_are_columns) {
+    const int64_t stride = matrix.shape[-1];
+    return lanes_are_columns ? Lanes<T>{matrix.as<T>(), 1, stride} : Lanes<T>{matrix.as<T>(), stride, 1};
+  }
+
+  void multiply_chunk(int64_t first_row_panel, int64_t first_column_panel) const {
+    const int64_t row_panels = std::min(first_row_panel + chunk_row_panels, row_panels_);
+    const int64_t column_panels = std::min(first_column_panel + chunk_column_panels, column_panels_);
+    for (int64_t j = first_column_panel; j < column_panels; ++j)
+      for (int64_t i = first_row_panel; i < row_panels; ++i)
+        multiply_tile(i * tile_rows, j * tile_columns<T>);
+  }
+
+  void multiply_tile(int64_t row, int64_t column) const {
+    alignas(64) T tile[tile_rows * tile_columns<T>];
+    const int64_t rows = std::min(m_ - row, tile_rows);
+    const int64_t columns = std::min(n_ - column, tile_columns<T>);
+    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_, columns_ + column * k_, rows, columns, k_);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t offset = (row + i) * n_ + column;
+      if (columns == tile_columns<T>)
+        finish(tile + i * tile_columns<T>, column, offset, tile_columns<T>);
+      else
+        finish(tile + i * tile_columns<T>, column, offset, columns);
+    }
+  }
+
+  void finish(T* values, int64_t column, int64_t offset, int64_t columns) const {
+    if (kernel_.bias) {
+      const T* bias = kernel_.bias.as<T>() + column;
+      for (int64_t j = 0; j < columns; ++j) values[j] += bias[j];
+    }
+    if (kernel_.pre_activation) std::copy_n(values, columns, kernel_.pre_activation.as<T>() + offset);
+    apply(kernel_.activation, values, kernel_.c.as<T>() + offset, columns);
+  }
+
+  const MatMul& kernel_;
+  int64_t m_, n_, k_;
+  int64_t row_panels_, column_panels_;
+  T* rows_ = nullptr;
+  T* columns_ = nullptr;
+};
+
+constexpr int64_t sum_rows = 64;     // added one after the other, then to the sum of the blocks before
+constexpr int64_t sum_columns = 64;  // columns a chunk
+
+template <class T>
+void sum_column_chunk(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
+  T total[sum_columns] = {};
+  for (int64_t begin = 0; begin < rows; begin += sum_rows) {
+    T partial[sum_columns] = {};
+    for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
+      for (int64_t j = 0; j < columns; ++j) partial[j] += x[row * stride + j];
+    for (int64_t j = 0; j < columns; ++j) total[j] += partial[j];
+  }
+  std::copy_n(total, columns, y);
+}
+
+}  // namespace
+
+void run(CpuStream stream, const MatMul& kernel) {
+  with_compute_type(kernel.c.dtype, [&]<class T>() { Product<T>(kernel).run(stream); });
+}
+
+void run(CpuStream stream, const ColumnSum& kernel) {
+  with_compute_type(kernel.x.dtype, [&]<class T>() {
+    const int64_t columns = kernel.x.shape[-1];
+    const int64_t rows = columns == 0 ? 0 : kernel.x.size() / columns;
+    stream.for_each_chunk(columns, sum_columns, [&](int64_t begin, int64_t end) {
+      sum_column_chunk(kernel.x.as<T>() + begin, kernel.y.as<T>() + begin, rows, columns, end - begin);
+    });
+  });
+}
+
+}  // namespace lockstep

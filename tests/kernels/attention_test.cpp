@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention.h"
+
+#include <array>
+
+#include "kernels/values.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct Case {
+  int64_t batch, time, heads, size;
+  double dropout = 0;
+};
+
+// One token, less than a tile, whole tiles, one more than that, several blocks of keys.
+const std::vector<Case> cases = {{1, 1, 1, 8},         {2, 1, 3, 5, 0.5},    {2, 7, 2, 8},
+                                 {1, 32, 2, 32},       {2, 33, 2, 32},       {1, 64, 1, 64, 0.2},
+                                 {2, 37, 3, 80, 0.1},  {1, 100, 2, 16, 0.3}, {1, 300, 1, 64},
+                                 {1, 270, 2, 13, 0.1}, {1, 48, 1, 128}};
+
+constexpr RandomKey random_key{.seed = 0x123456789abcdefull, .step = 7, .sample = 41, .site = 3};
+
+struct Attention {
+  Attention(const Case& c, DType in)
+      : shape(c),
+        dtype(in),
+        qkv(Values::uniform({c.batch, c.time, 3 * c.heads * c.size}, dtype, 1, -1.0, 1.0)),
+        dy(Values::uniform({c.batch, c.time, c.heads * c.size}, dtype, 2, -1.0, 1.0)),
+        y(dy.shape(), dtype),
+        log_sum_exp({c.batch, c.heads, c.time}, dtype),
+        dqkv(qkv.shape(), dtype) {}
+
+  CausalAttentionForward forward() {
+    return {.qkv = qkv.view(),
+            .y = y.view(),
+            .log_sum_exp = log_sum_exp.view(),
+            .heads = shape.heads,
+            .dropout = shape.dropout,
+            .key = key};
+  }
+  CausalAttentionBackward backward() {
+    return {.qkv = qkv.view(),
+            .y = y.view(),
+            .log_sum_exp = log_sum_exp.view(),
+            .dy = dy.view(),
+            .dqkv = dqkv.view(),
+            .heads = shape.heads,
+            .dropout = shape.dropout,
+            .key = key};
+  }
+  void run(int threads = 1) {
+    launch_on(threads, forward());
+    launch_on(threads, backward());
+  }
+
+  /// Column d of the query (part 0), key (1) or value (2) of a head.
+  double at(int part, int64_t sample, int64_t head, int64_t row, int64_t d) const {
+    const int64_t columns = shape.heads * shape.size;
+    return qkv[(sample * shape.time + row) * 3 * columns + part * columns + head * shape.size + d];
+  }
+
+  Case shape;
+  DType dtype;
+  RandomKey key = random_key;
+  Values qkv, dy, y, log_sum_exp, dqkv;
+};
+
+/// Philox4x32-7 (Salmon et al. 2011), written from the paper's figure.
+std::array<uint32_t, 4> seven_rounds(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+  for (uint64_t round = 0; round < 7; ++round) {
+    const auto k0 = static_cast<uint32_t>((key & 0xffffffffu) + round * 0x9E3779B9u);
+    const auto k1 = static_cast<uint32_t>((key >> 32) + round * 0xBB67AE85u);
+    const uint64_t p0 = static_cast<uint64_t>(c0) * 0xD2511F53u, p1 = static_cast<uint64_t>(c2) * 0xCD9E8D57u;
+    c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<uint32_t>(p1 & 0xffffffffu);
+    c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<uint32_t>(p0 & 0xffffffffu);
+  }
+  return {c0, c1, c2, c3};
+}
+
+bool kept(const Attention& o, int64_t sample, int64_t head, int64_t row, int64_t column) {
+  const auto words = seven_rounds(derive_key(o.key.seed, o.key.site, static_cast<uint32_t>(head)),
+                                  static_cast<uint32_t>(column / 8), static_cast<uint32_t>(row),
+                                  o.key.sample + static_cast<uint32_t>(sample), o.key.step);
+  const uint32_t pair = words[static_cast<size_t>(column % 8 / 2)];
+  const uint32_t word = column % 2 == 0 ? pair % 65536 : pair / 65536;
+  return word >= std::round(65536 * o.shape.dropout);
+}
+
+/// One row of the softmax before dropout, and its logarithmic sum.
+std::vector<double> softmax_row(const Attention& o, int64_t sample, int64_t head, int64_t row,
+                                double& log_sum) {
+  std::vector<double> weights(static_cast<size_t>(row + 1));
+  double sum = 0;
+  for (int64_t key = 0; key <= row; ++key) {
+    double score = 0;
+    for (int64_t d = 0; d < o.shape.size; ++d)
+      score += o.at(0, sample, head, row, d) * o.at(1, sample, head, key, d);
+    weights[static_cast<size_t>(key)] = std::exp(score / std::sqrt(static_cast<double>(o.shape.size)));
+    sum += weights[static_cast<size_t>(key)];
+  }
+  for (double& weight : weights) weight /= sum;
+  log_sum = std::log(sum);
+  return weights;
+}
+
+/// How far the scores can be off where |q|, |k| <= 1: `size` products of at most 1 and as many roundings, and
+/// the products with scale.
+double score_error(const Attention& o) {
+  const double size = static_cast<double>(o.shape.size);
+  return (size + 2) * epsilon_of(o.dtype) * std::sqrt(size);
+}
+
+/// The relative error of a weight: twice the scores' (numerator and denominator), the exponential, the sum.
+double weight_error(const Attention& o) {
+  return 2 * score_error(o) + static_cast<double>(o.shape.time + 8) * epsilon_of(o.dtype);
+}
+
+TEST(CausalAttention, ForwardMatchesReference) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Case& c : cases) {
+      SCOPED_TRACE(concat(dtype, " time ", c.time, " size ", c.size, " dropout ", c.dropout));
+      Attention o(c, dtype);
+      launch_on(1, o.forward());
+      const double scale = 1 / (1 - c.dropout);
+      for (int64_t i = 0; i < c.batch * c.heads * c.time; ++i) {
+        const int64_t sample = i / (c.heads * c.time), head = i / c.time % c.heads, row = i % c.time;
+        double log_sum = 0;
+        const std::vector<double> weights = softmax_row(o, sample, head, row, log_sum);
+        ASSERT_NEAR(o.log_sum_exp[i], log_sum, weight_error(o) + 2 * epsilon_of(dtype) * std::fabs(log_sum));
+        for (int64_t d = 0; d < c.size; ++d) {
+          double sum = 0;
+          for (int64_t key = 0; key <= row; ++key)
+            if (kept(o, sample, head, row, key))
+              sum += scale * weights[static_cast<size_t>(key)] * o.at(2, sample, head, key, d);
+          // Weights that sum to at most `scale`, times values of at most 1; the sum of `time` products.
+          const double bound = scale * (weight_error(o) + static_cast<double>(c.time) * epsilon_of(dtype));
+          ASSERT_NEAR(o.y[((sample * c.time + row) * c.heads + head) * c.size + d], sum, bound)
+              << "row " << row << " column " << d;
+        }
+      }
+    }
+}
+
+TEST(CausalAttention, BackwardMatchesCentralDifferences) {
+  for (const Case& c : {Case{2, 5, 2, 3, 0.4}, Case{1, 19, 1, 4}, Case{1, 1, 1, 2}}) {
+    SCOPED_TRACE(concat("time ", c.time));
+    Attention o(c, DType::f64);
+    o.run();
+    expect_slopes(o.qkv, o.dqkv, [&] {
+      launch_on(1, o.forward());
+      return dot(o.y, o.dy);
+    });
+  }
+}
+
+TEST(CausalAttention, BackwardInFloatMatchesDouble) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(concat("time ", c.time, " size ", c.size, " dropout ", c.dropout));
+    Attention o(c, DType::f32), exact(c, DType::f64);
+    for (int64_t i = 0; i < o.qkv.size(); ++i) exact.qkv.set(i, o.qkv[i]);
+    for (int64_t i = 0; i < o.dy.size(); ++i) exact.dy.set(i, o.dy[i]);
+    o.run();
+    exact.run();
+    // A gradient of a score is weight * (dweight - mean), both at most size / (1 - dropout) in magnitude; it
+    // is off by the errors of weight and of two sums of `size` products. A gradient of qkv sums up to `time`
+    // of them.
+    const double size = static_cast<double>(c.size), time = static_cast<double>(c.time);
+    const double relative = weight_error(o) + (2 * size + time) * epsilon_of(DType::f32);
+    const double score_bound = 2 * std::sqrt(size) * relative / (1 - c.dropout);
+    const double value_bound = relative / (1 - c.dropout);
+    for (int64_t i = 0; i < o.dqkv.size(); ++i)
+      ASSERT_NEAR(o.dqkv[i], exact.dqkv[i], time * std::max(score_bound, value_bound)) << "element " << i;
+  }
+}
+
+TEST(CausalAttention, DropoutFollowsTheKey) {
+  // Values that are unit vectors make row `key` of y the weights themselves.
+  Attention o({2, 40, 2, 40, 0.25}, DType::f32);
+  for (int64_t i = 0; i < o.qkv.size(); ++i) {
+    const int64_t column = i % 240, row = i / 240 % 40;
+    if (column >= 160) o.qkv.set(i, column % 40 == row ? 1 : 0);
+  }
+  launch_on(1, o.forward());
+  int64_t dropped = 0;
+  for (int64_t i = 0; i < o.y.size(); ++i) {
+    const int64_t column = i % 40, head = i / 40 % 2, row = i / 80 % 40, sample = i / 3200;
+    const bool expected = column <= row && kept(o, sample, head, row, column);
+    ASSERT_EQ(o.y[i] != 0, expected) << "sample " << sample << " head " << head << ": " << row << ", "
+                                     << column;
+    dropped += column <= row && !expected;
+  }
+  // 3280 draws, four standard deviations.
+  EXPECT_NEAR(static_cast<double>(dropped), 0.25 * 3280, 4 * std::sqrt(3280 * 0.25 * 0.75));
+}
+
+TEST(CausalAttention, LaterTokensDoNotShowInTheBits) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t changed : {1, 31, 32, 45, 63}) {
+      Attention o({1, 64, 2, 24}, dtype), other({1, 64, 2, 24}, dtype);
+      // Large enough to overflow the exponential if it met an earlier query.
+      for (int64_t i = changed * 144; i < other.qkv.size(); ++i) other.qkv.set(i, 1e4 * other.qkv[i]);
+      launch_on(1, o.forward());
+      launch_on(1, other.forward());
+      for (int64_t i = 0; i < changed * 48; ++i) ASSERT_EQ(o.y[i], other.y[i]) << "element " << i;
+      for (int64_t head = 0; head < 2; ++head)
+        for (int64_t row = 0; row < changed; ++row)
+          ASSERT_EQ(o.log_sum_exp[head * 64 + row], other.log_sum_exp[head * 64 + row]);
+    }
+}
+
+TEST(CausalAttention, EarlierTokensGetNoGradientFromMaskedWeights) {
+  Attention o({1, 64, 1, 16}, DType::f32);
+  for (int64_t i = 40 * 16; i < o.dy.size(); ++i) o.dy.set(i, 0);
+  o.run();
+  for (int64_t i = 40 * 48; i < o.dqkv.size(); ++i) ASSERT_EQ(o.dqkv[i], 0) << "element " << i;
+}
+
+TEST(CausalAttention, ThreadsDoNotShowInTheBits) {
+  for (const Case& c : cases) {
+    Attention alone(c, DType::f32);
+    alone.run();
+    for (const int threads : {2, 3}) {
+      Attention shared(c, DType::f32);
+      shared.run(threads);
+      EXPECT_EQ(shared.y, alone.y);
+      EXPECT_EQ(shared.log_sum_exp, alone.log_sum_exp);
+      EXPECT_EQ(shared.dqkv, alone.dqkv);
+    }
+  }
+}
+
+TEST(CausalAttention, ASampleGetsTheSameBitsAloneAndInABatch) {
+  const Case whole{3, 45, 2, 20, 0.1};
+  Attention batch(whole, DType::f32);
+  batch.run();
+  const int64_t in = 45 * 120, out = 45 * 40;
+  for (int64_t sample = 0; sample < 3; ++sample) {
+    Attention alone({1, 45, 2, 20, 0.1}, DType::f32);
+    alone.key.sample = batch.key.sample + static_cast<uint32_t>(sample);
+    for (int64_t i = 0; i < in; ++i) alone.qkv.set(i, batch.qkv[sample * in + i]);
+    for (int64_t i = 0; i < out; ++i) alone.dy.set(i, batch.dy[sample * out + i]);
+    alone.run();
+    for (int64_t i = 0; i < out; ++i) ASSERT_EQ(alone.y[i], batch.y[sample * out + i]) << "sample " << sample;
+    for (int64_t i = 0; i < in; ++i)
+      ASSERT_EQ(alone.dqkv[i], batch.dqkv[sample * in + i]) << "sample " << sample;
+  }
+}
+
+TEST(CausalAttention, RefusesWhatDoesNotFit) {
+  const auto refused = [](auto change) {
+    Attention o({2, 5, 2, 4}, DType::f32);
+    CausalAttentionBackward kernel = o.backward();
+    change(kernel);
+    EXPECT_THROW(kernel.check(), Error);
+  };
+  refused([](auto& kernel) { kernel.heads = 5; });
+  refused([](auto& kernel) { kernel.heads = 0; });
+  refused([](auto& kernel) { kernel.qkv.shape = {10, 24}; });
+  refused([](auto& kernel) { kernel.y.shape = {2, 5, 24}; });
+  refused([](auto& kernel) { kernel.log_sum_exp.shape = {2, 5, 2}; });
+  refused([](auto& kernel) { kernel.dropout = 1; });
+  refused([](auto& kernel) { kernel.dy.dtype = DType::f64; });
+  refused([](auto& kernel) { kernel.dqkv.shape = {2, 5, 8}; });
+}
+
+}  // namespace
+}  // namespace lockstep::testing

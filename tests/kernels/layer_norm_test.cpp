@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/layer_norm.h"
+
+#include "kernels/values.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct Case {
+  Values x, weight, bias, y, mean, rstd, dy, dx, dweight, dbias;
+
+  Case(Shape shape, DType dtype)
+      : x(Values::uniform(shape, dtype, 1)),
+        weight(Values::uniform({shape[-1]}, dtype, 2)),
+        bias(Values::uniform({shape[-1]}, dtype, 3)),
+        y(shape, dtype),
+        mean({shape.rows()}, dtype),
+        rstd({shape.rows()}, dtype),
+        dy(Values::uniform(shape, dtype, 4)),
+        dx(shape, dtype),
+        dweight({shape[-1]}, dtype),
+        dbias({shape[-1]}, dtype) {}
+
+  void forward(int threads, bool with_bias) {
+    launch_on(threads, LayerNormForward{.x = x.view(),
+                                        .weight = weight.view(),
+                                        .bias = with_bias ? bias.view() : View{},
+                                        .y = y.view(),
+                                        .mean = mean.view(),
+                                        .rstd = rstd.view()});
+  }
+  void backward(int threads, bool with_bias) {
+    launch_on(threads, LayerNormBackward{.x = x.view(),
+                                         .weight = weight.view(),
+                                         .mean = mean.view(),
+                                         .rstd = rstd.view(),
+                                         .dy = dy.view(),
+                                         .dx = dx.view(),
+                                         .dweight = dweight.view(),
+                                         .dbias = with_bias ? dbias.view() : View{}});
+  }
+};
+
+TEST(LayerNorm, ForwardMatchesReference) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t columns : {1, 7, 65, 384, 1000})
+      for (const bool with_bias : {true, false}) {
+        Case c({2, 3, columns}, dtype);
+        c.forward(1, with_bias);
+        const auto reference = [&](int64_t i) {
+          const int64_t begin = i / columns * columns;
+          double mean = 0.0, variance = 0.0;
+          for (int64_t j = 0; j < columns; ++j) mean += c.x[begin + j] / static_cast<double>(columns);
+          for (int64_t j = 0; j < columns; ++j)
+            variance += (c.x[begin + j] - mean) * (c.x[begin + j] - mean) / static_cast<double>(columns);
+          const double normal = (c.x[i] - mean) / std::sqrt(variance + 1e-5);
+          return normal * c.weight[i % columns] + (with_bias ? c.bias[i % columns] : 0.0);
+        };
+        // Sums of up to 1000 / 32 + 5 terms a lane, of values up to 2, magnified by 1 / deviation (about 1).
+        expect_close(c.y, reference, 0.0, 64 * epsilon_of(dtype) * (columns == 1 ? 316 : 1));
+      }
+}
+
+TEST(LayerNorm, BackwardMatchesCentralDifferences) {
+  for (const int64_t columns : {7, 65}) {
+    Case c({3, columns}, DType::f64);
+    const auto loss = [&] {
+      c.forward(1, true);
+      return dot(c.y, c.dy);
+    };
+    loss();
+    c.backward(1, true);
+    expect_slopes(c.x, c.dx, loss);
+    expect_slopes(c.weight, c.dweight, loss);
+    expect_slopes(c.bias, c.dbias, loss);
+  }
+}
+
+TEST(LayerNorm, BackwardInFloatMatchesDouble) {
+  constexpr int64_t rows = 100, columns = 384;
+  Case c({rows, columns}, DType::f32), exact({rows, columns}, DType::f64);
+  for (Case* of : {&c, &exact}) of->forward(1, true), of->backward(1, true);
+  expect_close(
+      c.dx, [&](int64_t i) { return exact.dx[i]; }, 0.0, 64 * 0x1p-23);
+  // Sums of 100 terms up to 4 in blocks of 32: 35 roundings of partial sums below 400, rarely close to it.
+  expect_close(
+      c.dweight, [&](int64_t i) { return exact.dweight[i]; }, 0.0, 35 * 100 * 0x1p-23);
+  expect_close(
+      c.dbias, [&](int64_t i) { return exact.dbias[i]; }, 0.0, 35 * 100 * 0x1p-23);
+}
+
+TEST(LayerNorm, ThreadsAliasesAndBiasDoNotShowInTheBits) {
+  const Shape shape{301, 129};
+  Case one(shape, DType::f32), three(shape, DType::f32);
+  one.forward(1, true);
+  one.backward(1, true);
+  three.forward(3, true);
+  EXPECT_TRUE(one.y == three.y && one.mean == three.mean && one.rstd == three.rstd);
+  three.backward(3, false);
+  EXPECT_TRUE(one.dx == three.dx && one.dweight == three.dweight);
+  three.backward(3, true);
+  EXPECT_TRUE(one.dbias == three.dbias);
+  launch_on(2, LayerNormBackward{.x = three.x.view(),
+                                 .weight = three.weight.view(),
+                                 .mean = three.mean.view(),
+                                 .rstd = three.rstd.view(),
+                                 .dy = three.dy.view(),
+                                 .dx = three.dy.view(),
+                                 .dweight = three.dweight.view(),
+                                 .dbias = three.dbias.view()});
+  EXPECT_TRUE(one.dx == three.dy);
+  EXPECT_TRUE(one.dweight == three.dweight && one.dbias == three.dbias);
+}
+
+TEST(LayerNorm, ShapesThatDoNotFitAreRefused) {
+  Case c({2, 8}, DType::f32);
+  c.weight = Values({7});
+  EXPECT_THROW(c.forward(1, true), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

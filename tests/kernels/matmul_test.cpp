@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/matmul.h"
+
+#include <array>
+
+#include "kernels/gelu.h"
+#include "kernels/values.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct Case {
+  int64_t m, k, n;
+};
+
+// Whole tiles, partial tiles, single rows and columns, empty sums, and sums of several blocks.
+const std::vector<Case> cases = {{1, 1, 1},     {1, 7, 3},     {3, 1, 5},      {12, 32, 32},  {13, 33, 31},
+                                 {24, 64, 128}, {5, 0, 9},     {0, 4, 3},      {4, 3, 0},     {65, 20, 1},
+                                 {2, 256, 17},  {31, 257, 33}, {17, 513, 47},  {49, 300, 65}, {192, 128, 96},
+                                 {64, 70, 130}, {7, 1000, 66}, {100, 255, 129}};
+
+struct Operands {
+  Operands(const Case& size, DType dtype, bool a_flag, bool b_flag)
+      : a(Values::uniform(a_flag ? Shape{size.k, size.m} : Shape{size.m, size.k}, dtype, 1)),
+        b(Values::uniform(b_flag ? Shape{size.n, size.k} : Shape{size.k, size.n}, dtype, 2)),
+        bias(Values::uniform({size.n}, dtype, 3)),
+        c({size.m, size.n}, dtype),
+        pre_activation({size.m, size.n}, dtype),
+        kernel{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = a_flag, .transpose_b = b_flag} {}
+
+  double left(int64_t row, int64_t d) const {
+    return kernel.transpose_a ? a[d * kernel.m() + row] : a[row * kernel.k() + d];
+  }
+  double right(int64_t d, int64_t column) const {
+    return kernel.transpose_b ? b[column * kernel.k() + d] : b[d * kernel.n() + column];
+  }
+
+  Values a, b, bias, c, pre_activation;
+  MatMul kernel;
+};
+
+template <class Body>
+void for_each_case(Body&& body) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Case& c : cases)
+      for (const auto [transpose_a, transpose_b] :
+           {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
+        SCOPED_TRACE(concat(dtype, " ", c.m, " x ", c.k, " x ", c.n, transpose_a ? " a^T" : "",
+                            transpose_b ? " b^T" : ""));
+        Operands operands(c, dtype, transpose_a, transpose_b);
+        body(operands);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+}
+
+/// The contract, in the dtype itself: a chain of fused multiply-adds per 256 of k, the blocks added in order.
+template <class T>
+T chained(const Operands& o, int64_t row, int64_t column) {
+  T sum{0};
+  for (int64_t begin = 0; begin < o.kernel.k(); begin += 256) {
+    T block{0};
+    for (int64_t d = begin; d < std::min<int64_t>(begin + 256, o.kernel.k()); ++d)
+      block = std::fma(static_cast<T>(o.left(row, d)), static_cast<T>(o.right(d, column)), block);
+    sum = begin == 0 ? block : sum + block;
+  }
+  return sum;
+}
+
+TEST(MatMul, EveryElementIsItsChainOfFusedMultiplyAdds) {
+  for_each_case([](Operands& o) {
+    launch_on(1, o.kernel);
+    with_compute_type(o.kernel.c.dtype, [&]<class T>() {
+      for (int64_t i = 0; i < o.c.size(); ++i)
+        ASSERT_EQ(o.c[i], chained<T>(o, i / o.kernel.n(), i % o.kernel.n())) << "element " << i;
+    });
+  });
+}
+
+TEST(MatMul, MatchesDoublePrecisionWithBias) {
+  for_each_case([](Operands& o) {
+    o.kernel.bias = o.bias.view();
+    launch_on(1, o.kernel);
+    const int64_t k = o.kernel.k();
+    for (int64_t i = 0; i < o.c.size(); ++i) {
+      const int64_t row = i / o.kernel.n(), column = i % o.kernel.n();
+      double sum = o.bias[column], magnitude = std::fabs(sum);
+      for (int64_t d = 0; d < k; ++d) {
+        sum += o.left(row, d) * o.right(d, column);
+        magnitude += std::fabs(o.left(row, d) * o.right(d, column));
+      }
+      // One rounding per term, one for the bias, and in f64 as many again in the reference: each at most half
+      // an epsilon of a partial sum.
+      const double terms = static_cast<double>(k + 1);
+      ASSERT_NEAR(o.c[i], sum, terms * epsilon_of(o.kernel.c.dtype) * magnitude) << "element " << i;
+    }
+  });
+}
+
+TEST(MatMul, ThreadsDoNotShowInTheBits) {
+  for_each_case([](Operands& o) {
+    o.kernel.bias = o.bias.view();
+    o.kernel.activation = Activation::gelu_tanh;
+    launch_on(1, o.kernel);
+    const Values alone = o.c;
+    for (const int threads : {2, 3}) {
+      o.c = Values(o.c.shape(), o.kernel.c.dtype);
+      o.kernel.c = o.c.view();
+      launch_on(threads, o.kernel);
+      ASSERT_EQ(o.c, alone) << threads << " threads";
+    }
+  });
+}
+
+TEST(MatMul, RowsAndColumnsDoNotKnowTheirNeighbours) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Case whole{61, 300, 95};
+    Operands o(whole, dtype, false, true);
+    o.kernel.bias = o.bias.view();
+    o.kernel.activation = Activation::gelu_erf;
+    launch_on(1, o.kernel);
+    for (const auto [row, rows, column, columns] : {std::array<int64_t, 4>{0, 1, 0, 1},
+                                                    {60, 1, 94, 1},
+                                                    {5, 30, 7, 50},
+                                                    {13, 48, 1, 94},
+                                                    {1, 60, 33, 16}}) {
+      const auto from = [&](Values& values, int64_t first, int64_t count, int64_t stride) {
+        View view = values.view();
+        view.data = static_cast<std::byte*>(view.data) + first * stride * bytes(dtype);
+        view.shape = values.shape().rank() == 1 ? Shape{count} : Shape{count, stride};
+        return view;
+      };
+      Values part({rows, columns}, dtype);
+      MatMul kernel = o.kernel;
+      kernel.a = from(o.a, row, rows, whole.k);
+      kernel.b = from(o.b, column, columns, whole.k);
+      kernel.bias = from(o.bias, column, columns, 1);
+      kernel.c = part.view();
+      launch_on(1, kernel);
+      for (int64_t i = 0; i < part.size(); ++i)
+        ASSERT_EQ(part[i], o.c[(row + i / columns) * whole.n + column + i % columns]) << "element " << i;
+    }
+  }
+}
+
+TEST(MatMul, ActivationsAreThoseOfTheGeluKernel) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [activation, form] :
+         {std::pair{Activation::gelu_tanh, Gelu::tanh}, {Activation::gelu_erf, Gelu::erf}}) {
+      Operands o({45, 40, 77}, dtype, false, true);
+      o.kernel.bias = o.bias.view();
+      launch_on(1, o.kernel);
+      const Values plain = o.c;
+      o.kernel.activation = activation;
+      o.kernel.pre_activation = o.pre_activation.view();
+      launch_on(1, o.kernel);
+      EXPECT_EQ(o.pre_activation, plain);
+      Values expected(o.c.shape(), dtype);
+      launch_on(1, GeluForward{.x = o.pre_activation.view(), .y = expected.view(), .form = form});
+      EXPECT_EQ(o.c, expected);
+    }
+}
+
+TEST(MatMul, LeadingDimensionsFoldIntoRows) {
+  Operands o({6, 5, 4}, DType::f32, false, false);
+  launch_on(1, o.kernel);
+  const Values flat = o.c;
+  o.kernel.a.shape = {2, 3, 5};
+  o.kernel.c.shape = {2, 3, 4};
+  launch_on(1, o.kernel);
+  EXPECT_EQ(o.c, flat);
+}
+
+TEST(MatMul, RefusesWhatDoesNotFit) {
+  const auto refused = [](auto change) {
+    Operands o({6, 5, 4}, DType::f32, false, false);
+    change(o);
+    EXPECT_THROW(o.kernel.check(), Error);
+  };
+  refused([](Operands& o) { o.kernel.a.shape = {6, 4}; });
+  refused([](Operands& o) { o.kernel.a.shape = {}; });
+  refused([](Operands& o) { o.kernel.transpose_b = true; });
+  refused([](Operands& o) { o.kernel.c.shape = {6, 5}; });
+  refused([](Operands& o) { o.kernel.b.dtype = DType::f64; });
+  refused([](Operands& o) {
+    o.kernel.bias = o.bias.view();
+    o.kernel.bias.shape = {5};
+  });
+  refused([](Operands& o) {
+    o.kernel.pre_activation = o.pre_activation.view();
+    o.kernel.pre_activation.shape = {4, 6};
+  });
+  refused([](Operands& o) { o.kernel.a.dtype = o.kernel.b.dtype = o.kernel.c.dtype = DType::bf16; });
+}
+
+TEST(ColumnSum, MatchesDoublePrecisionOnAnyThreads) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Shape& shape :
+         {Shape{1, 1}, Shape{0, 5}, Shape{3, 0}, Shape{64, 64}, Shape{65, 129}, Shape{5, 40, 70}}) {
+      SCOPED_TRACE(concat(dtype, " ", shape));
+      const int64_t columns = shape[-1], rows = columns == 0 ? 0 : shape.elements() / columns;
+      Values x = Values::uniform(shape, dtype, 4);
+      Values y({columns}, dtype);
+      launch_on(1, ColumnSum{.x = x.view(), .y = y.view()});
+      for (int64_t j = 0; j < columns; ++j) {
+        double sum = 0, magnitude = 0;
+        for (int64_t i = 0; i < rows; ++i) {
+          sum += x[i * columns + j];
+          magnitude += std::fabs(x[i * columns + j]);
+        }
+        ASSERT_NEAR(y[j], sum, static_cast<double>(rows) * epsilon_of(dtype) * magnitude) << "column " << j;
+      }
+      for (const int threads : {2, 3}) {
+        Values again({columns}, dtype);
+        launch_on(threads, ColumnSum{.x = x.view(), .y = again.view()});
+        EXPECT_EQ(again, y) << threads << " threads";
+      }
+    }
+}
+
+TEST(ColumnSum, RowsAreAddedInBlocksOf64) {
+  Values x = Values::uniform({200, 3}, DType::f32, 5);
+  Values y({3});
+  launch_on(1, ColumnSum{.x = x.view(), .y = y.view()});
+  for (int64_t j = 0; j < 3; ++j) {
+    float total = 0;
+    for (int64_t begin = 0; begin < 200; begin += 64) {
+      float block = 0;
+      for (int64_t i = begin; i < std::min<int64_t>(begin + 64, 200); ++i)
+        block += static_cast<float>(x[i * 3 + j]);
+      total += block;
+    }
+    EXPECT_EQ(y[j], total);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/random_fill.h"
+
+#include "kernels/values.h"
+
+namespace lockstep::testing {
+namespace {
+
+Values normal(int64_t size, DType dtype, uint32_t stream_id, int threads = 1) {
+  Values y({size}, dtype);
+  launch_on(threads, FillNormal{.y = y.view(), .mean = 1.0, .std = 0.5, .seed = 42, .stream_id = stream_id});
+  return y;
+}
+
+TEST(RandomFill, MomentsOfTheNormalAreWithinFourSigma) {
+  constexpr int64_t size = 200000;
+  const Values y = normal(size, DType::f64, 7);
+  double sums[5] = {};
+  for (int64_t i = 0; i < size; ++i)
+    for (int power = 1; power <= 4; ++power) sums[power] += std::pow((y[i] - 1.0) / 0.5, power) / size;
+  // The n-th moment's estimate has the variance (E z^2n - (E z^n)^2) / size.
+  EXPECT_NEAR(sums[1], 0.0, 4 * std::sqrt(1.0 / size));
+  EXPECT_NEAR(sums[2], 1.0, 4 * std::sqrt(2.0 / size));
+  EXPECT_NEAR(sums[3], 0.0, 4 * std::sqrt(15.0 / size));
+  EXPECT_NEAR(sums[4], 3.0, 4 * std::sqrt(96.0 / size));
+}
+
+TEST(RandomFill, AnElementIsAFunctionOfItsIndex) {
+  const Values whole = normal(40001, DType::f32, 7, 3);
+  const Values part = normal(7, DType::f32, 7);
+  for (int64_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], whole[i]);
+  EXPECT_TRUE(normal(40001, DType::f32, 7, 1) == whole);
+  EXPECT_FALSE(normal(40001, DType::f32, 8, 1) == whole);
+}
+
+TEST(RandomFill, EveryDtypeRoundsTheSameValue) {
+  const Values exact = normal(1000, DType::f64, 3);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    expect_close(
+        normal(1000, dtype, 3), [&](int64_t i) { return exact[i]; }, epsilon_of(dtype), 0x1p-24);
+}
+
+TEST(RandomFill, UniformIsTheGeneratorsWords) {
+  Values y({1001}, DType::f64);
+  launch_on(3, FillUniform{.y = y.view(), .low = -3.0, .high = 5.0, .seed = 9, .stream_id = 2});
+  const auto expected = [](int64_t i) {
+    const auto words = philox<10>(derive_key(9, 2, 1), {static_cast<uint32_t>(i / 4), 0, 0, 0});
+    return -3.0 + 8.0 * uniform_float(words[static_cast<size_t>(i % 4)]);
+  };
+  expect_close(y, expected, 0.0, 0.0);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "core/random.h"
+#include "kernels/kernel.h"
+
+namespace lockstep::testing {
+
+/// Numbers of one dtype in memory of their own, that kernels see as a tensor and tests as doubles.
+class Values {
+ public:
+  explicit Values(Shape shape, DType dtype = DType::f32)
+      : shape_(shape), dtype_(dtype), bytes_(size_bytes()) {}
+
+  /// Uniform in [low, high), the same for every dtype up to rounding.
+  static Values uniform(Shape shape, DType dtype, uint64_t seed, double low = -2.0, double high = 2.0) {
+    Values values(shape, dtype);
+    for (int64_t i = 0; i < values.size(); ++i)
+      values.set(i, low + (high - low) * uniform_float(philox(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0]));
+    return values;
+  }
+
+  static Values of(const std::vector<int32_t>& numbers) {
+    Values values({static_cast<int64_t>(numbers.size())}, DType::i32);
+    for (int64_t i = 0; i < values.size(); ++i) values.set(i, numbers[static_cast<size_t>(i)]);
+    return values;
+  }
+
+  View view() { return {bytes_.data(), shape_, dtype_}; }
+  const Shape& shape() const { return shape_; }
+  int64_t size() const { return shape_.elements(); }
+
+  double operator[](int64_t i) const {
+    if (dtype_ == DType::i32) return at<int32_t>(i);
+    return with_float_type(dtype_, [&]<class T>() {
+      if constexpr (std::is_same_v<T, double>) return at<T>(i);
+      return static_cast<double>(static_cast<float>(at<T>(i)));
+    });
+  }
+
+  void set(int64_t i, double value) {
+    if (dtype_ == DType::i32) return put(i, static_cast<int32_t>(value));
+    with_float_type(dtype_, [&]<class T>() { put(i, static_cast<T>(value)); });
+  }
+
+  bool operator==(const Values& other) const { return bytes_ == other.bytes_; }
+
+ private:
+  size_t size_bytes() const { return static_cast<size_t>(shape_.elements() * bytes(dtype_)); }
+
+  template <class T>
+  T at(int64_t i) const {
+    T value;
+    std::memcpy(&value, bytes_.data() + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void put(int64_t i, T value) {
+    std::memcpy(bytes_.data() + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+  }
+
+  Shape shape_;
+  DType dtype_;
+  std::vector<unsigned char> bytes_;
+};
+
+/// Runs the kernel on the CPU with that many threads.
+template <class K>
+void launch_on(int threads, const K& kernel) {
+  ThreadPool pool(threads);
+  launch(CpuStream{&pool}, kernel);
+}
+
+/// The distance from 1 to the next number.
+inline double epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-52;
+    case DType::bf16:
+      return 0x1p-7;
+    case DType::f16:
+      return 0x1p-10;
+    default:
+      return 0x1p-23;
+  }
+}
+
+/// |actual[i] - expected(i)| <= relative |expected(i)| + absolute for every i.
+inline void expect_close(const Values& actual, const std::function<double(int64_t)>& expected,
+                         double relative, double absolute) {
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const double value = expected(i);
+    ASSERT_LE(std::fabs(actual[i] - value), relative * std::fabs(value) + absolute)
+        << "element " << i << " is " << actual[i] << ", expected " << value;
+  }
+}
+
+/// dx against central differences of `loss` in the f64 values x. With h = 1e-4 the differences are off by h^2
+/// / 6 times the third derivative, and by about 2^-52 |loss| / h for rounding: some 1e-8 for values of order
+/// one.
+inline void expect_slopes(Values& x, const Values& dx, const std::function<double()>& loss) {
+  constexpr double h = 1e-4;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double before = x[i];
+    x.set(i, before + h);
+    const double above = loss();
+    x.set(i, before - h);
+    const double below = loss();
+    x.set(i, before);
+    const double slope = (above - below) / (2 * h);
+    ASSERT_NEAR(dx[i], slope, 1e-6 * (1.0 + std::fabs(slope))) << "element " << i;
+  }
+}
+
+/// sum of y[i] * weights[i]: a scalar whose gradient with respect to y is `weights`.
+inline double dot(const Values& y, const Values& weights) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];
+  return sum;
+}
+
+}  // namespace lockstep::testing
