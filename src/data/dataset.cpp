@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace lockstep {
+namespace {
+
+void check_index(int64_t index, int64_t size) {
+  expect(index >= 0 && index < size, "sample ", index, " of ", size);
+}
+
+/// Word `position` of the random sequence that belongs to one sample.
+uint32_t random_word(uint64_t seed, int64_t index, int64_t position) {
+  const auto low = [](int64_t value) { return static_cast<uint32_t>(value); };
+  return philox(seed,
+                {low(position / 4), low(index), low(index >> 32), 0})[static_cast<size_t>(position % 4)];
+}
+
+}  // namespace
+
+TokenWindows::TokenWindows(std::vector<int32_t> tokens, int64_t block_size, int64_t stride)
+    : tokens_(std::move(tokens)), block_size_(block_size), stride_(stride) {
+  expect(block_size > 0 && stride > 0, "windows of ", block_size, " tokens every ", stride);
+  expect(size() > 0, "no window of ", block_size, " + 1 tokens in ", tokens_.size());
+}
+
+int64_t TokenWindows::size() const {
+  const int64_t last_start = static_cast<int64_t>(tokens_.size()) - block_size_ - 1;
+  return last_start < 0 ? 0 : last_start / stride_ + 1;
+}
+
+void TokenWindows::fetch(int64_t index, void* input, void* target) const {
+  check_index(index, size());
+  const int32_t* start = tokens_.data() + index * stride_;
+  std::copy_n(start, block_size_, static_cast<int32_t*>(input));
+  std::copy_n(start + 1, block_size_, static_cast<int32_t*>(target));
+}
+
+TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, double train_split) {
+  require(train_split > 0 && train_split < 1, "data.train_split = ", train_split,
+          ": a number between 0 and 1 is needed");
+  require(block_size > 0, "data.block_size = ", block_size, ": at least 1 is needed");
+  const auto border =
+      tokens.begin() + static_cast<int64_t>(std::floor(train_split * static_cast<double>(tokens.size())));
+  const auto windows = [&](const char* part, auto begin, auto end, int64_t stride) {
+    require(end - begin > block_size, "data.block_size = ", block_size, " is too long: the ", part,
+            " part of the corpus has ", end - begin, " tokens, and ", block_size + 1,
+            " are needed; shorten the block, change data.train_split or take a longer corpus");
+    return std::make_shared<const TokenWindows>(std::vector<int32_t>(begin, end), block_size, stride);
+  };
+  return {.train = windows("training", tokens.begin(), border, 1),
+          .validation = windows("validation", border, tokens.end(), block_size)};
+}
+
+RandomTokens::RandomTokens(const Options& options) : options_(options) {
+  expect(options.samples > 0 && options.block_size > 0, options.samples, " samples of ", options.block_size,
+         " tokens");
+  expect(options.vocabulary_size > 0 && options.vocabulary_size <= INT32_MAX, "a vocabulary of ",
+         options.vocabulary_size);
+}
+
+int32_t RandomTokens::token(int64_t index, int64_t position) const {
+  const uint64_t word = random_word(options_.seed, index, position);
+  return static_cast<int32_t>(word * static_cast<uint64_t>(options_.vocabulary_size) >> 32);
+}
+
+void RandomTokens::fetch(int64_t index, void* input, void* target) const {
+  check_index(index, size());
+  for (int64_t i = 0; i < options_.block_size; ++i) {
+    static_cast<int32_t*>(input)[i] = token(index, i);
+    static_cast<int32_t*>(target)[i] = token(index, i + 1);
+  }
+}
+
+SyntheticRegression::SyntheticRegression(int64_t samples, int64_t features, uint64_t seed)
+    : samples_(samples), features_(features), seed_(seed) {
+  expect(samples > 0 && features > 0, samples, " samples of ", features, " features");
+}
+
+void SyntheticRegression::fetch(int64_t index, void* input, void* target) const {
+  check_index(index, size());
+  for (int64_t i = 0; i < features_; ++i)
+    static_cast<float*>(input)[i] = uniform_float(random_word(seed_, index, i));
+  *static_cast<float*>(target) = uniform_float(random_word(seed_, index, features_));
+}
+
+}  // namespace lockstep

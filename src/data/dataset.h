@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/shape.h"
+
+namespace lockstep {
+
+/// Shape and dtype of the inputs or the targets of one sample.
+struct SampleField {
+  Shape shape;
+  DType dtype;
+
+  int64_t bytes() const { return shape.elements() * lockstep::bytes(dtype); }
+};
+
+/// Numbered samples, each a pure function of its index: any rank may ask for any sample at any time.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual SampleField input() const = 0;
+  virtual SampleField target() const = 0;
+  /// Writes one sample into memory for its fields. Safe from several threads. Throws Error for an index
+  /// outside.
+  virtual void fetch(int64_t index, void* input, void* target) const = 0;
+};
+
+/// Windows of a token sequence for next-token prediction: sample i is t[s, s + block) with the targets
+/// t[s + 1, s + block + 1), where s = i * stride. A tail too short for a window is left out.
+class TokenWindows : public Dataset {
+ public:
+  /// Throws Error if not one window fits.
+  TokenWindows(std::vector<int32_t> tokens, int64_t block_size, int64_t stride = 1);
+
+  int64_t size() const override;
+  SampleField input() const override { return {{block_size_}, DType::i32}; }
+  SampleField target() const override { return {{block_size_}, DType::i32}; }
+  void fetch(int64_t index, void* input, void* target) const override;
+
+ private:
+  std::vector<int32_t> tokens_;
+  int64_t block_size_;
+  int64_t stride_;
+};
+
+/// A training part in overlapping windows (stride 1) and a validation part in windows that do not overlap.
+struct TokenSplit {
+  std::shared_ptr<const TokenWindows> train;
+  std::shared_ptr<const TokenWindows> validation;
+};
+
+/// The first floor(train_split * n) tokens train, the others validate; no window reaches over the border.
+/// Throws UserError (data.train_split, data.block_size) if a part has no window.
+TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, double train_split);
+
+/// Uniform random tokens: sample i is block_size + 1 tokens drawn by Philox from (seed, i), held nowhere.
+class RandomTokens : public Dataset {
+ public:
+  struct Options {
+    int64_t samples = 0;
+    int64_t vocabulary_size = 0;
+    int64_t block_size = 0;
+    uint64_t seed = 0;
+  };
+
+  explicit RandomTokens(const Options& options);
+
+  int64_t size() const override { return options_.samples; }
+  SampleField input() const override { return {{options_.block_size}, DType::i32}; }
+  SampleField target() const override { return {{options_.block_size}, DType::i32}; }
+  void fetch(int64_t index, void* input, void* target) const override;
+
+ private:
+  int32_t token(int64_t index, int64_t position) const;
+
+  Options options_;
+};
+
+/// The tutorials' data: features [features] and one target [1] a sample, all uniform in [0, 1) by Philox from
+/// (seed, index), so the same on every rank.
+class SyntheticRegression : public Dataset {
+ public:
+  explicit SyntheticRegression(int64_t samples = 2048, int64_t features = 20, uint64_t seed = 0);
+
+  int64_t size() const override { return samples_; }
+  SampleField input() const override { return {{features_}, DType::f32}; }
+  SampleField target() const override { return {{1}, DType::f32}; }
+  void fetch(int64_t index, void* input, void* target) const override;
+
+ private:
+  int64_t samples_;
+  int64_t features_;
+  uint64_t seed_;
+};
+
+}  // namespace lockstep

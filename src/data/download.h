@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// 64 hexadecimal digits.
+std::string sha256(std::string_view bytes);
+
+/// The contents of an http(s) or file URL. Gives up within seconds if nothing answers. Throws UserError with
+/// the cause, or if `expected_sha256` is not empty and differs from what came.
+std::string download(const std::string& url, const std::string& expected_sha256 = "");
+
+}  // namespace lockstep

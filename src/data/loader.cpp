@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "tensor/create.h"
+
+namespace lockstep {
+namespace {
+
+/// [samples, ...] of what the field describes.
+Tensor batch_of(const SampleField& field, int64_t samples, const Stream& stream) {
+  Shape shape{samples};
+  for (int64_t extent : field.shape) shape.append(extent);
+  return empty(shape, field.dtype, stream);
+}
+
+}  // namespace
+
+Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream) {
+  const SampleField input = dataset.input();
+  const SampleField target = dataset.target();
+  const auto samples = static_cast<int64_t>(indices.size());
+  Batch batch{.inputs = batch_of(input, samples, stream),
+              .targets = batch_of(target, samples, stream),
+              .samples = samples};
+  auto* inputs = static_cast<std::byte*>(batch.inputs.view().data);
+  auto* targets = static_cast<std::byte*>(batch.targets.view().data);
+  for (int64_t i = 0; i < samples; ++i)
+    dataset.fetch(indices[static_cast<size_t>(i)], inputs + i * input.bytes(), targets + i * target.bytes());
+  return batch;
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
+    : dataset_(std::move(dataset)),
+      options_(options),
+      stream_(current_stream()),
+      sampler_({.samples = dataset_->size(),
+                .replicas = options.replicas,
+                .shuffle = options.shuffle,
+                .seed = options.seed,
+                .drop_last = options.drop_last}) {
+  expect(options.first_replica >= 0 && options.first_replica <= options.end_replica &&
+             options.end_replica <= options.replicas,
+         "replicas [", options.first_replica, ", ", options.end_replica, ") of ", options.replicas);
+  require(options.batch_size > 0, "train.batch_size = ", options.batch_size, ": at least 1 is needed");
+  const int64_t rounding = options.whole_batches ? 0 : options.batch_size - 1;
+  steps_per_epoch_ = (sampler_.samples_per_replica() + rounding) / options.batch_size;
+  require(steps_per_epoch_ > 0, "train.batch_size = ", options.batch_size, " is more than the ",
+          sampler_.samples_per_replica(), " samples that each of dist.replicas = ", options.replicas, " has");
+  if (options.prefetch) worker_ = std::thread([this] { work(); });
+}
+
+Loader::~Loader() {
+  if (!worker_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+Step Loader::next() {
+  if (!options_.prefetch) {
+    Step step = prepare(next_step_);
+    ++next_step_;
+    return step;
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return prepared_ || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+  Step step = *std::exchange(prepared_, std::nullopt);
+  ++next_step_;
+  lock.unlock();
+  changed_.notify_all();
+  return step;
+}
+
+void Loader::seek(int64_t step) {
+  expect(step >= 0, "step ", step);
+  {
+    const std::lock_guard lock(mutex_);
+    next_step_ = step;
+    prepared_.reset();
+    failure_ = nullptr;
+  }
+  changed_.notify_all();
+}
+
+void Loader::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !(prepared_ || failure_); });
+    if (stopping_) return;
+    const int64_t index = next_step_;
+    lock.unlock();
+    std::optional<Step> step;
+    std::exception_ptr failure;
+    try {
+      step = prepare(index);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (index != next_step_) continue;  // seek() came in between
+    prepared_ = std::move(step);
+    failure_ = failure;
+    changed_.notify_all();
+  }
+}
+
+Step Loader::prepare(int64_t index) {
+  const MemoryScope scope("batches");
+  sampler_.set_epoch(index / steps_per_epoch_);
+  Step step{.index = index, .epoch = sampler_.epoch(), .batches = {}};
+  const int64_t begin = index % steps_per_epoch_ * options_.batch_size;
+  const int64_t end = std::min(begin + options_.batch_size, sampler_.samples_per_replica());
+  for (int64_t replica = options_.first_replica; replica < options_.end_replica; ++replica) {
+    std::vector<int64_t> indices;
+    for (int64_t position = begin; position < end; ++position)
+      indices.push_back(sampler_.index(replica, position));
+    Batch batch = collect(*dataset_, indices, stream_);
+    batch.replica = replica;
+    batch.first_sample = replica * options_.batch_size;
+    step.batches.push_back(std::move(batch));
+  }
+  return step;
+}
+
+}  // namespace lockstep

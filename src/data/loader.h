@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+/// What one replica computes on in a step: inputs and targets [samples, ...].
+struct Batch {
+  Tensor inputs;
+  Tensor targets;
+  int64_t replica = 0;
+  int64_t first_sample = 0;  ///< of the batch within the global batch: replica * batch_size
+  int64_t samples = 0;       ///< batch_size, or fewer in the last step of an epoch
+};
+
+/// The samples of these indices, in that order, as one batch on a stream.
+Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream);
+
+/// One global batch, as far as this rank executes it.
+struct Step {
+  int64_t index = 0;  ///< from 0, over the whole run
+  int64_t epoch = 0;
+  std::vector<Batch> batches;  ///< of this rank's replicas, in order
+};
+
+/// The global batches of a run, without end: in step k of an epoch, replica v takes the batch_size samples
+/// from place k * batch_size of its sequence, as PyTorch's DataLoader over a DistributedSampler does. What a
+/// step holds is a function of its index alone, so a run can go on anywhere and on any number of ranks.
+class Loader {
+ public:
+  struct Options {
+    int64_t replicas = 1;
+    int64_t first_replica = 0;  ///< this rank executes replicas [first_replica, end_replica)
+    int64_t end_replica = 1;
+    int64_t batch_size = 1;  ///< samples a replica and step
+    uint64_t seed = 0;
+    bool shuffle = true;
+    bool drop_last = false;
+    bool whole_batches = false;  ///< leave out an epoch's last step if its batches would be short
+    bool prefetch = true;        ///< a thread prepares the next step
+  };
+
+  /// Batches are made on the constructing thread's current stream.
+  Loader(std::shared_ptr<const Dataset> dataset, const Options& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// The next step in order. Throws what the data set threw.
+  Step next();
+  /// Makes `step` the one that next() returns.
+  void seek(int64_t step);
+
+ private:
+  Step prepare(int64_t index);
+  void work();
+
+  std::shared_ptr<const Dataset> dataset_;
+  Options options_;
+  Stream stream_;
+  DistributedSampler sampler_;  // used by the thread that prepares
+  int64_t steps_per_epoch_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  int64_t next_step_ = 0;
+  std::optional<Step> prepared_;
+  std::exception_ptr failure_;
+  bool stopping_ = false;
+  std::thread worker_;
+};
+
+}  // namespace lockstep

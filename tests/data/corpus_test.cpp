@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/corpus.h"
+
+#include <arpa/inet.h>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "data/download.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A socket on a free port of this machine.
+class LoopbackSocket {
+ public:
+  LoopbackSocket() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+    socklen_t size = sizeof(address);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+  }
+  ~LoopbackSocket() { ::close(socket_); }
+  LoopbackSocket(const LoopbackSocket&) = delete;
+  LoopbackSocket& operator=(const LoopbackSocket&) = delete;
+
+  std::string url() const { return concat("http://127.0.0.1:", port_); }
+
+  /// Answers one request with a status line and a body.
+  std::thread answer_once(const std::string& status, const std::string& body) {
+    ::listen(socket_, 1);
+    return std::thread(
+        [this, reply = concat("HTTP/1.0 ", status, "\r\nContent-Length: ", body.size(), "\r\n\r\n", body)] {
+          const int peer = ::accept(socket_, nullptr, nullptr);
+          char request[4096];
+          if (::recv(peer, request, sizeof(request), 0) > 0)
+            ::send(peer, reply.data(), reply.size(), MSG_NOSIGNAL);
+          ::close(peer);
+        });
+  }
+
+ private:
+  int socket_;
+  int port_ = 0;
+};
+
+/// Runs in a fresh folder with a cache of its own, no data folder, and a proxy that refuses every connection.
+class CorpusTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "lockstep_corpus_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    set("XDG_CACHE_HOME", folder_ / "cache");
+    set("LOCKSTEP_DATA_DIR", "");
+    set("https_proxy", refusing_.url());
+    set("no_proxy", "127.0.0.1");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
+
+  std::string write(const fs::path& name, const std::string& contents) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << contents;
+    return (folder_ / name).string();
+  }
+
+  static std::string message_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const UserError& failure) {
+      return failure.what();
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+  LoopbackSocket refusing_;  // bound, never listening
+};
+
+void expect_mentions(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
+}
+
+TEST(Sha256, IsTheStandards) {
+  // FIPS 180-4 examples.
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+TEST_F(CorpusTest, ReadsAFile) {
+  const std::string path = write("poem.txt", "sm\u00e5tt");
+  const Corpus corpus = resolve_corpus(path);
+  EXPECT_EQ(corpus.text, "sm\u00e5tt");
+  EXPECT_EQ(corpus.source, path);
+  EXPECT_EQ(corpus.description, "Text, 5 characters from " + path);
+}
+
+TEST_F(CorpusTest, LooksIntoTheDataFolder) {
+  write("data/tinyshakespeare.txt", std::string(1234567, 'x'));
+  write("data/poem.txt", "roses");
+  set("LOCKSTEP_DATA_DIR", folder_ / "data");
+  EXPECT_EQ(resolve_corpus("poem.txt").text, "roses");
+  EXPECT_EQ(resolve_corpus("shakespeare").description,
+            "Shakespeare, 1,234,567 characters from " + (folder_ / "data/tinyshakespeare.txt").string());
+}
+
+TEST_F(CorpusTest, SampleNeedsNothing) {
+  const Corpus corpus = resolve_corpus("sample");
+  EXPECT_EQ(corpus.description, "Generated lines, 1,024,000 characters from the built-in sample");
+  EXPECT_EQ(corpus.text.size(), 1024000u);
+}
+
+TEST_F(CorpusTest, NamesAMissingFile) {
+  const std::string path = (folder_ / "missing.txt").string();
+  expect_mentions(message_of([&] { resolve_corpus(path); }), {"data.dataset = " + path, "no such file"});
+  expect_mentions(message_of([&] { resolve_corpus(folder_.string()); }),
+                  {"data.dataset = " + folder_.string()});
+  expect_mentions(message_of([&] { resolve_corpus(""); }), {"data.dataset = "});
+}
+
+TEST_F(CorpusTest, RefusesEmptyAndBinaryFiles) {
+  const std::string empty = write("empty.txt", "");
+  const std::string binary = write("binary.txt", std::string("\x7F"
+                                                             "ELF\0",
+                                                             5));
+  expect_mentions(message_of([&] { resolve_corpus(empty); }), {"data.dataset", empty, "is empty"});
+  expect_mentions(message_of([&] { resolve_corpus(binary); }),
+                  {"data.dataset", binary, "is not text", "byte 4"});
+}
+
+TEST_F(CorpusTest, OfflineShakespeareSaysWhatToDo) {
+  expect_mentions(
+      message_of([] { resolve_corpus("shakespeare"); }),
+      {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt", "data.dataset=sample"});
+  EXPECT_FALSE(fs::exists(folder_ / "cache"));
+}
+
+TEST_F(CorpusTest, DoesNotTrustADamagedCache) {
+  write("cache/lockstep/86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed.txt", "cut short");
+  expect_mentions(message_of([] { resolve_corpus("shakespeare"); }), {"cannot download https://"});
+}
+
+TEST_F(CorpusTest, ReadsAFileUrlAnewEveryTime) {
+  const std::string url = "file://" + write("poem.txt", "roses");
+  EXPECT_EQ(resolve_corpus(url).text, "roses");
+  write("poem.txt", "violets");
+  EXPECT_EQ(resolve_corpus(url).text, "violets");
+  expect_mentions(message_of([&] { resolve_corpus(url + ".missing"); }),
+                  {"data.dataset = " + url + ".missing"});
+}
+
+TEST_F(CorpusTest, DownloadsOnceAndKeepsTheText) {
+  LoopbackSocket server;
+  std::thread answer = server.answer_once("200 OK", "to be or not");
+  const Corpus first = resolve_corpus(server.url() + "/hamlet.txt");
+  answer.join();
+  const Corpus second = resolve_corpus(server.url() + "/hamlet.txt");
+  EXPECT_EQ(first.text, "to be or not");
+  EXPECT_EQ(second.text, first.text);
+  EXPECT_EQ(fs::path(second.source).parent_path(), folder_ / "cache" / "lockstep");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "cache" / "lockstep"), fs::directory_iterator()),
+            1);
+}
+
+TEST_F(CorpusTest, ARefusedConnectionSaysWhatToDo) {
+  const std::string url = refusing_.url() + "/a.txt";
+  expect_mentions(message_of([&] { resolve_corpus(url); }), {"data.dataset = " + url, "data.dataset=sample"});
+}
+
+TEST_F(CorpusTest, AnErrorPageIsNoCorpus) {
+  LoopbackSocket server;
+  std::thread answer = server.answer_once("404 Not Found", "<html>nothing here</html>");
+  expect_mentions(message_of([&] { resolve_corpus(server.url() + "/a.txt"); }), {"cannot download", "404"});
+  answer.join();
+}
+
+TEST_F(CorpusTest, GoesOnWithoutACache) {
+  write("cache", "a file where the folder should be");
+  LoopbackSocket server;
+  std::thread answer = server.answer_once("200 OK", "text");
+  EXPECT_EQ(resolve_corpus(server.url() + "/a.txt").text, "text");
+  answer.join();
+}
+
+TEST_F(CorpusTest, RefusesAWrongChecksum) {
+  const std::string url = "file://" + write("poem.txt", "roses");
+  EXPECT_EQ(download(url, sha256("roses")), "roses");
+  expect_mentions(message_of([&] { download(url, sha256("violets")); }),
+                  {"is refused", sha256("roses"), sha256("violets")});
+}
+
+TEST_F(CorpusTest, RefusesOtherProtocols) {
+  expect_mentions(message_of([] { resolve_corpus("ftp://127.0.0.1/a"); }), {"data.dataset = ftp://"});
+}
+
+}  // namespace
+}  // namespace lockstep

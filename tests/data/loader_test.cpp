@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/loader.h"
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <set>
+#include <tuple>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+/// Sample i has the input {i, 10 i} and the target {-i}.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  SampleField input() const override { return {{2}, DType::i32}; }
+  SampleField target() const override { return {{1}, DType::f32}; }
+  void fetch(int64_t index, void* input, void* target) const override {
+    static_cast<int32_t*>(input)[0] = static_cast<int32_t>(index);
+    static_cast<int32_t*>(input)[1] = static_cast<int32_t>(10 * index);
+    *static_cast<float*>(target) = -static_cast<float>(index);
+  }
+
+ private:
+  int64_t size_;
+};
+
+/// Fails for one sample, and takes longer for some.
+class Unreliable : public Numbers {
+ public:
+  Unreliable(int64_t size, int64_t broken) : Numbers(size), broken_(broken) {}
+  void fetch(int64_t index, void* input, void* target) const override {
+    if (index % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    require(index != broken_, "sample ", index, " is broken");
+    Numbers::fetch(index, input, target);
+  }
+
+ private:
+  int64_t broken_;
+};
+
+std::shared_ptr<const Dataset> numbers(int64_t size) { return std::make_shared<Numbers>(size); }
+
+/// (step, epoch, replica, first sample, the samples' numbers) of every batch.
+using Record = std::tuple<int64_t, int64_t, int64_t, int64_t, std::vector<int64_t>>;
+
+std::vector<Record> record(const Step& step) {
+  std::vector<Record> records;
+  for (const Batch& batch : step.batches) {
+    std::vector<int64_t> samples;
+    for (int64_t i = 0; i < batch.samples; ++i) samples.push_back(batch.inputs.data<int32_t>()[2 * i]);
+    records.emplace_back(step.index, step.epoch, batch.replica, batch.first_sample, samples);
+  }
+  return records;
+}
+
+std::vector<Record> take(Loader& loader, int64_t steps) {
+  std::vector<Record> all;
+  for (int64_t i = 0; i < steps; ++i)
+    for (Record& batch : record(loader.next())) all.push_back(std::move(batch));
+  return all;
+}
+
+TEST(Loader, BatchesFollowTheSampler) {
+  Loader loader(numbers(50), {.replicas = 3, .end_replica = 3, .batch_size = 4, .seed = 9});
+  ASSERT_EQ(loader.steps_per_epoch(), 5);  // 17 samples a replica: 4 + 4 + 4 + 4 + 1
+  DistributedSampler sampler({.samples = 50, .replicas = 3, .seed = 9});
+  for (int64_t index = 0; index < 12; ++index) {
+    const Step step = loader.next();
+    EXPECT_EQ(step.index, index);
+    EXPECT_EQ(step.epoch, index / 5);
+    sampler.set_epoch(index / 5);
+    ASSERT_EQ(step.batches.size(), 3u);
+    for (const Batch& batch : step.batches) {
+      EXPECT_EQ(batch.samples, index % 5 == 4 ? 1 : 4);
+      EXPECT_EQ(batch.first_sample, batch.replica * 4);
+      ASSERT_EQ(batch.inputs.shape(), Shape({batch.samples, 2}));
+      ASSERT_EQ(batch.targets.shape(), Shape({batch.samples, 1}));
+      for (int64_t i = 0; i < batch.samples; ++i) {
+        const int64_t expected = sampler.index(batch.replica, index % 5 * 4 + i);
+        EXPECT_EQ(batch.inputs.data<int32_t>()[2 * i], expected);
+        EXPECT_EQ(batch.inputs.data<int32_t>()[2 * i + 1], 10 * expected);
+        EXPECT_EQ(batch.targets.data<float>()[i], static_cast<float>(-expected));
+      }
+    }
+  }
+}
+
+TEST(Loader, RanksTogetherSeeWhatOneRankSees) {
+  const Loader::Options all{.replicas = 7, .end_replica = 7, .batch_size = 3, .seed = 2};
+  Loader alone(numbers(100), all);
+  Loader::Options left = all;
+  left.end_replica = 2;
+  Loader::Options middle = all;
+  middle.first_replica = 2;
+  middle.end_replica = 3;
+  Loader::Options right = all;
+  right.first_replica = 3;
+  Loader ranks[] = {{numbers(100), left}, {numbers(100), middle}, {numbers(100), right}};
+  for (int step = 0; step < 12; ++step) {
+    std::vector<Record> together;
+    for (Loader& rank : ranks)
+      for (Record& batch : record(rank.next())) together.push_back(std::move(batch));
+    EXPECT_EQ(together, record(alone.next()));
+  }
+}
+
+TEST(Loader, PrefetchingChangesNothing) {
+  Loader::Options options{.replicas = 2, .end_replica = 2, .batch_size = 5, .seed = 4};
+  Loader prefetching(std::make_shared<Unreliable>(64, -1), options);
+  options.prefetch = false;
+  Loader plain(numbers(64), options);
+  EXPECT_EQ(take(prefetching, 20), take(plain, 20));
+}
+
+TEST(Loader, SeeksToAnyStep) {
+  for (const bool prefetch : {false, true}) {
+    const Loader::Options options{
+        .replicas = 2, .end_replica = 2, .batch_size = 4, .seed = 1, .prefetch = prefetch};
+    Loader straight(numbers(30), options);
+    std::vector<std::vector<Record>> steps;
+    for (int i = 0; i < 17; ++i) steps.push_back(record(straight.next()));
+    Loader loader(numbers(30), options);
+    for (const int64_t target : {13, 3, 16, 0, 0, 7, 8}) {
+      loader.seek(target);
+      EXPECT_EQ(record(loader.next()), steps[static_cast<size_t>(target)]) << "prefetch " << prefetch;
+      if (target < 16) {
+        EXPECT_EQ(record(loader.next()), steps[static_cast<size_t>(target) + 1]);
+      }
+    }
+  }
+}
+
+TEST(Loader, SeeksWhileTheThreadIsBusy) {
+  const Loader::Options options{.replicas = 1, .end_replica = 1, .batch_size = 8, .seed = 3};
+  Loader loader(std::make_shared<Unreliable>(1000, -1), options);
+  for (int64_t i = 0; i < 200; ++i) {
+    const int64_t target = i * 37 % 300;
+    loader.seek(target);
+    loader.seek(target + 1);
+    EXPECT_EQ(loader.next().index, target + 1);
+  }
+}
+
+TEST(Loader, ShufflesEveryEpochAndMeetsEverySampleInEach) {
+  Loader loader(numbers(24), {.replicas = 2, .end_replica = 2, .batch_size = 4});
+  std::vector<std::vector<Record>> epochs{take(loader, 3), take(loader, 3)};
+  for (const std::vector<Record>& epoch : epochs) {
+    std::set<int64_t> seen;
+    for (const Record& batch : epoch) seen.insert(std::get<4>(batch).begin(), std::get<4>(batch).end());
+    EXPECT_EQ(seen.size(), 24u);
+  }
+  EXPECT_NE(std::get<4>(epochs[0][0]), std::get<4>(epochs[1][0]));
+}
+
+TEST(Loader, KeepsOrderAndDropsTheTailIfAsked) {
+  Loader loader(numbers(11),
+                {.replicas = 2, .end_replica = 2, .batch_size = 5, .shuffle = false, .drop_last = true});
+  EXPECT_EQ(loader.steps_per_epoch(), 1);
+  EXPECT_EQ(take(loader, 1),
+            (std::vector<Record>{{0, 0, 0, 0, {0, 2, 4, 6, 8}}, {0, 0, 1, 5, {1, 3, 5, 7, 9}}}));
+}
+
+TEST(Loader, ThrowsWhatTheDataSetThrew) {
+  for (const bool prefetch : {false, true}) {
+    Loader loader(std::make_shared<Unreliable>(20, 13),
+                  {.end_replica = 1, .batch_size = 4, .shuffle = false, .prefetch = prefetch});
+    EXPECT_EQ(take(loader, 3).size(), 3u);
+    EXPECT_THROW(loader.next(), UserError);
+    EXPECT_THROW(loader.next(), UserError);
+    loader.seek(4);
+    EXPECT_EQ(loader.next().index, 4);
+  }
+}
+
+TEST(Loader, EndsWithoutBeingUsed) {
+  for (int i = 0; i < 50; ++i) Loader loader(std::make_shared<Unreliable>(100, -1), {.batch_size = 10});
+  Loader idle(numbers(10), {.replicas = 2, .first_replica = 1, .end_replica = 1});
+  EXPECT_TRUE(idle.next().batches.empty());
+}
+
+TEST(Loader, RefusesWrongOptions) {
+  EXPECT_THROW(Loader(numbers(10), {.replicas = 2, .end_replica = 3}), Error);
+  EXPECT_THROW(Loader(numbers(10), {.batch_size = 0}), UserError);
+  EXPECT_THROW(Loader(numbers(10), {}).seek(-1), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

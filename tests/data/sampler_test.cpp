@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+// Every vector of numbers in this file was printed by PyTorch 2.15.
+
+using Order = std::vector<uint32_t>;
+using Sequences = std::vector<std::vector<int64_t>>;
+
+Order first(const Order& order, size_t count) {
+  return {order.begin(), order.begin() + static_cast<int64_t>(count)};
+}
+
+Sequences sequences(const DistributedSampler::Options& options, int64_t epoch = 0) {
+  DistributedSampler sampler(options);
+  sampler.set_epoch(epoch);
+  Sequences all(static_cast<size_t>(options.replicas));
+  for (int64_t replica = 0; replica < options.replicas; ++replica)
+    for (int64_t position = 0; position < sampler.samples_per_replica(); ++position)
+      all[static_cast<size_t>(replica)].push_back(sampler.index(replica, position));
+  return all;
+}
+
+TEST(RandomPermutation, IsThatOfPyTorch) {
+  EXPECT_EQ(random_permutation(10, 0), (Order{4, 1, 7, 5, 3, 9, 0, 8, 6, 2}));
+  EXPECT_EQ(first(random_permutation(2048, 0), 8), (Order{684, 1316, 1939, 2013, 327, 1649, 913, 1241}));
+  EXPECT_EQ(first(random_permutation(2048, 1), 8), (Order{1061, 1497, 1250, 1136, 707, 96, 697, 1023}));
+  EXPECT_EQ(first(random_permutation(50076, 0), 8),
+            (Order{8648, 34640, 25553, 7395, 26423, 23352, 33703, 3728}));
+}
+
+TEST(RandomPermutation, IsThatOfPyTorchToTheLastOfAMillion) {
+  const Order order = random_permutation(1003790, 1337);
+  EXPECT_EQ(first(order, 6), (Order{138825, 370936, 974230, 614620, 38959, 721203}));
+  EXPECT_EQ((Order{order.end() - 3, order.end()}), (Order{303602, 341611, 708942}));
+}
+
+TEST(RandomPermutation, UsesTheLowHalfOfTheSeed) {
+  const Order expected{6, 0, 3, 7, 8, 5, 1, 9, 2, 4};
+  EXPECT_EQ(random_permutation(10, 3), expected);
+  EXPECT_EQ(random_permutation(10, (uint64_t{1} << 32) + 3), expected);
+}
+
+TEST(RandomPermutation, OfNothingAndOfOne) {
+  EXPECT_TRUE(random_permutation(0, 0).empty());
+  EXPECT_EQ(random_permutation(1, 0), Order{0});
+}
+
+TEST(RandomPermutation, RefusesCountsThatPyTorchShufflesOtherwise) {
+  EXPECT_THROW(random_permutation(int64_t{1} << 32, 0), UserError);
+}
+
+TEST(DistributedSampler, DealsOutRoundRobinAndPadsFromTheStart) {
+  EXPECT_EQ(sequences({.samples = 10, .replicas = 3}), (Sequences{{4, 5, 0, 2}, {1, 3, 8, 4}, {7, 9, 6, 1}}));
+}
+
+TEST(DistributedSampler, DropsTheTail) {
+  EXPECT_EQ(sequences({.samples = 10, .replicas = 3, .drop_last = true}),
+            (Sequences{{4, 5, 0}, {1, 3, 8}, {7, 9, 6}}));
+}
+
+TEST(DistributedSampler, RepeatsTheOrderIfReplicasOutnumberSamples) {
+  EXPECT_EQ(sequences({.samples = 3, .replicas = 8}), (Sequences{{2}, {0}, {1}, {2}, {0}, {1}, {2}, {0}}));
+  EXPECT_EQ(sequences({.samples = 2, .replicas = 7, .shuffle = false}),
+            (Sequences{{0}, {1}, {0}, {1}, {0}, {1}, {0}}));
+}
+
+TEST(DistributedSampler, ShufflesBySeedPlusEpoch) {
+  const Sequences expected{{10, 0, 9}, {4, 7, 2}, {3, 1, 5}, {8, 6, 10}};
+  EXPECT_EQ(sequences({.samples = 11, .replicas = 4, .seed = 7}, 5), expected);
+  EXPECT_EQ(sequences({.samples = 11, .replicas = 4, .seed = 12}), expected);
+  EXPECT_NE(sequences({.samples = 11, .replicas = 4, .seed = 7}, 6), expected);
+}
+
+TEST(DistributedSampler, IsThatOfPyTorchForTheTutorialsDataSet) {
+  DistributedSampler sampler({.samples = 2048, .replicas = 8, .seed = 1});
+  sampler.set_epoch(2);
+  ASSERT_EQ(sampler.samples_per_replica(), 256);
+  const std::vector<int64_t> expected{404, 347, 1483, 1750, 1141, 410, 1187, 668};
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(sampler.index(5, static_cast<int64_t>(i)), expected[i]);
+}
+
+TEST(DistributedSampler, ComesBackToAnEpoch) {
+  DistributedSampler sampler({.samples = 100, .replicas = 1});
+  const int64_t before = sampler.index(0, 17);
+  sampler.set_epoch(1);
+  const int64_t other = sampler.index(0, 17);
+  sampler.set_epoch(0);
+  EXPECT_EQ(sampler.index(0, 17), before);
+  EXPECT_NE(other, before);
+}
+
+TEST(DistributedSampler, KeepsTheOrderWithoutShuffling) {
+  EXPECT_EQ(sequences({.samples = 10, .replicas = 4, .shuffle = false}, 3),
+            (Sequences{{0, 4, 8}, {1, 5, 9}, {2, 6, 0}, {3, 7, 1}}));
+}
+
+TEST(DistributedSampler, RefusesWhatIsNotThere) {
+  EXPECT_THROW(DistributedSampler({.samples = 0, .replicas = 1}), UserError);
+  EXPECT_THROW(DistributedSampler({.samples = 3, .replicas = 4, .drop_last = true}), UserError);
+  const DistributedSampler sampler({.samples = 4, .replicas = 2});
+  EXPECT_THROW(sampler.index(2, 0), Error);
+  EXPECT_THROW(sampler.index(0, 2), Error);
+}
+
+}  // namespace
+}  // namespace lockstep
