@@ -31,7 +31,8 @@ Log& log() {
 
 void write(spdlog::level::level_enum level, const char* word, const std::string& message) {
   const std::lock_guard lock(log().mutex);
-  log().logger.log(level, "{}{}{}", log().prefix, word, message);
+  // What all ranks have in common only rank 0 says; who is in trouble matters.
+  log().logger.log(level, "{}{}{}", level == spdlog::level::info ? "" : log().prefix, word, message);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ void log_info(const std::string& message);
 void log_warning(const std::string& message);
 void log_error(const std::string& message);
 
-/// Prefixes every further message with "[rank r] "; with quiet, info stays out of stderr.
+/// Prefixes every further warning and error with "[rank r] "; with quiet, info stays out of stderr.
 void set_log_rank(int rank, bool quiet);
 
 /// Copies every further message, with its time, to this file (appended). Throws Error if it cannot be opened.

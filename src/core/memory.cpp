@@ -19,14 +19,16 @@ class CpuMemory {
  public:
   std::byte* take(int64_t block_bytes, const char* label) {
     const std::lock_guard lock(mutex_);
-    count(label, block_bytes);
     auto& blocks = free_[block_bytes];
-    if (!blocks.empty()) {
-      std::byte* block = blocks.back();
+    std::byte* block = nullptr;
+    if (blocks.empty()) {
+      block = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(block_bytes)));
+    } else {
+      block = blocks.back();
       blocks.pop_back();
-      return block;
     }
-    return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(block_bytes)));
+    if (block != nullptr) count(label, block_bytes);
+    return block;
   }
 
   void give(std::byte* block, int64_t block_bytes, const char* label) {

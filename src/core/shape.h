@@ -36,7 +36,9 @@ class Shape {
   }
   /// The product of all extents but the last: how many rows a row-wise kernel sees.
   int64_t rows() const {
-    return rank_ == 0 ? 1 : elements() / (extents_[rank_ - 1] ? extents_[rank_ - 1] : 1);
+    int64_t product = 1;
+    for (int i = 0; i + 1 < rank_; ++i) product *= extents_[i];
+    return product;
   }
   /// The same shape with another last extent.
   Shape with_last(int64_t extent) const {

@@ -41,7 +41,7 @@ class TraceRange {
     if (trace_.enabled()) begin_ = std::chrono::steady_clock::now();
   }
   ~TraceRange() {
-    if (!trace_.enabled()) return;
+    if (!trace_.enabled() || begin_ == decltype(begin_){}) return;
     const auto elapsed = std::chrono::steady_clock::now() - begin_;
     trace_.add(name_, std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
   }

@@ -9,11 +9,19 @@
 
 namespace lockstep {
 
+void require_same_configuration(const Config& config, const World& world) {
+  std::string lines = concat("instruction set = ", instruction_set(), "\n", "compiler = ", __VERSION__, "\n");
+  for (const ConfigValue& value : config_values(config))
+    if (value.key_class != KeyClass::local) lines += concat(value.key, " = ", value.value, "\n");
+  require_equal_on_all_ranks(world.communicator(), "the configuration", lines);
+}
+
 World start_world(Config& config) {
   const World world = World::from_environment();
   set_log_rank(world.rank(), !world.is_first());
   settle_replicas(config, world.size());
   world.communicator().set_timeout(config.dist.timeout_s);
+  require_same_configuration(config, world);
   if (config.train.threads == 0) config.train.threads = world.share_of_cores();
   const int threads = static_cast<int>(config.train.threads);
   set_threads(threads);

@@ -17,6 +17,7 @@
 #include "train/metrics.h"
 #include "train/parameters_hash.h"
 #include "train/processor_peak.h"
+#include "train/program.h"
 #include "train/progress.h"
 #include "train/resume.h"
 
@@ -218,22 +219,17 @@ void Run::save(int64_t step) {
   }
 }
 
-/// Ranks that would compute different bits are refused before the first step.
-std::string fingerprint(const Config& config, const TrainingTask& task) {
-  std::string lines = concat("instruction set = ", instruction_set(), "\n", "compiler = ", __VERSION__, "\n");
-  for (const ConfigValue& value : config_values(config))
-    if (value.key_class != KeyClass::local) lines += concat(value.key, " = ", value.value, "\n");
-  for (const auto& [name, artifact] : task.artifacts)
-    lines += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
-  return lines;
-}
-
 }  // namespace
 
 int train(Config config, const World& world, const TrainingTask& task) {
+  // Whoever made the configuration, it is checked and settled as one from a file.
+  config = config_from_ini(to_ini(config), "the configuration");
   settle_replicas(config, world.size());
   world.communicator().set_timeout(config.dist.timeout_s);
-  require_equal_on_all_ranks(world.communicator(), "the configuration", fingerprint(config, task));
+  require_same_configuration(config, world);
+  std::string artifacts;
+  for (const auto& [name, artifact] : task.artifacts) artifacts += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
+  require_equal_on_all_ranks(world.communicator(), "the data", artifacts);
   std::error_code problem;
   std::filesystem::create_directories(config.log.dir, problem);
   require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());

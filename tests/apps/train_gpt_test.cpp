@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A tiny run of train_gpt on the built-in text: half a second on one rank.
+class TrainGpt : public testing::Test {
+ protected:
+  std::string arguments(const std::string& run) const {
+    return " data.dataset=sample data.block_size=16 data.train_split=0.995 model.n_layer=2 model.n_head=2 "
+           "model.n_embd=16 model.dropout=0.1 train.steps=40 train.batch_size=2 train.warmup_steps=3 "
+           "train.eval_every=20 dist.replicas=4 train.threads=1 log.every_steps=100 log.dir=" +
+           (directory_ / run);
+  }
+
+  std::string train(const std::string& run) const { return program("train_gpt") + arguments(run); }
+
+  /// Loss bits of every step, then the hash: what two equal runs have in common.
+  std::vector<std::string> bits(const std::string& run) const {
+    std::vector<std::string> all;
+    std::ifstream file(directory_ / (run + "/metrics.jsonl"));
+    for (std::string line; std::getline(file, line);) {
+      const auto object = nlohmann::json::parse(line);
+      all.push_back(object.contains("done") ? object["parameters_hash"] : object["loss_bits"]);
+    }
+    return all;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(TrainGpt, OneToFourRanksHaveTheSameBits) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  ASSERT_EQ(run_command(train("alone")).exit_code, 0);
+  const auto alone = bits("alone");
+  ASSERT_EQ(alone.size(), 41u);
+  for (int ranks : {1, 2, 3, 4}) {
+    const std::string name = "ranks" + std::to_string(ranks);
+    const Outcome outcome = run_command(mpirun(ranks) + train(name));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+    EXPECT_EQ(bits(name), alone) << ranks << " ranks";
+  }
+}
+
+TEST_F(TrainGpt, KilledAnywhereAndResumedOnOtherRanksItHasTheSameBits) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  ASSERT_EQ(run_command(train("undisturbed")).exit_code, 0);
+  const std::string snapshots = " snapshot.path=" + (directory_ / "snapshots") + " snapshot.every_steps=4 ";
+  int kills = 0;
+  // Killed as soon as the metrics have so many lines, which is in the midst of any step.
+  for (const auto& [ranks, lines] : {std::pair(2, 3), std::pair(1, 9), std::pair(3, 18), std::pair(4, 31)}) {
+    const std::string metrics = directory_ / "disturbed/metrics.jsonl";
+    const Outcome outcome = run_command(
+        mpirun(ranks) + train("disturbed") + snapshots + "& job=$!; while kill -0 $job 2>/dev/null; do " +
+        "if [ $(cat " + metrics + " 2>/dev/null | wc -l) -ge " + std::to_string(lines) +
+        " ]; then pkill -KILL -f " + (directory_ / "disturbed") + "; fi; done; wait $job");
+    if (outcome.exit_code != 0) ++kills;
+    EXPECT_EQ(outcome.errors.find("error:"), std::string::npos) << outcome.errors;
+  }
+  EXPECT_GE(kills, 2) << "the runs were over before they could be killed";
+  const Outcome last = run_command(mpirun(2) + train("disturbed") + snapshots);
+  ASSERT_EQ(last.exit_code, 0) << last.errors;
+  EXPECT_EQ(bits("disturbed"), bits("undisturbed"));
+}
+
+TEST_F(TrainGpt, GenerateWritesFromItsSnapshot) {
+  const std::string snapshots = directory_ / "snapshots";
+  ASSERT_EQ(run_command(train("run") + " snapshot.path=" + snapshots).exit_code, 0);
+  EXPECT_TRUE(fs::exists(snapshots + "/best/model.safetensors"));
+  const std::string generate =
+      program("generate") + " --snapshot " + snapshots + " --prompt '- ' --tokens 20 ";
+  const Outcome text = run_command(generate);
+  ASSERT_EQ(text.exit_code, 0) << text.errors;
+  EXPECT_EQ(text.out.substr(0, 2), "- ");
+  EXPECT_EQ(text.out.size(), 2u + 20u + 1u);
+  EXPECT_EQ(run_command(generate + "--threads 2").out, text.out) << "threads show";
+  EXPECT_NE(run_command(generate + "--seed 2").out, text.out);
+  EXPECT_EQ(run_command(generate + "--temperature 0 --seed 1").out,
+            run_command(generate + "--top-k 1 --seed 2").out);
+  const Outcome unknown = run_command(program("generate") + " --snapshot " + snapshots + " --prompt '$'");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.first_error_line().find("--prompt"), std::string::npos) << unknown.errors;
+}
+
+TEST_F(TrainGpt, AFullDiskIsReportedAndTrainingGoesOn) {
+  ASSERT_EQ(run_command(train("undisturbed")).exit_code, 0);
+  // No file may grow beyond 128 KiB: the flight record and the metrics fit, the optimizer's file does not.
+  const Outcome outcome = run_command("trap '' XFSZ; ulimit -f 128; " + train("full") +
+                                      " model.n_embd=64 snapshot.path=" + (directory_ / "snapshots") +
+                                      " snapshot.every_steps=20");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("could not be written"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("training goes on"), std::string::npos) << outcome.errors;
+  EXPECT_EQ(bits("full").size(), 41u);
+  EXPECT_FALSE(fs::exists(directory_ / "snapshots/step-00000020")) << "a part of a snapshot was left";
+}
+
+TEST_F(TrainGpt, ARankThatDiesEndsTheJobWithinSeconds) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Outcome outcome =
+      run_command(mpirun(3) + train("run") + " train.steps=1000000 & job=$!; while [ ! -s " +
+                  (directory_ / "run/metrics.jsonl") + " ]; do sleep 0.1; done; pkill -KILL -n -f '^" +
+                  program("train_gpt") + ".*" + (directory_ / "run") +
+                  "'; begin=$SECONDS; wait $job; code=$?; echo $((SECONDS - begin)); exit $code");
+  EXPECT_NE(outcome.exit_code, 0);
+  ASSERT_FALSE(outcome.out.empty());
+  EXPECT_LE(std::stoi(outcome.out), 10) << "seconds from the death of a rank to the end of the job";
+}
+
+struct BadInput {
+  const char* what;
+  std::string change;
+  std::vector<std::string> said;
+};
+
+TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
+  write_text(directory_ / "empty.txt", "");
+  write_text(directory_ / "short.txt", "abcdefghij");
+  write_text(directory_ / "binary.txt", std::string("ab\0\xff\xfe", 5));
+  write_text(directory_ / "bad.ini", "[train]\nstpes = 3\n");
+  const BadInput inputs[] = {
+      {"unknown key", "train.stepz=3", {"train.stepz", "train.steps"}},
+      {"unknown key in a file", "--config " + (directory_ / "bad.ini"), {"bad.ini", "stpes", "steps"}},
+      {"wrong type", "train.steps=many", {"train.steps", "many"}},
+      {"not a number", "train.learning_rate=nan", {"train.learning_rate"}},
+      {"missing corpus", "data.dataset=" + (directory_ / "nothing.txt"), {"data.dataset", "nothing.txt"}},
+      {"empty corpus", "data.dataset=" + (directory_ / "empty.txt"), {"empty.txt", "empty"}},
+      {"not text", "data.dataset=" + (directory_ / "binary.txt"), {"binary.txt"}},
+      {"block longer than the corpus", "data.dataset=" + (directory_ / "short.txt"), {"data.block_size"}},
+      {"heads", "model.n_head=3", {"model.n_head", "model.n_embd"}},
+      {"vocabulary", "model.vocab_size=3", {"model.vocab_size"}},
+      {"device", "train.device=cuda", {"train.device", "CUDA"}},
+      {"required resume",
+       "snapshot.resume=required snapshot.path=" + (directory_ / "none"),
+       {"snapshot.resume"}},
+      {"no configuration", "--config nothing.ini", {"nothing.ini"}},
+      {"log.dir", "log.dir=/dev/null/x", {"log.dir"}},
+  };
+  for (const BadInput& input : inputs) {
+    const Outcome outcome = run_command(train("run") + " " + input.change, 20);
+    EXPECT_EQ(outcome.exit_code, 2) << input.what << ": " << outcome.errors;
+    // What was started is said before; the first line that is not about the run is the cause.
+    const std::string error =
+        outcome.errors.substr(std::min(outcome.errors.size(), outcome.errors.find("error:")));
+    for (const std::string& part : input.said)
+      EXPECT_NE(error.find(part), std::string::npos)
+          << input.what << ": '" << part << "' is not in: " << outcome.errors;
+  }
+}
+
+TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Outcome few = run_command(mpirun(3) + train("run") + " dist.replicas=2", 30);
+  EXPECT_EQ(few.exit_code, 2) << few.errors;
+  EXPECT_NE(few.first_error_line().find("dist.replicas"), std::string::npos) << few.errors;
+
+  const Outcome differ =
+      run_command(mpirun(1) + train("run") + " train.seed=1 : -np 1 " + train("run") + " train.seed=2", 30);
+  EXPECT_EQ(differ.exit_code, 2) << differ.errors;
+  for (const char* part : {"train.seed = 1", "train.seed = 2", "rank 1"})
+    EXPECT_NE(differ.first_error_line().find(part), std::string::npos) << differ.errors;
+}
+
+TEST_F(TrainGpt, ADamagedSnapshotIsPassedOverAloud) {
+  const std::string snapshots = directory_ / "snapshots";
+  const std::string command = train("run") + " snapshot.every_steps=10 snapshot.path=" + snapshots;
+  ASSERT_EQ(run_command(command).exit_code, 0);
+  const auto undisturbed = bits("run");
+  fs::resize_file(snapshots + "/step-00000040/model.safetensors", 1000);
+  const Outcome outcome = run_command(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("step-00000040/model.safetensors"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("resuming after step 30"), std::string::npos) << outcome.errors;
+  EXPECT_EQ(bits("run"), undisturbed);
+}
+
+TEST_F(TrainGpt, ASnapshotOfAnotherModelIsRefused) {
+  const std::string snapshots = " snapshot.path=" + (directory_ / "snapshots");
+  ASSERT_EQ(run_command(train("run") + snapshots).exit_code, 0);
+  const Outcome outcome = run_command(train("other") + snapshots + " model.n_layer=3");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("model.n_layer = 3"), std::string::npos) << outcome.errors;
+  EXPECT_TRUE(fs::exists(directory_ / "snapshots/step-00000040/model.safetensors"));
+}
+
+TEST_F(TrainGpt, HelpNamesEveryKey) {
+  const Outcome outcome = run_command(program("train_gpt") + " --help");
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* key :
+       {"data.dataset", "model.n_layer", "train.steps", "dist.replicas", "snapshot.path", "log.dir"})
+    EXPECT_NE(outcome.out.find(key), std::string::npos) << key;
+}
+
+}  // namespace
+}  // namespace lockstep

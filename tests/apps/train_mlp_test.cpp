@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+
+namespace lockstep {
+namespace {
+
+class TrainMlp : public testing::Test {
+ protected:
+  std::string train(const std::string& arguments, const std::string& run = "run") const {
+    return program("train_mlp") + " " + arguments + " log.dir=" + (directory_ / run) + " snapshot.path=";
+  }
+
+  nlohmann::json line(int64_t number, const std::string& run = "run") const {
+    std::ifstream file(directory_ / (run + "/metrics.jsonl"));
+    std::string text;
+    for (int64_t i = 0; i < number; ++i) std::getline(file, text);
+    return nlohmann::json::parse(text);
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(TrainMlp, PrintsTheTutorialsLineAndLearns) {
+  const Outcome outcome = run_command(train("10 5"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  for (int epoch = 0; epoch < 10; ++epoch)
+    EXPECT_NE(outcome.out.find("[CPU0] Epoch " + std::to_string(epoch) + " | Batchsize: 32 | Steps: 64\n"),
+              std::string::npos);
+  EXPECT_EQ(outcome.out.find("Epoch 10"), std::string::npos);
+  EXPECT_EQ(line(641)["done"], true);
+  // The targets are uniform noise: the best a model can do is their variance, 1/12, in the mean over an
+  // epoch.
+  double mean = 0.0;
+  for (int step = 577; step <= 640; ++step) mean += line(step)["loss"].get<double>() / 64;
+  EXPECT_LT(mean, 1.5 / 12) << "the loss of the last epoch";
+  EXPECT_GT(line(1)["loss"].get<double>(), mean);
+}
+
+TEST_F(TrainMlp, TakesItsArgumentsByPositionAndByName) {
+  for (const char* arguments : {"3 1 --batch_size 64", "--total_epochs 3 --save_every 1 --batch_size=64"}) {
+    const Outcome outcome = run_command(train(arguments));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+    EXPECT_NE(outcome.out.find("[CPU0] Epoch 2 | Batchsize: 64 | Steps: 32\n"), std::string::npos)
+        << outcome.out;
+  }
+  for (const char* arguments : {"many", "3 1 2", "3 1 --batch_size 0", "--epochs 3"}) {
+    const Outcome outcome = run_command(train(arguments));
+    EXPECT_EQ(outcome.exit_code, 2) << arguments << ": " << outcome.errors;
+  }
+}
+
+TEST_F(TrainMlp, EveryRankPrintsAndBitsDoNotDependOnRanks) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const std::string arguments = "3 1 dist.replicas=5";
+  for (int ranks : {1, 2, 3, 5}) {
+    const Outcome outcome = run_command(mpirun(ranks) + train(arguments, std::to_string(ranks)));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_NE(outcome.out.find("[CPU" + std::to_string(rank) + "] Epoch 2 | Batchsize: 32 | Steps: 13\n"),
+                std::string::npos)
+          << outcome.out;
+    EXPECT_EQ(line(40, std::to_string(ranks))["parameters_hash"], line(40, "1")["parameters_hash"]);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

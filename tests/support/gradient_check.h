@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tensor/autograd.h"
+#include "tensor/create.h"
+
+namespace lockstep {
+
+/// Numbers in [-1, 1) that f32 holds exactly, so that both precisions start from the same.
+inline Tensor uniform_tensor(const Shape& shape, uint32_t stream_id, DType dtype = DType::f64) {
+  const Tensor values = empty(shape, DType::f32);
+  fill_uniform(values, -1.0, 1.0, 2024, stream_id);
+  return convert(values, dtype);
+}
+
+/// Whole numbers in [0, end).
+inline Tensor random_ids(const Shape& shape, int64_t end, uint32_t stream_id) {
+  std::vector<int32_t> ids;
+  for (const double value : to_doubles(uniform_tensor(shape, stream_id)))
+    ids.push_back(static_cast<int32_t>(std::floor((value + 1.0) / 2.0 * static_cast<double>(end))));
+  return from_values(ids, shape);
+}
+
+inline bool has_same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.view().data, b.view().data, static_cast<size_t>(a.view().bytes())) == 0;
+}
+
+/// A scalar in f64, computed anew from the leaves at every call.
+using ScalarFunction = std::function<Tensor()>;
+
+/// Fails unless backward() gives the slopes of `function` with respect to the f64 leaves: at every element
+/// of a leaf, or at about `most` of a larger one.
+///
+/// A central difference with step h is wrong by h^2 / 6 times the third derivative and by the rounding of
+/// two values over 2 h. With h = 2^-17, near the best, the first is 1e-11 and the second, at 2^-52 times the
+/// size of the function for each of some tens of operations in a row, 1e-9.
+inline void expect_gradients(const std::vector<NamedTensor>& leaves, const ScalarFunction& function,
+                             int64_t most = 1 << 30) {
+  constexpr double h = 0x1p-17;
+  const Tensor value = function();
+  const double tolerance = (1.0 + std::fabs(item(value))) * (h * h + 32 * 0x1p-52 / h);
+  backward(value);
+  const NoGrad no_grad;
+  for (const auto& [name, leaf] : leaves) {
+    ASSERT_TRUE(leaf.grad()) << name << " has no gradient";
+    auto* elements = leaf.data<double>();
+    // An odd stride visits all columns of the usual widths.
+    const int64_t stride = leaf.size() <= most ? 1 : leaf.size() / most | 1;
+    for (int64_t i = 0; i < leaf.size(); i += stride) {
+      const double before = elements[i];
+      elements[i] = before + h;
+      const double above = item(function());
+      elements[i] = before - h;
+      const double below = item(function());
+      elements[i] = before;
+      const double slope = (above - below) / (2 * h);
+      ASSERT_NEAR(leaf.grad().data<double>()[i], slope, tolerance * (1.0 + std::fabs(slope)))
+          << name << ", element " << i;
+    }
+  }
+}
+
+}  // namespace lockstep

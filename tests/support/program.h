@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <stdlib.h>
+#include <string>
+#include <sys/wait.h>
+
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+
+/// How a command ended and what it said.
+struct Outcome {
+  int exit_code = -1;  ///< 128 + signal if one ended it
+  std::string out;
+  std::string errors;
+  double seconds = 0.0;
+
+  std::string first_error_line() const { return errors.substr(0, errors.find('\n')); }
+};
+
+/// Runs a shell command to its end; after `limit_seconds` it is killed (exit code 137).
+inline Outcome run_command(const std::string& command, int limit_seconds = 120) {
+  const TemporaryDirectory directory;
+  write_text(directory / "command.sh", command + "\n");
+  const std::string line = "timeout -k 1 -s KILL " + std::to_string(limit_seconds) + " bash " +
+                           (directory / "command.sh") + " >" + (directory / "out") + " 2>" +
+                           (directory / "errors") + " </dev/null";
+  const auto begin = std::chrono::steady_clock::now();
+  const int status = ::system(line.c_str());
+  Outcome outcome;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = read_text(directory / "out");
+  outcome.errors = read_text(directory / "errors");
+  return outcome;
+}
+
+/// The path of a program of this build.
+inline std::string program(const std::string& name) { return std::string(LOCKSTEP_PROGRAM_DIR) + "/" + name; }
+
+/// True if there is an mpirun; tests that need it skip otherwise.
+inline bool has_mpirun() { return ::system("command -v mpirun >/dev/null") == 0; }
+
+/// An mpirun for this many ranks of this machine, whoever runs it and however few the cores.
+inline std::string mpirun(int ranks) {
+  return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+         "OMPI_MCA_btl_vader_single_copy_mechanism=none "
+         "mpirun --quiet --oversubscribe --bind-to none -np " +
+         std::to_string(ranks) + " ";
+}
+
+}  // namespace lockstep

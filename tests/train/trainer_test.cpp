@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trainer.h"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "data/sample_corpus.h"
+#include "dist/local_communicator.h"
+#include "tests/support/config_support.h"
+#include "tests/support/temporary_directory.h"
+#include "train/language_model.h"
+
+namespace lockstep {
+namespace {
+
+/// A tiny GPT on the built-in text with everything on that could show the number of ranks.
+Config tiny(const TemporaryDirectory& directory, int replicas) {
+  Config config;
+  config.data.dataset = "sample";
+  config.data.block_size = 8;
+  config.model.n_layer = 1;
+  config.model.n_head = 2;
+  config.model.n_embd = 16;
+  config.model.dropout = 0.1;
+  config.train.steps = 50;
+  config.train.batch_size = 2;
+  config.train.warmup_steps = 2;
+  config.train.grad_clip = 0.5;
+  config.train.eval_every = 0;
+  config.dist.replicas = replicas;
+  config.dist.bucket_mib = 0.004;
+  config.log.dir = directory / "run";
+  config.log.every_steps = 1000;
+  return config;
+}
+
+struct Result {
+  std::vector<std::string> loss_bits;
+  std::string parameters_hash;
+  std::string validation_bits;
+
+  bool operator==(const Result&) const = default;
+};
+
+Result read_result(const std::string& directory) {
+  Result result;
+  std::ifstream file(directory + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object.contains("loss_bits")) result.loss_bits.push_back(object["loss_bits"]);
+    if (object.contains("val_loss_bits")) result.validation_bits = object["val_loss_bits"];
+    if (object.contains("parameters_hash")) result.parameters_hash = object["parameters_hash"];
+  }
+  return result;
+}
+
+/// The shared corpus cut down, so that the evaluation at the end takes no time.
+LanguageData short_data(const Config& config) {
+  const std::string text = SampleCorpus::text(100);
+  LanguageData data;
+  data.tokenizer = CharTokenizer(text);
+  const TokenSplit split = split_tokens(data.tokenizer->encode(text), config.data.block_size, 0.9);
+  data.training = split.train;
+  data.validation = split.validation;
+  data.vocabulary_size = data.tokenizer->vocabulary_size();
+  data.text_hash = "short";
+  return data;
+}
+
+/// Keeps the progress of many small runs out of the tests' output.
+struct QuietStderr {
+  QuietStderr() { testing::internal::CaptureStderr(); }
+  ~QuietStderr() { testing::internal::GetCapturedStderr(); }
+};
+
+/// Trains on ranks that are threads of this process.
+Result train_on(int ranks, int threads, const Config& config) {
+  const QuietStderr quiet;
+  const auto group = LocalCommunicator::make_group(ranks);
+  run_ranks(ranks, [&](Communicator& launched) {
+    set_threads(threads);
+    const World world(std::make_shared<LocalCommunicator>(group, launched.rank()));
+    const LanguageData data = short_data(config);
+    const auto model = make_gpt(config, data.vocabulary_size);
+    EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+  });
+  return read_result(config.log.dir);
+}
+
+class Gate : public testing::TestWithParam<int> {};
+
+TEST_P(Gate, FiftyStepsHaveTheSameBitsAnywhere) {
+  const int replicas = GetParam();
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, replicas);
+  const Result alone = train_on(1, 1, config);
+  ASSERT_EQ(alone.loss_bits.size(), 50u);
+  ASSERT_EQ(alone.parameters_hash.size(), 16u);
+  for (int ranks = 1; ranks <= std::min(replicas, 7); ++ranks)
+    for (int threads : {1, 2}) {
+      config.dist.bucket_mib = ranks % 2 ? 25.0 : 0.002;
+      EXPECT_EQ(train_on(ranks, threads, config), alone) << ranks << " ranks, " << threads << " threads";
+    }
+  config.train.seed = 7;
+  EXPECT_NE(train_on(1, 1, config).parameters_hash, alone.parameters_hash) << "these bits could not differ";
+}
+
+INSTANTIATE_TEST_SUITE_P(Replicas, Gate, testing::Values(1, 3, 7, 8, 12));
+
+TEST(Trainer, AccumulationIsPartOfTheSemanticsAndNotOfTheRanks) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 4);
+  config.train.batch_size = 4;
+  const Result whole = train_on(1, 1, config);
+  config.train.accumulate = 2;
+  const Result halves = train_on(1, 1, config);
+  EXPECT_EQ(train_on(3, 1, config), halves);
+  // The same samples and masks, added in another order: close, not equal.
+  EXPECT_NE(halves.parameters_hash, whole.parameters_hash);
+}
+
+TEST(Trainer, ResumesWithTheSameBitsAtAnotherNumberOfRanks) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 4);
+  config.train.steps = 24;
+  const Result undisturbed = train_on(2, 1, config);
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.every_steps = 5;
+  config.snapshot.keep = 10;
+  EXPECT_EQ(train_on(3, 1, config), undisturbed) << "snapshots changed the bits";
+  for (int64_t step : {20, 10}) {
+    // As if the run had been killed somewhere after that snapshot.
+    for (int64_t later = step + 5; later <= 25; later += 5)
+      std::filesystem::remove_all(directory / concat("snapshots/step-000000", later < 10 ? "0" : "", later));
+    std::filesystem::remove_all(directory / "snapshots/step-00000024");
+    EXPECT_EQ(train_on(step == 20 ? 1 : 4, 1, config), undisturbed) << "resumed after step " << step;
+  }
+}
+
+TEST(Trainer, AFinishedRunSaysSoAndChangesNothing) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 2);
+  config.train.steps = 3;
+  config.snapshot.path = directory / "snapshots";
+  const Result first = train_on(2, 1, config);
+  EXPECT_EQ(train_on(1, 1, config), first);
+}
+
+TEST(Trainer, EvaluationDoesNotDependOnRanks) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 7);
+  config.train.steps = 2;
+  const Result alone = train_on(1, 1, config);
+  ASSERT_EQ(alone.validation_bits.size(), 8u);
+  for (int ranks : {2, 3, 7}) EXPECT_EQ(train_on(ranks, 1, config).validation_bits, alone.validation_bits);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteEndsTheRunByName) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 1);
+  config.train.learning_rate = 1e30;
+  config.train.warmup_steps = 0;
+  config.train.grad_clip = 0.0;
+  try {
+    train_on(1, 1, config);
+    FAIL() << "went on";
+  } catch (const Error& error) {
+    expect_contains(error.what(), {"step ", "loss", "train.learning_rate"});
+  }
+}
+
+struct Refusal {
+  const char* name;
+  std::function<void(Config&)> change;
+  std::vector<std::string> said;
+};
+
+TEST(Trainer, RefusesASnapshotOfAnotherRunByKey) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 2);
+  config.train.steps = 3;
+  config.snapshot.path = directory / "snapshots";
+  train_on(1, 1, config);
+  const Refusal refusals[] = {
+      {"seed", [](Config& c) { c.train.seed = 5; }, {"train.seed = 5", "1337"}},
+      {"replicas", [](Config& c) { c.dist.replicas = 3; }, {"dist.replicas = 3"}},
+      {"batch", [](Config& c) { c.train.batch_size = 1; }, {"train.batch_size = 1"}},
+      {"model", [](Config& c) { c.model.n_embd = 32; }, {"model.n_embd = 32"}},
+      {"never", [](Config& c) { c.snapshot.resume = "never"; }, {"snapshot.resume = never"}},
+  };
+  for (const Refusal& refusal : refusals) {
+    Config changed = config;
+    refusal.change(changed);
+    expect_contains(user_error([&] { train_on(1, 1, changed); }), refusal.said);
+  }
+  Config free = config;
+  free.dist.bucket_mib = 1.0;
+  free.train.threads = 2;
+  free.train.eval_every = 1;
+  EXPECT_EQ(train_on(2, 1, free).loss_bits.size(), 3u) << "keys that change no bits may differ";
+}
+
+TEST(Trainer, RequiredResumeNeedsASnapshot) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 1);
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.resume = "required";
+  expect_contains(user_error([&] { train_on(1, 1, config); }), {"snapshot.resume = required", "snapshots"});
+}
+
+TEST(Trainer, WithOnlyDamagedSnapshotsItDoesNotStartOver) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 1);
+  config.train.steps = 3;
+  config.snapshot.path = directory / "snapshots";
+  train_on(1, 1, config);
+  write_text(directory / "snapshots/step-00000003/state.json", "{}");
+  expect_contains(user_error([&] { train_on(1, 1, config); }), {"snapshot.path", "state.json", "damaged"});
+  EXPECT_EQ(read_text(directory / "snapshots/step-00000003/state.json"), "{}") << "it must not be deleted";
+}
+
+}  // namespace
+}  // namespace lockstep
