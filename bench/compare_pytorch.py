@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same training run under Lockstep and under PyTorch DistributedDataParallel (gloo, eager): tokens per second.
+
+Both start from the same weights, take the same samples in the same order and must report the same losses. The two
+programs alternate; the figure of a run is its median step after warm-up, that of a program the median of its runs.
+Needs PyTorch and NumPy. One row per workload is appended to bench/results/compare_pytorch.csv.
+"""
+
+import argparse
+import configparser
+import csv
+import datetime
+import json
+import os
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy
+import torch
+import torch.distributed
+import torch.multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "tests" / "golden"))
+from pytorch_gpt import GPT, Shape, adamw, cross_entropy  # noqa: E402
+
+WORKLOADS = {  # of configs/shakespeare_cpu.ini, a constant learning rate in both
+    "4x4x128": ["dist.replicas=4", "train.batch_size=3"],
+    "6x6x384": ["dist.replicas=4", "train.batch_size=2", "model.n_layer=6", "model.n_head=6", "model.n_embd=384",
+                "data.block_size=256"],
+}
+STEPS = {"4x4x128": 200, "6x6x384": 20}
+GELU = {"gelu_tanh": "tanh", "gelu_erf": "none"}
+SAME_STEPS, SAME_LOSS = 10, 1e-4  # rounding differs and training amplifies it: later only the mean counts
+SAME_MEAN_LOSS = 0.05
+
+
+def write_text(path, characters=1_115_394):
+    """As long as tiny Shakespeare, with as many letters: each follows the last by fixed odds that fall as 1 / rank."""
+    generator = random.Random(0)
+    alphabet = [chr(code) for code in range(33, 33 + 65)]
+    odds = [1 / rank for rank in range(1, 66)]
+    followers = {letter: generator.sample(alphabet, 65) for letter in alphabet}
+    draws = {letter: iter(()) for letter in alphabet}
+    text = list(alphabet)
+    while len(text) < characters:
+        letter = next(draws[text[-1]], None)
+        if letter is None:
+            draws[text[-1]] = iter(generator.choices(followers[text[-1]], odds, k=4096))
+        else:
+            text.append(letter)
+    path.write_text("".join(text))
+
+
+def load_safetensors(path):
+    data = path.read_bytes()
+    start = 8 + struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    for entry in header.values():
+        assert entry["dtype"] == "F32", entry
+    def tensor(entry):
+        begin, end = entry["data_offsets"]
+        return torch.from_numpy(numpy.frombuffer(data[start + begin:start + end], "<f4").reshape(entry["shape"]).copy())
+    return {name: tensor(entry) for name, entry in header.items()}
+
+
+class Lockstep:
+    def __init__(self, program, options, text, overrides):
+        self.command = ["mpirun", "-np", str(options.ranks), "--bind-to", "none", str(program)]
+        self.command += ["--config", str(REPOSITORY / "configs" / "shakespeare_cpu.ini"), f"data.dataset={text}"]
+        self.command += [*overrides, "train.warmup_steps=0", f"train.threads={options.threads}", "train.eval_every=0"]
+
+    def train(self, folder, *overrides):
+        """Runs in a new folder; the lines of metrics.jsonl."""
+        environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        command = [*self.command, f"log.dir={folder}", *overrides]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"Lockstep failed ({done.returncode}):\n{done.stdout}{done.stderr}")
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [line for line in map(json.loads, lines) if "step_ms" in line]
+
+    def initial_weights(self, folder):
+        """Those of a snapshot after one step at a learning rate of zero, and the configuration it ran with."""
+        places = [f"snapshot.path={folder}/snapshots"]
+        self.train(folder, "train.steps=1", "train.learning_rate=0", "train.min_lr=0", *places)
+        config = configparser.ConfigParser(interpolation=None)
+        config.read(folder / "config.ini")
+        return load_safetensors(next(folder.glob("snapshots/step-*/model.safetensors"))), config
+
+    def measure(self, folder, steps, learning_rate):
+        rates = [f"train.learning_rate={learning_rate}", f"train.min_lr={learning_rate}"]
+        lines = self.train(folder, f"train.steps={steps}", *rates, "snapshot.path=")
+        return [line["loss"] for line in lines], [line["step_ms"] for line in lines]
+
+
+def pytorch_rank(rank, job):
+    """One process of DistributedDataParallel: its replicas' samples are its batch."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))
+    torch.set_num_threads(job["threads"])
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=job["ranks"])
+    tokens, config, steps = job["tokens"], job["config"], job["steps"]
+    model = GPT(job["shape"])
+    model.load_state_dict(job["weights"], strict=False)
+    model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    betas = (float(config["train"]["beta1"]), float(config["train"]["beta2"]))
+    optimizer = adamw(model, job["learning_rate"], betas, float(config["train"]["weight_decay"]), fused=True)
+    clip = float(config["train"]["grad_clip"])
+    window = torch.arange(job["shape"].block_size)
+    starts = sample_order(rank, job)
+
+    losses, times = [], []
+    for step in range(steps):
+        begin = time.perf_counter()
+        places = starts[step][:, None] + window
+        loss = cross_entropy(model(tokens[places]), tokens[places + 1])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.detach())
+        times.append(1e3 * (time.perf_counter() - begin))
+    losses = torch.stack(losses)
+    torch.distributed.all_reduce(losses)
+    if rank == 0:
+        job["result"].write_text(json.dumps([(losses / job["ranks"]).tolist(), times]))
+    torch.distributed.destroy_process_group()
+
+
+def sample_order(rank, job):
+    """Where the windows of this rank's batch begin, [steps, samples of the rank]."""
+    config, samples = job["config"], len(job["tokens"]) - job["shape"].block_size
+    replicas, batch = int(config["dist"]["replicas"]), int(config["train"]["batch_size"])
+    seed = int(config["train"]["seed"])
+    mine = range(rank * replicas // job["ranks"], (rank + 1) * replicas // job["ranks"])
+    orders = [list(DistributedSampler(range(samples), replicas, replica, True, seed)) for replica in mine]
+    assert job["steps"] * batch <= len(orders[0]), "more than an epoch"
+    return torch.tensor([sum((o[s * batch:(s + 1) * batch] for o in orders), []) for s in range(job["steps"])])
+
+
+def measure_pytorch(job):
+    torch.multiprocessing.spawn(pytorch_rank, (job,), job["ranks"])
+    return json.loads(job["result"].read_text())
+
+
+def pytorch_job(options, text, weights, config, steps, folder):
+    characters = text.read_text()
+    ids = {letter: index for index, letter in enumerate(sorted(set(characters)))}
+    trained = characters[: int(float(config["data"]["train_split"]) * len(characters))]
+    shape = Shape(len(ids), int(config["data"]["block_size"]), int(config["model"]["n_layer"]),
+                  int(config["model"]["n_head"]), int(config["model"]["n_embd"]), config.getboolean("model", "bias"),
+                  config.getboolean("model", "tie_weights"), GELU[config["model"]["activation"]])
+    return {"tokens": torch.tensor([ids[letter] for letter in trained]), "shape": shape, "weights": weights,
+            "config": {name: dict(config[name]) for name in config.sections()}, "steps": steps,
+            "ranks": options.ranks, "threads": options.threads, "port": options.port,
+            "learning_rate": options.learning_rate, "result": folder / "pytorch.json"}
+
+
+def check_losses(ours, theirs):
+    """The largest difference in the first steps. Stops the program if the two do not train the same model."""
+    first = max(abs(a - b) for a, b in zip(ours[:SAME_STEPS], theirs[:SAME_STEPS]))
+    tail = max(1, len(ours) // 4)
+    late = abs(statistics.mean(ours[-tail:]) - statistics.mean(theirs[-tail:]))
+    if first > SAME_LOSS or late > SAME_MEAN_LOSS:
+        raise SystemExit(f"the losses differ: by {first:.2g} in the first steps, by {late:.2g} in the mean of the last "
+                         f"{tail}\nLockstep {ours[:SAME_STEPS]}\nPyTorch  {theirs[:SAME_STEPS]}")
+    return first
+
+
+def steady_ms(times):
+    return statistics.median(times[max(2, len(times) // 10):])
+
+
+def compare(name, options, text, folder):
+    steps = options.steps or STEPS[name]
+    lockstep = Lockstep(options.program, options, text, WORKLOADS[name])
+    weights, config = lockstep.initial_weights(folder / f"{name}_initial")
+    job = pytorch_job(options, text, weights, config, steps, folder)
+    ours, theirs, differences = [], [], []
+    for repeat in range(options.repeats):
+        our_losses, our_times = lockstep.measure(folder / f"{name}_{repeat}", steps, options.learning_rate)
+        their_losses, their_times = measure_pytorch(job)
+        differences.append(check_losses(our_losses, their_losses))
+        ours.append(steady_ms(our_times))
+        theirs.append(steady_ms(their_times))
+        print(f"{name} run {repeat + 1}: Lockstep {ours[-1]:.2f} ms, PyTorch {theirs[-1]:.2f} ms a step", flush=True)
+    tokens = int(config["dist"]["replicas"]) * int(config["train"]["batch_size"]) * job["shape"].block_size
+    ours_ms, theirs_ms = statistics.median(ours), statistics.median(theirs)
+    return {"workload": name, "steps": steps, "lockstep_ms": round(ours_ms, 2), "pytorch_ms": round(theirs_ms, 2),
+            "lockstep_tokens_per_s": round(1e3 * tokens / ours_ms), "ratio": round(theirs_ms / ours_ms, 3),
+            "pytorch_tokens_per_s": round(1e3 * tokens / theirs_ms), "loss_difference": f"{max(differences):.1e}"}
+
+
+def surroundings(options):
+    def output(*command):
+        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
+    cpu = next((line.split(":")[1].strip() for line in output("lscpu").splitlines() if "Model name" in line), "")
+    return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
+            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1),
+            "pytorch": torch.__version__, "ranks": options.ranks, "threads": options.threads,
+            "repeats": options.repeats}
+
+
+def append(row):
+    path = REPOSITORY / "bench" / "results" / "compare_pytorch.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        if file.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--workload", choices=WORKLOADS, action="append", help="may be repeated; all if absent")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="per rank, in both")
+    parser.add_argument("--steps", type=int, default=0, help="of each run; 0: by workload")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each program")
+    parser.add_argument("--learning-rate", type=float, default=3e-4, help="constant")
+    parser.add_argument("--port", type=int, default=29411, help="for PyTorch's ranks to meet")
+    parser.add_argument("--program", type=Path, default=REPOSITORY / "build/cpu/bin/train_gpt")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "text.txt"
+        write_text(text)
+        for name in options.workload or WORKLOADS:
+            row = surroundings(options) | compare(name, options, text, Path(folder))
+            append(row)
+            print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

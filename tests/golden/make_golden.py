@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the golden values of the C++ tests, next to itself: README.md says what they hold and how to read them."""
+
+import copy
+import json
+import struct
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from pytorch_gpt import GPT, Shape, adamw, cross_entropy
+
+FOLDER = Path(__file__).resolve().parent
+DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.int32: "I32"}
+PRECISIONS = (torch.float64, torch.float32)
+MODELS = {
+    "gpt_tied": Shape(vocab_size=37, block_size=13, n_layer=2, n_head=3, n_embd=24),
+    "gpt_untied": Shape(41, 16, 2, 4, 20, bias=False, tie_weights=False, gelu="none"),
+}
+STEPS, BATCH = 10, 3
+LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 1e-3, (0.9, 0.95), 0.1, 2.0  # some steps are clipped, some are not
+
+
+def save_safetensors(path, tensors, metadata):
+    """8 bytes of header length, a JSON header, raw values; widest dtypes first, so that every tensor is aligned."""
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header, body = {"__metadata__": metadata}, b""
+    for name in names:
+        values = tensors[name].detach().contiguous()
+        data = values.numpy().tobytes()
+        offsets = [len(body), len(body) + len(data)]
+        header[name] = {"dtype": DTYPES[values.dtype], "shape": list(values.shape), "data_offsets": offsets}
+        body += data
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def compare(facts, exact, rounded):
+    """Adds the float64 values, and as `.error` how far those in float32 are from them: maximum, root mean square."""
+    for name, value in exact.items():
+        assert value.dtype == torch.float64 and rounded[name].dtype == torch.float32, name
+        deviation = (rounded[name].double() - value).abs()
+        facts[name] = value
+        facts[name + ".error"] = torch.stack([deviation.max(), deviation.square().mean().sqrt()])
+
+
+def make_model(shape):
+    """No parameter is zero or one at the start: every term of every gradient shows."""
+    model = GPT(shape)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            offset = 1.0 if ".ln_" in name and name.endswith("weight") else 0.0
+            parameter.copy_(offset + 0.12 * torch.randn(parameter.shape))
+    return model
+
+
+def train(initial, dtype, inputs, targets):
+    """Forward and backward on batch 0, then ten steps of which the first is on the same batch.
+
+    Also returns the clipped gradients and the roots of the bias-corrected second moments of every step.
+    """
+    model = copy.deepcopy(initial).to(dtype)
+    parameters = dict(model.named_parameters())
+    optimizer = adamw(model, LEARNING_RATE, BETAS, WEIGHT_DECAY, foreach=False)
+    result, losses, norms, steps = {"logits": model(inputs[0])}, [], [], []
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=True)
+        loss = cross_entropy(model(inputs[step]), targets[step])
+        loss.backward()
+        if step == 0:
+            result |= {"gradient." + name: p.grad.clone() for name, p in parameters.items()}
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), CLIP))
+        losses.append(loss)
+        optimizer.step()
+        correction = 1 - BETAS[1] ** (step + 1)
+        roots = {name: (optimizer.state[p]["exp_avg_sq"] / correction).sqrt() for name, p in parameters.items()}
+        steps.append({name: (p.grad.double(), roots[name]) for name, p in parameters.items()})
+    result |= {"losses": torch.stack(losses), "gradient_norms": torch.stack(norms)}
+    return result | {"final." + name: p for name, p in parameters.items()}, steps
+
+
+def rounding_bound(final, exact, rounded):
+    """How far float32 may move each element, to first order, when gradients err by `delta`, PyTorch's largest error.
+
+    m and sqrt(v) then err by at most delta each, and |m| <= sqrt(v), so m / (sqrt(v) + eps) errs by at most
+    2 delta / (sqrt(v) + eps), by no more than 2 in any case, and not at all where every gradient was zero. The
+    parameter itself is rounded twice a step.
+    """
+    delta = max((gradient - other).abs().max() for (gradient, _), (other, _) in zip(exact, rounded))
+    updates = sum(torch.where(root > 0, (2 * delta / (root + 1e-8)).clamp(max=2.0), 0.0) for _, root in exact)
+    return LEARNING_RATE * updates + STEPS * torch.finfo(torch.float32).eps * final.abs()
+
+
+def model_facts(shape):
+    model = make_model(shape)
+    inputs = torch.randint(shape.vocab_size, (STEPS, BATCH, shape.block_size))
+    targets = torch.randint(shape.vocab_size, inputs.shape)
+    targets[torch.rand(targets.shape) < 0.15] = -1
+    facts = {"initial." + name: p for name, p in model.named_parameters()}
+    facts |= {"inputs": inputs.int(), "targets": targets.int()}
+    exact, exact_steps = train(model, torch.float64, inputs, targets)
+    rounded, rounded_steps = train(model, torch.float32, inputs, targets)
+    compare(facts, exact, rounded)
+    for name, _ in model.named_parameters():
+        final = exact["final." + name]
+        bound = rounding_bound(final, [s[name] for s in exact_steps], [s[name] for s in rounded_steps])
+        assert ((rounded["final." + name] - final).abs() <= bound).all(), name
+        facts[f"final.{name}.bound"] = bound.float()
+    return facts
+
+
+def differentiate(name, dtype, forward, inputs, dy):
+    """The output and the gradients of one operation, `dy` being the gradient of the output."""
+    leaves = {key: value.to(dtype, copy=True).requires_grad_() for key, value in inputs.items()}
+    y = forward(*leaves.values())
+    y.backward(dy.to(dtype))
+    return {f"{name}.y": y} | {f"{name}.d{key}": leaf.grad for key, leaf in leaves.items()}
+
+
+def attention(qkv, heads=3):
+    batch, time, width = qkv.shape
+    q, k, v = qkv.view(batch, time, 3, heads, width // (3 * heads)).permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, time, width // 3)
+
+
+def optimize(name, dtype, make, start, gradients):
+    parameter = start.to(dtype, copy=True).requires_grad_()
+    optimizer = make([parameter])
+    for gradient in gradients:
+        parameter.grad = gradient.to(dtype)
+        optimizer.step()
+    moments = {f"{name}.{key}": value for key, value in optimizer.state[parameter].items() if key != "step"}
+    return {f"{name}.final": parameter} | moments
+
+
+def op_facts():
+    facts = {}
+
+    def add(name, forward, inputs, dy):
+        facts.update({f"{name}.{key}": value for key, value in inputs.items()} | {f"{name}.dy": dy})
+        compare(facts, *(differentiate(name, dtype, forward, inputs, dy) for dtype in PRECISIONS))
+
+    def add_optimizer(name, make):
+        start, gradients = torch.randn(6, 7), torch.randn(5, 6, 7) * torch.logspace(-6, 0, 7)
+        facts.update({f"{name}.initial": start, f"{name}.gradients": gradients})
+        compare(facts, *(optimize(name, dtype, make, start, gradients) for dtype in PRECISIONS))
+
+    for name, offset in {"layer_norm": 0.0, "layer_norm_offset": 100.0}.items():
+        inputs = {"x": offset + torch.randn(5, 19), "weight": torch.randn(19), "bias": torch.randn(19)}
+        add(name, lambda x, w, b: F.layer_norm(x, (19,), w, b, eps=1e-5), inputs, torch.randn(5, 19))
+    ramp = torch.linspace(-6, 6, 97)
+    add("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), {"x": ramp}, torch.randn(97))
+    add("gelu_erf", F.gelu, {"x": ramp}, torch.randn(97))
+    add("attention", attention, {"qkv": torch.randn(2, 9, 45)}, torch.randn(2, 9, 15))
+
+    targets = torch.tensor([3, -1, 0, 10, 7, -1, 10])
+    logits = torch.randn(7, 11) * torch.tensor([1, 1, 30, 1, 5, 1, 100.0])[:, None]
+    facts["cross_entropy.targets"] = targets.int()
+    add("cross_entropy", lambda x: F.cross_entropy(x, targets, ignore_index=-1), {"x": logits}, torch.tensor(1.0))
+
+    add_optimizer("adamw", lambda p: torch.optim.AdamW(p, lr=0.02, betas=BETAS, weight_decay=0.1, foreach=False))
+    add_optimizer("sgd", lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, weight_decay=0.1, foreach=False))
+    return facts
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(20240229)
+    metadata = {"made_by": "tests/golden/make_golden.py", "torch": torch.__version__}
+    for name, shape in MODELS.items():
+        save_safetensors(FOLDER / f"{name}.safetensors", model_facts(shape), metadata | {"shape": str(shape)})
+    save_safetensors(FOLDER / "ops.safetensors", op_facts(), metadata)
+
+
+if __name__ == "__main__":
+    main()
