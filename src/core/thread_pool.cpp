@@ -28,7 +28,7 @@ bool spin_until(Done done) {
 
 ThreadPool::ThreadPool(int threads) {
   expect(threads >= 1, "a thread pool of ", threads, " threads");
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this] { work(); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -39,11 +39,15 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::share(Job job) {
+  expect(job.chunks <= INT32_MAX, "a job of ", job.chunks, " chunks");
   job_ = job;
-  unfinished_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
+  unfinished_.store(static_cast<int>(job.chunks), std::memory_order_relaxed);
+  const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  unclaimed_.store((uint64_t{generation} << 32) | static_cast<uint64_t>(job.chunks),
+                   std::memory_order_release);
+  generation_.store(generation, std::memory_order_release);
   generation_.notify_all();
-  run_share(0);
+  run_chunks();
   const auto all_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
   if (spin_until(all_done)) return;
   for (int left = unfinished_.load(std::memory_order_acquire); left != 0;
@@ -51,21 +55,35 @@ void ThreadPool::share(Job job) {
     unfinished_.wait(left, std::memory_order_acquire);
 }
 
-void ThreadPool::work(int thread) {
+void ThreadPool::work() {
   uint32_t seen = 0;
   for (;;) {
     const auto has_job = [&] { return generation_.load(std::memory_order_acquire) != seen; };
     if (!spin_until(has_job)) generation_.wait(seen, std::memory_order_acquire);
-    if (!has_job()) continue;
-    ++seen;
+    seen = generation_.load(std::memory_order_acquire);
     if (stopping_.load()) return;
-    run_share(thread);
-    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+    run_chunks();
   }
 }
 
-void ThreadPool::run_share(int thread) const {
-  for (int64_t chunk = thread; chunk < job_.chunks; chunk += size()) job_.call(job_.body, chunk);
+bool ThreadPool::claim(uint32_t generation, int64_t& chunk) {
+  uint64_t state = unclaimed_.load(std::memory_order_acquire);
+  for (;;) {
+    const auto left = static_cast<uint32_t>(state);
+    if (state >> 32 != generation || left == 0) return false;
+    if (!unclaimed_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel)) continue;
+    // The job stays as it is until this chunk is finished.
+    chunk = job_.chunks - left;
+    return true;
+  }
+}
+
+void ThreadPool::run_chunks() {
+  const auto generation = static_cast<uint32_t>(unclaimed_.load(std::memory_order_acquire) >> 32);
+  for (int64_t chunk = 0; claim(generation, chunk);) {
+    job_.call(job_.body, chunk);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+  }
 }
 
 int available_cores() {

@@ -10,8 +10,9 @@
 
 namespace lockstep {
 
-/// A fixed set of threads that share out numbered chunks: chunk c runs on thread c mod size(). What a chunk
-/// contains is decided by the caller from shapes alone, so the number of threads never shows in the bits.
+/// A fixed set of threads that share out numbered chunks. What a chunk contains is decided by the caller from
+/// shapes alone, so neither the number of threads nor which of them ran a chunk shows in the bits. A thread
+/// that the system does not let run holds nothing up: the others take its chunks.
 class ThreadPool {
  public:
   /// threads >= 1, the calling thread included.
@@ -42,10 +43,14 @@ class ThreadPool {
   };
 
   void share(Job job);
-  void work(int thread);
-  void run_share(int thread) const;
+  void work();
+  void run_chunks();
+  bool claim(uint32_t generation, int64_t& chunk);
 
   Job job_;
+  /// Number of the job above, chunks of it that nobody has claimed yet below: one word, so that a thread that
+  /// comes late cannot claim a chunk of another job.
+  std::atomic<uint64_t> unclaimed_{0};
   std::atomic<uint32_t> generation_{0};
   std::atomic<int> unfinished_{0};
   std::atomic<bool> stopping_{false};

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t count_entries(const std::string& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+}
+
+/// Fails unless the call throws an Error that names the path.
+template <class Call>
+void expect_error_naming(const std::string& path, Call call) {
+  try {
+    call();
+    FAIL() << "nothing was thrown for " << path;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+  }
+}
+
+TEST(File, HoldsExactlyTheBytes) {
+  const TemporaryDirectory folder;
+  const std::string bytes("a\0b\r\n\xff", 6);
+  write_file(folder / "file", bytes);
+  EXPECT_EQ(read_text(folder / "file"), bytes);
+  write_file(folder / "file", "");
+  EXPECT_EQ(read_text(folder / "file"), "");
+  const std::string large(3 << 20, 'x');
+  write_file(folder / "file", large);
+  EXPECT_EQ(read_text(folder / "file"), large);
+  EXPECT_EQ(count_entries(folder.path()), 1);
+}
+
+// Whoever has the old file open keeps reading the old one: it was replaced, not written over.
+TEST(File, IsReplacedAsAWhole) {
+  const TemporaryDirectory folder;
+  write_file(folder / "file", "the old content");
+  std::ifstream reader(folder / "file");
+  write_file(folder / "file", "new");
+  std::string seen;
+  std::getline(reader, seen);
+  EXPECT_EQ(seen, "the old content");
+  EXPECT_EQ(read_text(folder / "file"), "new");
+}
+
+TEST(File, AFailureNamesThePathAndLeavesNothingBehind) {
+  const TemporaryDirectory folder;
+  const std::string missing = folder / "no_such_folder/file";
+  expect_error_naming(missing, [&] { write_file(missing, "x"); });
+  fs::create_directories(folder / "occupied/by_a_folder");
+  const std::string occupied = folder / "occupied";
+  expect_error_naming(occupied, [&] { write_file(occupied, "x"); });
+  EXPECT_EQ(count_entries(folder.path()), 1);
+}
+
+TEST(File, AReadOnlyFolderIsNamed) {
+  if (::geteuid() == 0) GTEST_SKIP() << "nothing is read-only for root";
+  const TemporaryDirectory folder;
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  expect_error_naming(folder / "file", [&] { write_file(folder / "file", "x"); });
+  fs::permissions(folder.path(), fs::perms::owner_all);
+}
+
+TEST(File, DirectoriesAreSynced) {
+  const TemporaryDirectory folder;
+  EXPECT_NO_THROW(sync_directory(folder.path()));
+  const std::string missing = folder / "no_such_folder";
+  expect_error_naming(missing, [&] { sync_directory(missing); });
+}
+
+}  // namespace
+}  // namespace lockstep

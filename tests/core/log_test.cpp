@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/log.h"
+
+#include <gtest/gtest.h>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+class LogTest : public testing::Test {
+ protected:
+  void TearDown() override { set_log_rank(0, false); }
+
+  /// What one message of each kind prints.
+  static std::vector<std::string> printed() {
+    testing::internal::CaptureStderr();
+    log_info("all is well");
+    log_warning("a thing");
+    log_error("a worse thing");
+    return lines_of(testing::internal::GetCapturedStderr());
+  }
+};
+
+TEST_F(LogTest, OnlyTroubleNamesItsRank) {
+  set_log_rank(3, false);
+  EXPECT_EQ(printed(), (std::vector<std::string>{"all is well", "[rank 3] warning: a thing",
+                                                 "[rank 3] error: a worse thing"}));
+}
+
+TEST_F(LogTest, AQuietRankReportsTroubleOnly) {
+  set_log_rank(1, true);
+  EXPECT_EQ(printed(),
+            (std::vector<std::string>{"[rank 1] warning: a thing", "[rank 1] error: a worse thing"}));
+}
+
+TEST_F(LogTest, TheFileHasEverythingWithItsTime) {
+  const TemporaryDirectory folder;
+  write_text(folder / "run.log", "an older run\n");
+  set_log_rank(1, true);
+  set_log_file(folder / "run.log");
+  printed();
+  const std::vector<std::string> lines = lines_of(read_text(folder / "run.log"));
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0], "an older run");
+  EXPECT_TRUE(lines[1].ends_with(" all is well")) << lines[1];
+  EXPECT_TRUE(lines[2].ends_with(" [rank 1] warning: a thing")) << lines[2];
+  EXPECT_EQ(lines[3].find("20"), 0U) << "a year should come first: " << lines[3];
+}
+
+TEST_F(LogTest, LinesOfThreadsStayWhole) {
+  const TemporaryDirectory folder;
+  set_log_rank(0, true);
+  set_log_file(folder / "run.log");
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) log_info("a line of some length");
+    });
+  for (std::thread& thread : threads) thread.join();
+  const std::vector<std::string> lines = lines_of(read_text(folder / "run.log"));
+  EXPECT_EQ(lines.size(), 400U);
+  for (const std::string& line : lines) EXPECT_TRUE(line.ends_with(" a line of some length")) << line;
+}
+
+TEST_F(LogTest, AFileThatCannotBeOpenedIsNamed) {
+  const TemporaryDirectory folder;
+  write_text(folder / "a_file", "");
+  const std::string path = folder / "a_file/run.log";
+  try {
+    set_log_file(path);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/thread_pool.h"
+
+#include <atomic>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "core/stream.h"
+
+namespace lockstep {
+namespace {
+
+class ThreadPoolTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 4));
+
+TEST_P(ThreadPoolTest, EveryChunkRunsOnce) {
+  ThreadPool pool(GetParam());
+  EXPECT_EQ(pool.size(), GetParam());
+  for (const int64_t chunks : {0, 1, 2, 3, 4, 5, 63, 1000}) {
+    std::vector<int> runs(static_cast<size_t>(chunks));
+    pool.run(chunks, [&](int64_t chunk) { ++runs[static_cast<size_t>(chunk)]; });
+    EXPECT_EQ(runs, std::vector<int>(static_cast<size_t>(chunks), 1));
+  }
+}
+
+TEST_P(ThreadPoolTest, AThreadThatIsHeldUpHoldsNothingUp) {
+  ThreadPool pool(GetParam());
+  if (pool.size() == 1) GTEST_SKIP() << "needs a second thread";
+  std::atomic<int> others{0};
+  pool.run(10, [&](int64_t chunk) {
+    if (chunk > 0) {
+      ++others;
+    } else {
+      while (others < 9) std::this_thread::yield();
+    }
+  });
+  EXPECT_EQ(others, 9);
+}
+
+// Each job reads what the one before it wrote on other threads, so a job that starts early or ends late
+// shows.
+TEST_P(ThreadPoolTest, ManySmallJobsFollowEachOther) {
+  ThreadPool pool(GetParam());
+  constexpr int jobs = 1000;
+  constexpr size_t width = 7;
+  std::vector<int64_t> now(width, 1), next(width);
+  for (int job = 0; job < jobs; ++job) {
+    pool.run(width, [&](int64_t chunk) {
+      const auto i = static_cast<size_t>(chunk);
+      next[i] = (now[i] + 3 * now[(i + 1) % width]) % 1000003;
+    });
+    now.swap(next);
+  }
+  // All start equal, so all stay equal: 4^jobs.
+  int64_t expected = 1;
+  for (int job = 0; job < jobs; ++job) expected = expected * 4 % 1000003;
+  EXPECT_EQ(now, std::vector<int64_t>(width, expected));
+}
+
+TEST_P(ThreadPoolTest, PoolsEndWhileIdle) {
+  for (int i = 0; i < 20; ++i) {
+    const ThreadPool unused(GetParam());
+    ThreadPool used(GetParam());
+    std::atomic<int> runs = 0;
+    used.run(2, [&](int64_t) { ++runs; });
+    EXPECT_EQ(runs, 2);
+  }
+}
+
+TEST_P(ThreadPoolTest, SleepingThreadsWakeForTheNextJob) {
+  ThreadPool pool(GetParam());
+  std::atomic<int> runs = 0;
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    pool.run(8, [&](int64_t) { ++runs; });
+  }
+  EXPECT_EQ(runs, 24);
+}
+
+TEST_P(ThreadPoolTest, ChunksOfAStreamDependOnCountAndGrainAlone) {
+  ThreadPool pool(GetParam());
+  std::vector<int64_t> begins(5, -1), ends(5, -1);
+  CpuStream{&pool}.for_each_chunk(23, 5, [&](int64_t begin, int64_t end) {
+    begins[static_cast<size_t>(begin / 5)] = begin;
+    ends[static_cast<size_t>(begin / 5)] = end;
+  });
+  EXPECT_EQ(begins, (std::vector<int64_t>{0, 5, 10, 15, 20}));
+  EXPECT_EQ(ends, (std::vector<int64_t>{5, 10, 15, 20, 23}));
+}
+
+TEST(ThreadPool, NeedsAThread) { EXPECT_THROW(ThreadPool(0), Error); }
+
+TEST(ThreadPool, AThreadsStreamHasThePoolItAskedFor) {
+  const auto size = [] { return std::get<CpuStream>(current_stream()).pool->size(); };
+  set_threads(3);
+  const ThreadPool* three = std::get<CpuStream>(current_stream()).pool;
+  EXPECT_EQ(size(), 3);
+  int elsewhere = 0;
+  std::thread([&] { elsewhere = size(); }).join();
+  EXPECT_EQ(elsewhere, 1);
+  set_threads(1);
+  EXPECT_EQ(size(), 1);
+  set_threads(3);
+  EXPECT_EQ(std::get<CpuStream>(current_stream()).pool, three);
+  set_threads(1);
+}
+
+TEST(ThreadPool, ThereIsAtLeastOneCore) { EXPECT_GE(available_cores(), 1); }
+
+}  // namespace
+}  // namespace lockstep
