@@ -51,9 +51,10 @@ Tensor add_gradients(Tensor a, Tensor b) {
 }
 
 void receive(LeafGradient& leaf, const Tensor& gradient, bool first_use) {
+  const bool overwrite = !leaf.buffer || (first_use && !leaf.accumulate);
   if (!leaf.buffer) leaf.buffer = empty_like(gradient);
   const View target = leaf.buffer.view();
-  if (first_use && !leaf.accumulate)
+  if (overwrite)
     launch(gradient.stream(), Copy{.x = gradient.view(), .y = target});
   else
     launch(gradient.stream(), Add{.a = target, .b = gradient.view(), .y = target});

@@ -2,6 +2,7 @@
 #include "tensor/safetensors.h"
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -35,15 +36,19 @@ DType dtype_named(const std::string& name) {
 }
 
 Tensor read_tensor(const Json& entry, const char* data, uint64_t data_bytes) {
-  Shape shape;
-  for (int64_t extent : entry.at("shape")) shape.append(extent);
   const DType dtype = dtype_named(entry.at("dtype"));
+  Shape shape;
+  int64_t tensor_bytes = bytes(dtype);
+  for (int64_t extent : entry.at("shape")) {
+    shape.append(extent);
+    require(!__builtin_mul_overflow(tensor_bytes, extent, &tensor_bytes), "its shape is too large");
+  }
   const uint64_t begin = entry.at("data_offsets").at(0);
   const uint64_t end = entry.at("data_offsets").at(1);
   require(begin <= end && end <= data_bytes, "data offsets ", begin, " to ", end, " lie outside ", data_bytes,
           " bytes");
-  require(end - begin == static_cast<uint64_t>(shape.elements() * bytes(dtype)), shape, " of ", dtype, " in ",
-          end - begin, " bytes");
+  require(end - begin == static_cast<uint64_t>(tensor_bytes), shape, " of ", dtype, " in ", end - begin,
+          " bytes");
   const Tensor tensor = empty(shape, dtype);
   if (end > begin) std::memcpy(tensor.view().data, data + begin, end - begin);
   return tensor;
@@ -57,6 +62,7 @@ SafeTensors parse(const std::string& bytes) {
   const size_t data_begin = sizeof(header_bytes) + header_bytes;
   const Json header =
       Json::parse(bytes.begin() + sizeof(header_bytes), bytes.begin() + static_cast<int64_t>(data_begin));
+  require(header.is_object(), "its header is not a JSON object");
   SafeTensors content;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
@@ -66,7 +72,7 @@ SafeTensors parse(const std::string& bytes) {
     try {
       content.tensors.push_back(
           {name, read_tensor(entry, bytes.data() + data_begin, bytes.size() - data_begin)});
-    } catch (const UserError& problem) {
+    } catch (const std::exception& problem) {
       throw UserError(concat("tensor ", name, ": ", problem.what()));
     }
   }
@@ -100,16 +106,14 @@ std::string to_safetensors(const SafeTensors& content) {
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin) {
   try {
     return parse(bytes);
-  } catch (const UserError& problem) {
-    throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
-  } catch (const nlohmann::json::exception& problem) {
+  } catch (const std::exception& problem) {
     throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
   }
 }
 
 SafeTensors load_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  require(file.good(), "cannot read ", path);
+  require(file.good() && !std::filesystem::is_directory(path), "cannot read ", path);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   return from_safetensors(bytes, path);
 }

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPT is made of, how it starts, and what its logits may depend on.
+#include "nn/gpt.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "support/gradient_check.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t vocabulary = 31, block_size = 12, width = 24;
+
+Gpt::Options small_options() {
+  return {.vocabulary = vocabulary, .block_size = block_size, .layers = 2, .heads = 3, .width = width};
+}
+
+std::vector<std::string> names_of(const Gpt& model) {
+  std::vector<std::string> names;
+  for (const NamedTensor& parameter : model.parameters()) names.push_back(parameter.name);
+  return names;
+}
+
+const std::vector<std::string> block_names = {"ln_1.weight",      "ln_1.bias",          "attn.c_attn.weight",
+                                              "attn.c_attn.bias", "attn.c_proj.weight", "attn.c_proj.bias",
+                                              "ln_2.weight",      "ln_2.bias",          "mlp.c_fc.weight",
+                                              "mlp.c_fc.bias",    "mlp.c_proj.weight",  "mlp.c_proj.bias"};
+
+TEST(Gpt, ParametersHaveTheNamesAndTheOrderOfGpt2) {
+  std::vector<std::string> expected = {"transformer.wte.weight", "transformer.wpe.weight"};
+  for (int layer = 0; layer < 2; ++layer)
+    for (const std::string& name : block_names)
+      expected.push_back(concat("transformer.h.", layer, ".", name));
+  expected.insert(expected.end(), {"transformer.ln_f.weight", "transformer.ln_f.bias"});
+  EXPECT_EQ(names_of(Gpt(small_options(), 1)), expected);
+
+  Gpt::Options options = small_options();
+  options.tie_weights = false;
+  expected.push_back("lm_head.weight");
+  EXPECT_EQ(names_of(Gpt(options, 1)), expected);
+
+  options.has_bias = false;
+  std::erase_if(expected, [](const std::string& name) { return name.ends_with(".bias"); });
+  EXPECT_EQ(names_of(Gpt(options, 1)), expected);
+}
+
+TEST(Gpt, LinearWeightsAreOutputsByInputs) {
+  const auto shape_of = [](const std::string& wanted) {
+    for (const auto& [name, tensor] : Gpt(small_options(), 1).parameters())
+      if (name == "transformer.h.1." + wanted) return tensor.shape();
+    return Shape{};
+  };
+  EXPECT_EQ(shape_of("attn.c_attn.weight"), (Shape{3 * width, width}));
+  EXPECT_EQ(shape_of("attn.c_proj.weight"), (Shape{width, width}));
+  EXPECT_EQ(shape_of("mlp.c_fc.weight"), (Shape{4 * width, width}));
+  EXPECT_EQ(shape_of("mlp.c_proj.weight"), (Shape{width, 4 * width}));
+}
+
+// GPT-2's 124,439,808 by its parts: the embeddings, and a block that is there twelve times.
+TEST(Gpt, CountsTheParametersOfGpt2) {
+  const auto count = [](int64_t layers) {
+    const Gpt model({.vocabulary = 503, .block_size = 1024, .layers = layers, .heads = 12, .width = 768}, 1);
+    return count_parameters(model.parameters());
+  };
+  const int64_t block = count(2) - count(1);
+  EXPECT_EQ(count(1) + 11 * block + (50257 - 503) * 768, 124439808);
+}
+
+double root_mean_square(const Tensor& tensor) {
+  double squares = 0.0;
+  for (const double value : to_doubles(tensor)) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(tensor.size()));
+}
+
+// The spread of n normal numbers is right to 1 / sqrt(2 n), their mean to 1 / sqrt(n); five times that.
+TEST(Gpt, StartsLikeGpt2) {
+  Gpt::Options options = small_options();
+  options.width = 96;
+  for (const auto& [name, tensor] : Gpt(options, 3).parameters()) {
+    if (tensor.shape().rank() == 1) {
+      const double value = name.ends_with(".bias") ? 0.0 : 1.0;
+      EXPECT_EQ(to_doubles(tensor), std::vector<double>(static_cast<size_t>(tensor.size()), value)) << name;
+      continue;
+    }
+    const double std = name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(4.0) : 0.02;
+    const double one_sigma = std / std::sqrt(static_cast<double>(tensor.size()));
+    EXPECT_NEAR(root_mean_square(tensor), std, 5 * one_sigma / std::sqrt(2.0)) << name;
+    EXPECT_NEAR(item(mean(tensor.detach())), 0.0, 5 * one_sigma) << name;
+  }
+}
+
+TEST(Gpt, TheStartIsAFunctionOfTheSeedAlone) {
+  const auto start = [](uint64_t seed, int threads) {
+    set_threads(threads);
+    std::vector<NamedTensor> parameters = Gpt(small_options(), seed).parameters();
+    set_threads(1);
+    return parameters;
+  };
+  const std::vector<NamedTensor> first = start(3, 1), again = start(3, 3), other = start(4, 1);
+  for (size_t p = 0; p < first.size(); ++p) {
+    EXPECT_TRUE(has_same_bits(first[p].tensor, again[p].tensor)) << first[p].name;
+    const bool is_drawn = first[p].tensor.shape().rank() == 2;
+    EXPECT_EQ(has_same_bits(first[p].tensor, other[p].tensor), !is_drawn) << first[p].name;
+    for (size_t q = 0; is_drawn && q < p; ++q)
+      EXPECT_FALSE(has_same_bits(first[p].tensor.slice(0, 1), first[q].tensor.slice(0, 1)))
+          << first[p].name << " and " << first[q].name << " start alike";
+  }
+}
+
+TEST(Gpt, SizesThatDoNotFitAreErrors) {
+  Gpt::Options options = small_options();
+  options.heads = 5;
+  EXPECT_THROW(Gpt(options, 1), Error);
+  options = small_options();
+  options.layers = 0;
+  EXPECT_THROW(Gpt(options, 1), Error);
+  const Gpt model(small_options(), 1);
+  EXPECT_THROW(model(random_ids({1, block_size + 1}, vocabulary, 1), {}), Error);
+  EXPECT_THROW(model(random_ids({block_size}, vocabulary, 1), {}), Error);
+}
+
+class GptLogits : public testing::TestWithParam<DType> {
+ protected:
+  static Gpt::Options options(double dropout = 0.0) {
+    Gpt::Options options = small_options();
+    options.dropout = dropout;
+    options.dtype = GetParam();
+    return options;
+  }
+  static constexpr Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
+};
+INSTANTIATE_TEST_SUITE_P(Precisions, GptLogits, testing::Values(DType::f32, DType::f64),
+                         [](const auto& precision) { return name(precision.param); });
+
+TEST_P(GptLogits, AFutureTokenChangesNoPastLogit) {
+  const Gpt model(options(0.2), 1);
+  const NoGrad no_grad;
+  for (const Context& context : {Context{}, training}) {
+    const Tensor ids = random_ids({2, block_size}, vocabulary, 1);
+    const Tensor before = model(ids, context);
+    for (int64_t changed = 1; changed < block_size; ++changed) {
+      const Tensor other = empty_like(ids);
+      copy(ids, other);
+      int32_t& id = other.data<int32_t>()[changed];
+      id = (id + 1) % vocabulary;
+      const Tensor after = model(other, context);
+      const auto rows = [&](const Tensor& logits, int64_t begin, int64_t end) {
+        return logits.reshape({-1, vocabulary}).slice(begin, end);
+      };
+      EXPECT_TRUE(has_same_bits(rows(before, 0, changed), rows(after, 0, changed))) << changed;
+      EXPECT_FALSE(has_same_bits(rows(before, changed, block_size), rows(after, changed, block_size)));
+      EXPECT_TRUE(has_same_bits(before.slice(1, 2), after.slice(1, 2))) << "the other sample";
+    }
+  }
+}
+
+TEST_P(GptLogits, AShorterContextGivesTheSameLogits) {
+  const Gpt model(options(), 1);
+  const NoGrad no_grad;
+  const Tensor ids = random_ids({1, block_size}, vocabulary, 1);
+  const Tensor whole = model(ids, {}).reshape({block_size, vocabulary});
+  for (int64_t time = 1; time < block_size; ++time) {
+    const Tensor part = model(ids.reshape({block_size}).slice(0, time).reshape({1, time}), {});
+    EXPECT_TRUE(has_same_bits(part.reshape({time, vocabulary}), whole.slice(0, time))) << time;
+  }
+}
+
+TEST_P(GptLogits, ASampleDoesNotSeeItsBatch) {
+  const Gpt model(options(0.2), 1);
+  const NoGrad no_grad;
+  const Tensor ids = random_ids({5, block_size - 1}, vocabulary, 1);
+  for (const Context& context : {Context{}, training}) {
+    const Tensor all = model(ids, context);
+    for (uint32_t i = 0; i < 5; ++i) {
+      Context alone = context;
+      alone.sample += i;
+      EXPECT_TRUE(has_same_bits(model(ids.slice(i, i + 1), alone), all.slice(i, i + 1))) << i;
+    }
+  }
+}
+
+TEST_P(GptLogits, DropoutIsForTrainingOnly) {
+  const Gpt plain(options(), 1), dropping(options(0.2), 1);
+  const NoGrad no_grad;
+  const Tensor ids = random_ids({2, block_size}, vocabulary, 1);
+  Context later = training;
+  ++later.step;
+  EXPECT_TRUE(has_same_bits(plain(ids, {}), dropping(ids, {})));
+  EXPECT_TRUE(has_same_bits(plain(ids, {}), plain(ids, training)));
+  EXPECT_FALSE(has_same_bits(plain(ids, {}), dropping(ids, training)));
+  EXPECT_TRUE(has_same_bits(dropping(ids, training), dropping(ids, training)));
+  EXPECT_FALSE(has_same_bits(dropping(ids, training), dropping(ids, later)));
+}
+
+TEST(Gpt, FloatingPointOperationsAreSixAWeightAndTheAttention) {
+  const Gpt model(small_options(), 1);
+  const double weights = 2 * 12 * width * width + vocabulary * width;
+  EXPECT_EQ(model.flops_per_token(10), 6 * weights + 12 * 2 * width * 10);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/module.h"
+
+#include "nn/initialize.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+#include "support/gradient_check.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+/// A module of the kind a user writes: one parameter of its own, one part, and the part's weight once more.
+class Scaled : public Module {
+ public:
+  Scaled() : factor_(add_parameter("factor", {1}, DType::f64)), part_(2, 3, true, DType::f64) {
+    add_part("inner", part_);
+    add_part("again", part_);
+  }
+
+ private:
+  Tensor factor_;
+  Linear part_;
+};
+
+TEST(Module, ListsParametersDepthFirstWithDottedNames) {
+  const Scaled module;
+  std::string names;
+  for (const auto& [name, tensor] : module.parameters("model.")) names += name + " ";
+  EXPECT_EQ(names, "model.factor model.inner.weight model.inner.bias model.again.weight model.again.bias ");
+}
+
+TEST(Module, ATensorInTwoPlacesCountsOnce) {
+  EXPECT_EQ(count_parameters(Scaled().parameters()), 1 + 2 * 3 + 3);
+}
+
+TEST(Module, ParametersAreLeavesOfZeros) {
+  for (const auto& [name, tensor] : Scaled().parameters()) {
+    EXPECT_TRUE(tensor.requires_grad()) << name;
+    EXPECT_EQ(tensor.dtype(), DType::f64);
+    EXPECT_EQ(item(sum(multiply(tensor, tensor).detach())), 0.0) << name;
+  }
+}
+
+TEST(Module, LayerNormStartsAsTheIdentitysScale) {
+  const LayerNorm norm(4);
+  EXPECT_EQ(to_doubles(norm.parameters()[0].tensor), std::vector<double>(4, 1.0));
+  EXPECT_EQ(to_doubles(norm.parameters()[1].tensor), std::vector<double>(4, 0.0));
+  EXPECT_EQ(LayerNorm(4, false).parameters().size(), 1U);
+}
+
+// U(-b, b) has the variance b^2 / 3; n draws of it know that to b^2 sqrt(4 / 45 / n).
+TEST(Module, LinearsStartAsInPyTorch) {
+  const Linear layer(25, 400);
+  initialize_linears(layer.parameters(), 3);
+  const double bound = 0.2;
+  for (const auto& [name, tensor] : layer.parameters()) {
+    double squares = 0.0;
+    for (const double value : to_doubles(tensor)) {
+      ASSERT_GE(value, -bound) << name;
+      ASSERT_LE(value, bound) << name;
+      squares += value * value;
+    }
+    const auto n = static_cast<double>(tensor.size());
+    EXPECT_NEAR(squares / n, bound * bound / 3, 5 * bound * bound * std::sqrt(4.0 / 45.0 / n)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

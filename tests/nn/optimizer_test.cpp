@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ten steps of each optimizer against its definition in doubles.
+#include <cmath>
+#include <vector>
+
+#include "nn/adamw.h"
+#include "nn/gradient_clip.h"
+#include "nn/sgd.h"
+#include "support/gradient_check.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int steps = 10;
+constexpr double learning_rate = 0.05, weight_decay = 0.1, max_norm = 2.0;
+
+/// A matrix and a vector with gradients that are other ones in every step.
+struct Model {
+  std::vector<NamedTensor> parameters;
+
+  explicit Model(DType dtype) {
+    parameters.push_back({"matrix", uniform_tensor({3, 7}, 1, dtype)});
+    parameters.push_back({"vector", uniform_tensor({5}, 2, dtype)});
+    for (NamedTensor& parameter : parameters) parameter.tensor.set_requires_grad();
+  }
+
+  void compute_gradients(int step) const {
+    for (uint32_t p = 0; p < 2; ++p) {
+      const Tensor& tensor = parameters[p].tensor;
+      backward(sum(multiply(tensor, uniform_tensor(tensor.shape(), gradient_id(step, p), tensor.dtype()))));
+    }
+  }
+
+  static uint32_t gradient_id(int step, uint32_t p) { return 10 + 2 * static_cast<uint32_t>(step) + p; }
+};
+
+/// One parameter's definition: values, gradient of the step, decay.
+struct Reference {
+  std::vector<double> values, first, second;
+  double decay = 0.0;
+
+  Reference(const Shape& shape, uint32_t id, double decay_of_shape)
+      : values(to_doubles(uniform_tensor(shape, id))),
+        first(values.size()),
+        second(values.size()),
+        decay(decay_of_shape) {}
+
+  void adamw(const std::vector<double>& gradient, double clip, int t, const AdamW::Options& options) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double g = clip * gradient[i];
+      first[i] = options.beta1 * first[i] + (1 - options.beta1) * g;
+      second[i] = options.beta2 * second[i] + (1 - options.beta2) * g * g;
+      const double m = first[i] / (1 - std::pow(options.beta1, t));
+      const double v = second[i] / (1 - std::pow(options.beta2, t));
+      values[i] -= learning_rate * decay * values[i];
+      values[i] -= learning_rate * m / (std::sqrt(v) + options.epsilon);
+    }
+  }
+
+  void sgd(const std::vector<double>& gradient, double clip, double momentum) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      first[i] = momentum * first[i] + clip * gradient[i] + decay * values[i];
+      values[i] -= learning_rate * first[i];
+    }
+  }
+};
+
+class OptimizerTest : public testing::TestWithParam<DType> {
+ protected:
+  /// Runs both; `step_reference(reference, gradient, clip, t)` is the definition. Values are below 2.5, and
+  /// each step rounds a value a few times: twelve half units in all. The clip factor is an fp32 number.
+  template <class StepReference>
+  void check(Optimizer& optimizer, const Model& model, bool clips, double vector_decay,
+             StepReference step_reference) {
+    std::vector<Reference> references;
+    references.emplace_back(Shape{3, 7}, 1, weight_decay);
+    references.emplace_back(Shape{5}, 2, vector_decay);
+    for (int step = 0; step < steps; ++step) {
+      model.compute_gradients(step);
+      const float clip = clips ? clip_factor(gradient_norm(model.parameters), max_norm) : 1.0f;
+      clipped_ += clip < 1.0f;
+      optimizer.step(learning_rate, clip);
+      for (uint32_t p = 0; p < 2; ++p) {
+        const std::vector<double> gradient =
+            to_doubles(uniform_tensor(model.parameters[p].tensor.shape(), Model::gradient_id(step, p)));
+        step_reference(references[p], gradient, clip, step + 1);
+      }
+    }
+    EXPECT_EQ(optimizer.steps_taken(), steps);
+    const double half_unit = GetParam() == DType::f32 ? 0x1p-24 : 0x1p-53;
+    for (size_t p = 0; p < 2; ++p) {
+      const std::vector<double> values = to_doubles(model.parameters[p].tensor);
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(values[i], references[p].values[i], 12 * steps * 2.5 * half_unit)
+            << model.parameters[p].name << ", element " << i;
+    }
+  }
+
+  int clipped_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Precisions, OptimizerTest, testing::Values(DType::f32, DType::f64),
+                         [](const auto& precision) { return name(precision.param); });
+
+TEST_P(OptimizerTest, AdamWDecaysMatricesOnly) {
+  const AdamW::Options options{.beta1 = 0.9, .beta2 = 0.95, .weight_decay = weight_decay};
+  for (const bool clips : {false, true}) {
+    const Model model(GetParam());
+    AdamW optimizer(model.parameters, options);
+    check(optimizer, model, clips, 0.0, [&](Reference& reference, const auto& gradient, double clip, int t) {
+      reference.adamw(gradient, clip, t, options);
+    });
+  }
+  EXPECT_GT(clipped_, 0);
+  EXPECT_LT(clipped_, 2 * steps);
+}
+
+TEST_P(OptimizerTest, SgdWithAndWithoutMomentum) {
+  for (const double momentum : {0.0, 0.9})
+    for (const bool clips : {false, true}) {
+      const Model model(GetParam());
+      Sgd optimizer(model.parameters, {.momentum = momentum, .weight_decay = weight_decay});
+      check(optimizer, model, clips, weight_decay,
+            [&](Reference& reference, const auto& gradient, double clip, int) {
+              reference.sgd(gradient, clip, momentum);
+            });
+      EXPECT_EQ(optimizer.state().size(), momentum == 0.0 ? 0U : 2U);
+    }
+}
+
+/// A new optimizer with the state of another goes on exactly where that one was.
+template <class Kind>
+void check_state_is_complete(const typename Kind::Options& options) {
+  const Model model(DType::f32), copied(DType::f32);
+  Kind original(model.parameters, options), resumed(copied.parameters, options);
+  for (int step = 0; step < 3; ++step) {
+    model.compute_gradients(step);
+    original.step(learning_rate);
+  }
+  for (size_t p = 0; p < 2; ++p) copy(model.parameters[p].tensor, copied.parameters[p].tensor);
+  const std::vector<NamedTensor> from = original.state(), to = resumed.state();
+  ASSERT_EQ(from.size(), to.size());
+  for (size_t s = 0; s < from.size(); ++s) {
+    EXPECT_EQ(from[s].name, to[s].name);
+    copy(from[s].tensor, to[s].tensor);
+  }
+  resumed.set_steps_taken(original.steps_taken());
+  for (const Model* each : {&model, &copied}) each->compute_gradients(3);
+  original.step(learning_rate);
+  resumed.step(learning_rate);
+  for (size_t p = 0; p < 2; ++p)
+    EXPECT_TRUE(has_same_bits(model.parameters[p].tensor, copied.parameters[p].tensor));
+}
+
+TEST(Optimizer, StateIsAllThatASnapshotNeeds) {
+  check_state_is_complete<AdamW>({.weight_decay = 0.1});
+  check_state_is_complete<Sgd>({.momentum = 0.9});
+  const Model model(DType::f32);
+  const std::vector<NamedTensor> state = AdamW(model.parameters, {}).state();
+  ASSERT_EQ(state.size(), 4U);
+  EXPECT_EQ(state[0].name, "matrix.exp_avg");
+  EXPECT_EQ(state[3].name, "vector.exp_avg_sq");
+}
+
+TEST(Optimizer, AMissingGradientIsNamed) {
+  const Model model(DType::f32);
+  backward(sum(model.parameters[0].tensor));
+  AdamW adamw(model.parameters, {});
+  Sgd sgd(model.parameters, {});
+  for (Optimizer* optimizer : {static_cast<Optimizer*>(&adamw), static_cast<Optimizer*>(&sgd)}) try {
+      optimizer->step(learning_rate);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find("vector has no gradient"), 0U) << error.what();
+    }
+  EXPECT_THROW(gradient_norm(model.parameters), Error);
+}
+
+TEST(GradientClip, TheNormIsOverAllParameters) {
+  Tensor a = from_values<double>({3, 4}, {2}), b = from_values<double>({12}, {1, 1});
+  const std::vector<NamedTensor> parameters = {{"a", a.set_requires_grad()}, {"b", b.set_requires_grad()}};
+  backward(scale(sum(multiply(a, a)), 0.5));
+  backward(scale(sum(multiply(b, b)), 0.5));
+  EXPECT_EQ(gradient_norm(parameters), 13.0);
+  EXPECT_EQ(gradient_norm({}), 0.0);
+}
+
+TEST(GradientClip, TheFactorBringsTheNormToItsLimit) {
+  EXPECT_EQ(clip_factor(0.5, 1.0), 1.0f);
+  EXPECT_EQ(clip_factor(4.0, 1.0), static_cast<float>(1.0 / (4.0 + 1e-6)));
+  EXPECT_EQ(clip_factor(1e30, 0.0), 1.0f) << "off";
+  EXPECT_EQ(clip_factor(0.0, 1.0), 1.0f);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/autograd.h"
+
+#include <gtest/gtest.h>
+
+#include "support/gradient_check.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+using Values = std::vector<double>;
+
+Tensor leaf(const Values& values) {
+  Tensor x = from_values(values, {std::ssize(values)});
+  x.set_requires_grad();
+  return x;
+}
+
+/// What the leaf's gradient was each time its hook was called.
+std::shared_ptr<std::vector<Values>> watch(const Tensor& x) {
+  auto seen = std::make_shared<std::vector<Values>>();
+  LeafGradient& gradient = leaf_gradient(x);
+  gradient.ready = [&gradient, seen] { seen->push_back(to_doubles(gradient.buffer)); };
+  return seen;
+}
+
+/// Fails unless the call throws an Error whose message contains `part`.
+template <class Call>
+void expect_error(const std::string& part, Call call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown; expected: " << part;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Autograd, ALeafIsReadyOnceAfterItsLastUse) {
+  const Tensor x = leaf({2, 3});
+  const auto seen = watch(x);
+  const Tensor square = multiply(x, x);
+  backward(sum(add(multiply(square, x), scale(x, 5))));
+  // 3 x^2 + 5
+  ASSERT_EQ(seen->size(), 1U);
+  EXPECT_EQ(seen->front(), (Values{17, 32}));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{17, 32}));
+}
+
+TEST(Autograd, BothArgumentsOfOneOperationAreTwoUses) {
+  const Tensor x = leaf({2, 3});
+  const auto seen = watch(x);
+  backward(sum(add(x, x)));
+  ASSERT_EQ(seen->size(), 1U);
+  EXPECT_EQ(seen->front(), (Values{2, 2}));
+  backward(sum(multiply(x, x)));
+  ASSERT_EQ(seen->size(), 2U);
+  EXPECT_EQ(seen->back(), (Values{4, 6}));
+  backward(sum(subtract(x, x)));
+  ASSERT_EQ(seen->size(), 3U);
+  EXPECT_EQ(seen->back(), (Values{0, 0}));
+}
+
+TEST(Autograd, ALeafThatTheLossDoesNotUseIsLeftAlone) {
+  const Tensor x = leaf({1}), unused = leaf({1});
+  const auto seen = watch(unused);
+  const Tensor aside = scale(unused, 2);
+  backward(sum(scale(x, 3)));
+  EXPECT_TRUE(seen->empty());
+  EXPECT_FALSE(unused.grad());
+  EXPECT_TRUE(aside.requires_grad());
+}
+
+TEST(Autograd, EachBackwardOverwritesUnlessToldToAccumulate) {
+  const Tensor x = leaf({2});
+  backward(sum(scale(x, 3)));
+  backward(sum(scale(x, 4)));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{4}));
+  leaf_gradient(x).accumulate = true;
+  backward(sum(scale(x, 5)));
+  backward(sum(multiply(x, x)));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{13}));
+}
+
+// The gradient gets memory that held NaN before, so adding to that shows.
+TEST(Autograd, TheFirstAccumulationStartsFromNothing) {
+  const Tensor x = leaf({2});
+  leaf_gradient(x).accumulate = true;
+  std::vector<Tensor> spoiled;
+  for (int i = 0; i < 8; ++i) spoiled.push_back(full({1}, std::nan(""), DType::f64));
+  spoiled.clear();
+  backward(sum(scale(x, 5)));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{5}));
+}
+
+TEST(Autograd, AGradientGoesToTheBufferThatWasGiven) {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor bucket = full({5}, -1, DType::f64);
+  leaf_gradient(x).buffer = bucket.slice(1, 4);
+  backward(sum(multiply(x, x)));
+  EXPECT_EQ(to_doubles(bucket), (Values{-1, 2, 4, 6, -1}));
+}
+
+TEST(Autograd, TheSeedScalesAllGradients) {
+  const Tensor x = leaf({1, 2});
+  backward(sum(multiply(x, x)), 0.25);
+  EXPECT_EQ(to_doubles(x.grad()), (Values{0.5, 1}));
+}
+
+TEST(Autograd, ResidualsAddUp) {
+  const Tensor x = leaf({2, 3});
+  const Tensor y = add(x, scale(x, 10));
+  const Tensor z = add(y, multiply(y, y));
+  backward(sum(z));
+  // d = 11 (1 + 2 * 11 x)
+  EXPECT_EQ(to_doubles(x.grad()), (Values{11 * 45, 11 * 67}));
+}
+
+// An add hands one tensor to both its inputs. While `waiting` still holds it, `busy` receives more.
+TEST(Autograd, AGradientThatTwoHoldIsNotAddedTo) {
+  const Tensor x = leaf({1, 2});
+  const Tensor waiting = scale(x, 2), busy = scale(x, 5), more = scale(busy, 3);
+  backward(sum(add(add(waiting, busy), more)));
+  EXPECT_EQ(to_doubles(x.grad()), (Values(2, 2 + 5 + 15)));
+}
+
+// The same where the two hold different views of one memory.
+TEST(Autograd, MemoryThatTwoGradientsViewIsNotAddedTo) {
+  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor waiting = scale(x.reshape({2, 2}), 2), busy = scale(x, 5), more = scale(busy, 3);
+  backward(sum(add(add(waiting, busy.reshape({2, 2})).reshape({4}), more)));
+  EXPECT_EQ(to_doubles(x.grad()), (Values(4, 2 + 5 + 15)));
+}
+
+TEST(Autograd, DiamondsWithinDiamonds) {
+  const Tensor x = leaf({1.5});
+  Tensor y = x;
+  for (int i = 0; i < 20; ++i) y = add(y, y);
+  backward(y.reshape(Shape{}));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{std::ldexp(1.0, 20)}));
+}
+
+TEST(Autograd, NothingIsRecordedUnderNoGrad) {
+  const Tensor x = leaf({2});
+  {
+    const NoGrad outer;
+    { const NoGrad inner; }
+    EXPECT_FALSE(scale(x, 2).requires_grad());
+    EXPECT_FALSE(is_recorded({x}));
+  }
+  EXPECT_TRUE(scale(x, 2).requires_grad());
+  EXPECT_FALSE(scale(x.detach(), 2).requires_grad());
+}
+
+TEST(Autograd, ALossIsWalkedOnce) {
+  const Tensor x = leaf({2});
+  const Tensor shared = multiply(x, x);
+  const Tensor loss = sum(shared), other = sum(scale(shared, 2));
+  backward(loss);
+  expect_error("was already walked", [&] { backward(loss); });
+  expect_error("the gradient of multiply was already walked", [&] { backward(other); });
+}
+
+TEST(Autograd, BackwardStartsFromAScalarOnTheTape) {
+  const Tensor x = leaf({1, 2});
+  expect_error("starts from a scalar", [&] { backward(scale(x, 2)); });
+  expect_error("starts from a scalar", [] { backward(Tensor()); });
+  expect_error("not on the tape", [] { backward(zeros({})); });
+  expect_error("not a leaf", [&] { leaf_gradient(scale(x, 2)); });
+  expect_error("not a leaf", [] { leaf_gradient(zeros({2})); });
+  expect_error("only a leaf", [&] { scale(x, 2).set_requires_grad(); });
+}
+
+TEST(Autograd, GradientsThatDoNotMatchTheirInputsAreErrors) {
+  const Tensor x = leaf({1, 2});
+  const auto custom = [&](Gradients gradients) {
+    return sum(record("custom", zeros({2}, DType::f64), {x, Tensor()},
+                      [gradients](const Tensor&) { return gradients; }));
+  };
+  const Tensor fits = zeros({2}, DType::f64);
+  EXPECT_NO_THROW(backward(custom({fits, Tensor()})));
+  expect_error("custom has 2 inputs and returned 1 gradients", [&] { backward(custom({fits})); });
+  expect_error("custom: gradient 0 is [3], its input is [2]", [&] {
+    backward(custom({zeros({3}, DType::f64), Tensor()}));
+  });
+  EXPECT_THROW(backward(custom({zeros({2}, DType::f32), Tensor()})), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

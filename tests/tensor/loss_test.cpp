@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What losses mean, and which inputs operations refuse.
+#include <cmath>
+
+#include "support/gradient_check.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+/// -log softmax(logits[row])[target] by its definition.
+double row_loss(const Tensor& logits, int64_t row, int64_t target) {
+  const int64_t classes = logits.shape()[-1];
+  const double* values = logits.data<double>() + row * classes;
+  double sum = 0.0;
+  for (int64_t c = 0; c < classes; ++c) sum += std::exp(values[c]);
+  return std::log(sum) - values[target];
+}
+
+TEST(CrossEntropy, IsTheMeanOverTheRowsThatCount) {
+  const Tensor logits = uniform_tensor({4, 6}, 1);
+  const Tensor targets = from_values<int32_t>({5, -1, 0, 3}, {4});
+  const double expected = (row_loss(logits, 0, 5) + row_loss(logits, 2, 0) + row_loss(logits, 3, 3)) / 3;
+  EXPECT_NEAR(item(cross_entropy(logits, targets)), expected, 1e-14);
+}
+
+TEST(CrossEntropy, IgnoresTheIndexItIsTold) {
+  const Tensor logits = uniform_tensor({3, 6}, 1);
+  const Tensor targets = from_values<int32_t>({5, -100, 2}, {3});
+  EXPECT_NEAR(item(cross_entropy(logits, targets, -100)),
+              (row_loss(logits, 0, 5) + row_loss(logits, 2, 2)) / 2, 1e-14);
+}
+
+TEST(CrossEntropy, IgnoredRowsHaveNoGradient) {
+  Tensor logits = uniform_tensor({3, 4}, 1);
+  logits.set_requires_grad();
+  backward(cross_entropy(logits, from_values<int32_t>({1, -1, 2}, {3})));
+  EXPECT_EQ(to_doubles(logits.grad().slice(1, 2)), std::vector<double>(4, 0.0));
+  for (const int64_t row : {0, 2}) {
+    double sum = 0.0;
+    for (const double slope : to_doubles(logits.grad().slice(row, row + 1))) sum += slope;
+    EXPECT_NEAR(sum, 0.0, 1e-15) << "softmax minus one-hot sums to zero";
+  }
+}
+
+TEST(CrossEntropy, IsNotANumberIfEveryRowIsIgnored) {
+  Tensor logits = uniform_tensor({3, 4}, 1);
+  EXPECT_TRUE(std::isnan(item(cross_entropy(logits, full({3}, -1, DType::i32)))));
+}
+
+TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
+  const Tensor logits = from_values<float>({1e4f, 0, -1e4f, 0}, {1, 4});
+  EXPECT_EQ(item(cross_entropy(logits, from_values<int32_t>({0}, {1}))), 0.0);
+  EXPECT_EQ(item(cross_entropy(logits, from_values<int32_t>({2}, {1}))), 2e4);
+}
+
+TEST(CrossEntropy, RefusesTargetsItCannotUse) {
+  const Tensor logits = uniform_tensor({2, 4}, 1);
+  EXPECT_THROW(cross_entropy(logits, from_values<int32_t>({0, 4}, {2})), Error);
+  EXPECT_THROW(cross_entropy(logits, from_values<int32_t>({0, -2}, {2})), Error);
+  EXPECT_THROW(cross_entropy(logits, from_values<int32_t>({0}, {1})), Error);
+  EXPECT_THROW(cross_entropy(logits, from_values<float>({0, 1}, {2})), Error);
+}
+
+TEST(MeanSquaredError, IsTheMeanOfSquares) {
+  const Tensor x = from_values<double>({1, 2, 3, 4}, {2, 2}), y = from_values<double>({1, 0, 0, 5}, {2, 2});
+  EXPECT_DOUBLE_EQ(item(mean_squared_error(x, y)), (0 + 4 + 9 + 1) / 4.0);
+  EXPECT_DOUBLE_EQ(item(mean(x)), 2.5);
+  EXPECT_DOUBLE_EQ(item(sum(x)), 10.0);
+}
+
+TEST(Operations, RefuseShapesThatDoNotFit) {
+  const auto x = [](const Shape& shape) { return uniform_tensor(shape, 1); };
+  EXPECT_THROW(add(x({2, 3}), x({3, 2})), Error);
+  EXPECT_THROW(multiply(x({2, 3}), x({2})), Error);
+  EXPECT_THROW(add(x({2}), uniform_tensor({2}, 1, DType::f32)), Error);
+  EXPECT_THROW(linear(x({2, 3}), x({4, 2})), Error);
+  EXPECT_THROW(linear(x({2, 3}), x({4, 3}), x({3})), Error);
+  EXPECT_THROW(linear_gelu(x({2, 3}), x({3}), {}, Gelu::tanh), Error);
+  EXPECT_THROW(matmul(x({2, 3}), x({2, 3})), Error);
+  EXPECT_THROW(layer_norm(x({2, 3}), x({2}), {}), Error);
+  EXPECT_THROW(add_positions(x({1, 5, 3}), x({4, 3})), Error);
+  EXPECT_THROW(causal_attention(x({1, 5, 10}), 2), Error);
+  EXPECT_THROW(causal_attention(x({5, 12}), 2), Error);
+}
+
+TEST(Operations, AnIdOutsideItsTableIsAnError) {
+  const Tensor table = uniform_tensor({4, 3}, 1);
+  EXPECT_THROW(embedding(from_values<int32_t>({4}, {1}), table), Error);
+  EXPECT_THROW(embedding(from_values<int32_t>({-1}, {1}), table), Error);
+  EXPECT_EQ(embedding(from_values<int32_t>({3, 0}, {2, 1}), table).shape(), (Shape{2, 1, 3}));
+}
+
+}  // namespace
+}  // namespace lockstep

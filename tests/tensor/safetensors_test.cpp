@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/safetensors.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+#include "support/gradient_check.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+/// A file with this header and so many bytes of data.
+std::string file_of(const std::string& header, size_t data_bytes) {
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + header +
+         std::string(data_bytes, '\1');
+}
+
+uint64_t header_bytes(const std::string& bytes) {
+  uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  return size;
+}
+
+/// Fails unless the bytes are refused as the user's mistake, naming where they came from and the problem.
+void expect_refused(const std::string& bytes, const std::string& problem) {
+  try {
+    from_safetensors(bytes, "model.safetensors");
+    ADD_FAILURE() << "nothing was thrown; expected: " << problem;
+  } catch (const UserError& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find("model.safetensors is not a valid safetensors file"), 0U) << message;
+    EXPECT_NE(message.find(problem), std::string::npos) << message;
+  }
+}
+
+SafeTensors all_dtypes() {
+  SafeTensors content;
+  content.tensors = {{"z.first", uniform_tensor({2, 3}, 1, DType::f32)},
+                     {"f64", uniform_tensor({5}, 2, DType::f64)},
+                     {"bf16", uniform_tensor({3, 1, 1}, 3, DType::bf16)},
+                     {"f16", uniform_tensor({1}, 4, DType::f16)},
+                     {"i32", random_ids({2, 2, 2, 2}, 1000, 5)},
+                     {"scalar", full({}, 2.5)},
+                     {"nothing", zeros({0, 4})}};
+  content.metadata = {{"step", "12"}, {"text", "quotes \" and \n lines, \xc3\xa9"}};
+  return content;
+}
+
+void expect_equal(const SafeTensors& actual, const SafeTensors& expected) {
+  ASSERT_EQ(actual.tensors.size(), expected.tensors.size());
+  for (size_t i = 0; i < expected.tensors.size(); ++i) {
+    EXPECT_EQ(actual.tensors[i].name, expected.tensors[i].name);
+    EXPECT_TRUE(has_same_bits(actual.tensors[i].tensor, expected.tensors[i].tensor))
+        << expected.tensors[i].name;
+  }
+  EXPECT_EQ(actual.metadata, expected.metadata);
+}
+
+TEST(SafeTensors, EveryDTypeSurvivesARoundTrip) {
+  const SafeTensors content = all_dtypes();
+  expect_equal(from_safetensors(to_safetensors(content), "memory"), content);
+  expect_equal(from_safetensors(to_safetensors({}), "memory"), {});
+}
+
+TEST(SafeTensors, AFileHoldsTheSame) {
+  const TemporaryDirectory folder;
+  const SafeTensors content = all_dtypes();
+  write_text(folder / "file", to_safetensors(content));
+  expect_equal(load_safetensors(folder / "file"), content);
+}
+
+TEST(SafeTensors, TheDataBeginsAtAMultipleOfEight) {
+  for (const char* tensor : {"a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg", "abcdefgh"}) {
+    const std::string bytes = to_safetensors({{{tensor, full({1}, 1.0)}}, {}});
+    EXPECT_EQ(header_bytes(bytes) % 8, 0U);
+    EXPECT_EQ(bytes.size(), 8 + header_bytes(bytes) + 4);
+    EXPECT_EQ(bytes[8], '{') << "the format asks for it";
+  }
+}
+
+TEST(SafeTensors, EqualContentGivesEqualBytes) {
+  EXPECT_EQ(to_safetensors(all_dtypes()), to_safetensors(all_dtypes()));
+}
+
+TEST(SafeTensors, ReadsWhatPythonWrote) {
+  const SafeTensors golden = load_safetensors(LOCKSTEP_SOURCE_DIR "/tests/golden/ops.safetensors");
+  EXPECT_GT(golden.tensors.size(), 10U);
+  for (const auto& [name, tensor] : golden.tensors)
+    for (const double value : to_doubles(tensor)) ASSERT_TRUE(std::isfinite(value)) << name;
+}
+
+TEST(SafeTensors, AFileCutAnywhereIsRefused) {
+  const std::string whole = to_safetensors(all_dtypes());
+  for (size_t size = 0; size < whole.size(); size += size < 16 ? 1 : 7)
+    expect_refused(whole.substr(0, size), "");
+  expect_refused("1234567", "only 7 bytes");
+  expect_refused(whole.substr(0, 20), "its header is cut off");
+  expect_refused(whole.substr(0, whole.size() - 1), "lie outside");
+}
+
+TEST(SafeTensors, AHeaderLongerThanTheFileIsRefused) {
+  std::string bytes = file_of("{}", 0);
+  for (const uint64_t size : {uint64_t{3}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7}) {
+    std::memcpy(bytes.data(), &size, sizeof(size));
+    expect_refused(bytes, "its header is cut off");
+  }
+}
+
+TEST(SafeTensors, AHeaderThatIsNotAnObjectIsRefused) {
+  for (const char* header : {"", "{", "not json", "[]", "3", "null", "\xff\xfe", R"({"a":{}} x)"})
+    expect_refused(file_of(header, 4), "");
+}
+
+TEST(SafeTensors, EntriesThatMakeNoSenseAreRefusedByName) {
+  const auto entry = [](const std::string& text) { return file_of(R"({"weight":)" + text + "}", 8); };
+  const auto refused = [&](const std::string& text, const std::string& problem) {
+    expect_refused(entry(text), "tensor weight: ");
+    expect_refused(entry(text), problem);
+  };
+  EXPECT_NO_THROW(from_safetensors(entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), ""));
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,9]})", "0 to 9 lie outside 8 bytes");
+  refused(R"({"dtype":"F32","shape":[0],"data_offsets":[9,9]})", "9 to 9 lie outside 8 bytes");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", "8 to 0 lie outside");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", "lie outside");
+  refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", "[1] of f32 in 8 bytes");
+  refused(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})", "[2] of f64 in 8 bytes");
+  refused(R"({"dtype":"I64","shape":[1],"data_offsets":[0,8]})", "dtype I64 is not supported");
+  refused(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})", "a dimension of -2");
+  refused(R"({"dtype":"F32","shape":[1,1,1,1,2],"data_offsets":[0,8]})", "at most 4 dimensions");
+  refused(R"({"dtype":"F32","shape":[2]})", "data_offsets");
+  refused(R"({"dtype":"F32","shape":"2","data_offsets":[0,8]})", "");
+  refused(R"({"dtype":3,"shape":[2],"data_offsets":[0,8]})", "");
+  refused("7", "");
+}
+
+// The product of these extents is 2^64, or none at all in 64 bits.
+TEST(SafeTensors, AShapeTooLargeToCountIsRefused) {
+  for (const char* shape :
+       {"[4294967296,4294967296]", "[4611686018427387904,2,2]", "[2305843009213693952,2,1,0]"})
+    expect_refused(file_of(concat(R"({"w":{"dtype":"F32","shape":)", shape, R"(,"data_offsets":[0,0]}})"), 0),
+                   "tensor w: ");
+}
+
+TEST(SafeTensors, AMissingFileIsNamed) {
+  const TemporaryDirectory folder;
+  for (const std::string& path : {folder / "missing", folder.path()}) try {
+      load_safetensors(path);
+      FAIL() << "nothing was thrown";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace lockstep

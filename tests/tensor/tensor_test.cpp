@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/tensor.h"
+
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "core/dtype.h"
+#include "tensor/autograd.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+/// 0, 1, 2, ...
+Tensor counting(const Shape& shape) {
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  std::iota(values.begin(), values.end(), 0.0f);
+  return from_values(values, shape);
+}
+
+/// Fails unless the call throws an Error whose message contains `part`.
+template <class Call>
+void expect_error(const std::string& part, Call call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown; expected: " << part;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Tensor, CopiesAreHandlesToOneTensor) {
+  Tensor a = counting({2, 3});
+  const Tensor b = a;
+  EXPECT_EQ(a.id(), b.id());
+  a.set_requires_grad();
+  EXPECT_TRUE(b.requires_grad());
+  a.data<float>()[0] = 7;
+  EXPECT_EQ(b.data<float>()[0], 7);
+}
+
+TEST(Tensor, ReshapeSharesMemoryAndInfersOneExtent) {
+  const Tensor x = counting({2, 6});
+  const Tensor y = x.reshape({3, -1, 2});
+  EXPECT_EQ(y.shape(), (Shape{3, 2, 2}));
+  EXPECT_EQ(y.view().data, x.view().data);
+  EXPECT_EQ(x.reshape({-1}).shape(), (Shape{12}));
+  expect_error("cannot reshape [2, 6] to [5, 2]", [&] { x.reshape({5, 2}); });
+  expect_error("cannot infer a dimension of [2, 6]", [&] { x.reshape({5, -1}); });
+  expect_error("cannot infer", [&] { zeros({0}).reshape({0, -1}); });
+  expect_error("cannot reshape", [&] { x.reshape({-1, -1}); });
+}
+
+TEST(Tensor, SlicesAreRowsOfTheSameMemory) {
+  const Tensor x = counting({4, 3});
+  const Tensor rows = x.slice(1, 3);
+  EXPECT_EQ(rows.shape(), (Shape{2, 3}));
+  EXPECT_EQ(to_doubles(rows), (std::vector<double>{3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(to_doubles(rows.slice(1, 2)), (std::vector<double>{6, 7, 8}));
+  rows.data<float>()[0] = -1;
+  EXPECT_EQ(x.data<float>()[3], -1);
+  EXPECT_EQ(x.slice(4, 4).size(), 0);
+  expect_error("rows [3, 5) of [4, 3]", [&] { x.slice(3, 5); });
+  expect_error("rows [-1, 2) of [4, 3]", [&] { x.slice(-1, 2); });
+  expect_error("rows [0, 0) of []", [&] { zeros({}).slice(0, 0); });
+}
+
+TEST(Tensor, MemoryOutlivesTheTensorItCameFrom) {
+  const Tensor rows = counting({4, 3}).slice(2, 4);
+  const Tensor other = full({4, 3}, 9);
+  EXPECT_EQ(to_doubles(rows), (std::vector<double>{6, 7, 8, 9, 10, 11}));
+}
+
+TEST(Tensor, DetachLeavesTheTapeAndKeepsTheMemory) {
+  Tensor x = counting({3});
+  x.set_requires_grad();
+  const Tensor y = scale(x, 2.0);
+  EXPECT_TRUE(y.requires_grad());
+  const Tensor off = y.detach();
+  EXPECT_FALSE(off.requires_grad());
+  EXPECT_EQ(off.view().data, y.view().data);
+  EXPECT_NE(off.id(), y.id());
+}
+
+TEST(Tensor, MovingALeafKeepsItsValuesAndItsHandles) {
+  Tensor x = counting({2, 2});
+  x.set_requires_grad();
+  const Tensor other_handle = x;
+  const auto storage = Storage::make(64, current_stream());
+  x.move_to(storage, 16);
+  EXPECT_EQ(static_cast<std::byte*>(other_handle.view().data), storage->data.get() + 16);
+  EXPECT_EQ(to_doubles(other_handle), (std::vector<double>{0, 1, 2, 3}));
+  EXPECT_TRUE(other_handle.requires_grad());
+  expect_error("does not fit its storage of 64 bytes", [&] { x.move_to(storage, 52); });
+  expect_error("only a leaf can be moved", [&] { scale(x, 2.0).move_to(storage, 0); });
+}
+
+TEST(Tensor, AdoptedMemoryKeepsItsOwner) {
+  auto owner = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3});
+  const std::weak_ptr<std::vector<float>> watch = owner;
+  Tensor x(Storage::adopt(reinterpret_cast<std::byte*>(owner->data()), 12, current_stream(), owner), 4, {2},
+           DType::f32);
+  owner.reset();
+  EXPECT_EQ(to_doubles(x), (std::vector<double>{2, 3}));
+  EXPECT_FALSE(watch.expired());
+  x = Tensor();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(Tensor, AnEmptyHandleSaysSo) {
+  const Tensor nothing;
+  EXPECT_FALSE(nothing);
+  EXPECT_FALSE(nothing.requires_grad());
+  EXPECT_FALSE(nothing.view());
+  EXPECT_FALSE(nothing.detach());
+  expect_error("the shape of an empty tensor", [&] { nothing.shape(); });
+  expect_error("the dtype of an empty tensor", [&] { nothing.dtype(); });
+}
+
+TEST(Tensor, ReadingUnderAnotherTypeIsAnError) {
+  expect_error("the view holds f32, not f64", [] { counting({2}).data<double>(); });
+}
+
+TEST(Create, FillsAndConverts) {
+  EXPECT_EQ(to_doubles(zeros({2, 2})), (std::vector<double>(4, 0.0)));
+  EXPECT_EQ(to_doubles(full({3}, -2.5, DType::f64)), (std::vector<double>(3, -2.5)));
+  EXPECT_EQ(to_doubles(full({2}, 7, DType::i32)), (std::vector<double>{7, 7}));
+  EXPECT_EQ(item(full({1, 1}, 3, DType::bf16)), 3);
+  const Tensor third = convert(full({1}, 1.0 / 3.0, DType::f64), DType::f32);
+  EXPECT_EQ(item(third), 1.0f / 3.0f);
+  EXPECT_EQ(item(convert(third, DType::bf16)), static_cast<float>(bfloat16(1.0f / 3.0f)));
+  expect_error("3 values for the shape [2, 2]", [] { from_values<float>({1, 2, 3}, {2, 2}); });
+  expect_error("one element", [] { item(zeros({2})); });
+  expect_error("one element", [] { item(Tensor()); });
+}
+
+TEST(Create, CopyingNeedsEqualSizeAndDtype) {
+  const Tensor target = zeros({3, 2});
+  copy(counting({2, 3}), target);
+  EXPECT_EQ(to_doubles(target), (std::vector<double>{0, 1, 2, 3, 4, 5}));
+  EXPECT_THROW(copy(counting({5}), target), Error);
+  EXPECT_THROW(copy(zeros({6}, DType::f64), target), Error);
+}
+
+TEST(Create, RandomValuesAreAFunctionOfSeedAndPlace) {
+  const auto draw = [](uint64_t seed, uint32_t stream_id) {
+    const Tensor x = empty({1000});
+    fill_normal(x, 0.0, 1.0, seed, stream_id);
+    return to_doubles(x);
+  };
+  EXPECT_EQ(draw(1, 2), draw(1, 2));
+  EXPECT_NE(draw(1, 2), draw(2, 2));
+  EXPECT_NE(draw(1, 2), draw(1, 3));
+}
+
+}  // namespace
+}  // namespace lockstep
