@@ -1,0 +1,26 @@
+# cmake --install: programs to bin/, configurations to share/lockstep/configs, and a package for others to build on:
+# find_package(lockstep) gives lockstep::core ... lockstep::train, with the headers of src/ as their include folder.
+include(CMakePackageConfigHelpers)
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+
+set(rooms core kernels tensor nn dist data train)
+list(TRANSFORM rooms PREPEND lockstep_ OUTPUT_VARIABLE libraries)
+install(TARGETS ${libraries} EXPORT lockstep ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake
+  DESTINATION ${package_folder} COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
+  FILES_MATCHING PATTERN *.h PATTERN kernels/cpu EXCLUDE PATTERN kernels/cuda EXCLUDE
+  PATTERN tensor/ops EXCLUDE)
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in lockstepConfig.cmake
+  INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
+  DESTINATION ${package_folder} COMPONENT development)
+
+get_property(programs DIRECTORY ${PROJECT_SOURCE_DIR}/apps PROPERTY BUILDSYSTEM_TARGETS)
+if(programs)
+  install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)

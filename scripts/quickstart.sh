@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, trains a small GPT on two ranks and lets it write. Takes a few minutes.
+#   scripts/quickstart.sh             Shakespeare, from $LOCKSTEP_DATA_DIR or the network; else the built-in sample
+#   scripts/quickstart.sh --offline   the built-in sample
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+offline=no
+if [[ ${1:-} == --offline ]]; then
+  offline=yes
+elif (($# > 0)); then
+  echo "usage: scripts/quickstart.sh [--offline]" >&2
+  exit 2
+fi
+
+scripts/install_deps.sh
+cmake --preset cpu --log-level=WARNING
+cmake --build --preset cpu --target train_gpt generate
+programs=build/cpu/bin
+
+# Two ranks anywhere: as root in a container, on a single core, and where one process may not read another's memory.
+ranks=()
+if command -v mpirun >/dev/null; then
+  ranks=(mpirun --quiet -np 2 --oversubscribe --bind-to none)
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
+else
+  echo "quickstart: there is no mpirun, so this trains on one rank"
+fi
+
+# train <name of the run> [override]...
+train() {
+  local run=runs/$1
+  shift
+  "${ranks[@]}" "$programs/train_gpt" --config configs/quickstart.ini "log.dir=$run" "snapshot.path=$run/snapshots" "$@"
+}
+
+train_on_sample() {
+  run=quickstart_sample
+  dataset=sample
+  train "$run" data.dataset=sample
+}
+
+run=quickstart
+dataset=shakespeare
+if [[ $offline == yes ]]; then
+  echo "quickstart: trains on the built-in sample text"
+  train_on_sample
+else
+  status=0
+  train "$run" || status=$?
+  if ((status == 2)); then
+    echo "quickstart: without Shakespeare's text (see above) this trains on the built-in sample instead"
+    train_on_sample
+  elif ((status != 0)); then
+    exit "$status"
+  fi
+fi
+
+echo
+echo "The model writes:"
+echo
+"$programs/generate" --snapshot "runs/$run/snapshots"
+
+again="mpirun -np 4 --oversubscribe$( ((EUID != 0)) || echo " --allow-run-as-root")"
+cat <<NEXT
+
+What to try next:
+  every setting               $programs/train_gpt --help
+  another text                $programs/generate --help
+  the loss, step by step      runs/$run/metrics.jsonl
+  the tests                   scripts/test.sh
+  the same bits on 4 ranks    $again $programs/train_gpt --config quickstart.ini \\
+                                log.dir=runs/four snapshot.path=runs/four/snapshots data.dataset=$dataset
+NEXT

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of the house (ARCHITECTURE.md), read off the sources themselves.
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "architecture/source_rules.h"
+
+namespace lockstep::architecture {
+namespace {
+
+const std::filesystem::path repository = LOCKSTEP_SOURCE_DIR;
+
+std::vector<SourceFile> all_files(const std::vector<std::string>& folders) {
+  std::vector<SourceFile> files;
+  for (const std::string& folder : folders) {
+    for (SourceFile& file : cpp_files(repository, folder)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+void expect_none(const std::vector<Violation>& violations) {
+  for (const Violation& violation : violations) ADD_FAILURE() << violation;
+}
+
+TEST(Architecture, IncludesFollowTheArrows) {
+  const std::vector<SourceFile> files = all_files({"src", "apps", "bench", "tests"});
+  EXPECT_GT(files.size(), 20U) << "the sources are not at " << repository;
+  for (const SourceFile& file : files) expect_none(check_includes(file, repository));
+  expect_none(check_mpi_files(all_files({"src"})));
+}
+
+TEST(Architecture, FilesAreShortAndQuiet) {
+  for (const SourceFile& file : all_files({"src", "apps", "bench", "tests"})) expect_none(check_text(file));
+}
+
+TEST(Architecture, PathsInThePagesExist) {
+  for (const char* page : {"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"}) {
+    if (std::filesystem::exists(repository / page))
+      expect_none(check_paths(read_file(repository, page), repository));
+  }
+}
+
+std::vector<Violation> check_include_line(const std::string& path, const std::string& line) {
+  return check_includes({.path = path, .lines = {line}}, repository);
+}
+
+TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
+  EXPECT_TRUE(check_include_line("src/tensor/planted.cpp", "#include \"core/error.h\"").empty());
+  EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include \"tensor/tensor.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"dist/world.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/data/planted.h", "  #  include \"nn/module.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"core/no_such_file.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"module.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"../core/error.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/tensor/planted.cpp", "#include \"kernels/cpu/any.h\"").size(), 1U);
+}
+
+TEST(Rules, AThirdPartyHeaderAwayFromHomeIsCaught) {
+  EXPECT_TRUE(check_include_line("src/dist/planted.cpp", "#include <mpi.h>").empty());
+  EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include <mpi.h>").size(), 1U);
+  EXPECT_EQ(check_include_line("src/dist/planted.h", "#include <mpi.h>").size(), 1U);
+  EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include <spdlog/spdlog.h>").size(), 1U);
+  EXPECT_EQ(check_include_line("src/kernels/planted.cpp", "#include <Eigen/Core>").size(), 1U);
+  EXPECT_TRUE(check_include_line("src/kernels/cpu/planted.cpp", "#include <Eigen/Core>").empty());
+  EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include <boost/any.hpp>").size(), 1U);
+  EXPECT_TRUE(check_include_line("src/core/planted.h", "#include <vector>").empty());
+  EXPECT_TRUE(check_include_line("src/core/planted.cpp", "#include <sys/mman.h>").empty());
+}
+
+TEST(Rules, AThirdFileThatKnowsMpiIsCaught) {
+  const auto file = [](const std::string& name) { return SourceFile{name, {"#include <mpi.h>"}}; };
+  EXPECT_TRUE(check_mpi_files({file("src/dist/a.cpp"), file("src/dist/b.cpp")}).empty());
+  EXPECT_EQ(check_mpi_files({file("src/dist/a.cpp"), file("src/dist/b.cpp"), file("src/dist/c.cpp")}).size(),
+            1U);
+}
+
+std::vector<Violation> check_line(const std::string& path, const std::string& line) {
+  return check_text({.path = path, .lines = {"// SPDX-License-Identifier: Apache-2.0", line}});
+}
+
+TEST(Rules, ForbiddenWordsAreCaughtInCodeOnly) {
+  EXPECT_EQ(check_line("src/core/planted.cpp", "  if (bad) exit(1);").size(), 1U);
+  EXPECT_EQ(check_line("src/core/planted.cpp", "  std::exit (1);").size(), 1U);
+  EXPECT_EQ(check_line("src/core/planted.cpp", "  std::printf(\"%d\", 1);").size(), 1U);
+  EXPECT_EQ(check_line("src/kernels/cuda/planted.cu", "  asm volatile(\"bar.sync 0;\");").size(), 1U);
+  EXPECT_TRUE(check_line("src/kernels/cuda/device/ptx.cuh", "  asm volatile(\"bar.sync 0;\");").empty());
+  EXPECT_TRUE(check_line("apps/planted.cpp", "  std::printf(\"%d\", 1);").empty());
+  EXPECT_TRUE(check_line("src/core/planted.cpp", "  // exit(1) would be wrong").empty());
+  EXPECT_TRUE(check_line("src/core/planted.cpp", "  fail(\"never exit(1), \\\" printf(\");").empty());
+  EXPECT_TRUE(
+      check_line("src/core/planted.cpp", "  std::snprintf(text, 9, \"%d\", on_exit(1'000));").empty());
+}
+
+TEST(Rules, AMissingLicenceAndALongFileAreCaught) {
+  EXPECT_EQ(check_text({.path = "src/core/planted.h", .lines = {"#pragma once"}}).size(), 1U);
+  SourceFile file{.path = "bench/planted.cpp", .lines = {"// SPDX-License-Identifier: Apache-2.0"}};
+  file.lines.resize(400);
+  EXPECT_TRUE(check_text(file).empty());
+  file.lines.resize(401);
+  EXPECT_EQ(check_text(file).size(), 1U);
+}
+
+TEST(Rules, APathThatDoesNotExistIsCaught) {
+  const auto check = [](const std::string& line) {
+    return check_paths({.path = "ARCHITECTURE.md", .lines = {line}}, repository).size();
+  };
+  EXPECT_EQ(
+      check("`src/core/error.h`, `core/error.h`, `core/{error,dtype}.h`, `core/error`, `kernels/<op>.h`"),
+      0U);
+  EXPECT_EQ(check("`nn / dist`, `train.steps`, `model.safetensors`, `build/cpu/bin/train_gpt`, `a < b`"), 0U);
+  EXPECT_EQ(check("`src/core/no_such_file.h` and `core/{error,no_such_file}.h`"), 2U);
+  EXPECT_EQ(check("`kernels/no_such_folder/<op>.cpp`, `NOSUCHPAGE.md`"), 2U);
+}
+
+}  // namespace
+}  // namespace lockstep::architecture

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "architecture/source_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <ostream>
+#include <regex>
+#include <set>
+#include <stdexcept>
+
+namespace lockstep::architecture {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t most_lines = 400;
+
+/// room -> rooms whose headers it may include besides its own.
+const std::map<std::string, std::set<std::string>> rooms = {
+    {"core", {}},
+    {"kernels", {"core"}},
+    {"tensor", {"core", "kernels"}},
+    {"nn", {"core", "kernels", "tensor"}},
+    {"dist", {"core", "kernels", "tensor"}},
+    {"data", {"core", "kernels", "tensor"}},
+    {"train", {"core", "kernels", "tensor", "nn", "dist", "data"}},
+};
+
+struct Library {
+  const char* name;
+  const char* header;              ///< regular expression of its headers
+  std::vector<const char*> homes;  ///< path prefixes where it may be included
+};
+
+const std::vector<Library> libraries = {
+    {"MPI", "mpi\\.h", {"src/dist/"}},
+    {"spdlog", "(spdlog|fmt)/.*", {"src/core/log.cpp"}},
+    {"nlohmann-json",
+     "nlohmann/.*",
+     {"src/tensor/safetensors.cpp", "src/train/", "apps/", "bench/", "tests/"}},
+    {"CLI11", "CLI/.*", {"src/train/", "apps/", "bench/"}},
+    {"libcurl", "curl/.*", {"src/data/"}},
+    {"OpenSSL", "openssl/.*", {"src/data/"}},
+    {"xxHash", "xxh.*\\.h", {"src/dist/", "src/train/"}},
+    {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
+    {"Google Benchmark", "benchmark/.*", {"bench/"}},
+    {"GoogleTest", "g(test|mock)/.*", {"tests/"}},
+    {"CUDA", "(cuda|cublas|cudnn|nv).*", {"src/core/", "src/kernels/cuda/"}},
+    {"NCCL", "nccl\\.h", {"src/dist/nccl_communicator.cpp"}},
+};
+
+/// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.
+const std::regex platform(
+    "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
+    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|errno|fcntl|glob|"
+    "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|time|ucontext|unistd|cxxabi|execinfo)\\.h");
+const std::regex include_line("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
+
+bool starts_with_any(const std::string& text, const std::vector<const char*>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const char* prefix) { return text.starts_with(prefix); });
+}
+
+std::string first_folder(const std::string& path) { return path.substr(0, path.find('/')); }
+
+/// The room of a file below src/, or "" outside.
+std::string room_of(const std::string& path) {
+  return path.starts_with("src/") ? first_folder(path.substr(4)) : std::string();
+}
+
+std::string joined(const std::set<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text.empty() ? "nothing" : text;
+}
+
+std::string system_include_error(const SourceFile& file, const std::string& header) {
+  if (std::regex_match(header, platform)) return "";
+  for (const Library& library : libraries) {
+    if (!std::regex_match(header, std::regex(library.header))) continue;
+    if (!starts_with_any(file.path, library.homes)) return std::string(library.name) + " is not at home here";
+    if (file.path.starts_with("src/") && (file.path.ends_with(".h") || file.path.ends_with(".hpp")))
+      return std::string(library.name) + " in a header: every user of the header would need it";
+    return "";
+  }
+  return "<" + header + "> belongs to no library that has a home; give it one in tests/architecture";
+}
+
+bool exists_below(const fs::path& root, std::initializer_list<fs::path> folders, const std::string& header) {
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const fs::path& folder) { return fs::exists(root / folder / header); });
+}
+
+std::string own_include_error(const SourceFile& file, const std::string& header, const fs::path& root) {
+  const std::string from = room_of(file.path);
+  const std::string to = first_folder(header);
+  if (from.empty()) {
+    const fs::path beside = fs::path(file.path).parent_path();
+    return exists_below(root, {"src", "tests", "", beside}, header) ? ""
+                                                                    : "\"" + header + "\" does not exist";
+  }
+  if (!rooms.contains(to)) return "\"" + header + "\" is not rooted at src/";
+  if (from != to && rooms.contains(from) && !rooms.at(from).contains(to))
+    return from + " must not see " + to + " (it may see " + joined(rooms.at(from)) + ")";
+  const bool backend = header.starts_with("kernels/cpu/") || header.starts_with("kernels/cuda/");
+  if (backend && from != "kernels") return "only kernels/ sees a backend's headers";
+  return exists_below(root, {"src"}, header) ? "" : "src/" + header + " does not exist";
+}
+
+/// Blanks out comments and the contents of string literals, so that words are looked for in code only.
+class CodeOnly {
+ public:
+  std::string operator()(const std::string& line) {
+    std::string code;
+    for (size_t at = 0; at < line.size(); ++at) {
+      if (in_comment_) {
+        if (line.compare(at, 2, "*/") == 0) {
+          in_comment_ = false;
+          ++at;
+        }
+      } else if (line.compare(at, 2, "//") == 0) {
+        break;
+      } else if (line.compare(at, 2, "/*") == 0) {
+        in_comment_ = true;
+        ++at;
+      } else if (line[at] == '"' || (line[at] == '\'' && !is_digit_separator(line, at))) {
+        at = end_of_literal(line, at);
+        code += "\"\"";
+      } else {
+        code += line[at];
+      }
+    }
+    return code;
+  }
+
+ private:
+  static bool is_digit_separator(const std::string& line, size_t at) {
+    return at > 0 && std::isxdigit(static_cast<unsigned char>(line[at - 1])) != 0;
+  }
+
+  static size_t end_of_literal(const std::string& line, size_t at) {
+    const char quote = line[at++];
+    while (at < line.size() && line[at] != quote) at += line[at] == '\\' ? 2 : 1;
+    return at;
+  }
+
+  bool in_comment_ = false;
+};
+
+struct ForbiddenWord {
+  std::regex pattern;
+  const char* message;
+};
+
+const std::array<ForbiddenWord, 2> forbidden_in_library = {{
+    {std::regex("(^|[^A-Za-z0-9_.>])(std::)?(exit|abort|quick_exit)\\s*\\("),
+     "a library throws, it does not end the process"},
+    {std::regex("(^|[^A-Za-z0-9_])(printf|fprintf|puts|putchar)\\s*\\("), "print through core/log.h"},
+}};
+const std::regex assembly("(^|[^A-Za-z0-9_])(asm|__asm__|__asm)\\s*(volatile|__volatile__)?\\s*\\(");
+
+/// `a/{b,c}.h` -> `a/b.h`, `a/c.h`.
+std::vector<std::string> expand_braces(const std::string& text) {
+  const size_t open = text.find('{');
+  const size_t close = text.find('}', open);
+  if (open == std::string::npos || close == std::string::npos) return {text};
+  std::vector<std::string> all;
+  size_t from = open + 1;
+  while (from <= close) {
+    const size_t to = std::min(text.find(',', from), close);
+    for (const std::string& tail : expand_braces(text.substr(close + 1)))
+      all.push_back(text.substr(0, open) + text.substr(from, to - from) + tail);
+    from = to + 1;
+  }
+  return all;
+}
+
+/// The place a backticked token names, or an empty path if it names none.
+fs::path named_place(std::string token) {
+  static const std::set<std::string> top = {"src",     "apps", "bench", "tests", "configs",
+                                            "scripts", "docs", "cmake", ".ci"};
+  static const std::regex shape("[A-Za-z0-9_./*<>-]+");
+  static const std::regex root_file("[A-Z][A-Za-z]+\\.(md|txt|json)");
+  if (!std::regex_match(token, shape)) return {};
+  if (std::regex_match(token, root_file)) return token;
+  const std::string folder = first_folder(token);
+  if (folder.size() == token.size() || (!top.contains(folder) && !rooms.contains(folder))) return {};
+  const size_t placeholder = token.find_first_of("*<");
+  if (placeholder != std::string::npos) token = token.substr(0, token.rfind('/', placeholder));
+  return rooms.contains(folder) ? fs::path("src") / token : fs::path(token);
+}
+
+bool place_exists(const fs::path& place) {
+  return fs::exists(place) || fs::exists(place.string() + ".h") || fs::exists(place.string() + ".cpp");
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Violation& violation) {
+  return out << violation.file << ":" << violation.line << ": " << violation.message;
+}
+
+SourceFile read_file(const fs::path& root, const std::string& path) {
+  std::ifstream in(root / path);
+  if (!in) throw std::runtime_error("cannot read " + (root / path).string());
+  SourceFile file{.path = path, .lines = {}};
+  for (std::string line; std::getline(in, line);) file.lines.push_back(line);
+  return file;
+}
+
+std::vector<SourceFile> cpp_files(const fs::path& root, const std::string& folder) {
+  static const std::set<std::string> extensions = {".h", ".hpp", ".cpp", ".cu", ".cuh"};
+  std::vector<std::string> paths;
+  if (fs::exists(root / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.is_regular_file() && extensions.contains(entry.path().extension().string()))
+        paths.push_back(entry.path().lexically_relative(root).generic_string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<SourceFile> files;
+  for (const std::string& path : paths) files.push_back(read_file(root, path));
+  return files;
+}
+
+std::vector<Violation> check_includes(const SourceFile& file, const fs::path& root) {
+  std::vector<Violation> violations;
+  for (size_t line = 0; line < file.lines.size(); ++line) {
+    std::smatch match;
+    if (!std::regex_match(file.lines[line], match, include_line)) continue;
+    const std::string error =
+        match[1] == "<" ? system_include_error(file, match[2]) : own_include_error(file, match[2], root);
+    if (!error.empty()) violations.push_back({file.path, static_cast<int>(line) + 1, error});
+  }
+  return violations;
+}
+
+std::vector<Violation> check_text(const SourceFile& file) {
+  std::vector<Violation> violations;
+  if (file.lines.empty() || file.lines.front() != "// SPDX-License-Identifier: Apache-2.0")
+    violations.push_back({file.path, 1, "the first line is not the SPDX line"});
+  if (file.lines.size() > most_lines)
+    violations.push_back({file.path, 0, std::to_string(file.lines.size()) + " lines; the limit is 400"});
+
+  const bool library = file.path.starts_with("src/");
+  CodeOnly code_only;
+  for (size_t line = 0; line < file.lines.size(); ++line) {
+    const std::string code = code_only(file.lines[line]);
+    const int number = static_cast<int>(line) + 1;
+    for (const ForbiddenWord& word : forbidden_in_library) {
+      if (library && std::regex_search(code, word.pattern))
+        violations.push_back({file.path, number, word.message});
+    }
+    if (!file.path.ends_with("/ptx.cuh") && std::regex_search(code, assembly))
+      violations.push_back({file.path, number, "assembly outside ptx.cuh"});
+  }
+  return violations;
+}
+
+std::vector<Violation> check_mpi_files(const std::vector<SourceFile>& files) {
+  std::vector<std::string> users;
+  for (const SourceFile& file : files) {
+    const bool uses = std::any_of(file.lines.begin(), file.lines.end(), [](const std::string& line) {
+      std::smatch match;
+      return std::regex_match(line, match, include_line) && match[2] == "mpi.h";
+    });
+    if (uses) users.push_back(file.path);
+  }
+  if (users.size() <= 2) return {};
+  return {
+      {users.back(), 0, "MPI is included by " + std::to_string(users.size()) + " files; two may know it"}};
+}
+
+std::vector<Violation> check_paths(const SourceFile& page, const fs::path& root) {
+  static const std::regex backticked("`([^`]+)`");
+  std::vector<Violation> violations;
+  bool in_block = false;
+  for (size_t line = 0; line < page.lines.size(); ++line) {
+    const std::string& text = page.lines[line];
+    if (text.starts_with("```")) in_block = !in_block;
+    if (in_block) continue;
+    for (std::sregex_iterator match(text.begin(), text.end(), backticked), end; match != end; ++match) {
+      for (const std::string& token : expand_braces((*match)[1])) {
+        const fs::path place = named_place(token);
+        if (!place.empty() && !place_exists(root / place))
+          violations.push_back({page.path, static_cast<int>(line) + 1, "`" + token + "` does not exist"});
+      }
+    }
+  }
+  return violations;
+}
+
+}  // namespace lockstep::architecture

@@ -1,0 +1,15 @@
+# What every test's environment holds, read by ctest itself.
+
+# Open MPI as root, with more ranks than cores, over shared memory or TCP only, and without its banners.
+set(ENV{OMPI_ALLOW_RUN_AS_ROOT} 1)
+set(ENV{OMPI_ALLOW_RUN_AS_ROOT_CONFIRM} 1)
+set(ENV{OMPI_MCA_rmaps_base_oversubscribe} 1)
+set(ENV{OMPI_MCA_hwloc_base_binding_policy} none)
+set(ENV{OMPI_MCA_btl} self,vader,tcp)
+set(ENV{OMPI_MCA_btl_vader_single_copy_mechanism} none)
+set(ENV{OMPI_MCA_btl_base_warn_component_unused} 0)
+
+# Only a build with the sanitizer reads these.
+set(ENV{LSAN_OPTIONS} suppressions=${CMAKE_CURRENT_LIST_DIR}/support/lsan.suppressions:print_suppressions=0)
+set(ENV{TSAN_OPTIONS} suppressions=${CMAKE_CURRENT_LIST_DIR}/support/tsan.suppressions)
+set(ENV{UBSAN_OPTIONS} print_stacktrace=1)
