@@ -3,10 +3,11 @@ add_library(lockstep_options INTERFACE)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
 
 # -ffp-contract=off: a fused multiply-add happens where the source says so, never where a loop's vector body and
-# its remainder might differ. -fno-math-errno: lets sqrt vectorise and changes no value. No fast-math anywhere.
+# its remainder might differ. -fno-math-errno and -fno-trapping-math let square roots and selects vectorise and
+# change no value. No fast-math anywhere.
 target_compile_options(lockstep_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  -ffp-contract=off -fno-math-errno)
+  -ffp-contract=off -fno-math-errno -fno-trapping-math)
 # Warnings are errors with the compilers that .ci/run covers; a newer one may warn about what nobody could see yet.
 set(covered_GNU 13)
 set(covered_Clang 15)

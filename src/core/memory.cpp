@@ -49,7 +49,6 @@ class CpuMemory {
   void count(const char* label, int64_t bytes) {
     MemoryUse& use = uses_[label];
     use.label = label;
-    total_.label = "total";
     for (MemoryUse* row : {&use, &total_}) {
       row->current_bytes += bytes;
       row->peak_bytes = std::max(row->peak_bytes, row->current_bytes);
@@ -59,7 +58,7 @@ class CpuMemory {
   std::mutex mutex_;
   std::map<int64_t, std::vector<std::byte*>> free_;
   std::map<std::string, MemoryUse> uses_;
-  MemoryUse total_;
+  MemoryUse total_{.label = "total"};
 };
 
 CpuMemory& cpu_memory() {

@@ -26,7 +26,7 @@ struct Message {
 /// native_all_reduce. All ranks call the same operations in the same order. Every call is written to the
 /// flight record and throws Error when its deadline passes, naming the rank that did not come where that is
 /// known.
-class Communicator {
+class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   virtual ~Communicator() = default;
 

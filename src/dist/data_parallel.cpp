@@ -29,6 +29,13 @@ std::string describe(const std::vector<NamedTensor>& parameters) {
   return lines;
 }
 
+/// The options that decide which collectives a step calls.
+std::string describe(const DataParallel::Options& options) {
+  return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
+                "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
+                "\nbucket_bytes = ", options.bucket_bytes, "\nshared_memory = ", options.shared_memory, "\n");
+}
+
 }  // namespace
 
 DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const World& world, Options options)
@@ -38,6 +45,7 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(parameters_));
+  require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
   std::vector<int64_t> sizes;
   for (const NamedTensor& parameter : parameters_) sizes.push_back(parameter.tensor.size());
@@ -55,7 +63,6 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
   for (size_t p = 0; p < parameters_.size(); ++p) {
     Tensor tensor = parameters_[p].tensor;
     tensor.move_to(values, plan_->offsets[p] * 4);
-    leaf_gradient(tensor).ready = [this, p] { on_ready(static_cast<int>(p)); };
   }
   communicator_->broadcast(values->data.get(), flat_bytes, 0);
 
@@ -68,6 +75,9 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
     }
   is_ready_.resize(parameters_.size());
   missing_in_bucket_.resize(plan_->buckets.size());
+  // Last, because a constructor that throws has no destructor to take the hooks back.
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    leaf_gradient(parameters_[p].tensor).ready = [this, p] { on_ready(static_cast<int>(p)); };
 }
 
 DataParallel::~DataParallel() {

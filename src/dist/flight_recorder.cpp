@@ -34,9 +34,9 @@ FlightRecorder::FlightRecorder(const std::string& path) {
   if (!path.empty()) {
     file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     // Reserving the space now turns a full disk into an error here instead of a signal later.
-    const bool ready = file >= 0 && ::posix_fallocate(file, 0, sizeof(Ring)) == 0;
-    if (!ready && file >= 0) ::close(file);
-    expect(ready, "cannot make the flight record ", path, ": ", std::strerror(errno));
+    const int problem = file < 0 ? errno : ::posix_fallocate(file, 0, sizeof(Ring));
+    if (problem && file >= 0) ::close(file);
+    expect(problem == 0, "cannot make the flight record ", path, ": ", std::strerror(problem));
     flags = MAP_SHARED;
   }
   void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, flags, file, 0);
@@ -88,12 +88,13 @@ std::string who_is_behind(const std::string& directory, int ranks) {
   std::string report;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto& flight = flights[static_cast<size_t>(rank)];
-    if (!flight.empty() && flight.back().sequence == ahead.sequence) continue;
+    const FlightRecord last = flight.empty() ? FlightRecord{} : flight.back();
+    const bool arrived = last.sequence == ahead.sequence;
+    if (arrived && std::strcmp(last.operation, ahead.operation) == 0) continue;
     report += concat(report.empty() ? "" : "; ", "rank ", rank, " never entered collective ", ahead.sequence,
                      " (", ahead.operation, ", ", ahead.bytes, " bytes); ");
-    report += flight.empty()
-                  ? std::string("it recorded none")
-                  : concat("its last was ", flight.back().sequence, " (", flight.back().operation, ")");
+    report += flight.empty() ? std::string("it recorded none")
+                             : concat("its last was ", last.sequence, " (", last.operation, ")");
   }
   return report;
 }

@@ -27,8 +27,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, con
       plan_(plan),
       options_(options),
       mine_(replicas_of(options.replicas, communicator_->size(), communicator_->rank())),
-      ready_(plan.buckets.size(), false),
-      exceptions_at_start_(std::uncaught_exceptions()) {
+      ready_(plan.buckets.size(), false) {
   TreeFold fold(options_.replicas);
   for (int v = mine_.begin; v < mine_.end; ++v) {
     slot_of_.push_back(static_cast<int>(fold.pending().size()));
@@ -61,11 +60,11 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, con
 
 GradientReducer::~GradientReducer() {
   if (!server_.joinable()) return;
-  // While an exception ends this rank its peers will not come any more.
-  if (std::uncaught_exceptions() > exceptions_at_start_) communicator_->cancel();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    // A step that nobody finishes ends this rank: its thread must not wait for peers that may never come.
+    if (std::find(ready_.begin(), ready_.end(), true) != ready_.end()) communicator_->cancel();
   }
   changed_.notify_all();
   server_.join();
@@ -120,13 +119,14 @@ void GradientReducer::complete(int bucket, int k) {
 void GradientReducer::finish() {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
+  const auto missing = std::find(ready_.begin(), ready_.end(), false);
+  expect(missing == ready_.end(), "bucket ", missing - ready_.begin(), " was never completed");
   if (server_.joinable()) {
     changed_.wait(lock, [this] { return next_ == plan_.buckets.size() || failure_; });
   } else {
     reduce_ready_buckets(lock);
   }
   if (failure_) std::rethrow_exception(failure_);
-  expect(next_ == plan_.buckets.size(), "bucket ", next_, " was never completed");
   std::fill(ready_.begin(), ready_.end(), false);
   next_ = 0;
   // Nobody may overwrite slots that a slower rank still reads.

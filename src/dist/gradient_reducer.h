@@ -90,7 +90,6 @@ class GradientReducer {
   std::exception_ptr failure_;
   std::thread server_;
   double exposed_seconds_ = 0.0;
-  int exceptions_at_start_ = 0;
 };
 
 }  // namespace lockstep

@@ -14,40 +14,64 @@
 
 namespace lockstep {
 
-/// A meeting point, and a table in which each rank publishes what the others may read until they meet again.
+/// A meeting point, and a table in which each rank publishes what the others may read until they part.
 struct LocalCommunicator::Group {
   struct Published {
+    std::string operation;  ///< in words; equal on all ranks, or it is an error
     const void* data = nullptr;
     std::span<const Message> sends;
+
+    const std::byte* bytes() const { return static_cast<const std::byte*>(data); }
   };
 
-  explicit Group(int ranks) : size(ranks), published(static_cast<size_t>(ranks)) {}
+  explicit Group(int ranks)
+      : size(ranks),
+        published(static_cast<size_t>(ranks)),
+        members(static_cast<size_t>(ranks)),
+        here(static_cast<size_t>(ranks)) {}
 
-  void meet(double timeout_seconds, const std::atomic<bool>& cancelled) {
+  void set_member(int rank, Communicator* member) {
+    const std::lock_guard lock(mutex);
+    members[static_cast<size_t>(rank)] = member;
+  }
+
+  /// Waits for all ranks.
+  void arrive(int rank, double timeout_seconds, const std::atomic<bool>& cancelled) {
     std::unique_lock lock(mutex);
-    const uint64_t round = rounds;
-    if (++arrived == size) {
-      arrived = 0;
-      ++rounds;
-      all_here.notify_all();
-      return;
-    }
+    const uint64_t round = enter(rank);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_seconds);
     while (rounds == round) {
-      expect(!failed, "another rank failed");
-      expect(!cancelled.load(), "this rank is going down");
-      expect(std::chrono::steady_clock::now() < deadline, "waited ", timeout_seconds, " s; only ", arrived,
-             " of ", size, " ranks came");
+      const bool late = std::chrono::steady_clock::now() >= deadline;
+      if (failed || cancelled.load() || late) {
+        const Error problem(failed             ? "another rank failed"
+                            : cancelled.load() ? "this rank is going down"
+                                               : concat("waited ", timeout_seconds, " s; ", missing()));
+        // Whoever comes later must not meet a rank that has gone.
+        here[static_cast<size_t>(rank)] = false;
+        throw problem;
+      }
       all_here.wait_for(lock, std::chrono::milliseconds(50));
     }
+  }
+
+  /// Ranks that have met only copy until they part, so this wait cannot fail; and while it lasts no rank's
+  /// memory may go.
+  void part(int rank) {
+    std::unique_lock lock(mutex);
+    const uint64_t round = enter(rank);
+    all_here.wait(lock, [&] { return rounds != round; });
   }
 
   void fail(std::exception_ptr failure) {
     const std::lock_guard lock(mutex);
     if (!failed) first_failure = failure;
     failed = true;
+    for (Communicator* member : members)
+      if (member) member->cancel();
     all_here.notify_all();
   }
+
+  const Published& of(int rank) const { return published[static_cast<size_t>(rank)]; }
 
   int size;
   std::vector<Published> published;
@@ -55,9 +79,28 @@ struct LocalCommunicator::Group {
   std::exception_ptr first_failure;
 
  private:
+  uint64_t enter(int rank) {
+    here[static_cast<size_t>(rank)] = true;
+    const uint64_t round = rounds;
+    if (std::find(here.begin(), here.end(), false) == here.end()) {
+      std::fill(here.begin(), here.end(), false);
+      ++rounds;
+      all_here.notify_all();
+    }
+    return round;
+  }
+
+  std::string missing() const {
+    std::string ranks;
+    for (size_t rank = 0; rank < here.size(); ++rank)
+      if (!here[rank]) ranks += concat(ranks.empty() ? "" : ", ", rank);
+    return concat("rank ", ranks, " did not arrive");
+  }
+
   std::mutex mutex;
   std::condition_variable all_here;
-  int arrived = 0;
+  std::vector<Communicator*> members;
+  std::vector<bool> here;
   uint64_t rounds = 0;
   bool failed = false;
 };
@@ -67,7 +110,11 @@ std::shared_ptr<LocalCommunicator::Group> LocalCommunicator::make_group(int size
 }
 
 LocalCommunicator::LocalCommunicator(std::shared_ptr<Group> group, int rank)
-    : Communicator(rank, group->size), group_(std::move(group)) {}
+    : Communicator(rank, group->size), group_(std::move(group)) {
+  group_->set_member(rank, this);
+}
+
+LocalCommunicator::~LocalCommunicator() { group_->set_member(rank(), nullptr); }
 
 std::unique_ptr<LocalCommunicator> LocalCommunicator::alone() {
   return std::make_unique<LocalCommunicator>(make_group(1), 0);
@@ -87,53 +134,69 @@ std::shared_ptr<SharedMemory> LocalCommunicator::share(int64_t bytes) {
       group_->shared->owners.push_back(std::move(block));
     }
   }
-  do_barrier();
-  const std::shared_ptr<SharedMemory> memory = group_->shared;
-  do_barrier();
+  std::shared_ptr<SharedMemory> memory;
+  together(concat("share of ", bytes, " bytes"), nullptr, {}, [&] { memory = group_->shared; });
   return memory;
 }
 
-void LocalCommunicator::do_barrier() { group_->meet(timeout(), cancelled()); }
+void LocalCommunicator::together(const std::string& operation, const void* data,
+                                 std::span<const Message> sends, const std::function<void()>& copy) {
+  group_->published[static_cast<size_t>(rank())] = {operation, data, sends};
+  group_->arrive(rank(), timeout(), cancelled());
+  std::string difference;
+  for (int peer = 0; peer < size() && difference.empty(); ++peer) {
+    const std::string& theirs = group_->of(peer).operation;
+    if (theirs != operation)
+      difference = concat("rank ", peer, " called ", theirs, ", rank ", rank(), " called ", operation);
+  }
+  // All ranks see a difference, so that none copies what the others did not mean for it.
+  if (difference.empty()) copy();
+  group_->part(rank());
+  expect(difference.empty(), difference);
+}
+
+void LocalCommunicator::do_barrier() {
+  together("barrier", nullptr, {}, [] {});
+}
 
 void LocalCommunicator::do_broadcast(std::byte* data, int64_t bytes, int root) {
-  group_->published[static_cast<size_t>(rank())].data = data;
-  do_barrier();
-  if (rank() != root)
-    std::memcpy(data, group_->published[static_cast<size_t>(root)].data, static_cast<size_t>(bytes));
-  do_barrier();
+  together(concat("broadcast of ", bytes, " bytes from rank ", root), data, {}, [&] {
+    if (rank() != root) std::copy_n(group_->of(root).bytes(), bytes, data);
+  });
 }
 
 void LocalCommunicator::do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) {
-  group_->published[static_cast<size_t>(rank())].data = mine;
-  do_barrier();
-  for (int peer = 0; peer < size(); ++peer)
-    std::memcpy(all + peer * bytes, group_->published[static_cast<size_t>(peer)].data,
-                static_cast<size_t>(bytes));
-  do_barrier();
+  together(concat("all_gather of ", bytes, " bytes"), mine, {}, [&] {
+    for (int peer = 0; peer < size(); ++peer)
+      std::copy_n(group_->of(peer).bytes(), bytes, all + peer * bytes);
+  });
 }
 
 void LocalCommunicator::do_exchange(std::span<const Message> sends, std::span<const Message> receives) {
-  group_->published[static_cast<size_t>(rank())].sends = sends;
-  do_barrier();
-  std::vector<size_t> next(static_cast<size_t>(size()), 0);
-  for (const Message& receive : receives) {
-    const auto& theirs = group_->published[static_cast<size_t>(receive.peer)].sends;
-    size_t& position = next[static_cast<size_t>(receive.peer)];
-    while (position < theirs.size() && theirs[position].peer != rank()) ++position;
-    expect(position < theirs.size() && theirs[position].bytes == receive.bytes, "rank ", receive.peer,
-           " sent no message of ", receive.bytes, " bytes to rank ", rank());
-    std::memcpy(receive.data, theirs[position++].data, static_cast<size_t>(receive.bytes));
-  }
-  do_barrier();
+  std::string problem;
+  together("exchange", nullptr, sends, [&] {
+    std::vector<size_t> next(static_cast<size_t>(size()), 0);
+    for (const Message& receive : receives) {
+      const std::span<const Message> theirs = group_->of(receive.peer).sends;
+      size_t& position = next[static_cast<size_t>(receive.peer)];
+      while (position < theirs.size() && theirs[position].peer != rank()) ++position;
+      if (position == theirs.size() || theirs[position].bytes != receive.bytes) {
+        problem =
+            concat("rank ", receive.peer, " sent no message of ", receive.bytes, " bytes to rank ", rank());
+        return;
+      }
+      std::copy_n(theirs[position++].data, receive.bytes, receive.data);
+    }
+  });
+  expect(problem.empty(), problem);
 }
 
 void LocalCommunicator::do_native_all_reduce(float* values, int64_t count) {
   std::vector<float> sum(static_cast<size_t>(count), 0.0f);
-  group_->published[static_cast<size_t>(rank())].data = values;
-  do_barrier();
-  for (const Group::Published& theirs : group_->published)
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<const float*>(theirs.data)[i];
-  do_barrier();
+  together(concat("native_all_reduce of ", count, " values"), values, {}, [&] {
+    for (int peer = 0; peer < size(); ++peer)
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<const float*>(group_->of(peer).data)[i];
+  });
   std::copy(sum.begin(), sum.end(), values);
 }
 
@@ -143,8 +206,7 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& body) {
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        LocalCommunicator communicator(group, rank);
-        body(communicator);
+        body(*std::make_shared<LocalCommunicator>(group, rank));
       } catch (...) {
         group->fail(std::current_exception());
       }

@@ -15,6 +15,7 @@ class LocalCommunicator : public Communicator {
 
   /// Rank `rank` of a group made by make_group(size).
   LocalCommunicator(std::shared_ptr<Group> group, int rank);
+  ~LocalCommunicator() override;
 
   static std::shared_ptr<Group> make_group(int size);
   static std::unique_ptr<LocalCommunicator> alone();
@@ -29,11 +30,16 @@ class LocalCommunicator : public Communicator {
   void do_native_all_reduce(float* values, int64_t count) override;
 
  private:
+  /// Publishes what this rank brings, runs `copy` when all have, and returns when all have copied. Throws
+  /// Error if the ranks came to different operations.
+  void together(const std::string& operation, const void* data, std::span<const Message> sends,
+                const std::function<void()>& copy);
+
   std::shared_ptr<Group> group_;
 };
 
 /// Runs body(communicator) on `ranks` threads and rethrows the exception of the rank that failed first; the
-/// others are released from their collectives.
+/// others are released from all their waits. The body may share its communicator by shared_from_this().
 void run_ranks(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace lockstep

@@ -126,12 +126,17 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes) {
   const auto name_of = [&](const std::string& base, int rank) {
     return concat("/lockstep-", base, "-", blocks_shared_, "-", rank);
   };
-  // The process id of rank 0 tells this job's blocks from those of other jobs on the host.
-  const std::string base = broadcast_text(concat(::getpid()), 0);
+  // Rank 0's process id and the time tell this job's blocks from those of other jobs, in other containers
+  // too.
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  const std::string base = broadcast_text(concat(::getpid(), "-", now), 0);
   std::string problem;
   auto memory = std::make_shared<SharedMemory>();
   memory->bytes = bytes;
   memory->owners.resize(static_cast<size_t>(size()));
+  // The name goes on every way out of here, so that nothing that happens later leaves it behind.
+  const std::shared_ptr<void> name(nullptr,
+                                   [own = name_of(base, rank())](std::nullptr_t) { unlink_shared(own); });
   memory->owners[static_cast<size_t>(rank())] = map_shared(name_of(base, rank()), bytes, true, problem);
   const auto all_succeeded = [&] {
     std::string first;
@@ -141,16 +146,11 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes) {
       log_warning("gradients travel as messages, because shared memory could not be had: " + first);
     return first.empty();
   };
-  if (!all_succeeded()) {
-    unlink_shared(name_of(base, rank()));
-    return nullptr;
-  }
+  if (!all_succeeded()) return nullptr;
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank())
       memory->owners[static_cast<size_t>(peer)] = map_shared(name_of(base, peer), bytes, false, problem);
   const bool mapped = all_succeeded();
-  // Once everybody has mapped it the name can go, so that no crash leaves it behind.
-  unlink_shared(name_of(base, rank()));
   ++blocks_shared_;
   for (const auto& owner : memory->owners) memory->of_rank.push_back(owner.get());
   return mapped ? memory : nullptr;

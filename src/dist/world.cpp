@@ -2,6 +2,7 @@
 #include "dist/world.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
@@ -20,12 +21,21 @@ int integer_from_environment(const char* name, int fallback) {
   return text == nullptr ? fallback : std::atoi(text);
 }
 
-/// What the launcher says about the number of ranks; 0 if there is none.
-int ranks_launched() {
-  if (const int ranks = integer_from_environment("OMPI_COMM_WORLD_SIZE", 0)) return ranks;
+struct Launched {
+  bool by_mpi = false;
+  int ranks = 0;  ///< 0 if the launcher does not say
+  int rank = 0;
+};
+
+/// What the launcher says before MPI is asked.
+Launched launched() {
+  if (const int ranks = integer_from_environment("OMPI_COMM_WORLD_SIZE", 0))
+    return {true, ranks, integer_from_environment("OMPI_COMM_WORLD_RANK", 0)};
   // srun --mpi=pmix sets PMIX_RANK and leaves the OMPI variables to MPI_Init.
-  if (std::getenv("PMIX_RANK")) return integer_from_environment("SLURM_NTASKS", 1);
-  return 0;
+  if (std::getenv("PMIX_RANK"))
+    return {true, integer_from_environment("SLURM_STEP_NUM_TASKS", 0),
+            integer_from_environment("PMIX_RANK", 0)};
+  return {};
 }
 
 bool mpi_was_used = false;
@@ -33,8 +43,8 @@ bool mpi_was_used = false;
 }  // namespace
 
 World World::from_environment() {
-  const int launched = ranks_launched();
-  if (launched == 0) {
+  const Launched launch = launched();
+  if (!launch.by_mpi) {
     const int tasks = integer_from_environment("SLURM_STEP_NUM_TASKS", 1);
     require(tasks <= 1 || std::getenv("SLURM_PROCID") == nullptr, "srun started ", tasks,
             " tasks, but MPI was not told: use srun --mpi=pmix");
@@ -42,7 +52,8 @@ World World::from_environment() {
   }
   const MpiPlace place = initialize_mpi();
   mpi_was_used = true;
-  require(place.size == launched, "the launcher started ", launched, " ranks, but MPI sees ", place.size,
+  require(launch.ranks == 0 || place.size == launch.ranks, "the launcher started ", launch.ranks,
+          " ranks, but MPI sees ", place.size,
           ": the program and mpirun belong to different MPI installations");
   World world{std::shared_ptr<Communicator>(make_mpi_communicator())};
   world.local_rank_ = place.local_rank;
@@ -91,7 +102,9 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 }
 
 int run_program(const std::function<int()>& body) {
-  const auto report = [](const std::string& message, int code) {
+  const auto report = [](const std::string& message, int code, bool is_everybodys) {
+    // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone.
+    if (is_everybodys && launched().rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     log_error(message);
     if (mpi_was_used) abort_mpi(code);
     return code;
@@ -100,11 +113,11 @@ int run_program(const std::function<int()>& body) {
   try {
     code = body();
   } catch (const UserError& failure) {
-    return report(failure.what(), 2);
+    return report(failure.what(), 2, true);
   } catch (const Error& failure) {
-    return report(concat(failure.what(), " (", failure.where(), ")"), 1);
+    return report(concat(failure.what(), " (", failure.where(), ")"), 1, false);
   } catch (const std::exception& failure) {
-    return report(failure.what(), 1);
+    return report(failure.what(), 1, false);
   }
   finalize_mpi();
   return code;

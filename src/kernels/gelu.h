@@ -31,7 +31,8 @@ struct GeluBackward {
   Gelu form = Gelu::tanh;
 
   void check() const {
-    expect(dy.shape == x.shape && dx.shape == x.shape, "dy is ", dy.shape, ", dx is ", dx.shape, ", x is ", x.shape);
+    expect(dy.shape == x.shape && dx.shape == x.shape, "dy is ", dy.shape, ", dx is ", dx.shape, ", x is ",
+           x.shape);
   }
 };
 void run(CpuStream, const GeluBackward&);

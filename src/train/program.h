@@ -6,12 +6,13 @@
 
 namespace lockstep {
 
-/// Refuses ranks that would compute different bits: their configurations, instruction sets or compilers differ.
-/// UserError naming the key and both values.
+/// Refuses ranks that would compute different bits: their configurations, instruction sets or compilers
+/// differ. UserError naming the key and both values.
 void require_same_configuration(const Config& config, const World& world);
 
 /// What every training program does first: joins the other ranks, settles dist.replicas, gives each rank its
-/// threads, compares configurations, opens its log file (rank<r>.log in log.dir) and says on rank 0 what runs where.
+/// threads, compares configurations, opens its log file (rank<r>.log in log.dir) and says on rank 0 what runs
+/// where.
 World start_world(Config& config);
 
 }  // namespace lockstep

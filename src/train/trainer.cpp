@@ -228,7 +228,8 @@ int train(Config config, const World& world, const TrainingTask& task) {
   world.communicator().set_timeout(config.dist.timeout_s);
   require_same_configuration(config, world);
   std::string artifacts;
-  for (const auto& [name, artifact] : task.artifacts) artifacts += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
+  for (const auto& [name, artifact] : task.artifacts)
+    artifacts += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
   require_equal_on_all_ranks(world.communicator(), "the data", artifacts);
   std::error_code problem;
   std::filesystem::create_directories(config.log.dir, problem);

@@ -35,7 +35,7 @@ struct Library {
 };
 
 const std::vector<Library> libraries = {
-    {"MPI", "mpi\\.h", {"src/dist/"}},
+    {"MPI", "mpi\\.h", {"src/dist/", "bench/", "tests/dist/"}},
     {"spdlog", "(spdlog|fmt)/.*", {"src/core/log.cpp"}},
     {"nlohmann-json",
      "nlohmann/.*",

@@ -70,6 +70,23 @@ TEST_P(ThreadPoolTest, PoolsEndWhileIdle) {
   }
 }
 
+// The caller has nothing left to do long before the other thread is done.
+TEST_P(ThreadPoolTest, TheCallerWaitsForTheOthers) {
+  if (GetParam() == 1) GTEST_SKIP() << "there is nobody to wait for";
+  ThreadPool pool(GetParam());
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> started = 0;
+  std::atomic<bool> finished = false;
+  pool.run(2, [&](int64_t) {
+    ++started;
+    while (started < 2) std::this_thread::yield();
+    if (std::this_thread::get_id() == caller) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    finished = true;
+  });
+  EXPECT_TRUE(finished);
+}
+
 TEST_P(ThreadPoolTest, SleepingThreadsWakeForTheNextJob) {
   ThreadPool pool(GetParam());
   std::atomic<int> runs = 0;

@@ -141,6 +141,29 @@ TEST(GradientReducer, AnUnfinishedBucketIsAnError) {
   EXPECT_THROW(reducer.finish(), Error);
 }
 
+TEST(GradientReducer, AnUnfinishedBucketIsAnErrorWhereAThreadWaitsForIt) {
+  const BucketPlan plan(parameter_sizes, 256);
+  run_ranks(2, [&](Communicator& launched) {
+    GradientReducer reducer(launched.shared_from_this(), plan, {.replicas = 2, .overlap = true});
+    reducer.complete(0, 0);
+    EXPECT_THROW(reducer.finish(), Error);
+  });
+}
+
+TEST(GradientReducer, AnEmptyModelHasNothingToReduce) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{0, 0}})
+    for (bool overlap : {false, true})
+      for (bool shared_memory : {false, true})
+        run_ranks(3, [&](Communicator& launched) {
+          const BucketPlan plan(sizes, 256);
+          GradientReducer reducer(launched.shared_from_this(), plan,
+                                  {.replicas = 5, .overlap = overlap, .shared_memory = shared_memory});
+          for (int k = 0; k < reducer.replicas().size(); ++k)
+            for (size_t b = 0; b < plan.buckets.size(); ++b) reducer.complete(static_cast<int>(b), k);
+          EXPECT_NO_THROW(reducer.finish());
+        });
+}
+
 TEST(BucketPlan, FirstBucketIsSmallAndNothingOverlaps) {
   const std::vector<int64_t> sizes = {1 << 20, 100, 1 << 19, 1 << 18, 3};
   const BucketPlan plan(sizes, int64_t{4} << 20);

@@ -79,10 +79,9 @@ struct QuietStderr {
 /// Trains on ranks that are threads of this process.
 Result train_on(int ranks, int threads, const Config& config) {
   const QuietStderr quiet;
-  const auto group = LocalCommunicator::make_group(ranks);
-  run_ranks(ranks, [&](Communicator& launched) {
+  run_ranks(ranks, [&](Communicator& communicator) {
     set_threads(threads);
-    const World world(std::make_shared<LocalCommunicator>(group, launched.rank()));
+    const World world(communicator.shared_from_this());
     const LanguageData data = short_data(config);
     const auto model = make_gpt(config, data.vocabulary_size);
     EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);

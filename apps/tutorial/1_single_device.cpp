@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small model learns, with every part of its training in sight. docs/tutorial/README.md explains it.
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "arguments.h"
+#include "core/file.h"
+#include "data/loader.h"
+#include "dist/world.h"
+#include "nn/initialize.h"
+#include "nn/mlp.h"
+#include "nn/sgd.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+constexpr const char* known = "total_epochs=50 save_every=10 --batch_size=32";
+
+int main(int argc, char** argv) {
+  const Arguments arguments(argc, argv, known);
+  return run_program([&] {
+    const std::string device = "CPU0";
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    Sgd optimizer(model.parameters(), {});
+    Loader loader(data, {.replicas = 1,
+                         .first_replica = 0,
+                         .end_replica = 1,
+                         .batch_size = arguments["--batch_size"],
+                         .shuffle = true});
+
+    for (int epoch = 0; epoch < arguments["total_epochs"]; ++epoch) {
+      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", arguments["--batch_size"],
+                          " | Steps: ", loader.steps_per_epoch(), "\n")
+                << std::flush;
+
+      double total_loss = 0.0;
+      for (int64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+        const Step step = loader.next();
+        for (const Batch& batch : step.batches) {
+          const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
+          backward(loss);
+          total_loss += item(loss);
+        }
+        optimizer.step(learning_rate);
+      }
+
+      std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(), "\n");
+      const bool is_last = epoch + 1 == arguments["total_epochs"];
+      if (epoch % arguments["save_every"] != 0 && !is_last) continue;
+      write_file("checkpoint.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
+      std::cout << concat("Epoch ", epoch, " | Training checkpoint saved at checkpoint.safetensors\n");
+    }
+    return 0;
+  });
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "core/error.h"
+#include "train/processor_peak.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double sample_seconds = 1e-3;
+constexpr size_t fewest_samples = 7;
+
+double seconds_of(const std::function<void()>& body, int64_t calls) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t call = 0; call < calls; ++call) body();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  return elapsed.count() / static_cast<double>(calls);
+}
+
+/// How many calls make a sample long enough for the clock; the calls it takes to know are the warm-up.
+int64_t calls_per_sample(const std::function<void()>& body) {
+  double best = seconds_of(body, 1);
+  for (int repeat = 0; repeat < 3; ++repeat) best = std::min(best, seconds_of(body, 1));
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(sample_seconds / std::max(best, 1e-8))));
+}
+
+}  // namespace
+
+Timing timing_of(std::vector<double> samples) {
+  expect(!samples.empty(), "no samples");
+  std::sort(samples.begin(), samples.end());
+  const auto quantile = [&](double part) {
+    return samples[static_cast<size_t>(std::lround(part * static_cast<double>(samples.size() - 1)))];
+  };
+  return {quantile(0.5), 100.0 * (quantile(0.75) - quantile(0.25)) / quantile(0.5)};
+}
+
+std::vector<Timing> measure(const std::vector<std::function<void()>>& bodies, double seconds) {
+  std::vector<int64_t> calls;
+  for (const auto& body : bodies) calls.push_back(calls_per_sample(body));
+  std::vector<std::vector<double>> samples(bodies.size());
+  double spent = 0;
+  while (samples[0].size() < fewest_samples || spent < seconds * static_cast<double>(bodies.size()))
+    for (size_t body = 0; body < bodies.size(); ++body) {
+      samples[body].push_back(seconds_of(bodies[body], calls[body]));
+      spent += samples[body].back() * static_cast<double>(calls[body]);
+    }
+  std::vector<Timing> timings;
+  for (auto& of_body : samples) timings.push_back(timing_of(std::move(of_body)));
+  return timings;
+}
+
+double peak_flops(const CpuStream& stream) {
+  std::vector<double> of_thread(static_cast<size_t>(stream.pool->size()));
+  stream.pool->run(stream.pool->size(),
+                   [&](int64_t thread) { of_thread[static_cast<size_t>(thread)] = measure_peak_flops(); });
+  return std::accumulate(of_thread.begin(), of_thread.end(), 0.0);
+}
+
+std::function<void()> make_copy(int64_t bytes, const CpuStream& stream) {
+  const auto length = static_cast<size_t>(bytes / 2);
+  return [stream, from = std::vector<char>(length), to = std::vector<char>(length)]() mutable {
+    const auto count = static_cast<int64_t>(to.size());
+    const int64_t share = (count + stream.pool->size() - 1) / stream.pool->size();
+    stream.for_each_chunk(count, share, [&](int64_t begin, int64_t end) {
+      std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
+    });
+  };
+}
+
+}  // namespace lockstep

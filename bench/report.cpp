@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "train/processor_peak.h"
+
+namespace lockstep {
+namespace {
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+std::string commit() {
+  const std::string command = "git -C '" LOCKSTEP_SOURCE_DIR "' describe --always --dirty 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  char text[128] = {};
+  if (!pipe || !std::fgets(text, sizeof(text), pipe.get())) return "unknown";
+  std::string line = text;
+  return line.substr(0, line.find('\n'));
+}
+
+std::string date() {
+  char text[32] = {};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%MZ", gmtime_r(&now, &utc));
+  return text;
+}
+
+/// Processes that wanted a core in the last minute: more than the cores, and the figures are noise.
+std::string load() {
+  std::string text = "unknown";
+  std::ifstream("/proc/loadavg") >> text;
+  return text;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "gcc " __VERSION__;
+#endif
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const char* quote = cells[i].find(',') == std::string::npos ? "" : "\"";
+    line += concat(i == 0 ? "" : ",", quote, cells[i], quote);
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string fixed(double value, int digits) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << value;
+  return text.str();
+}
+
+Report::Report(std::string name, std::vector<Column> columns, Scale scale, bool shown)
+    : name_(std::move(name)), columns_(std::move(columns)), shown_(shown) {
+  if (!shown_) return;
+  place_ = {{"date", date()},
+            {"commit", commit()},
+            {"device", processor()},
+            {"cores", concat(sysconf(_SC_NPROCESSORS_ONLN))},
+            {"compiler", concat(compiler(), " ", instruction_set())},
+            {"load", load()},
+            {"ranks", concat(scale.ranks)},
+            {"threads", concat(scale.threads)}};
+  std::cout << name_ << ":";
+  for (const auto& [key, value] : place_)
+    std::cout << " " << key << " " << value << (key == "threads" ? "\n" : ",");
+  for (const Column& column : columns_) std::cout << std::setw(column.width) << column.name;
+  std::cout << std::endl;
+}
+
+void Report::add(std::vector<std::string> cells) {
+  expect(cells.size() == columns_.size(), "a row of ", cells.size(), " cells for ", columns_.size(),
+         " columns");
+  if (!shown_) return;
+  for (size_t i = 0; i < cells.size(); ++i) std::cout << std::setw(columns_[i].width) << cells[i];
+  std::cout << std::endl;
+  rows_.push_back(std::move(cells));
+}
+
+void Report::append() const {
+  if (!shown_) return;
+  std::vector<std::string> header, place;
+  for (const auto& [key, value] : place_) {
+    header.push_back(key);
+    place.push_back(value);
+  }
+  for (const Column& column : columns_) header.push_back(column.name);
+
+  const std::string path = concat(LOCKSTEP_SOURCE_DIR "/bench/results/", name_, ".csv");
+  std::ifstream before(path);
+  std::string first_line;
+  const bool is_empty = !std::getline(before, first_line);
+  require(is_empty || first_line + "\n" == csv_line(header), path,
+          " has other columns: move it away, or append with the program that wrote it");
+  std::ofstream file(path, std::ios::app);
+  if (is_empty) file << csv_line(header);
+  for (std::vector<std::string> cells : rows_) {
+    cells.insert(cells.begin(), place.begin(), place.end());
+    file << csv_line(cells);
+  }
+  require(file.flush().good(), path, " cannot be written");
+}
+
+}  // namespace lockstep

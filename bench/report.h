@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// A number with this many digits after the point.
+std::string fixed(double value, int digits);
+
+/// A table of results: printed row by row under a line that says where it was measured, and appended to
+/// bench/results/<name>.csv on demand. Nothing ever rewrites that file.
+class Report {
+ public:
+  struct Column {
+    std::string name;
+    int width = 10;  ///< on the screen, in characters
+  };
+  struct Scale {
+    int ranks = 1;
+    int threads = 1;  ///< per rank
+  };
+
+  /// A report that is not `shown` does nothing: that of all ranks but the first.
+  Report(std::string name, std::vector<Column> columns, Scale scale, bool shown = true);
+
+  /// Throws Error unless there is one cell a column.
+  void add(std::vector<std::string> cells);
+  /// Writes all rows, each with date, commit, device, cores, compiler, load, ranks and threads. Throws
+  /// UserError if the file cannot be written or has other columns.
+  void append() const;
+
+ private:
+  std::string name_;
+  std::vector<Column> columns_;
+  bool shown_;
+  std::vector<std::pair<std::string, std::string>> place_;  ///< what and where: the first columns of the file
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts MPI jobs that must fail, and reads what their user would see. The jobs' own deadline is 600 s unless
+// said otherwise, so a job that nobody ends runs into the timeout of this test.
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+struct Job {
+  std::string output;
+  std::string first_line;
+  int exit_code = -1;
+};
+
+class MpiFailures : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_mpi_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    // Open MPI leaves its own segments behind when a job is aborted; here they go with the directory.
+    ::setenv("OMPI_MCA_btl_vader_backing_directory", pattern.c_str(), 1);
+  }
+  void TearDown() override {
+    std::string process_id;
+    EXPECT_TRUE(std::ifstream(directory_ + "/process_id") >> process_id);
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("lockstep-" + process_id + "-"))
+          << entry.path() << " was left behind";
+    std::filesystem::remove_all(directory_);
+  }
+
+  /// Three ranks do this task.
+  Job run(const std::string& task) const {
+    Job job;
+    const std::string program = LOCKSTEP_PROGRAM_DIR "/mpi_ranks";
+    const std::string command =
+        concat(LOCKSTEP_MPIRUN " 3 '", program, "' ", task, " '", directory_, "' 2>&1");
+    FILE* pipe = ::popen(command.c_str(), "r");
+    if (!pipe) return job;
+    char piece[4096];
+    while (const size_t length = std::fread(piece, 1, sizeof(piece), pipe)) job.output.append(piece, length);
+    const int status = ::pclose(pipe);
+    job.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    job.first_line = job.output.substr(0, job.output.find('\n'));
+    return job;
+  }
+
+ private:
+  std::string directory_;
+};
+
+TEST_F(MpiFailures, ARankThatThrowsEndsTheJobAndSpeaksFirst) {
+  const Job job = run("throw");
+  EXPECT_EQ(job.exit_code, 1) << job.output;
+  EXPECT_NE(job.first_line.find("[rank 1] error: the loss of replica 1 exploded"), std::string::npos)
+      << job.output;
+}
+
+TEST_F(MpiFailures, AKilledRankEndsTheJob) {
+  const Job job = run("kill");
+  EXPECT_NE(job.exit_code, 0);
+  EXPECT_NE(job.output.find("signal 9"), std::string::npos) << job.output;
+}
+
+TEST_F(MpiFailures, ADeadlineNamesTheRankThatDidNotCome) {
+  const Job job = run("deadline");
+  EXPECT_EQ(job.exit_code, 1) << job.output;
+  for (const char* part : {"error: barrier of 0 bytes, collective 2: waited 1 s",
+                           "rank 1 never entered collective 2 (barrier, 0 bytes); its last was 1 (barrier)"})
+    EXPECT_NE(job.first_line.find(part), std::string::npos) << job.output;
+}
+
+TEST_F(MpiFailures, DifferentConfigurationsAreRefusedByKeyAndValue) {
+  const Job job = run("configurations");
+  EXPECT_EQ(job.exit_code, 2) << job.output;
+  EXPECT_NE(job.first_line.find("error: the ranks differ in the configuration: rank 0 has 'train.seed = 7', "
+                                "rank 2 has 'train.seed = 8'"),
+            std::string::npos)
+      << job.output;
+}
+
+}  // namespace
+}  // namespace lockstep

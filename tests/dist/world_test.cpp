@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/world.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
+
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "dist/local_communicator.h"
+
+namespace lockstep {
+namespace {
+
+/// What rank 0 is told when the ranks hold these texts; empty if they agree.
+std::string difference(const std::vector<std::string>& texts) {
+  std::vector<std::string> told(texts.size());
+  run_ranks(static_cast<int>(texts.size()), [&](Communicator& communicator) {
+    const auto rank = static_cast<size_t>(communicator.rank());
+    try {
+      require_equal_on_all_ranks(communicator, "the configuration", texts[rank]);
+    } catch (const UserError& failure) {
+      told[rank] = failure.what();
+    }
+  });
+  for (const std::string& text : told) EXPECT_EQ(text, told[0]) << "every rank is told the same";
+  return told[0];
+}
+
+TEST(RequireEqual, EqualTextsPass) {
+  EXPECT_EQ(difference({"a = 1\nb = 2\n", "a = 1\nb = 2\n", "a = 1\nb = 2\n"}), "");
+  EXPECT_EQ(difference({"", ""}), "");
+  EXPECT_EQ(difference({"a = 1"}), "");
+}
+
+TEST(RequireEqual, TheFirstDifferenceIsNamedWithBothValues) {
+  EXPECT_EQ(difference({"a = 1\nb = 2\nc = 3\n", "a = 1\nb = 2\nc = 3\n", "a = 1\nb = 5\nc = 6\n"}),
+            "the ranks differ in the configuration: rank 0 has 'b = 2', rank 2 has 'b = 5'");
+}
+
+TEST(RequireEqual, AMissingLineIsADifference) {
+  EXPECT_EQ(difference({"a = 1\nb = 2\n", "a = 1\n"}),
+            "the ranks differ in the configuration: rank 0 has 'b = 2', rank 1 has 'nothing'");
+  EXPECT_EQ(difference({"", "a = 1\n"}),
+            "the ranks differ in the configuration: rank 0 has 'nothing', rank 1 has 'a = 1'");
+}
+
+TEST(World, AloneItIsFirstAndHasAllCores) {
+  const World world = World::alone();
+  EXPECT_EQ(world.rank(), 0);
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_TRUE(world.is_first());
+  EXPECT_EQ(world.share_of_cores(), available_cores());
+  EXPECT_FALSE(world.has_spare_core(available_cores()));
+}
+
+TEST(World, RanksOfAHostShareItsCores) {
+  run_ranks(3, [](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    EXPECT_EQ(world.rank(), communicator.rank());
+    EXPECT_EQ(world.local_size(), 3);
+    EXPECT_EQ(world.is_first(), communicator.rank() == 0);
+    EXPECT_GE(world.share_of_cores(), 1);
+    EXPECT_LE(world.share_of_cores(), available_cores());
+    EXPECT_FALSE(world.has_spare_core(available_cores()));
+  });
+}
+
+TEST(World, SeveralSrunTasksWithoutMpiAreRefused) {
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  ::unsetenv("PMIX_RANK");
+  ::setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+  ::setenv("SLURM_PROCID", "0", 1);
+  try {
+    World::from_environment();
+    FAIL() << "accepted";
+  } catch (const UserError& failure) {
+    EXPECT_NE(std::string(failure.what()).find("--mpi=pmix"), std::string::npos) << failure.what();
+  }
+  ::unsetenv("SLURM_STEP_NUM_TASKS");
+  ::unsetenv("SLURM_PROCID");
+  EXPECT_EQ(World::from_environment().size(), 1);
+}
+
+TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto exit_with = [](auto body) { std::exit(run_program(body)); };
+  EXPECT_EXIT(exit_with([]() -> int { return 0; }), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(exit_with([]() -> int { return 75; }), testing::ExitedWithCode(75), "");
+  EXPECT_EXIT(exit_with([]() -> int { throw UserError("no such key: train.stps"); }),
+              testing::ExitedWithCode(2), "^error: no such key: train.stps\n$");
+  EXPECT_EXIT(exit_with([]() -> int { throw Error("the sum went wrong"); }), testing::ExitedWithCode(1),
+              "^error: the sum went wrong .*world_test.cpp:[0-9]+.\n$");
+  EXPECT_EXIT(exit_with([]() -> int { throw std::runtime_error("disk on fire"); }),
+              testing::ExitedWithCode(1), "^error: disk on fire\n$");
+}
+
+}  // namespace
+}  // namespace lockstep

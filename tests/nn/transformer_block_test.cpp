@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/transformer_block.h"
+
+#include <set>
+#include <vector>
+
+#include "support/gradient_check.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t width = 64;
+constexpr Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
+
+/// What is kept after attention and after the feed-forward branch, seen by branches that are constants: their
+/// weights are zero, their last biases 1 and 2.
+struct Masks {
+  std::vector<double> attention, feed_forward;
+
+  explicit Masks(uint32_t layer) {
+    constexpr double dropout = 0.5, kept = 1 / (1 - dropout);
+    const TransformerBlock block(
+        {.layer = layer, .heads = 2, .width = width, .dropout = dropout, .dtype = DType::f64});
+    for (const auto& [name, tensor] : block.parameters()) {
+      if (name == "attn.c_proj.bias") fill(tensor, 1.0 / kept);
+      if (name == "mlp.c_proj.bias") fill(tensor, 2.0 / kept);
+    }
+    const NoGrad no_grad;
+    for (const double value : to_doubles(block(zeros({1, 3, width}, DType::f64), training))) {
+      EXPECT_TRUE((std::set<double>{0, 1, 2, 3}.contains(value))) << value;
+      attention.push_back(value == 1 || value == 3);
+      feed_forward.push_back(value >= 2);
+    }
+  }
+};
+
+TEST(TransformerBlock, EveryPlaceOfEveryLayerDropsOnItsOwn) {
+  std::set<std::vector<double>> masks;
+  for (uint32_t layer = 0; layer < 4; ++layer) {
+    const Masks of_layer(layer);
+    masks.insert(of_layer.attention);
+    masks.insert(of_layer.feed_forward);
+  }
+  masks.insert(to_doubles(dropout(full({1, 3, width}, 0.5), 0.5, training.key(0))));
+  EXPECT_EQ(masks.size(), 9U);
+}
+
+TEST(TransformerBlock, TheLayerShowsInTrainingOnly) {
+  const TransformerBlock::Options options{.layer = 0, .heads = 2, .width = width, .dropout = 0.5};
+  TransformerBlock::Options next = options;
+  next.layer = 1;
+  const TransformerBlock first(options), second(next);
+  for (const TransformerBlock* block : {&first, &second}) {
+    uint32_t place = 0;
+    for (const auto& [name, tensor] : block->parameters()) fill_normal(tensor, 0.0, 0.2, 5, place++);
+  }
+  const Tensor x = uniform_tensor({2, 5, width}, 1, DType::f32);
+  EXPECT_TRUE(has_same_bits(first(x, {}), second(x, {})));
+  EXPECT_FALSE(has_same_bits(first(x, training), second(x, training)));
+}
+
+}  // namespace
+}  // namespace lockstep
