@@ -31,10 +31,7 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
 /// A kernel that is rated by the bytes of its operands.
 template <Kernel K>
 Work moving(K kernel, const std::vector<Tensor>& operands) {
-  Work work;
-  work.run = launching(std::move(kernel), operands);
-  work.bytes = bytes_of(operands);
-  return work;
+  return Work::by_bytes(launching(std::move(kernel), operands), bytes_of(operands));
 }
 
 /// i32 in [0, bound).
@@ -60,7 +57,7 @@ Work attention_forward(const Attention& shape) {
   const Tensor qkv = random_tensor(shape.qkv()), y = empty(shape.y()), sums = empty(shape.statistics());
   const CausalAttentionForward kernel{
       .qkv = qkv.view(), .y = y.view(), .log_sum_exp = sums.view(), .heads = shape.heads};
-  return {.run = launching(kernel, {qkv, y, sums}), .flops = 2.0 * shape.product_flops()};
+  return Work::by_flops(launching(kernel, {qkv, y, sums}), 2.0 * shape.product_flops());
 }
 
 Work attention_backward(const Attention& shape) {
@@ -76,7 +73,7 @@ Work attention_backward(const Attention& shape) {
                                        .dqkv = dqkv.view(),
                                        .heads = shape.heads};
   // The weights again, then the gradients of weights, values, queries and keys.
-  return {.run = launching(kernel, {qkv, y, sums, dy, dqkv}), .flops = 5.0 * shape.product_flops()};
+  return Work::by_flops(launching(kernel, {qkv, y, sums, dy, dqkv}), 5.0 * shape.product_flops());
 }
 
 struct LayerNormOperands {
@@ -157,7 +154,7 @@ Work embedding_forward(int64_t tokens, const Shape& table_shape) {
   const Tensor ids = random_ids({tokens}, table_shape[0]), table = random_tensor(table_shape);
   const Tensor y = empty({tokens, table_shape[1]});
   const EmbeddingForward kernel{.ids = ids.view(), .table = table.view(), .y = y.view()};
-  return {.run = launching(kernel, {ids, table, y}), .bytes = bytes_of({ids, y, y})};
+  return Work::by_bytes(launching(kernel, {ids, table, y}), bytes_of({ids, y, y}));
 }
 
 Work embedding_backward(int64_t tokens, const Shape& table_shape) {
@@ -177,8 +174,8 @@ Work adamw(int64_t parameters) {
                              .second_moment = second.view(),
                              .weight_decay = 0.1});
   // Reads four arrays, and writes three of them back.
-  return {.run = launching(std::move(kernel), {parameter, gradient, first, second}),
-          .bytes = 7 * parameter.view().bytes()};
+  return Work::by_bytes(launching(std::move(kernel), {parameter, gradient, first, second}),
+                        7 * parameter.view().bytes());
 }
 
 Work sum_of_squares(int64_t elements) {
@@ -202,9 +199,10 @@ Work tree_fold(int replicas, int64_t elements) {
   operands.push_back(empty({elements}));
   float* sum = operands.back().data<float>();
   const float scale = 1.0f / static_cast<float>(replicas);
-  return {.run = [=, program =
-                         fold_program(replicas, leaves)] { run_fold(program, inputs, sum, elements, scale); },
-          .bytes = bytes_of(operands)};
+  const auto fold = [=, keep = operands, program = fold_program(replicas, leaves)] {
+    run_fold(program, inputs, sum, elements, scale);
+  };
+  return Work::by_bytes(fold, bytes_of(operands));
 }
 
 }  // namespace

@@ -12,7 +12,20 @@ namespace lockstep {
 
 /// A kernel with its operands, ready to run on the current stream.
 struct Work {
-  std::function<void()> run;
+  static Work by_flops(std::function<void()> run, double flops) {
+    Work work;
+    work.run = std::move(run);
+    work.flops = flops;
+    return work;
+  }
+  static Work by_bytes(std::function<void()> run, int64_t bytes) {
+    Work work;
+    work.run = std::move(run);
+    work.bytes = bytes;
+    return work;
+  }
+
+  std::function<void()> run = {};
   double flops = 0;                 ///< rated against the FMA loop, if not zero; else
   int64_t bytes = 0;                ///< each operand's bytes once: rated against a copy that moves as many
   std::function<void()> peer = {};  ///< the same result by Eigen

@@ -23,9 +23,9 @@ Work work_of(const Layer& layer, MatMul product, const Shape& a, const Shape& b,
   product.c = result.view();
   MatMul theirs = product;
   theirs.c = peers.view();
-  return {.run = launching(product, {left, right, result}),
-          .flops = layer.flops(),
-          .peer = [theirs, operands = std::vector{left, right, peers}] { eigen_product(theirs); }};
+  Work work = Work::by_flops(launching(product, {left, right, result}), layer.flops());
+  work.peer = [theirs, operands = std::vector{left, right, peers}] { eigen_product(theirs); };
+  return work;
 }
 
 Work fused_with_bias_and_gelu(const Layer& layer, Activation activation) {
@@ -40,7 +40,7 @@ Work fused_with_bias_and_gelu(const Layer& layer, Activation activation) {
                        .pre_activation = before.view(),
                        .transpose_b = true,
                        .activation = activation};
-  return {.run = launching(product, {x, weight, bias, y, before}), .flops = layer.flops()};
+  return Work::by_flops(launching(product, {x, weight, bias, y, before}), layer.flops());
 }
 
 }  // namespace
