@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/thread_pool.h"
 
 namespace lockstep {
 namespace {
@@ -45,7 +46,9 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, con
     shared_ = communicator_->share(std::max<int64_t>(64, most * plan_.elements * 4));
     auto meeting = shared_ ? communicator_->share(64) : nullptr;
     if (meeting)
-      meeting_ = std::make_unique<SharedBarrier>(std::move(meeting), communicator_->rank());
+      // Shared memory means one host.
+      meeting_ = std::make_unique<SharedBarrier>(std::move(meeting), communicator_->rank(),
+                                                 communicator_->size() > available_cores());
     else
       shared_ = nullptr;
   }
@@ -198,10 +201,11 @@ void GradientReducer::reduce_by_messages(const Bucket& bucket) {
   int received = 0;
   for (int peer = 0; peer < ranks; ++peer)
     if (peer != rank) received += inputs_of_rank_[static_cast<size_t>(peer)];
-  std::vector<float> arrived(static_cast<size_t>(received * (end - begin)));
+  const auto arriving = static_cast<size_t>(received * (end - begin));
+  if (arrived_.size() < arriving) arrived_.resize(arriving);
   std::vector<const float*> inputs;
   std::vector<Message> sends, receives, results, others;
-  float* next = arrived.data();
+  float* next = arrived_.data();
   for (int peer = 0; peer < ranks; ++peer) {
     const auto [from, to] = segment(count, ranks, peer);
     for (int i = 0; i < inputs_of_rank_[static_cast<size_t>(peer)]; ++i) {

@@ -81,6 +81,7 @@ class GradientReducer {
   std::shared_ptr<SharedMemory> shared_;  ///< the slots of all ranks, or null
   std::unique_ptr<SharedBarrier> meeting_;
   std::shared_ptr<Storage> storage_;
+  std::vector<float> arrived_;  ///< partial nodes of other ranks, where they travel as messages
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -37,8 +37,8 @@ std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bo
 
 void unlink_shared(const std::string& name) { ::shm_unlink(name.c_str()); }
 
-SharedBarrier::SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank)
-    : memory_(std::move(memory)), rank_(rank) {}
+SharedBarrier::SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank, bool share_cores)
+    : memory_(std::move(memory)), rank_(rank), spins_(share_cores ? 0 : 2000) {}
 
 void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancelled) {
   const auto counter = [&](size_t rank) {
@@ -53,7 +53,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
       return static_cast<int32_t>(counter(rank).load(std::memory_order_acquire) - rounds_) >= 0;
     };
     for (int64_t tries = 0; !arrived(); ++tries) {
-      if (tries < 2000) {
+      if (tries < spins_) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif

@@ -26,8 +26,9 @@ void unlink_shared(const std::string& name);
 /// Meeting point of the ranks in shared memory: a counter per rank, on a cache line of its own.
 class SharedBarrier {
  public:
-  /// `memory` needs 64 bytes per rank, zeroed.
-  SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank);
+  /// `memory` needs 64 bytes per rank, zeroed. `share_cores`: ranks outnumber cores, so a rank that waits
+  /// lets another run at once instead of spinning for a while first.
+  SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank, bool share_cores = false);
 
   /// Returns when every rank has come as often as this one. Throws Error naming the ranks that were missing
   /// when `timeout_seconds` had passed, or as soon as `cancelled` is set.
@@ -36,6 +37,7 @@ class SharedBarrier {
  private:
   std::shared_ptr<SharedMemory> memory_;
   int rank_;
+  int spins_;
   uint32_t rounds_ = 0;
 };
 

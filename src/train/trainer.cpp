@@ -97,6 +97,9 @@ int Run::operator()() {
     progress = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
                                           Display::of_stderr());
   }
+  if (is_first)
+    log_info(concat("memory: ", data_parallel_.gradient_sets(), " gradient buffers of ",
+                    count_parameters(task_.parameters) >> 18, " MiB a rank"));
   loader_.seek(first_step_);
   for (int64_t index = first_step_; index < total_steps_; ++index) {
     StepMetrics metrics = step(index);
