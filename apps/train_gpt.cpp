@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
-#include "core/log.h"
 #include "train/language_model.h"
 #include "train/program.h"
 
@@ -18,11 +17,6 @@ int main(int argc, char** argv) {
     const World world = start_world(config);
     const LanguageData data = load_language_data(config, world);
     const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
-    if (world.is_first()) {
-      log_info(concat("data: ", data.description));
-      log_info(concat("model: ", config.model.n_layer, " layers, ", config.model.n_head, " heads, ",
-                      config.model.n_embd, " wide, ", count_parameters(model->parameters()), " parameters"));
-    }
     return train(config, world, language_task(config, *model, data));
   });
 }

@@ -23,19 +23,14 @@ Trains Linear(20, 1) with SGD on 2048 random samples, the data set of the PyTorc
 
 )";
 
-/// The tutorials' own arguments, taken out of what the configuration does not know.
-struct TutorialArguments {
-  int64_t total_epochs = 50;
-  int64_t save_every = 10;
-  int64_t batch_size = 32;
-};
-
-TutorialArguments take_tutorial_arguments(Arguments& arguments) {
-  TutorialArguments own;
+/// Moves the tutorials' own arguments from what the configuration does not know to its overrides. Returns
+/// save_every.
+int64_t take_tutorial_arguments(Arguments& arguments) {
+  int64_t total_epochs = 0, save_every = 10, batch_size = 0;
   CLI::App app;
-  app.add_option("total_epochs,--total_epochs", own.total_epochs)->check(CLI::PositiveNumber);
-  app.add_option("save_every,--save_every", own.save_every)->check(CLI::PositiveNumber);
-  app.add_option("--batch_size", own.batch_size)->check(CLI::PositiveNumber);
+  app.add_option("total_epochs,--total_epochs", total_epochs)->check(CLI::PositiveNumber);
+  app.add_option("save_every,--save_every", save_every)->check(CLI::PositiveNumber);
+  app.add_option("--batch_size", batch_size)->check(CLI::PositiveNumber);
   std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
   try {
     app.parse(reversed);
@@ -43,18 +38,22 @@ TutorialArguments take_tutorial_arguments(Arguments& arguments) {
     throw UserError(concat(problem.what(), "; see train_mlp --help"));
   }
   arguments.other.clear();
-  return own;
+  if (total_epochs > 0) arguments.overrides.push_back({"train.epochs", concat(total_epochs)});
+  if (batch_size > 0) arguments.overrides.push_back({"train.batch_size", concat(batch_size)});
+  return save_every;
 }
 
-Config defaults(const TutorialArguments& own) {
+Config defaults() {
   Config config;
-  config.train.epochs = own.total_epochs;
-  config.train.batch_size = own.batch_size;
+  config.train.epochs = 50;
+  config.train.batch_size = 32;
   config.train.learning_rate = 1e-2;
   config.train.min_lr = 1e-2;
   config.train.weight_decay = 0.0;
   config.train.grad_clip = 0.0;
   config.snapshot.path = "runs/train_mlp/snapshots";
+  config.snapshot.every_steps = 0;
+  config.snapshot.resume = "never";
   config.log.dir = "runs/train_mlp";
   return config;
 }
@@ -65,11 +64,11 @@ int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
     if (arguments.help) {
-      std::cout << usage << config_help(arguments.program, defaults({}));
+      std::cout << usage << config_help(arguments.program, defaults());
       return 0;
     }
-    const TutorialArguments own = take_tutorial_arguments(arguments);
-    Config config = load_config(arguments, defaults(own));
+    const int64_t save_every = take_tutorial_arguments(arguments);
+    Config config = load_config(arguments, defaults());
     const World world = start_world(config);
 
     const auto data =
@@ -77,7 +76,8 @@ int main(int argc, char** argv) {
     const Mlp model({20, 1});
     initialize_linears(model.parameters(), static_cast<uint64_t>(config.train.seed));
     const int64_t global_batch = config.dist.replicas * config.train.batch_size;
-    config.snapshot.every_steps = own.save_every * ((data->size() + global_batch - 1) / global_batch);
+    if (config.snapshot.every_steps == 0)
+      config.snapshot.every_steps = save_every * ((data->size() + global_batch - 1) / global_batch);
 
     TrainingTask task;
     task.parameters = model.parameters();

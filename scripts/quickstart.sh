@@ -50,7 +50,7 @@ if [[ $offline == yes ]]; then
 else
   status=0
   train "$run" || status=$?
-  if ((status == 2)); then
+  if ((status == 2)) && tail -n 3 "runs/$run/rank0.log" | grep -q data.dataset; then
     echo "quickstart: without Shakespeare's text (see above) this trains on the built-in sample instead"
     train_on_sample
   elif ((status != 0)); then

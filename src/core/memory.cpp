@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 
@@ -22,7 +23,11 @@ class CpuMemory {
     auto& blocks = free_[block_bytes];
     std::byte* block = nullptr;
     if (blocks.empty()) {
-      block = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(block_bytes)));
+      block = make(block_bytes);
+      if (block == nullptr) {
+        release_free();
+        block = make(block_bytes);
+      }
     } else {
       block = blocks.back();
       blocks.pop_back();
@@ -46,6 +51,16 @@ class CpuMemory {
   }
 
  private:
+  static std::byte* make(int64_t block_bytes) {
+    return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(block_bytes)));
+  }
+
+  /// Gives back what is kept for later, where memory is short now.
+  void release_free() {
+    for (auto& [block_bytes, blocks] : free_)
+      for (std::byte* block : std::exchange(blocks, {})) std::free(block);
+  }
+
   void count(const char* label, int64_t bytes) {
     MemoryUse& use = uses_[label];
     use.label = label;

@@ -31,6 +31,10 @@ constexpr uint64_t derive_key(uint64_t seed, uint32_t site, uint32_t lane) {
   return (uint64_t{words[1]} << 32) | words[0];
 }
 
+/// Lanes that no attention head can be: initial values, and the sampling of text.
+inline constexpr uint32_t initialization_lane = 0xffffffffu;
+inline constexpr uint32_t sampling_lane = 0xfffffffeu;
+
 /// Uniform in [0, 1) with 24 bits.
 constexpr float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 

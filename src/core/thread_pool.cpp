@@ -45,7 +45,8 @@ void ThreadPool::share(Job job) {
   const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
   unclaimed_.store((uint64_t{generation} << 32) | static_cast<uint64_t>(job.chunks),
                    std::memory_order_release);
-  generation_.store(generation, std::memory_order_release);
+  // In one order with the check for sleepers that follows, or one could miss its job.
+  generation_.store(generation, std::memory_order_seq_cst);
   generation_.notify_all();
   run_chunks();
   const auto all_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };

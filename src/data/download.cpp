@@ -19,12 +19,12 @@ size_t append(const char* data, size_t item_bytes, size_t items, void* text) {
   return item_bytes * items;
 }
 
-std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> open_session() {
+std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> open_handle() {
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   expect(initialised == CURLE_OK, "libcurl does not start: ", curl_easy_strerror(initialised));
-  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> session(curl_easy_init(), curl_easy_cleanup);
-  expect(session != nullptr, "libcurl opens no session");
-  return session;
+  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle(curl_easy_init(), curl_easy_cleanup);
+  expect(handle != nullptr, "libcurl opens no handle");
+  return handle;
 }
 
 }  // namespace
@@ -44,22 +44,27 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::string download(const std::string& url, const std::string& expected_sha256) {
-  const auto session = open_session();
+  const auto handle = open_handle();
   std::string contents;
   std::array<char, CURL_ERROR_SIZE> reason{};
-  curl_easy_setopt(session.get(), CURLOPT_URL, url.c_str());
-  curl_easy_setopt(session.get(), CURLOPT_PROTOCOLS_STR, "http,https,file");
-  curl_easy_setopt(session.get(), CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(session.get(), CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(session.get(), CURLOPT_FAILONERROR, 1L);
-  curl_easy_setopt(session.get(), CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(session.get(), CURLOPT_CONNECTTIMEOUT, connect_timeout_seconds);
-  curl_easy_setopt(session.get(), CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(session.get(), CURLOPT_LOW_SPEED_TIME, stall_timeout_seconds);
-  curl_easy_setopt(session.get(), CURLOPT_ERRORBUFFER, reason.data());
-  curl_easy_setopt(session.get(), CURLOPT_WRITEFUNCTION, append);
-  curl_easy_setopt(session.get(), CURLOPT_WRITEDATA, &contents);
-  const CURLcode result = curl_easy_perform(session.get());
+  curl_easy_setopt(handle.get(), CURLOPT_URL, url.c_str());
+#if LIBCURL_VERSION_NUM >= 0x075500
+  curl_easy_setopt(handle.get(), CURLOPT_PROTOCOLS_STR, "http,https,file");
+  curl_easy_setopt(handle.get(), CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#else
+  curl_easy_setopt(handle.get(), CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS | CURLPROTO_FILE);
+  curl_easy_setopt(handle.get(), CURLOPT_REDIR_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+  curl_easy_setopt(handle.get(), CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(handle.get(), CURLOPT_FAILONERROR, 1L);
+  curl_easy_setopt(handle.get(), CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(handle.get(), CURLOPT_CONNECTTIMEOUT, connect_timeout_seconds);
+  curl_easy_setopt(handle.get(), CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(handle.get(), CURLOPT_LOW_SPEED_TIME, stall_timeout_seconds);
+  curl_easy_setopt(handle.get(), CURLOPT_ERRORBUFFER, reason.data());
+  curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, append);
+  curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &contents);
+  const CURLcode result = curl_easy_perform(handle.get());
   require(result == CURLE_OK, "cannot download ", url, ": ",
           reason[0] != 0 ? reason.data() : curl_easy_strerror(result));
   if (expected_sha256.empty()) return contents;

@@ -133,7 +133,7 @@ void GradientReducer::finish() {
   std::fill(ready_.begin(), ready_.end(), false);
   next_ = 0;
   // Nobody may overwrite slots that a slower rank still reads.
-  if (shared_) meet();
+  if (shared_) communicator_->recorded("tree_release", 0, [this] { meet(); });
   exposed_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 

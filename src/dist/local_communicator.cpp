@@ -27,48 +27,51 @@ struct LocalCommunicator::Group {
   explicit Group(int ranks)
       : size(ranks),
         published(static_cast<size_t>(ranks)),
-        members(static_cast<size_t>(ranks)),
-        here(static_cast<size_t>(ranks)) {}
+        members_(static_cast<size_t>(ranks)),
+        here_(static_cast<size_t>(ranks)) {}
 
   void set_member(int rank, Communicator* member) {
-    const std::lock_guard lock(mutex);
-    members[static_cast<size_t>(rank)] = member;
+    const std::lock_guard lock(mutex_);
+    members_[static_cast<size_t>(rank)] = member;
+    // A rank may begin only after another has failed already.
+    if (failed_ && member) member->cancel();
   }
 
   /// Waits for all ranks.
   void arrive(int rank, double timeout_seconds, const std::atomic<bool>& cancelled) {
-    std::unique_lock lock(mutex);
+    std::unique_lock lock(mutex_);
     const uint64_t round = enter(rank);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_seconds);
-    while (rounds == round) {
+    while (rounds_ == round) {
       const bool late = std::chrono::steady_clock::now() >= deadline;
-      if (failed || cancelled.load() || late) {
-        const Error problem(failed             ? "another rank failed"
-                            : cancelled.load() ? "this rank is going down"
-                                               : concat("waited ", timeout_seconds, " s; ", missing()));
+      if (failed_ || cancelled.load() || late) {
+        const std::string problem = failed_ ? "another rank failed"
+                                    : cancelled.load()
+                                        ? "this rank is going down"
+                                        : concat("waited ", timeout_seconds, " s; ", missing());
         // Whoever comes later must not meet a rank that has gone.
-        here[static_cast<size_t>(rank)] = false;
-        throw problem;
+        here_[static_cast<size_t>(rank)] = false;
+        throw Error(problem);
       }
-      all_here.wait_for(lock, std::chrono::milliseconds(50));
+      all_here_.wait_for(lock, std::chrono::milliseconds(50));
     }
   }
 
   /// Ranks that have met only copy until they part, so this wait cannot fail; and while it lasts no rank's
   /// memory may go.
   void part(int rank) {
-    std::unique_lock lock(mutex);
+    std::unique_lock lock(mutex_);
     const uint64_t round = enter(rank);
-    all_here.wait(lock, [&] { return rounds != round; });
+    all_here_.wait(lock, [&] { return rounds_ != round; });
   }
 
   void fail(std::exception_ptr failure) {
-    const std::lock_guard lock(mutex);
-    if (!failed) first_failure = failure;
-    failed = true;
-    for (Communicator* member : members)
+    const std::lock_guard lock(mutex_);
+    if (!failed_) first_failure = failure;
+    failed_ = true;
+    for (Communicator* member : members_)
       if (member) member->cancel();
-    all_here.notify_all();
+    all_here_.notify_all();
   }
 
   const Published& of(int rank) const { return published[static_cast<size_t>(rank)]; }
@@ -80,29 +83,29 @@ struct LocalCommunicator::Group {
 
  private:
   uint64_t enter(int rank) {
-    here[static_cast<size_t>(rank)] = true;
-    const uint64_t round = rounds;
-    if (std::find(here.begin(), here.end(), false) == here.end()) {
-      std::fill(here.begin(), here.end(), false);
-      ++rounds;
-      all_here.notify_all();
+    here_[static_cast<size_t>(rank)] = true;
+    const uint64_t round = rounds_;
+    if (std::find(here_.begin(), here_.end(), false) == here_.end()) {
+      std::fill(here_.begin(), here_.end(), false);
+      ++rounds_;
+      all_here_.notify_all();
     }
     return round;
   }
 
   std::string missing() const {
     std::string ranks;
-    for (size_t rank = 0; rank < here.size(); ++rank)
-      if (!here[rank]) ranks += concat(ranks.empty() ? "" : ", ", rank);
+    for (size_t rank = 0; rank < here_.size(); ++rank)
+      if (!here_[rank]) ranks += concat(ranks.empty() ? "" : ", ", rank);
     return concat("rank ", ranks, " did not arrive");
   }
 
-  std::mutex mutex;
-  std::condition_variable all_here;
-  std::vector<Communicator*> members;
-  std::vector<bool> here;
-  uint64_t rounds = 0;
-  bool failed = false;
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  std::vector<Communicator*> members_;
+  std::vector<bool> here_;
+  uint64_t rounds_ = 0;
+  bool failed_ = false;
 };
 
 std::shared_ptr<LocalCommunicator::Group> LocalCommunicator::make_group(int size) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <sched.h>
 #include <sstream>
 #include <thread>
 
@@ -31,6 +33,8 @@ struct Launched {
 Launched launched() {
   if (const int ranks = integer_from_environment("OMPI_COMM_WORLD_SIZE", 0))
     return {true, ranks, integer_from_environment("OMPI_COMM_WORLD_RANK", 0)};
+  if (const int ranks = integer_from_environment("PMI_SIZE", 0))
+    return {true, ranks, integer_from_environment("PMI_RANK", 0)};
   // srun --mpi=pmix sets PMIX_RANK and leaves the OMPI variables to MPI_Init.
   if (std::getenv("PMIX_RANK"))
     return {true, integer_from_environment("SLURM_STEP_NUM_TASKS", 0),
@@ -39,6 +43,18 @@ Launched launched() {
 }
 
 bool mpi_was_used = false;
+
+/// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
+/// the launcher has bound each to cores of its own.
+int count_ranks_on_my_cores(Communicator& communicator) {
+  std::string cores;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> cores;  // tells hosts apart, whatever they are called
+  cpu_set_t mask;
+  if (::sched_getaffinity(0, sizeof(mask), &mask) == 0)
+    for (size_t core = 0; core < CPU_SETSIZE; ++core) cores += CPU_ISSET(core, &mask) ? '1' : '0';
+  const std::vector<std::string> all = communicator.all_gather_text(cores);
+  return static_cast<int>(std::count(all.begin(), all.end(), cores));
+}
 
 }  // namespace
 
@@ -58,6 +74,7 @@ World World::from_environment() {
   World world{std::shared_ptr<Communicator>(make_mpi_communicator())};
   world.local_rank_ = place.local_rank;
   world.local_size_ = place.local_size;
+  world.ranks_on_my_cores_ = count_ranks_on_my_cores(world.communicator());
   return world;
 }
 
@@ -66,20 +83,12 @@ World World::alone() { return World(std::shared_ptr<Communicator>(LocalCommunica
 World::World(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {
   local_rank_ = communicator_->rank();
   local_size_ = communicator_->size();
+  ranks_on_my_cores_ = local_size_;
 }
 
-int World::share_of_cores() const {
-  // A launcher that binds ranks has divided the cores already.
-  const int cores = available_cores();
-  const int on_host = static_cast<int>(std::thread::hardware_concurrency());
-  return cores < on_host ? cores : std::max(1, cores / local_size_);
-}
+int World::share_of_cores() const { return std::max(1, available_cores() / ranks_on_my_cores_); }
 
-bool World::has_spare_core(int threads) const {
-  const int cores = available_cores();
-  const int on_host = static_cast<int>(std::thread::hardware_concurrency());
-  return cores < on_host ? cores > threads : cores > threads * local_size_;
-}
+bool World::has_spare_core(int threads) const { return available_cores() > threads * ranks_on_my_cores_; }
 
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
                                 const std::string& lines) {

@@ -35,6 +35,7 @@ class World {
   std::shared_ptr<Communicator> communicator_;
   int local_rank_ = 0;
   int local_size_ = 1;
+  int ranks_on_my_cores_ = 1;
 };
 
 /// Compares one text of "key = value" lines over all ranks. A difference is a UserError that names the first

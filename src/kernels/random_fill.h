@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// y ~ N(mean, std^2) by Box-Muller on the words of philox<10>(derive_key(seed, stream_id, 1), {i / 4 low, i
-/// / 4 high, 0, 0}): element i is a function of (seed, stream_id, i) alone, computed in double and rounded
-/// once.
+/// y ~ N(mean, std^2) by Box-Muller on the words of philox<10>(derive_key(seed, stream_id,
+/// initialization_lane), {i / 4 low, i / 4 high, 0, 0}): element i is a function of (seed, stream_id, i)
+/// alone, computed in double and rounded once.
 struct FillNormal {
   static constexpr const char* name = "fill_normal";
   View y;  ///< any shape, any float dtype

@@ -22,7 +22,7 @@ void AdamW::step(double learning_rate, float gradient_scale) {
                    .beta1 = options_.beta1,
                    .beta2 = options_.beta2,
                    .epsilon = options_.epsilon,
-                   .step = ++steps_taken_,
+                   .step = steps_taken_ + 1,
                    .gradient_scale = gradient_scale};
   for (size_t p = 0; p < parameters_.size(); ++p) {
     const auto& [name, tensor] = parameters_[p];
@@ -35,6 +35,7 @@ void AdamW::step(double learning_rate, float gradient_scale) {
                                .weight_decay = decays ? options_.weight_decay : 0.0});
   }
   launch(parameters_[0].tensor.stream(), update);
+  ++steps_taken_;
 }
 
 std::vector<NamedTensor> AdamW::state() const {

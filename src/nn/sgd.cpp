@@ -16,11 +16,12 @@ Sgd::Sgd(std::vector<NamedTensor> parameters, Options options)
 }
 
 void Sgd::step(double learning_rate, float gradient_scale) {
+  for (const auto& [name, tensor] : parameters_)
+    expect(static_cast<bool>(tensor.grad()), name, " has no gradient: call backward() before step()");
   ++steps_taken_;
   for (size_t p = 0; p < parameters_.size(); ++p) {
-    const auto& [name, tensor] = parameters_[p];
+    const Tensor& tensor = parameters_[p].tensor;
     const Tensor gradient = tensor.grad();
-    expect(static_cast<bool>(gradient), name, " has no gradient: call backward() before step()");
     if (gradient_scale != 1.0f)
       launch(tensor.stream(), Scale{.x = gradient.view(), .y = gradient.view(), .factor = gradient_scale});
     launch(tensor.stream(), SgdStep{.parameter = tensor.view(),

@@ -98,20 +98,20 @@ void backward(const Tensor& loss, double seed) {
   for (auto& node : reachable.nodes) {
     expect(node->gradient != nullptr, "the gradient of ", node->op,
            " was already walked and its memory freed");
-    if (!node->output_gradient) continue;
     Gradients gradients = node->gradient(std::exchange(node->output_gradient, {}));
     expect(gradients.size() == node->inputs.size(), node->op, " has ", node->inputs.size(),
            " inputs and returned ", gradients.size(), " gradients");
     for (size_t i = 0; i < gradients.size(); ++i) {
       const std::shared_ptr<TensorState>& input = node->inputs[i];
       if (!input) continue;
-      if (gradients[i] && gradients[i].shape() != input->shape)
+      expect(static_cast<bool>(gradients[i]), node->op, " returned no gradient for input ", i);
+      if (gradients[i].shape() != input->shape)
         throw Error(concat(node->op, ": gradient ", i, " is ", gradients[i].shape(), ", its input is ",
                            input->shape));
       if (input->leaf) {
-        if (gradients[i]) receive(*input->leaf, gradients[i], used.insert(input.get()).second);
+        receive(*input->leaf, gradients[i], used.insert(input.get()).second);
         if (--reachable.leaf_uses[input.get()] == 0 && input->leaf->ready) input->leaf->ready();
-      } else if (gradients[i]) {
+      } else if (input->node) {  // a leaf may have been frozen since the forward
         Tensor& sum = input->node->output_gradient;
         sum = sum ? add_gradients(std::exchange(sum, {}), std::move(gradients[i])) : std::move(gradients[i]);
       }

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// One gradient per recorded input, in order; an empty tensor means "none".
+/// One gradient per recorded input, in order; empty only for inputs that require none.
 using Gradients = std::vector<Tensor>;
 
 /// Given the gradient of the output, returns those of the inputs. Whatever it captures is what the tape

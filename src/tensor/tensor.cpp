@@ -2,6 +2,7 @@
 #include "tensor/tensor.h"
 
 #include "kernels/elementwise.h"
+#include "tensor/create.h"
 #include "tensor/tensor_state.h"
 
 namespace lockstep {
@@ -62,7 +63,12 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
   const int64_t row_bytes = shape()[0] == 0 ? 0 : view().bytes() / shape()[0];
   Shape rows{end - begin};
   for (int i = 1; i < shape().rank(); ++i) rows.append(shape()[i]);
-  return {state_->storage, state_->offset_bytes + begin * row_bytes, rows, dtype()};
+  const Tensor y(state_->storage, state_->offset_bytes + begin * row_bytes, rows, dtype());
+  return record("slice", y, {*this}, [all = shape(), begin, end](const Tensor& dy) -> Gradients {
+    const Tensor dx = zeros(all, dy.dtype());
+    copy(dy, dx.slice(begin, end));
+    return {dx};
+  });
 }
 
 Tensor Tensor::detach() const {

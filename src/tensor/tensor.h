@@ -37,7 +37,7 @@ class Tensor {
   /// The same elements in the same order under another shape; one extent may be -1. Differentiable.
   Tensor reshape(Shape shape) const;
   Tensor reshape(std::initializer_list<int64_t> extents) const;
-  /// Rows [begin, end) of the first dimension, sharing memory. Not differentiable.
+  /// Rows [begin, end) of the first dimension, sharing memory. Differentiable.
   Tensor slice(int64_t begin, int64_t end) const;
   /// The same memory, off the tape.
   Tensor detach() const;

@@ -141,7 +141,8 @@ void add_snapshot(std::vector<ConfigKey>& keys) {
       .range = at_least(0);
   rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one")
       .range = at_least(1);
-  rows.add("resume", &C::resume, collective, "", "auto: if there is a snapshot; never; required: else stop")
+  rows.add("resume", &C::resume, collective, "",
+           "auto: if there is a snapshot; never: anew, earlier snapshots are renamed; required: else stop")
       .choices = {"auto", "never", "required"};
 }
 

@@ -36,11 +36,17 @@ int32_t draw(const std::vector<double>& logits, int64_t symbols, const GenerateO
     total += std::exp((logits[static_cast<size_t>(id)] - highest) / options.temperature);
     cumulative.push_back(total);
   }
-  const auto words = philox(derive_key(options.seed, 0, 2), {position, 0, 0, 0});
+  const auto words = philox(derive_key(options.seed, 0, sampling_lane), {position, 0, 0, 0});
   const double target = total * static_cast<double>(uniform_float(words[0]));
   const auto found = std::upper_bound(cumulative.begin(), cumulative.end(), target);
   return order[static_cast<size_t>(
       std::min<int64_t>(found - cumulative.begin(), static_cast<int64_t>(order.size()) - 1))];
+}
+
+/// What a text begins with if nobody says: the end of a line before it.
+std::vector<int32_t> first_id(const CharTokenizer& tokenizer) {
+  const bool has_lines = tokenizer.vocabulary().find('\n') != std::string::npos;
+  return has_lines ? tokenizer.encode("\n") : std::vector<int32_t>{0};
 }
 
 }  // namespace
@@ -50,10 +56,10 @@ std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const Gen
           options.temperature, ": it must be 0 or more");
   require(options.top_k >= 0, "--top-k ", options.top_k, ": it must be 0 (all) or more");
   require(options.tokens >= 0, "--tokens ", options.tokens, ": it must be 0 or more");
-  require(!options.prompt.empty(), "--prompt is empty: the model needs at least one character to go on from");
   const NoGrad no_grad;
   const int64_t symbols = std::min(tokenizer.vocabulary_size(), model.options().vocabulary);
-  std::vector<int32_t> ids = tokenizer.encode(options.prompt, "--prompt");
+  std::vector<int32_t> ids =
+      options.prompt.empty() ? first_id(tokenizer) : tokenizer.encode(options.prompt, "--prompt");
   for (int64_t token = 0; token < options.tokens; ++token)
     ids.push_back(draw(next_logits(model, ids), symbols, options, static_cast<uint32_t>(token)));
   return tokenizer.decode(ids);

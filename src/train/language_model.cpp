@@ -28,7 +28,7 @@ LanguageData random_language_data(const Config& config) {
           .tokenizer = {},
           .vocabulary_size = config.model.vocab_size,
           .description = concat("random tokens, ", config.model.vocab_size, " symbols"),
-          .text_hash = "random"};
+          .text_hash = concat("random tokens below ", config.model.vocab_size)};
 }
 
 /// Rank 0's corpus on all ranks. What is wrong with it is everybody's error, so that nobody waits.
@@ -87,6 +87,9 @@ std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size) {
 TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data) {
   TrainingTask task;
   task.parameters = model.parameters();
+  task.description =
+      concat("data: ", data.description, "\nmodel: ", config.model.n_layer, " layers, ", config.model.n_head,
+             " heads, ", config.model.n_embd, " wide, ", count_parameters(task.parameters), " parameters");
   task.loss = [&model](const Tensor& inputs, const Tensor& targets, const Context& context) {
     return cross_entropy(model(inputs, context), targets);
   };

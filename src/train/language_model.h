@@ -43,7 +43,7 @@ struct Writer {
 Writer load_writer(const std::string& snapshot_path);
 
 struct GenerateOptions {
-  std::string prompt = "\n";
+  std::string prompt = {};  ///< empty: a new line, or the first symbol of a vocabulary without one
   int64_t tokens = 300;
   double temperature = 0.8;  ///< 0 takes the likeliest token each time
   int64_t top_k = 0;         ///< draw from the k likeliest only; 0: from all

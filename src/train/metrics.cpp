@@ -93,8 +93,11 @@ MetricsWriter::~MetricsWriter() { ::close(file_); }
 
 void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics)); }
 
+void MetricsWriter::sync() { ::fsync(file_); }
+
 void MetricsWriter::finish(uint64_t parameters_hash) {
   append(Json{{"done", true}, {"parameters_hash", hash_text(parameters_hash)}}.dump());
+  sync();
 }
 
 void MetricsWriter::append(std::string line) {

@@ -34,6 +34,8 @@ class MetricsWriter {
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   void write(const StepMetrics& metrics);
+  /// Makes the lines so far durable.
+  void sync();
   /// The last line of a run that is complete.
   void finish(uint64_t parameters_hash);
 

@@ -29,10 +29,6 @@ World start_world(Config& config) {
   std::filesystem::create_directories(config.log.dir, problem);
   require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
-  if (world.is_first())
-    log_info(concat(config.dist.replicas, config.dist.replicas == 1 ? " replica on " : " replicas on ",
-                    world.size(), world.size() == 1 ? " CPU rank, " : " CPU ranks, ", threads,
-                    threads == 1 ? " thread" : " threads", " each (", instruction_set(), ")"));
   return world;
 }
 

@@ -11,8 +11,7 @@ namespace lockstep {
 void require_same_configuration(const Config& config, const World& world);
 
 /// What every training program does first: joins the other ranks, settles dist.replicas, gives each rank its
-/// threads, compares configurations, opens its log file (rank<r>.log in log.dir) and says on rank 0 what runs
-/// where.
+/// threads, compares configurations, and opens each rank's log file (rank<r>.log in log.dir).
 World start_world(Config& config);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume.h"
 
+#include <filesystem>
 #include <map>
 
 #include "core/log.h"
@@ -35,6 +36,19 @@ SnapshotFiles newest_on_first_rank(const Config& config, const World& world) {
   return received;
 }
 
+/// Renames a folder that holds anything to <path>.1, or the first number that is free, so that nothing is
+/// lost.
+void move_aside(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code problem;
+  if (!fs::exists(path) || fs::is_empty(path, problem)) return;
+  int number = 1;
+  while (fs::exists(concat(path, ".", number))) ++number;
+  fs::rename(path, concat(path, ".", number), problem);
+  require(!problem, "snapshot.path: ", path, " cannot be renamed: ", problem.message());
+  log_info(concat("the snapshots of an earlier run are now in ", path, ".", number));
+}
+
 void require_same_semantics(const Snapshot& snapshot, const Config& config) {
   const Config saved = config_from_ini(snapshot.configuration, "the snapshot's configuration");
   std::map<std::string, std::string> saved_values;
@@ -53,14 +67,16 @@ std::optional<Snapshot> find_snapshot_to_resume(const Config& config, const Worl
     require(config.snapshot.resume != "required", "snapshot.resume = required, but snapshot.path is empty");
     return std::nullopt;
   }
+  if (config.snapshot.resume == "never") {
+    if (world.is_first()) move_aside(config.snapshot.path);
+    return std::nullopt;
+  }
   const SnapshotFiles files = newest_on_first_rank(config, world);
   if (files.empty()) {
     require(config.snapshot.resume != "required", "snapshot.resume = required, but there is no snapshot in ",
             config.snapshot.path);
     return std::nullopt;
   }
-  require(config.snapshot.resume != "never", "snapshot.resume = never, but ", config.snapshot.path,
-          " holds the snapshots of another run; choose another snapshot.path or move them away");
   const Snapshot snapshot = from_files(files, config.snapshot.path);
   require_same_semantics(snapshot, config);
   for (const auto& [name, artifact] : artifacts)

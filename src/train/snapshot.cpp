@@ -33,7 +33,7 @@ std::string seal(const Json& state) {
 
 Json unseal(const std::string& bytes) {
   const Json sealed = Json::parse(bytes);
-  const Json state = sealed.at("state");
+  Json state = sealed.at("state");
   require(seal(state) == bytes, "its checksum does not match");
   return state;
 }
@@ -162,8 +162,15 @@ void SnapshotStore::write_directory(const std::string& name, const Snapshot& sna
 
 void SnapshotStore::save(const Snapshot& snapshot) {
   write_directory(step_name(snapshot.step), snapshot);
-  const std::vector<std::string> names = steps_newest_first();
+  std::vector<std::string> names = steps_newest_first();
+  // A later one is damaged, or this run would have gone on from it: it takes no place from the valid ones.
+  names.erase(names.begin(), std::find(names.begin(), names.end(), step_name(snapshot.step)));
   std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(step_prefix) && (name.ends_with(".tmp") || name.ends_with(".old")))
+      fs::remove_all(entry.path(), ignored);
+  }
   for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
     fs::remove_all(fs::path(directory_) / names[i], ignored);
 }
@@ -187,9 +194,14 @@ Snapshot load_snapshot(const std::string& path) {
   require(fs::is_directory(directory), path,
           " is not a directory: give a snapshot, or a directory of snapshots");
   if (fs::exists(directory / state_file)) return from_files(read_directory(directory), path);
-  for (const char* name : {"best", "best.old"})
-    if (fs::exists(directory / name / state_file))
+  for (const char* name : {"best", "best.old"}) {
+    if (!fs::exists(directory / name / state_file)) continue;
+    try {
       return from_files(read_directory(directory / name), (directory / name).string());
+    } catch (const UserError& problem) {
+      log_warning(problem.what());
+    }
+  }
   const auto files = SnapshotStore(path, 1).newest([](const std::string& problem) { log_warning(problem); });
   require(files.has_value(), path, " holds no valid snapshot");
   return from_files(*files, path);

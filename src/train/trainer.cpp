@@ -63,7 +63,8 @@ class Run {
   int operator()();
 
  private:
-  bool resume();
+  void resume();
+  void describe() const;
   StepMetrics step(int64_t index);
   void backward(const Batch& batch, int64_t index);
   void observe(StepMetrics& metrics, Progress* progress);
@@ -88,24 +89,25 @@ class Run {
 };
 
 int Run::operator()() {
-  if (!resume()) return 0;
+  resume();
   const bool is_first = world_.is_first();
   std::unique_ptr<MetricsWriter> writer;
   std::unique_ptr<Progress> progress;
   if (is_first) {
+    describe();
     writer = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
     progress = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
                                           Display::of_stderr());
   }
-  if (is_first)
-    log_info(concat("memory: ", data_parallel_.gradient_sets(), " gradient buffers of ",
-                    count_parameters(task_.parameters) >> 18, " MiB a rank"));
   loader_.seek(first_step_);
   for (int64_t index = first_step_; index < total_steps_; ++index) {
     StepMetrics metrics = step(index);
     observe(metrics, progress.get());
     if (writer) writer->write(metrics);
-    if (is_due(metrics.step, config_.snapshot.every_steps)) save(metrics.step);
+    if (!is_due(metrics.step, config_.snapshot.every_steps)) continue;
+    // A snapshot must never be ahead of the lines it builds on.
+    if (writer) writer->sync();
+    save(metrics.step);
   }
   const std::string hash = hash_text(parameters_hash(task_.parameters));
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
@@ -116,16 +118,32 @@ int Run::operator()() {
   return 0;
 }
 
-/// Loads what there is to go on from. False if the run has ended already.
-bool Run::resume() {
+/// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
+/// missing.
+void Run::resume() {
   const std::optional<Snapshot> found = find_snapshot_to_resume(config_, world_, task_.artifacts);
-  if (!found) return true;
+  if (!found) return;
   restore(*found, task_.parameters, *optimizer_);
   first_step_ = found->step;
   best_validation_loss_ = found->best_validation_loss;
   if (found->is_finished && world_.is_first())
     log_info(concat("this run is finished: ", found->step, " steps are in ", config_.snapshot.path));
-  return !found->is_finished;
+}
+
+/// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
+/// reads and the files of an earlier run stay.
+void Run::describe() const {
+  log_info(concat(config_.dist.replicas, config_.dist.replicas == 1 ? " replica on " : " replicas on ",
+                  world_.size(), world_.size() == 1 ? " CPU rank, " : " CPU ranks, ", threads_,
+                  threads_ == 1 ? " thread" : " threads", " each (", instruction_set(), ")"));
+  if (!task_.description.empty()) log_info(task_.description);
+  log_info(concat("memory: ", data_parallel_.gradient_sets(), " gradient buffers of ",
+                  count_parameters(task_.parameters) >> 18, " MiB a rank"));
+  try {
+    write_file(config_.log.dir + "/config.ini", to_ini(config_));
+  } catch (const Error& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+  }
 }
 
 StepMetrics Run::step(int64_t index) {
@@ -146,8 +164,9 @@ StepMetrics Run::step(int64_t index) {
   for (const Batch& batch : step.batches) samples += batch.samples;
   const double seconds = seconds_since(begin);
   // Every replica has the same number of samples, so this rank knows the whole step.
-  const double tokens = static_cast<double>(samples / static_cast<int64_t>(step.batches.size()) *
-                                            config_.dist.replicas * task_.tokens_per_sample);
+  const int64_t samples_of_replica = samples / static_cast<int64_t>(step.batches.size());
+  const auto tokens =
+      static_cast<double>(samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
   return {.step = index + 1,
           .loss = loss,
           .learning_rate = learning_rate,
@@ -237,8 +256,11 @@ int train(Config config, const World& world, const TrainingTask& task) {
   std::error_code problem;
   std::filesystem::create_directories(config.log.dir, problem);
   require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
-  world.communicator().record_flights_in(config.log.dir);
-  if (world.is_first()) write_file(config.log.dir + "/config.ini", to_ini(config));
+  try {
+    world.communicator().record_flights_in(config.log.dir);
+  } catch (const Error& failure) {
+    log_warning(concat(failure.what(), "; it is kept in memory only"));
+  }
   return Run(config, world, task)();
 }
 

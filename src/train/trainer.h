@@ -21,6 +21,7 @@ struct TrainingTask {
   /// The mean loss of a batch.
   std::function<Tensor(const Tensor& inputs, const Tensor& targets, const Context& context)> loss;
   std::function<std::unique_ptr<Optimizer>(const std::vector<NamedTensor>&)> make_optimizer;
+  std::string description;  ///< lines for a person, said once the run is accepted; may be empty
   std::shared_ptr<const Dataset> training_data;
   std::shared_ptr<const Dataset> validation_data;  ///< or null
   bool shuffle = true;

@@ -15,7 +15,7 @@ TEST(Learning, ASmallGptComesWithinFivePercentOfTheEntropyOfTheSample) {
       program("train_gpt") +
       " data.dataset=sample data.block_size=32 model.n_layer=2 model.n_head=2 model.n_embd=64 "
       "model.bias=false "
-      "train.steps=1000 train.batch_size=6 train.learning_rate=5e-3 train.min_lr=5e-4 train.warmup_steps=100 "
+      "train.steps=2000 train.batch_size=6 train.learning_rate=5e-3 train.min_lr=2e-4 train.warmup_steps=100 "
       "train.eval_every=0 train.threads=1 dist.replicas=4 log.every_steps=1000 log.dir=" +
       (directory / "run");
   const Outcome outcome = run_command(command, 280);

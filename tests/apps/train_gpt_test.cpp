@@ -147,9 +147,7 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
   for (const BadInput& input : inputs) {
     const Outcome outcome = run_command(train("run") + " " + input.change, 20);
     EXPECT_EQ(outcome.exit_code, 2) << input.what << ": " << outcome.errors;
-    // What was started is said before; the first line that is not about the run is the cause.
-    const std::string error =
-        outcome.errors.substr(std::min(outcome.errors.size(), outcome.errors.find("error:")));
+    const std::string error = outcome.first_error_line();
     for (const std::string& part : input.said)
       EXPECT_NE(error.find(part), std::string::npos)
           << input.what << ": '" << part << "' is not in: " << outcome.errors;

@@ -92,9 +92,15 @@ TEST_P(ThreadPoolTest, SleepingThreadsWakeForTheNextJob) {
   std::atomic<int> runs = 0;
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    pool.run(8, [&](int64_t) { ++runs; });
+    // No chunk ends before all threads have one, so all have to wake.
+    std::atomic<int> awake = 0;
+    pool.run(pool.size(), [&](int64_t) {
+      ++runs;
+      ++awake;
+      while (awake < pool.size()) std::this_thread::yield();
+    });
   }
-  EXPECT_EQ(runs, 24);
+  EXPECT_EQ(runs, 3 * pool.size());
 }
 
 TEST_P(ThreadPoolTest, ChunksOfAStreamDependOnCountAndGrainAlone) {

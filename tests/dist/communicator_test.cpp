@@ -253,6 +253,15 @@ TEST(Communicator, CancelEndsARunningWaitAndEveryLaterOne) {
   EXPECT_NE(failure.find("this rank is going down"), std::string::npos) << failure;
 }
 
+TEST(Communicator, ARankThatBeginsAfterAnotherFailedIsReleased) {
+  const std::string failure = failure_of(2, [](Communicator& ranks) {
+    if (ranks.rank() == 0) throw Error("failed at once");
+    // Whether this rank began before the failure or after it, it learns of it.
+    while (!ranks.cancelled().load()) std::this_thread::yield();
+  });
+  EXPECT_NE(failure.find("failed at once"), std::string::npos) << failure;
+}
+
 TEST(Communicator, AloneNothingWaitsAndNothingIsRecorded) {
   const auto alone = LocalCommunicator::alone();
   EXPECT_EQ(alone->size(), 1);

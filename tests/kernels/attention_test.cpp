@@ -118,6 +118,16 @@ double weight_error(const Attention& o) {
   return 2 * score_error(o) + static_cast<double>(o.shape.time + 8) * epsilon_of(o.dtype);
 }
 
+TEST(CausalAttention, WhatIsNotFiniteShows) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), 1e30}) {
+    Attention o(cases[0], DType::f32);
+    o.qkv.set(0, bad);                             // a query of the first row ...
+    o.qkv.set(o.shape.heads * o.shape.size, bad);  // ... and its key
+    launch_on(1, o.forward());
+    EXPECT_FALSE(std::isfinite(o.y[0])) << bad;
+  }
+}
+
 TEST(CausalAttention, ForwardMatchesReference) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const Case& c : cases) {

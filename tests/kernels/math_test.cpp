@@ -23,10 +23,13 @@ double worst_ulp(Function function, Reference reference) {
     const long double exact = reference(x);
     const float rounded = static_cast<float>(exact);
     if (std::isnan(rounded) || std::isinf(rounded)) {
-      const bool equal = std::isnan(rounded) ? std::isnan(y) : y == rounded || std::fabs(y) > 3.402e38f;
+      const bool equal = std::isnan(rounded)
+                             ? std::isnan(y)
+                             : y == rounded || (std::copysign(y, rounded) == y && std::fabs(y) > 3.402e38f);
       EXPECT_TRUE(equal) << "of " << x << " is " << y;
       continue;
     }
+    EXPECT_FALSE(std::isnan(y)) << "of " << x;
     const float magnitude = std::max(std::fabs(rounded), std::numeric_limits<float>::min());
     const float ulp = std::nextafter(magnitude, std::numeric_limits<float>::infinity()) - magnitude;
     const auto error = static_cast<double>(std::fabs(y - exact) / ulp);

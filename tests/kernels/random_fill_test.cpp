@@ -44,7 +44,8 @@ TEST(RandomFill, UniformIsTheGeneratorsWords) {
   Values y({1001}, DType::f64);
   launch_on(3, FillUniform{.y = y.view(), .low = -3.0, .high = 5.0, .seed = 9, .stream_id = 2});
   const auto expected = [](int64_t i) {
-    const auto words = philox<10>(derive_key(9, 2, 1), {static_cast<uint32_t>(i / 4), 0, 0, 0});
+    const auto words =
+        philox<10>(derive_key(9, 2, initialization_lane), {static_cast<uint32_t>(i / 4), 0, 0, 0});
     return -3.0 + 8.0 * uniform_float(words[static_cast<size_t>(i % 4)]);
   };
   expect_close(y, expected, 0.0, 0.0);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <gtest/gtest.h>
+#include <thread>
 #include <vector>
 
 #include "core/random.h"
@@ -74,6 +76,13 @@ class Values {
 template <class K>
 void launch_on(int threads, const K& kernel) {
   ThreadPool pool(threads);
+  // Once all are awake, a small kernel is shared out as well, instead of being done before the others have
+  // started.
+  std::atomic<int> awake{0};
+  pool.run(threads, [&](int64_t) {
+    ++awake;
+    while (awake < threads) std::this_thread::yield();
+  });
   launch(CpuStream{&pool}, kernel);
 }
 

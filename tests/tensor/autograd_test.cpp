@@ -186,5 +186,13 @@ TEST(Autograd, GradientsThatDoNotMatchTheirInputsAreErrors) {
   EXPECT_THROW(backward(custom({zeros({2}, DType::f32), Tensor()})), Error);
 }
 
+TEST(Autograd, ASliceHandsItsGradientToItsRows) {
+  Tensor x = from_values(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
+  x.set_requires_grad();
+  const Tensor middle = x.slice(1, 2);
+  backward(sum(add(multiply(middle, middle), x.slice(2, 3))));
+  EXPECT_EQ(to_doubles(x.grad()), (std::vector<double>{0, 0, 6, 8, 1, 1}));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -111,6 +111,27 @@ TEST(SnapshotStore, PassesOverDamagedOnesAloud) {
   expect_contains(reports[1], {"step-00000002/state.json"});
 }
 
+TEST(SnapshotStore, ADamagedLaterOneTakesNoPlaceFromTheValidOnes) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 1);
+  store.save(example(800));
+  fs::copy(directory / "step-00000800", directory / "step-00000900");
+  write_text(directory / "step-00000900/state.json", "cut");
+  store.save(example(850));
+  const auto files = store.newest([](const std::string&) {});
+  ASSERT_TRUE(files.has_value());
+  EXPECT_EQ(from_files(*files, "").step, 850);
+}
+
+TEST(LoadSnapshot, ADamagedBestIsPassedOver) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 2);
+  store.save_best(example(1));
+  store.save(example(2));
+  write_text(directory / "best/state.json", "cut");
+  EXPECT_EQ(load_snapshot(directory.path()).step, 2);
+}
+
 TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   const TemporaryDirectory directory;
   SnapshotStore store(directory.path(), 5);

@@ -188,7 +188,6 @@ TEST(Trainer, RefusesASnapshotOfAnotherRunByKey) {
       {"replicas", [](Config& c) { c.dist.replicas = 3; }, {"dist.replicas = 3"}},
       {"batch", [](Config& c) { c.train.batch_size = 1; }, {"train.batch_size = 1"}},
       {"model", [](Config& c) { c.model.n_embd = 32; }, {"model.n_embd = 32"}},
-      {"never", [](Config& c) { c.snapshot.resume = "never"; }, {"snapshot.resume = never"}},
   };
   for (const Refusal& refusal : refusals) {
     Config changed = config;
@@ -200,6 +199,60 @@ TEST(Trainer, RefusesASnapshotOfAnotherRunByKey) {
   free.train.threads = 2;
   free.train.eval_every = 1;
   EXPECT_EQ(train_on(2, 1, free).loss_bits.size(), 3u) << "keys that change no bits may differ";
+}
+
+TEST(Trainer, NeverStartsAnewAndKeepsTheEarlierSnapshots) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 2);
+  config.train.steps = 3;
+  config.snapshot.path = directory / "snapshots";
+  const Result first = train_on(1, 1, config);
+  config.snapshot.resume = "never";
+  config.train.seed = 5;
+  const Result second = train_on(1, 1, config);
+  EXPECT_EQ(second.loss_bits.size(), 3u);
+  EXPECT_NE(second.parameters_hash, first.parameters_hash);
+  EXPECT_TRUE(std::filesystem::exists(directory / "snapshots.1/step-00000003/state.json"));
+}
+
+TEST(Trainer, AFinishedRunMendsItsLastLine) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 2);
+  config.train.steps = 3;
+  config.snapshot.path = directory / "snapshots";
+  const Result first = train_on(2, 1, config);
+  // As if it had been killed after its last snapshot, in the midst of its last line.
+  const std::string metrics = directory / "run/metrics.jsonl";
+  std::filesystem::resize_file(metrics, std::filesystem::file_size(metrics) - 9);
+  EXPECT_EQ(train_on(1, 1, config), first);
+}
+
+TEST(Trainer, WritesTextFromACorpusOfOneLine) {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "abc de"[i * i % 6];
+  write_text(directory / "corpus.txt", text);
+  Config config = tiny(directory, 1);
+  config.data.dataset = directory / "corpus.txt";
+  config.train.steps = 3;
+  config.train.sample_every = 1;
+  const QuietStderr quiet;
+  const World world = World::alone();
+  const LanguageData data = load_language_data(config, world);
+  const auto model = make_gpt(config, data.vocabulary_size);
+  EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+}
+
+TEST(Trainer, ARefusedRunLeavesTheFilesOfTheEarlierOne) {
+  const TemporaryDirectory directory;
+  Config config = tiny(directory, 2);
+  config.train.steps = 3;
+  config.snapshot.path = directory / "snapshots";
+  train_on(1, 1, config);
+  const std::string resolved = read_text(directory / "run/config.ini");
+  config.train.seed = 5;
+  EXPECT_THROW(train_on(1, 1, config), UserError);
+  EXPECT_EQ(read_text(directory / "run/config.ini"), resolved);
 }
 
 TEST(Trainer, RequiredResumeNeedsASnapshot) {

@@ -2,6 +2,7 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -192,13 +193,14 @@ void for_each_head(const CpuStream& stream, const Kernel& kernel, Body&& body) {
   if (tasks * time * size == 0) return;
   Scratch<T> needed(nullptr);
   Task<T>(needed, time, size);
-  // A task's results depend on its own head alone, so the threads may show in how tasks share memory.
+  // A task's results depend on its own head alone, so which worker and which memory it meets cannot show.
+  std::atomic<int64_t> next{0};
   const int64_t workers = std::min<int64_t>(tasks, stream.pool->size());
   const auto memory = allocate(workers * needed.used() * static_cast<int64_t>(sizeof(T)), stream);
   stream.for_each_chunk(workers, 1, [&](int64_t worker, int64_t) {
     Scratch<T> scratch(reinterpret_cast<T*>(memory.get()) + worker * needed.used());
     Task<T> task(scratch, time, size);
-    for (int64_t index = worker; index < tasks; index += workers) {
+    for (int64_t index = next++; index < tasks; index = next++) {
       const int64_t sample = index / kernel.heads;
       const int64_t head = index % kernel.heads;
       const HeadContext context{time,

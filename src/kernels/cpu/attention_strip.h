@@ -134,10 +134,11 @@ void hide_later_keys(T* strip, const QueryBlock<T>& block, T value) {
   }
 }
 
-/// e^x, but e^-80 below: it is nothing beside the largest weight, and subnormal numbers are slow.
+/// e^x, but e^-80 below: it is nothing beside the largest weight, and subnormal numbers are slow. NaN stays
+/// NaN.
 template <class T>
 T exponential(T x) {
-  return math::exp(x > T{-80} ? x : T{-80});
+  return math::exp(x < T{-80} ? T{-80} : x);
 }
 
 /// What dropout multiplies the weights of eight neighbouring keys with: 0 or 1 / (1 - dropout).

@@ -31,25 +31,27 @@ void fill_groups(const CpuStream& stream, const View& y, uint64_t key, Values va
 }  // namespace
 
 void run(CpuStream stream, const FillNormal& k) {
-  fill_groups(stream, k.y, derive_key(k.seed, k.stream_id, 1), [&](const std::array<uint32_t, 4>& words) {
-    std::array<double, 4> values;
-    for (size_t pair = 0; pair < 4; pair += 2) {
-      const double uniform = (words[pair] + 1.0) * 0x1p-32;  // in (0, 1], for the logarithm
-      const double radius = k.std * std::sqrt(-2.0 * std::log(uniform));
-      const double angle = 2.0 * std::numbers::pi * (words[pair + 1] * 0x1p-32);
-      values[pair] = k.mean + radius * std::cos(angle);
-      values[pair + 1] = k.mean + radius * std::sin(angle);
-    }
-    return values;
-  });
+  fill_groups(stream, k.y, derive_key(k.seed, k.stream_id, initialization_lane),
+              [&](const std::array<uint32_t, 4>& words) {
+                std::array<double, 4> values;
+                for (size_t pair = 0; pair < 4; pair += 2) {
+                  const double uniform = (words[pair] + 1.0) * 0x1p-32;  // in (0, 1], for the logarithm
+                  const double radius = k.std * std::sqrt(-2.0 * std::log(uniform));
+                  const double angle = 2.0 * std::numbers::pi * (words[pair + 1] * 0x1p-32);
+                  values[pair] = k.mean + radius * std::cos(angle);
+                  values[pair + 1] = k.mean + radius * std::sin(angle);
+                }
+                return values;
+              });
 }
 
 void run(CpuStream stream, const FillUniform& k) {
-  fill_groups(stream, k.y, derive_key(k.seed, k.stream_id, 1), [&](const std::array<uint32_t, 4>& words) {
-    std::array<double, 4> values;
-    for (size_t j = 0; j < 4; ++j) values[j] = k.low + (k.high - k.low) * uniform_float(words[j]);
-    return values;
-  });
+  fill_groups(stream, k.y, derive_key(k.seed, k.stream_id, initialization_lane),
+              [&](const std::array<uint32_t, 4>& words) {
+                std::array<double, 4> values;
+                for (size_t j = 0; j < 4; ++j) values[j] = k.low + (k.high - k.low) * uniform_float(words[j]);
+                return values;
+              });
 }
 
 }  // namespace lockstep
