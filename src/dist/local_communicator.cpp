@@ -28,7 +28,8 @@ struct LocalCommunicator::Group {
       : size(ranks),
         published(static_cast<size_t>(ranks)),
         members_(static_cast<size_t>(ranks)),
-        here_(static_cast<size_t>(ranks)) {}
+        here_(static_cast<size_t>(ranks)),
+        gone_(static_cast<size_t>(ranks)) {}
 
   void set_member(int rank, Communicator* member) {
     const std::lock_guard lock(mutex_);
@@ -49,8 +50,9 @@ struct LocalCommunicator::Group {
                                     : cancelled.load()
                                         ? "this rank is going down"
                                         : concat("waited ", timeout_seconds, " s; ", missing());
-        // Whoever comes later must not meet a rank that has gone.
+        // Whoever comes later must not meet a rank that has gone, nor call it missing.
         here_[static_cast<size_t>(rank)] = false;
+        gone_[static_cast<size_t>(rank)] = true;
         throw Error(problem);
       }
       all_here_.wait_for(lock, std::chrono::milliseconds(50));
@@ -84,6 +86,7 @@ struct LocalCommunicator::Group {
  private:
   uint64_t enter(int rank) {
     here_[static_cast<size_t>(rank)] = true;
+    gone_[static_cast<size_t>(rank)] = false;
     const uint64_t round = rounds_;
     if (std::find(here_.begin(), here_.end(), false) == here_.end()) {
       std::fill(here_.begin(), here_.end(), false);
@@ -96,7 +99,7 @@ struct LocalCommunicator::Group {
   std::string missing() const {
     std::string ranks;
     for (size_t rank = 0; rank < here_.size(); ++rank)
-      if (!here_[rank]) ranks += concat(ranks.empty() ? "" : ", ", rank);
+      if (!here_[rank] && !gone_[rank]) ranks += concat(ranks.empty() ? "" : ", ", rank);
     return concat("rank ", ranks, " did not arrive");
   }
 
@@ -104,6 +107,7 @@ struct LocalCommunicator::Group {
   std::condition_variable all_here_;
   std::vector<Communicator*> members_;
   std::vector<bool> here_;
+  std::vector<bool> gone_;  ///< gave up waiting
   uint64_t rounds_ = 0;
   bool failed_ = false;
 };
