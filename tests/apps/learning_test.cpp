@@ -10,6 +10,9 @@ namespace lockstep {
 namespace {
 
 TEST(Learning, ASmallGptComesWithinFivePercentOfTheEntropyOfTheSample) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "takes minutes under a sanitizer, and runs nothing that other tests do not";
+#endif
   const TemporaryDirectory directory;
   const std::string command =
       program("train_gpt") +
