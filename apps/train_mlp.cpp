@@ -69,6 +69,8 @@ int main(int argc, char** argv) {
     }
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
+    require(config.train.precision == "fp32", "train.precision = ", config.train.precision,
+            ": train_mlp knows fp32 only");
     const World world = start_world(config);
 
     const auto data =
@@ -90,8 +92,8 @@ int main(int argc, char** argv) {
       return std::make_unique<Sgd>(parameters, Sgd::Options{.weight_decay = config.train.weight_decay});
     };
     task.on_epoch = [&](int64_t epoch, int64_t batch_size, int64_t steps) {
-      std::cout << concat("[CPU", world.rank(), "] Epoch ", epoch, " | Batchsize: ", batch_size,
-                          " | Steps: ", steps, "\n")
+      std::cout << concat(config.train.device == "cuda" ? "[GPU" : "[CPU", world.rank(), "] Epoch ", epoch,
+                          " | Batchsize: ", batch_size, " | Steps: ", steps, "\n")
                 << std::flush;
     };
     return train(config, world, task);

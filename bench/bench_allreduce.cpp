@@ -1,108 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <mpi.h>
 
+#include "allreduce.h"
 #include "core/error.h"
-#include "dist/gradient_reducer.h"
-#include "dist/world.h"
-#include "measure.h"
+#include "dist/host_reducer.h"
 #include "report.h"
 
 using namespace lockstep;
 
 namespace {
 
-struct Options {
-  int64_t min_bytes = 1024;
-  int64_t max_bytes = int64_t{256} << 20;
-  int samples = 15;
-  bool messages = false;
-  bool append = false;
-};
-
-/// One way to add up `values`, in place on every rank.
-struct Method {
-  float* values = nullptr;
-  std::function<void()> reduce;
-  float scale = 1.0f;  ///< of the sum that it leaves behind
-};
-
-constexpr float input(int rank, int64_t element) {
-  return static_cast<float>((element * 7 + rank * 13) % 251);
+AllReduceMethod method_on(float* values, int64_t count) {
+  return {.write = [=](const std::vector<float>& from) { std::copy(from.begin(), from.end(), values); },
+          .read = [=] { return std::vector<float>(values, values + count); },
+          .reduce = {}};
 }
 
-/// How many elements differ, on any rank, from the exact sum of small integers times the method's scale.
-int64_t wrong_values(const Method& method, int64_t count, Communicator& communicator) {
-  for (int64_t i = 0; i < count; ++i) method.values[i] = input(communicator.rank(), i);
-  communicator.barrier();
-  method.reduce();
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    float sum = 0;
-    for (int rank = 0; rank < communicator.size(); ++rank) sum += input(rank, i);
-    wrong += method.values[i] != sum * method.scale;
-  }
-  std::vector<int64_t> of_rank(static_cast<size_t>(communicator.size()));
-  communicator.all_gather(&wrong, sizeof(wrong), of_rank.data());
-  return *std::max_element(of_rank.begin(), of_rank.end());
-}
-
-/// Seconds of one call of each method: samples alternate, each the slowest rank's mean over some calls.
-std::vector<Timing> times_of(const std::vector<Method>& methods, int64_t count, const Options& options,
-                             Communicator& communicator) {
-  // Long enough for the clock and for the ranks' different starts not to count.
-  const int64_t calls = std::clamp<int64_t>((int64_t{4} << 20) / (count * 4), 1, 500);
-  std::vector<std::vector<double>> samples(methods.size());
-  // Sums of zeros stay zeros, however often they are added up again.
-  for (const Method& method : methods) std::fill_n(method.values, count, 0.0f);
-  for (int sample = -2; sample < options.samples; ++sample)
-    for (size_t i = 0; i < methods.size(); ++i) {
-      communicator.barrier();
-      const auto begin = std::chrono::steady_clock::now();
-      for (int64_t call = 0; call < calls; ++call) methods[i].reduce();
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-      const double mine = elapsed.count() / static_cast<double>(calls);
-      std::vector<double> of_rank(static_cast<size_t>(communicator.size()));
-      communicator.all_gather(&mine, sizeof(mine), of_rank.data());
-      const bool is_warm = sample >= 0;
-      if (is_warm) samples[i].push_back(*std::max_element(of_rank.begin(), of_rank.end()));
-    }
-  std::vector<Timing> timings;
-  for (auto& of_method : samples) timings.push_back(timing_of(std::move(of_method)));
-  return timings;
-}
-
-std::vector<std::string> row_of(int64_t bytes, const Options& options, const World& world) {
+std::vector<std::string> row_of(int64_t bytes, const AllReduceOptions& options, const World& world) {
   Communicator& communicator = world.communicator();
   const int ranks = world.size();
   const int64_t count = bytes / 4;
   const std::vector<int64_t> sizes = {count};
-  GradientReducer tree(world.shared_communicator(), BucketPlan(sizes, bytes),
-                       {.replicas = ranks, .shared_memory = !options.messages});
+  HostReducer tree(world.shared_communicator(), BucketPlan(sizes, bytes),
+                   {.replicas = ranks, .shared_memory = !options.messages});
   std::vector<float> for_mpi(static_cast<size_t>(count)), for_native(static_cast<size_t>(count));
-  const std::vector<Method> methods = {
-      {.values = reinterpret_cast<float*>(tree.storage()->data.get()),
-       .reduce =
-           [&] {
-             tree.complete(0, 0);
-             tree.finish();
-           },
-       .scale = 1.0f / static_cast<float>(ranks)},
-      {.values = for_mpi.data(),
-       .reduce =
-           [&] {
-             const int status = MPI_Allreduce(MPI_IN_PLACE, for_mpi.data(), static_cast<int>(count),
-                                              MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-             expect(status == MPI_SUCCESS, "MPI_Allreduce of ", bytes, " bytes failed");
-           }},
-      {.values = for_native.data(),
-       .reduce = [&] { communicator.native_all_reduce(for_native.data(), count); }}};
+  std::vector<AllReduceMethod> methods = {
+      method_on(reinterpret_cast<float*>(tree.storage()->data.get()), count),
+      method_on(for_mpi.data(), count), method_on(for_native.data(), count)};
+  methods[0].scale = 1.0f / static_cast<float>(ranks);
+  methods[0].reduce = [&] {
+    tree.complete(0, 0);
+    tree.finish();
+  };
+  methods[1].reduce = [&] {
+    const int status = MPI_Allreduce(MPI_IN_PLACE, for_mpi.data(), static_cast<int>(count), MPI_FLOAT,
+                                     MPI_SUM, MPI_COMM_WORLD);
+    expect(status == MPI_SUCCESS, "MPI_Allreduce of ", bytes, " bytes failed");
+  };
+  methods[2].reduce = [&] { communicator.native_all_reduce(for_native.data(), count); };
 
   int64_t wrong = 0;
-  for (const Method& method : methods) wrong += wrong_values(method, count, communicator);
-  const std::vector<Timing> timings = times_of(methods, count, options, communicator);
+  for (const AllReduceMethod& method : methods) wrong += wrong_values(method, count, communicator);
+  const std::vector<Timing> timings = times_of(methods, count, options.samples, communicator);
   const auto bandwidth = [&](const Timing& timing) { return static_cast<double>(bytes) / timing.seconds; };
   const double bus_factor = 2.0 * (ranks - 1) / ranks;
   return {options.messages ? "messages" : "shared",
@@ -119,12 +60,16 @@ std::vector<std::string> row_of(int64_t bytes, const Options& options, const Wor
           fixed(timings[1].seconds / timings[0].seconds, 2)};
 }
 
-int bench(const Options& options) {
+int bench(const AllReduceOptions& options, const std::string& device) {
   const World world = World::from_environment();
   require(world.size() > 1, "one rank has nothing to reduce; start it with mpirun -np 2");
-  require(options.min_bytes >= 4 && options.min_bytes <= options.max_bytes &&
+  require(options.min_bytes >= 64 && options.min_bytes <= options.max_bytes &&
               options.max_bytes <= int64_t{4} << 30,
-          "--min and --max: 4 <= min <= max <= 4 GiB is needed");
+          "--min and --max: 64 <= min <= max <= 4 GiB is needed");
+  if (device == "cuda") {
+    bench_all_reduce_on_gpus(options, world);
+    return 0;
+  }
   Report report("bench_allreduce",
                 {{"path", 9},
                  {"bytes"},
@@ -139,7 +84,7 @@ int bench(const Options& options) {
                  {"native_us", 12},
                  {"tree_vs_mpi", 13}},
                 {.ranks = world.size(), .threads = 1}, world.is_first());
-  for (int64_t bytes = options.min_bytes / 4 * 4; bytes <= options.max_bytes; bytes *= 2)
+  for (int64_t bytes = options.min_bytes / 64 * 64; bytes <= options.max_bytes; bytes *= 2)
     report.add(row_of(bytes, options, world));
   if (options.append) report.append();
   return 0;
@@ -149,7 +94,11 @@ int bench(const Options& options) {
 
 int main(int argc, char** argv) {
   CLI::App app("The tree all-reduce beside MPI_Allreduce, with nccl-tests' bandwidths, under mpirun -np 2");
-  Options options;
+  AllReduceOptions options;
+  std::string device = "cpu";
+  app.add_option("--device", device, "cpu, or cuda: the tree beside ncclAllReduce, a GPU for each rank")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--min", options.min_bytes, "bytes of the smallest message")->capture_default_str();
   app.add_option("--max", options.max_bytes, "bytes of the largest; sizes double")->capture_default_str();
   app.add_option("--samples", options.samples, "of each method and size")
@@ -163,5 +112,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem) == 0 ? 0 : 2;
   }
-  return run_program([&] { return bench(options); });
+  return run_program([&] { return bench(options, device); });
 }

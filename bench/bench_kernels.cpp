@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <regex>
 
+#include "core/error.h"
+#include "core/gpu.h"
+#include "core/memory.h"
 #include "dist/world.h"
+#include "gpu_rows.h"
 #include "kernel_cases.h"
 #include "measure.h"
 #include "report.h"
@@ -12,14 +17,17 @@ using namespace lockstep;
 namespace {
 
 struct Options {
+  std::string device = "cpu";
+  DType dtype = DType::bf16;
   std::string filter = ".";
   int threads = 1;
   double seconds = 0.1;
+  bool quick = false;
   bool append = false;
 };
 
 /// Times the case, its ceiling where that is a copy, and its peer, one after the other again and again.
-std::vector<std::string> row_of(const KernelCase& one, double peak, const Options& options) {
+std::vector<std::string> cpu_row(const KernelCase& one, double peak, const Options& options) {
   const Work work = one.prepare();
   const bool computes = work.flops > 0;
   std::vector<std::function<void()>> bodies = {work.run};
@@ -43,17 +51,25 @@ std::vector<std::string> row_of(const KernelCase& one, double peak, const Option
           work.peer ? fixed(rate / of_peer, 2) : ""};
 }
 
-std::regex filter_of(const std::string& text) {
+/// The cases that --filter names.
+std::vector<KernelCase> cases_of(const CaseSizes& sizes, const Options& options) {
+  std::regex filter;
   try {
-    return std::regex(text);
+    filter = std::regex(options.filter);
   } catch (const std::regex_error& problem) {
-    throw UserError(concat("--filter ", text, ": ", problem.what()));
+    throw UserError(concat("--filter ", options.filter, ": ", problem.what()));
   }
+  std::vector<KernelCase> cases = matmul_cases(sizes);
+  for (KernelCase& other : other_cases(sizes)) cases.push_back(std::move(other));
+  std::erase_if(
+      cases, [&](const KernelCase& one) { return !std::regex_search(one.kernel + " " + one.shape, filter); });
+  return cases;
 }
 
-int bench(const Options& options) {
-  const std::regex filter = filter_of(options.filter);
+int bench_cpu(const Options& options) {
   set_threads(options.threads);
+  const std::vector<KernelCase> cases =
+      cases_of(options.quick ? quick_sizes(DType::f32) : cpu_sizes(), options);
   const double peak = peak_flops(std::get<CpuStream>(current_stream()));
   Report report("bench_kernels",
                 {{"kernel", 26},
@@ -67,32 +83,65 @@ int bench(const Options& options) {
                  {"eigen_rate", 12},
                  {"vs_eigen"}},
                 {.ranks = 1, .threads = options.threads});
-  std::vector<KernelCase> cases = matmul_cases();
-  for (KernelCase& other : other_cases()) cases.push_back(std::move(other));
-  for (const KernelCase& one : cases)
-    if (std::regex_search(one.kernel + " " + one.shape, filter)) report.add(row_of(one, peak, options));
+  for (const KernelCase& one : cases) report.add(cpu_row(one, peak, options));
   if (options.append) report.append();
   return 0;
+}
+
+/// A case that fails, for want of memory say, does not take the others with it.
+int bench_gpu(const Options& options) {
+  set_threads(options.threads);
+  set_current_stream(make_gpu_stream(0));
+  const std::vector<KernelCase> cases =
+      cases_of(options.quick ? quick_sizes(options.dtype) : gpu_sizes(options.dtype), options);
+  GpuTiming timing{.seconds = options.seconds};
+  if (options.quick)
+    timing = {.seconds = 0,
+              .sample_seconds = 0,
+              .rotated_bytes = 1 << 16,
+              .copied_bytes = 1 << 16,
+              .product_extent = 64};
+  const GpuRows rows(options.dtype, timing);
+  GpuReport report("bench_kernels");
+  int failed = 0;
+  for (const KernelCase& one : cases) {
+    try {
+      report.add(rows.measure_case(one));
+    } catch (const Error& problem) {
+      std::cerr << one.kernel << " " << one.shape << ": " << problem.what() << std::endl;
+      ++failed;
+    }
+    release_cached_memory(current_stream());
+  }
+  if (options.append) report.append();
+  return failed > 0 ? 1 : 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
-      "Every kernel of a training step beside its ceiling: an FMA loop or a copy, measured in the same run");
+  CLI::App app("Every kernel of a training step beside its ceiling, measured in the same run");
   Options options;
+  const std::map<std::string, DType> dtypes = {
+      {"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
+  app.add_option("--device", options.device, "cpu: small steps in f32; cuda: whole steps on the first GPU")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--dtype", options.dtype, "of activations on a GPU: f32, bf16 (default) or f16")
+      ->transform(CLI::CheckedTransformer(dtypes));
   app.add_option("--filter", options.filter, "regular expression of \"kernel shape\"")->capture_default_str();
-  app.add_option("--threads", options.threads, "of the kernels and their ceilings; Eigen has one")
+  app.add_option("--threads", options.threads, "of the CPU's kernels and their ceilings; Eigen has one")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--seconds", options.seconds, "of each measurement")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_flag("--append", options.append, "add the rows to bench/results/bench_kernels.csv");
+  app.add_flag("--quick", options.quick, "one small shape a kernel: whether it runs, not how fast");
+  app.add_flag("--append", options.append, "add the rows to bench/results");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem) == 0 ? 0 : 2;
   }
-  return run_program([&] { return bench(options); });
+  return run_program([&] { return options.device == "cuda" ? bench_gpu(options) : bench_cpu(options); });
 }

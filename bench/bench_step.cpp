@@ -21,7 +21,7 @@ namespace {
 constexpr const char* usage =
     R"(bench_step [--steps N] [--warmup N] [--append] [--config file] [section.key=value ...]
 
-Where the time of a training step goes, on random tokens. Start it with mpirun for several ranks.
+Where the time of a training step on the CPU goes, on random tokens. Start it with mpirun for several ranks.
   --steps    how many are timed, and again as many with a trace of their kernels (default 50)
   --warmup   steps before those (default 5)
   --append   add the rows to bench/results/bench_step.csv
@@ -50,8 +50,10 @@ Options take_options(Arguments& arguments) {
   }
   arguments.other.clear();
   if (arguments.config_file.empty()) arguments.config_file = "shakespeare_cpu.ini";
-  const std::vector<Arguments::Override> own = {
-      {"data.dataset", "random_tokens"}, {"model.vocab_size", "65"}, {"log.dir", "runs/bench_step"}};
+  const std::vector<Arguments::Override> own = {{"train.device", "cpu"},
+                                                {"data.dataset", "random_tokens"},
+                                                {"model.vocab_size", "65"},
+                                                {"log.dir", "runs/bench_step"}};
   arguments.overrides.insert(arguments.overrides.begin(), own.begin(), own.end());
   return options;
 }

@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same training run under Lockstep and under PyTorch DistributedDataParallel (gloo, eager): tokens per second.
+"""The same training run under Lockstep and under PyTorch: tokens per second.
 
-Both start from the same weights, take the same samples in the same order and must report the same losses. The two
-programs alternate; the figure of a run is its median step after warm-up, that of a program the median of its runs.
-Needs PyTorch and NumPy. One row per workload is appended to bench/results/compare_pytorch.csv.
+On the CPU (--device cpu, the default) beside DistributedDataParallel (gloo, eager): both start from the same weights,
+take the same samples in the same order and must report the same losses. The two programs alternate; the figure of a run
+is its median step after warm-up, that of a program the median of its runs. One row per workload is appended to
+bench/results/compare_pytorch.csv.
+
+On a GPU (--device cuda) beside PyTorch in every setting that is fast there, and kernel by kernel: bench/compare_gpu.py.
+Rows go to bench/results/<GPU>.csv. Needs PyTorch and NumPy.
 """
 
 import argparse
 import configparser
 import csv
 import datetime
+import functools
 import json
 import os
 import random
@@ -31,6 +36,7 @@ from torch.utils.data import DistributedSampler
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "golden"))
+import compare_gpu  # noqa: E402
 from pytorch_gpt import GPT, Shape, adamw, cross_entropy  # noqa: E402
 
 WORKLOADS = {  # of configs/shakespeare_cpu.ini, a constant learning rate in both
@@ -75,10 +81,9 @@ def load_safetensors(path):
 
 
 class Lockstep:
-    def __init__(self, program, options, text, overrides):
-        self.command = ["mpirun", "-np", str(options.ranks), "--bind-to", "none", str(program)]
-        self.command += ["--config", str(REPOSITORY / "configs" / "shakespeare_cpu.ini"), f"data.dataset={text}"]
-        self.command += [*overrides, "train.warmup_steps=0", f"train.threads={options.threads}", "train.eval_every=0"]
+    def __init__(self, launcher, program, config, overrides):
+        self.command = [*launcher, str(program), "--config", str(REPOSITORY / "configs" / config), *overrides]
+        self.command += ["train.warmup_steps=0", "train.eval_every=0"]
 
     def train(self, folder, *overrides):
         """Runs in a new folder; the lines of metrics.jsonl."""
@@ -183,7 +188,9 @@ def steady_ms(times):
 
 def compare(name, options, text, folder):
     steps = options.steps or STEPS[name]
-    lockstep = Lockstep(options.program, options, text, WORKLOADS[name])
+    launcher = ["mpirun", "-np", str(options.ranks), "--bind-to", "none"]
+    settings = ["train.device=cpu", f"data.dataset={text}", f"train.threads={options.threads}", *WORKLOADS[name]]
+    lockstep = Lockstep(launcher, options.program, "shakespeare_cpu.ini", settings)
     weights, config = lockstep.initial_weights(folder / f"{name}_initial")
     job = pytorch_job(options, text, weights, config, steps, folder)
     ours, theirs, differences = [], [], []
@@ -221,26 +228,44 @@ def append(row):
         writer.writerow(row)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--workload", choices=WORKLOADS, action="append", help="may be repeated; all if absent")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="per rank, in both")
-    parser.add_argument("--steps", type=int, default=0, help="of each run; 0: by workload")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each program")
-    parser.add_argument("--learning-rate", type=float, default=3e-4, help="constant")
-    parser.add_argument("--port", type=int, default=29411, help="for PyTorch's ranks to meet")
-    parser.add_argument("--program", type=Path, default=REPOSITORY / "build/cpu/bin/train_gpt")
-    options = parser.parse_args()
+def compare_on_cpu(options, folder):
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    text = folder / "text.txt"
+    write_text(text)
+    for name in options.workload or WORKLOADS:
+        row = surroundings(options) | compare(name, options, text, folder)
+        append(row)
+        print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    return 0
+
+
+def compare_on_gpu(options, folder):
+    return compare_gpu.run(options, functools.partial(Lockstep, [], options.program), folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--workload", action="append", help="may be repeated; all if absent: "
+                        f"{', '.join(WORKLOADS)} on the CPU; {', '.join(compare_gpu.WORKLOADS)} on a GPU")
+    parser.add_argument("--ranks", type=int, default=2, help="on the CPU (2)")
+    parser.add_argument("--threads", type=int, default=1, help="on the CPU: per rank, in both (1)")
+    parser.add_argument("--steps", type=int, default=0, help="on the CPU: of each run; 0, the default: by workload")
+    parser.add_argument("--seconds", type=float, default=600, help="on a GPU: for everything (600)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each program (5)")
+    parser.add_argument("--learning-rate", type=float, default=3e-4, help="constant (3e-4)")
+    parser.add_argument("--port", type=int, default=29411, help="for PyTorch's ranks to meet (29411)")
+    parser.add_argument("--program", type=Path, help="train_gpt (build/cpu/bin or build/cuda/bin)")
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch sees no GPU")
+    known = compare_gpu.WORKLOADS if options.device == "cuda" else WORKLOADS
+    if unknown := set(options.workload or []) - set(known):
+        parser.error(f"--workload {unknown.pop()}: there are {', '.join(known)}")
+    options.program = options.program or REPOSITORY / f"build/{options.device}/bin/train_gpt"
     with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder) / "text.txt"
-        write_text(text)
-        for name in options.workload or WORKLOADS:
-            row = surroundings(options) | compare(name, options, text, Path(folder))
-            append(row)
-            print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        return (compare_on_gpu if options.device == "cuda" else compare_on_cpu)(options, Path(folder))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_cases.h"
 
+#include "core/memory.h"
 #include "dist/replica_tree.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
@@ -8,6 +9,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/fold.h"
 #include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
@@ -15,24 +17,6 @@
 
 namespace lockstep {
 namespace {
-
-std::string text_of(const Shape& shape) {
-  std::string text;
-  for (const int64_t extent : shape) text += concat(text.empty() ? "" : "x", extent);
-  return text;
-}
-
-int64_t bytes_of(const std::vector<Tensor>& tensors) {
-  int64_t bytes = 0;
-  for (const Tensor& tensor : tensors) bytes += tensor.view().bytes();
-  return bytes;
-}
-
-/// A kernel that is rated by the bytes of its operands.
-template <Kernel K>
-Work moving(K kernel, const std::vector<Tensor>& operands) {
-  return Work::by_bytes(launching(std::move(kernel), operands), bytes_of(operands));
-}
 
 /// i32 in [0, bound).
 Tensor random_ids(const Shape& shape, int64_t bound) {
@@ -42,131 +26,153 @@ Tensor random_ids(const Shape& shape, int64_t bound) {
   return from_values(ids, shape);
 }
 
-struct Attention {
-  int64_t batch = 0, time = 0, heads = 0, size = 0;
-
-  Shape y() const { return {batch, time, heads * size}; }
-  Shape qkv() const { return {batch, time, 3 * heads * size}; }
-  Shape statistics() const { return {batch, heads, time}; }
-  std::string text() const { return text_of({batch, time, heads, size}); }
-  /// Of one product with the weights, whose upper half is never computed.
-  double product_flops() const { return static_cast<double>(batch * heads * time * (time + 1) * size); }
-};
-
-Work attention_forward(const Attention& shape) {
-  const Tensor qkv = random_tensor(shape.qkv()), y = empty(shape.y()), sums = empty(shape.statistics());
-  const CausalAttentionForward kernel{
-      .qkv = qkv.view(), .y = y.view(), .log_sum_exp = sums.view(), .heads = shape.heads};
-  return Work::by_flops(launching(kernel, {qkv, y, sums}), 2.0 * shape.product_flops());
+/// What a forward writes for a backward to read.
+template <Kernel K>
+void run_once(const K& kernel) {
+  launch(current_stream(), kernel);
 }
 
-Work attention_backward(const Attention& shape) {
-  const Tensor qkv = random_tensor(shape.qkv()), y = empty(shape.y()), sums = empty(shape.statistics());
-  const Tensor dy = random_tensor(shape.y()), dqkv = empty(shape.qkv());
-  launch(current_stream(),
-         CausalAttentionForward{
-             .qkv = qkv.view(), .y = y.view(), .log_sum_exp = sums.view(), .heads = shape.heads});
-  const CausalAttentionBackward kernel{.qkv = qkv.view(),
-                                       .y = y.view(),
-                                       .log_sum_exp = sums.view(),
-                                       .dy = dy.view(),
-                                       .dqkv = dqkv.view(),
-                                       .heads = shape.heads};
+Work attention(const AttentionSize& size, DType dtype, bool is_backward) {
+  const Tensor qkv = random_tensor(size.qkv(), dtype), y = empty(size.y(), dtype);
+  const Tensor sums = empty(size.statistics(), accumulator_dtype(dtype));
+  const CausalAttentionForward forward{
+      .qkv = qkv.view(), .y = y.view(), .log_sum_exp = sums.view(), .heads = size.heads};
+  if (!is_backward) return computing(forward, {qkv, y, sums}, 2.0 * size.product_flops());
+  run_once(forward);
+  const Tensor dy = random_tensor(size.y(), dtype), dqkv = empty(size.qkv(), dtype);
+  const CausalAttentionBackward backward{.qkv = qkv.view(),
+                                         .y = y.view(),
+                                         .log_sum_exp = sums.view(),
+                                         .dy = dy.view(),
+                                         .dqkv = dqkv.view(),
+                                         .heads = size.heads};
   // The weights again, then the gradients of weights, values, queries and keys.
-  return Work::by_flops(launching(kernel, {qkv, y, sums, dy, dqkv}), 5.0 * shape.product_flops());
+  return computing(backward, {qkv, y, sums, dy, dqkv}, 5.0 * size.product_flops());
 }
 
 struct LayerNormOperands {
-  explicit LayerNormOperands(const Shape& shape)
-      : x(random_tensor(shape)),
-        weight(random_tensor({shape[-1]})),
-        y(empty(shape)),
-        mean(empty({shape.rows()})),
-        rstd(empty({shape.rows()})) {}
+  LayerNormOperands(const Shape& shape, DType dtype)
+      : x(random_tensor(shape, dtype)),
+        weight(random_tensor({shape[-1]}, dtype)),
+        bias(random_tensor({shape[-1]}, dtype)),
+        y(empty(shape, dtype)),
+        mean(empty({shape.rows()}, accumulator_dtype(dtype))),
+        rstd(empty(mean.shape(), mean.dtype())) {}
 
   LayerNormForward forward() const {
     return {.x = x.view(),
+            .residual = {},
             .weight = weight.view(),
-            .bias = {},
+            .bias = bias.view(),
+            .sum = {},
             .y = y.view(),
             .mean = mean.view(),
             .rstd = rstd.view()};
   }
 
-  Tensor x, weight, y, mean, rstd;
+  Tensor x, weight, bias, y, mean, rstd;
 };
 
-Work layer_norm_forward(const Shape& shape) {
-  const LayerNormOperands with(shape);
-  return moving(with.forward(), {with.x, with.weight, with.y, with.mean, with.rstd});
+Work layer_norm_forward(const Shape& shape, DType dtype, bool has_residual) {
+  const LayerNormOperands with(shape, dtype);
+  LayerNormForward kernel = with.forward();
+  std::vector<Tensor> operands{with.x, with.weight, with.bias, with.y, with.mean, with.rstd};
+  if (has_residual) {
+    operands.push_back(random_tensor(shape, dtype));
+    kernel.residual = operands.back().view();
+    operands.push_back(empty(shape, dtype));
+    kernel.sum = operands.back().view();
+  }
+  return moving(kernel, operands);
 }
 
-Work layer_norm_backward(const Shape& shape) {
-  const LayerNormOperands with(shape);
-  launch(current_stream(), with.forward());
-  const Tensor dy = random_tensor(shape), dx = empty(shape), dweight = empty({shape[-1]});
+/// As in a block: dx is added to the gradient that x has from the residual stream.
+Work layer_norm_backward(const Shape& shape, DType dtype) {
+  const LayerNormOperands with(shape, dtype);
+  run_once(with.forward());
+  const Tensor dy = random_tensor(shape, dtype), carried = random_tensor(shape, dtype);
+  const Tensor dx = empty(shape, dtype), dweight = empty({shape[-1]}, accumulator_dtype(dtype));
+  const Tensor dbias = empty(dweight.shape(), dweight.dtype());
   const LayerNormBackward kernel{.x = with.x.view(),
                                  .weight = with.weight.view(),
                                  .mean = with.mean.view(),
                                  .rstd = with.rstd.view(),
                                  .dy = dy.view(),
+                                 .carried = carried.view(),
                                  .dx = dx.view(),
                                  .dweight = dweight.view(),
-                                 .dbias = {}};
-  return moving(kernel, {with.x, with.weight, with.mean, with.rstd, dy, dx, dweight});
+                                 .dbias = dbias.view()};
+  return moving(kernel, {with.x, with.weight, with.mean, with.rstd, dy, carried, dx, dweight, dbias});
 }
 
-Work cross_entropy(const Shape& shape) {
-  const Tensor logits = random_tensor(shape), dlogits = empty(shape), losses = empty({shape[0]});
+Work cross_entropy(const Shape& shape, DType dtype) {
+  const Tensor logits = random_tensor(shape, dtype), dlogits = empty(shape, dtype);
+  const Tensor losses = empty({shape[0]}, accumulator_dtype(dtype));
   const Tensor targets = random_ids({shape[0]}, shape[1]);
-  const CrossEntropy kernel{
-      .logits = logits.view(), .targets = targets.view(), .losses = losses.view(), .dlogits = dlogits.view()};
+  const CrossEntropy kernel{.logits = logits.view(),
+                            .targets = targets.view(),
+                            .losses = losses.view(),
+                            .dlogits = dlogits.view(),
+                            .scale = {}};
   return moving(kernel, {logits, targets, losses, dlogits});
 }
 
-Work gelu_forward(const Shape& shape, Gelu form) {
-  const Tensor x = random_tensor(shape), y = empty(shape);
+Work gelu_forward(const Shape& shape, DType dtype, Gelu form) {
+  const Tensor x = random_tensor(shape, dtype), y = empty(shape, dtype);
   return moving(GeluForward{.x = x.view(), .y = y.view(), .form = form}, {x, y});
 }
 
-Work gelu_backward(const Shape& shape, Gelu form) {
-  const Tensor x = random_tensor(shape), dy = random_tensor(shape), dx = empty(shape);
+Work gelu_backward(const Shape& shape, DType dtype, Gelu form) {
+  const Tensor x = random_tensor(shape, dtype), dy = random_tensor(shape, dtype), dx = empty(shape, dtype);
   return moving(GeluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view(), .form = form}, {x, dy, dx});
 }
 
-Work add(const Shape& shape) {
-  const Tensor a = random_tensor(shape), b = random_tensor(shape), y = empty(shape);
+Work add(const Shape& shape, DType dtype) {
+  const Tensor a = random_tensor(shape, dtype), b = random_tensor(shape, dtype), y = empty(shape, dtype);
   return moving(Add{.a = a.view(), .b = b.view(), .y = y.view()}, {a, b, y});
 }
 
-Work column_sum(const Shape& shape) {
-  const Tensor x = random_tensor(shape), y = empty({shape[-1]});
+Work column_sum(const Shape& shape, DType dtype) {
+  const Tensor x = random_tensor(shape, dtype), y = empty({shape[-1]}, accumulator_dtype(dtype));
   return moving(ColumnSum{.x = x.view(), .y = y.view()}, {x, y});
 }
 
-Work dropout(const Shape& shape) {
-  const Tensor x = random_tensor(shape), y = empty(shape);
+Work dropout(const Shape& shape, DType dtype) {
+  const Tensor x = random_tensor(shape, dtype), y = empty(shape, dtype);
   return moving(Dropout{.x = x.view(), .y = y.view(), .probability = 0.2, .key = {.seed = 1}}, {x, y});
 }
 
 /// Only rows that are looked up move, so the table does not count.
-Work embedding_forward(int64_t tokens, const Shape& table_shape) {
-  const Tensor ids = random_ids({tokens}, table_shape[0]), table = random_tensor(table_shape);
-  const Tensor y = empty({tokens, table_shape[1]});
+Work embedding_forward(const ActivationSize& size, DType dtype) {
+  const int64_t tokens = size.batch * size.time;
+  const Tensor ids = random_ids({tokens}, size.vocabulary);
+  const Tensor table = random_tensor({size.vocabulary, size.width}, dtype), y = empty(size.rows(), dtype);
   const EmbeddingForward kernel{.ids = ids.view(), .table = table.view(), .y = y.view()};
-  return Work::by_bytes(launching(kernel, {ids, table, y}), bytes_of({ids, y, y}));
+  return moving(kernel, {ids, table, y}, bytes_of({ids, y, y}));
 }
 
-Work embedding_backward(int64_t tokens, const Shape& table_shape) {
-  const Tensor ids = random_ids({tokens}, table_shape[0]), dtable = empty(table_shape);
-  const Tensor dy = random_tensor({tokens, table_shape[1]});
+Work embedding_backward(const ActivationSize& size, DType dtype) {
+  const Tensor ids = random_ids({size.batch * size.time}, size.vocabulary);
+  const Tensor dtable = empty({size.vocabulary, size.width}, accumulator_dtype(dtype));
+  const Tensor dy = random_tensor(size.rows(), dtype);
   return moving(EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()},
                 {ids, dy, dtable});
 }
 
-Work adamw(int64_t parameters) {
-  const Tensor parameter = random_tensor({parameters}), gradient = random_tensor({parameters});
+Work add_positions(const ActivationSize& size, DType dtype, bool is_backward) {
+  const Tensor x = random_tensor(size.sequences(), dtype);
+  const DType of_table = is_backward ? accumulator_dtype(dtype) : dtype;
+  const Tensor table = random_tensor({size.time, size.width}, of_table);
+  if (is_backward) return moving(AddPositionsBackward{.dy = x.view(), .dtable = table.view()}, {x, table});
+  const Tensor y = empty(x.shape(), dtype);
+  return moving(AddPositions{.x = x.view(), .table = table.view(), .y = y.view()}, {x, table, y});
+}
+
+Work adamw(int64_t parameters, DType activations) {
+  const Tensor parameter = random_tensor({parameters}, DType::f32);
+  const Tensor gradient = random_tensor({parameters}, DType::f32);
   const Tensor first = zeros({parameters}), second = zeros({parameters});
+  std::vector<Tensor> operands{parameter, gradient, first, second};
   AdamWStep kernel;
   kernel.segments.push_back({.parameter = parameter.view(),
                              .gradient = gradient.view(),
@@ -174,12 +180,17 @@ Work adamw(int64_t parameters) {
                              .second_moment = second.view(),
                              .weight_decay = 0.1});
   // Reads four arrays, and writes three of them back.
-  return Work::by_bytes(launching(std::move(kernel), {parameter, gradient, first, second}),
-                        7 * parameter.view().bytes());
+  int64_t bytes = 7 * parameter.view().bytes();
+  if (activations != DType::f32) {
+    operands.push_back(empty({parameters}, activations));
+    kernel.segments.back().compute_copy = operands.back().view();
+    bytes += operands.back().view().bytes();
+  }
+  return moving(std::move(kernel), std::move(operands), bytes);
 }
 
 Work sum_of_squares(int64_t elements) {
-  const Tensor x = random_tensor({elements}), y = empty({}, DType::f64);
+  const Tensor x = random_tensor({elements}, DType::f32), y = empty({}, DType::f64);
   SumOfSquares kernel;
   kernel.inputs.push_back(x.view());
   kernel.y = y.view();
@@ -190,53 +201,74 @@ Work sum_of_squares(int64_t elements) {
 Work tree_fold(int replicas, int64_t elements) {
   std::vector<TreeNode> leaves;
   std::vector<Tensor> operands;
-  std::vector<const float*> inputs;
+  Fold kernel;
   for (int v = 0; v < replicas; ++v) {
     leaves.push_back({0, v});
-    operands.push_back(random_tensor({elements}));
-    inputs.push_back(operands.back().data<float>());
+    operands.push_back(random_tensor({elements}, DType::f32));
+    kernel.inputs.push_back(operands.back().view());
   }
   operands.push_back(empty({elements}));
-  float* sum = operands.back().data<float>();
-  const float scale = 1.0f / static_cast<float>(replicas);
-  const auto fold = [=, keep = operands, program = fold_program(replicas, leaves)] {
-    run_fold(program, inputs, sum, elements, scale);
-  };
-  return Work::by_bytes(fold, bytes_of(operands));
+  kernel.program = fold_program(replicas, leaves);
+  kernel.y = operands.back().view();
+  kernel.scale = 1.0f / static_cast<float>(replicas);
+  return moving(std::move(kernel), std::move(operands));
 }
 
 }  // namespace
 
-std::vector<KernelCase> other_cases() {
+int64_t bytes_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.view().bytes();
+  return bytes;
+}
+
+/// Values are drawn on the host, one by one, so large tensors repeat them by copies that double.
+Tensor random_tensor(const Shape& shape, DType dtype) {
+  constexpr int64_t distinct = int64_t{1} << 20;
+  const Tensor tensor = empty(shape, dtype);
+  const Tensor flat = tensor.reshape({-1});
+  const int64_t size = tensor.size();
+  fill_normal(flat.slice(0, std::min(size, distinct)), 0.0, 1.0, 1, 0);
+  for (int64_t filled = distinct; filled < size; filled *= 2) {
+    const int64_t count = std::min(filled, size - filled);
+    copy(flat.slice(0, count), flat.slice(filled, filled + count));
+  }
+  return tensor;
+}
+
+std::vector<KernelCase> other_cases(const CaseSizes& sizes) {
   std::vector<KernelCase> cases;
+  const DType dtype = sizes.dtype;
   const auto add_case = [&](const char* kernel, const std::string& shape, std::function<Work()> prepare) {
     cases.push_back({kernel, shape, std::move(prepare)});
   };
-  for (const Attention& shape : {Attention{3, 64, 4, 32}, {2, 256, 6, 64}, {1, 1024, 12, 64}}) {
-    add_case("attention_forward", shape.text(), [=] { return attention_forward(shape); });
-    add_case("attention_backward", shape.text(), [=] { return attention_backward(shape); });
+  for (const AttentionSize& size : sizes.attentions) {
+    add_case("attention_forward", size.text(), [=] { return attention(size, dtype, false); });
+    add_case("attention_backward", size.text(), [=] { return attention(size, dtype, true); });
   }
-  // Activations of the smallest configuration, of the larger one, and of GPT-2 (124M).
-  for (const Shape& shape : {Shape{192, 128}, {512, 384}, {2048, 768}}) {
-    const Shape wide = shape.with_last(4 * shape[-1]);
-    add_case("layer_norm_forward", text_of(shape), [=] { return layer_norm_forward(shape); });
-    add_case("layer_norm_backward", text_of(shape), [=] { return layer_norm_backward(shape); });
-    add_case("gelu_tanh_forward", text_of(wide), [=] { return gelu_forward(wide, Gelu::tanh); });
-    add_case("gelu_tanh_backward", text_of(wide), [=] { return gelu_backward(wide, Gelu::tanh); });
-    add_case("gelu_erf_forward", text_of(wide), [=] { return gelu_forward(wide, Gelu::erf); });
-    add_case("gelu_erf_backward", text_of(wide), [=] { return gelu_backward(wide, Gelu::erf); });
-    add_case("add", text_of(shape), [=] { return add(shape); });
-    add_case("column_sum", text_of(wide), [=] { return column_sum(wide); });
-    add_case("dropout", text_of(shape), [=] { return dropout(shape); });
-    const Shape table{shape[0] < 2048 ? 65 : 50257, shape[1]};
-    const std::string lookup = concat(shape[0], "of", text_of(table));
-    add_case("embedding_forward", lookup, [=] { return embedding_forward(shape[0], table); });
-    add_case("embedding_backward", lookup, [=] { return embedding_backward(shape[0], table); });
+  for (const ActivationSize& size : sizes.activations) {
+    const Shape rows = size.rows(), wide = rows.with_last(4 * size.width);
+    add_case("layer_norm_forward", text_of(rows), [=] { return layer_norm_forward(rows, dtype, false); });
+    add_case("layer_norm_residual", text_of(rows), [=] { return layer_norm_forward(rows, dtype, true); });
+    add_case("layer_norm_backward", text_of(rows), [=] { return layer_norm_backward(rows, dtype); });
+    add_case("gelu_tanh_forward", text_of(wide), [=] { return gelu_forward(wide, dtype, Gelu::tanh); });
+    add_case("gelu_tanh_backward", text_of(wide), [=] { return gelu_backward(wide, dtype, Gelu::tanh); });
+    add_case("gelu_erf_forward", text_of(wide), [=] { return gelu_forward(wide, dtype, Gelu::erf); });
+    add_case("gelu_erf_backward", text_of(wide), [=] { return gelu_backward(wide, dtype, Gelu::erf); });
+    add_case("add", text_of(rows), [=] { return add(rows, dtype); });
+    add_case("column_sum", text_of(wide), [=] { return column_sum(wide, dtype); });
+    add_case("dropout", text_of(rows), [=] { return dropout(rows, dtype); });
+    const std::string lookup = concat(rows[0], "of", size.vocabulary, "x", size.width);
+    add_case("embedding_forward", lookup, [=] { return embedding_forward(size, dtype); });
+    add_case("embedding_backward", lookup, [=] { return embedding_backward(size, dtype); });
+    const std::string sequences = text_of(size.sequences());
+    add_case("add_positions", sequences, [=] { return add_positions(size, dtype, false); });
+    add_case("add_positions_backward", sequences, [=] { return add_positions(size, dtype, true); });
   }
-  for (const Shape& shape : {Shape{192, 65}, {512, 65}, {256, 50257}})
-    add_case("cross_entropy", text_of(shape), [=] { return cross_entropy(shape); });
-  for (const int64_t parameters : {804'096, 10'745'088}) {
-    add_case("adamw_step", concat(parameters), [=] { return adamw(parameters); });
+  for (const Shape& shape : sizes.logits)
+    add_case("cross_entropy", text_of(shape), [=] { return cross_entropy(shape, dtype); });
+  for (const int64_t parameters : sizes.parameters) {
+    add_case("adamw_step", concat(parameters), [=] { return adamw(parameters, dtype); });
     add_case("sum_of_squares", concat(parameters), [=] { return sum_of_squares(parameters); });
     add_case("tree_fold_of_2", concat(parameters), [=] { return tree_fold(2, parameters); });
     add_case("tree_fold_of_4", concat(parameters), [=] { return tree_fold(4, parameters); });

@@ -6,69 +6,108 @@
 namespace lockstep {
 namespace {
 
-/// A Linear layer: x [rows, inputs], W [outputs, inputs], y [rows, outputs].
-struct Layer {
-  int64_t rows = 0;
-  int64_t inputs = 0;
-  int64_t outputs = 0;
-
-  std::string text() const { return concat(rows, "x", inputs, "x", outputs); }
-  double flops() const { return 2.0 * static_cast<double>(rows * inputs * outputs); }
+/// An operand that may be absent stays empty.
+struct Fused {
+  Tensor bias = {}, pre_activation = {}, residual = {}, column_sum = {}, row_sum = {};
 };
 
-Work work_of(const Layer& layer, MatMul product, const Shape& a, const Shape& b, const Shape& c) {
-  const Tensor left = random_tensor(a), right = random_tensor(b), result = empty(c), peers = empty(c);
-  product.a = left.view();
-  product.b = right.view();
-  product.c = result.view();
-  MatMul theirs = product;
-  theirs.c = peers.view();
-  Work work = Work::by_flops(launching(product, {left, right, result}), layer.flops());
-  work.peer = [theirs, operands = std::vector{left, right, peers}] { eigen_product(theirs); };
+struct Product {
+  Shape a, b, c;
+  MatMul form;  ///< which operand is transposed, and the activation
+  DType c_dtype = DType::f32;
+};
+
+View view_of(const Tensor& tensor) { return tensor ? tensor.view() : View{}; }
+
+Work product_work(const Product& product, DType dtype, double flops, const Fused& fused = {}) {
+  const Tensor a = random_tensor(product.a, dtype), b = random_tensor(product.b, dtype);
+  const Tensor c = empty(product.c, product.c_dtype);
+  MatMul kernel = product.form;
+  kernel.a = a.view();
+  kernel.b = b.view();
+  kernel.c = c.view();
+  kernel.bias = view_of(fused.bias);
+  kernel.pre_activation = view_of(fused.pre_activation);
+  kernel.residual = view_of(fused.residual);
+  kernel.column_sum = view_of(fused.column_sum);
+  kernel.row_sum = view_of(fused.row_sum);
+  std::vector<Tensor> operands{a, b, c};
+  for (const Tensor& tensor :
+       {fused.bias, fused.pre_activation, fused.residual, fused.column_sum, fused.row_sum})
+    if (tensor) operands.push_back(tensor);
+  Work work = computing(kernel, std::move(operands), flops);
+  work.has_plan = true;
   return work;
 }
 
-Work fused_with_bias_and_gelu(const Layer& layer, Activation activation) {
-  const Tensor x = random_tensor({layer.rows, layer.inputs});
-  const Tensor weight = random_tensor({layer.outputs, layer.inputs});
-  const Tensor bias = random_tensor({layer.outputs});
-  const Tensor y = empty({layer.rows, layer.outputs}), before = empty(y.shape());
-  const MatMul product{.a = x.view(),
-                       .b = weight.view(),
-                       .bias = bias.view(),
-                       .c = y.view(),
-                       .pre_activation = before.view(),
-                       .transpose_b = true,
-                       .activation = activation};
-  return Work::by_flops(launching(product, {x, weight, bias, y, before}), layer.flops());
+/// A product alone, with Eigen beside it on the CPU.
+Work plain_work(const Product& product, DType dtype, double flops) {
+  Work work = product_work(product, dtype, flops);
+  if (device_of(current_stream()) != Device::cpu) return work;
+  const Tensor a = random_tensor(product.a, dtype), b = random_tensor(product.b, dtype);
+  const Tensor c = empty(product.c, dtype);
+  MatMul theirs = product.form;
+  theirs.a = a.view();
+  theirs.b = b.view();
+  theirs.c = c.view();
+  work.peer = [theirs, operands = std::vector{a, b, c}] { eigen_product(theirs); };
+  return work;
+}
+
+Product y_of(const Layer& layer, DType dtype, Activation activation = Activation::none) {
+  return {layer.x(), layer.weight(), layer.y(), {.transpose_b = true, .activation = activation}, dtype};
+}
+Product dx_of(const Layer& layer, DType dtype, Activation activation = Activation::none) {
+  return {layer.y(), layer.weight(), layer.x(), {.activation = activation}, dtype};
+}
+Product dw_of(const Layer& layer, DType dtype) {
+  return {layer.y(), layer.x(), layer.weight(), {.transpose_a = true}, accumulator_dtype(dtype)};
+}
+
+/// What the MLP of a block fuses: the GELU into the product before it, its gradient and the gradient of the
+/// first bias into the product that gives dx, the residual stream into the second product, and the gradient
+/// of a bias into that of a weight.
+void add_fused(std::vector<KernelCase>& cases, const ActivationSize& size, DType dtype) {
+  const int64_t rows = size.batch * size.time, width = size.width;
+  const Layer up{rows, width, 4 * width}, down{rows, 4 * width, width};
+  const DType sums = accumulator_dtype(dtype);
+  const auto up_with = [=](Activation activation) {
+    const Fused fused{.bias = random_tensor({up.outputs}, dtype), .pre_activation = empty(up.y(), dtype)};
+    return product_work(y_of(up, dtype, activation), dtype, up.flops(), fused);
+  };
+  cases.push_back({"matmul_bias_gelu_tanh", up.text(), [=] { return up_with(Activation::gelu_tanh); }});
+  cases.push_back({"matmul_bias_gelu_erf", up.text(), [=] { return up_with(Activation::gelu_erf); }});
+  cases.push_back({"matmul_bias_residual", down.text(), [=] {
+                     const Fused fused{.bias = random_tensor({down.outputs}, dtype),
+                                       .residual = random_tensor(down.y(), dtype)};
+                     return product_work(y_of(down, dtype), dtype, down.flops(), fused);
+                   }});
+  cases.push_back({"matmul_dx_gelu_tanh", down.text(), [=] {
+                     const Fused fused{.pre_activation = random_tensor(down.x(), dtype),
+                                       .column_sum = empty({down.inputs}, sums)};
+                     return product_work(dx_of(down, dtype, Activation::gelu_tanh_backward), dtype,
+                                         down.flops(), fused);
+                   }});
+  cases.push_back({"matmul_dw_bias", up.text(), [=] {
+                     return product_work(dw_of(up, dtype), dtype, up.flops(),
+                                         {.row_sum = empty({up.outputs}, sums)});
+                   }});
 }
 
 }  // namespace
 
-std::vector<KernelCase> matmul_cases() {
+std::vector<KernelCase> matmul_cases(const CaseSizes& sizes) {
   std::vector<KernelCase> cases;
-  const auto add_layer = [&](const Layer& layer) {
-    const Shape x{layer.rows, layer.inputs}, w{layer.outputs, layer.inputs}, y{layer.rows, layer.outputs};
-    cases.push_back(
-        {"matmul_y", layer.text(), [=] { return work_of(layer, {.transpose_b = true}, x, w, y); }});
-    cases.push_back({"matmul_dx", layer.text(), [=] { return work_of(layer, {}, y, w, x); }});
-    cases.push_back(
-        {"matmul_dw", layer.text(), [=] { return work_of(layer, {.transpose_a = true}, y, x, w); }});
-  };
-  for (const int64_t rows : {192, 512, 2048}) {
-    // Widths 128 and 384: queries, keys and values together; the attention's output; up and down in the MLP.
-    for (const int64_t width : {128, 384})
-      for (const auto& [inputs, outputs] :
-           {std::pair{width, 3 * width}, {width, width}, {width, 4 * width}, {4 * width, width}})
-        add_layer({rows, inputs, outputs});
-    for (const int64_t width : {128, 384}) {
-      const Layer up{rows, width, 4 * width};
-      cases.push_back({"matmul_bias_gelu_tanh", up.text(),
-                       [=] { return fused_with_bias_and_gelu(up, Activation::gelu_tanh); }});
-      cases.push_back({"matmul_bias_gelu_erf", up.text(),
-                       [=] { return fused_with_bias_and_gelu(up, Activation::gelu_erf); }});
-    }
+  const DType dtype = sizes.dtype;
+  for (const Layer& layer : sizes.layers) {
+    const auto add_case = [&](const char* kernel, const Product& product) {
+      cases.push_back({kernel, layer.text(), [=] { return plain_work(product, dtype, layer.flops()); }});
+    };
+    add_case("matmul_y", y_of(layer, dtype));
+    add_case("matmul_dx", dx_of(layer, dtype));
+    add_case("matmul_dw", dw_of(layer, dtype));
   }
+  for (const ActivationSize& size : sizes.mlps) add_fused(cases, size, dtype);
   return cases;
 }
 

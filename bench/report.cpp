@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.h"
 
+#include <cctype>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/gpu.h"
 #include "train/processor_peak.h"
 
 namespace lockstep {
@@ -56,6 +58,24 @@ std::string compiler() {
 #endif
 }
 
+/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  ...": the first word that is a version.
+std::string gpu_driver() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;)
+    if (std::isdigit(static_cast<unsigned char>(word[0])) && word.find('.') != std::string::npos) return word;
+  return "unknown";
+}
+
+/// "NVIDIA H200" -> "nvidia_h200".
+std::string file_name_of(const std::string& device) {
+  std::string name;
+  for (const char letter : device)
+    name += std::isalnum(static_cast<unsigned char>(letter))
+                ? static_cast<char>(std::tolower(static_cast<unsigned char>(letter)))
+                : '_';
+  return name;
+}
+
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string line;
   for (size_t i = 0; i < cells.size(); ++i) {
@@ -74,19 +94,25 @@ std::string fixed(double value, int digits) {
 }
 
 Report::Report(std::string name, std::vector<Column> columns, Scale scale, bool shown)
-    : name_(std::move(name)), columns_(std::move(columns)), shown_(shown) {
+    : name_(std::move(name)), file_(name_), columns_(std::move(columns)), shown_(shown) {
   if (!shown_) return;
-  place_ = {{"date", date()},
-            {"commit", commit()},
-            {"device", processor()},
-            {"cores", concat(sysconf(_SC_NPROCESSORS_ONLN))},
-            {"compiler", concat(compiler(), " ", instruction_set())},
-            {"load", load()},
-            {"ranks", concat(scale.ranks)},
-            {"threads", concat(scale.threads)}};
-  std::cout << name_ << ":";
+  place_ = {{"date", date()}, {"commit", commit()}};
+  if (const int gpu = gpu_of(current_stream()); gpu >= 0) {
+    const std::string device = gpu_properties(gpu).name;
+    file_ = concat(file_name_of(device), name_.empty() ? "" : "_", name_);
+    place_.insert(place_.end(), {{"device", device}, {"driver", gpu_driver()}});
+    if (!name_.empty()) place_.emplace_back("ranks", concat(scale.ranks));
+  } else {
+    place_.insert(place_.end(), {{"device", processor()},
+                                 {"cores", concat(sysconf(_SC_NPROCESSORS_ONLN))},
+                                 {"compiler", concat(compiler(), " ", instruction_set())},
+                                 {"load", load()},
+                                 {"ranks", concat(scale.ranks)},
+                                 {"threads", concat(scale.threads)}});
+  }
+  std::cout << file_ << ":";
   for (const auto& [key, value] : place_)
-    std::cout << " " << key << " " << value << (key == "threads" ? "\n" : ",");
+    std::cout << " " << key << " " << value << (key == place_.back().first ? "\n" : ",");
   for (const Column& column : columns_) std::cout << std::setw(column.width) << column.name;
   std::cout << std::endl;
 }
@@ -109,7 +135,7 @@ void Report::append() const {
   }
   for (const Column& column : columns_) header.push_back(column.name);
 
-  const std::string path = concat(LOCKSTEP_SOURCE_DIR "/bench/results/", name_, ".csv");
+  const std::string path = concat(LOCKSTEP_SOURCE_DIR "/bench/results/", file_, ".csv");
   std::ifstream before(path);
   std::string first_line;
   const bool is_empty = !std::getline(before, first_line);
@@ -122,6 +148,28 @@ void Report::append() const {
     file << csv_line(cells);
   }
   require(file.flush().good(), path, " cannot be written");
+}
+
+GpuReport::GpuReport(std::string benchmark)
+    : benchmark_(std::move(benchmark)),
+      report_("",
+              {{"benchmark", 14},
+               {"case", 26},
+               {"shape", 18},
+               {"dtype", 6},
+               {"us", 12},
+               {"spread", 8},
+               {"rate"},
+               {"unit"},
+               {"ceiling"},
+               {"percent"},
+               {"peer", 12},
+               {"peer_rate"}},
+              {}) {}
+
+void GpuReport::add(std::vector<std::string> cells) {
+  cells.insert(cells.begin(), benchmark_);
+  report_.add(std::move(cells));
 }
 
 }  // namespace lockstep

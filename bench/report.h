@@ -11,7 +11,8 @@ namespace lockstep {
 std::string fixed(double value, int digits);
 
 /// A table of results: printed row by row under a line that says where it was measured, and appended to
-/// bench/results/<name>.csv on demand. Nothing ever rewrites that file.
+/// bench/results/<name>.csv on demand, of a GPU (the current stream's) to <GPU>_<name>.csv. Nothing ever
+/// rewrites that file.
 class Report {
  public:
   struct Column {
@@ -28,16 +29,33 @@ class Report {
 
   /// Throws Error unless there is one cell a column.
   void add(std::vector<std::string> cells);
-  /// Writes all rows, each with date, commit, device, cores, compiler, load, ranks and threads. Throws
-  /// UserError if the file cannot be written or has other columns.
+  /// Writes all rows, each with where it was measured: date, commit, device and, of a CPU, cores, compiler,
+  /// load, ranks and threads, of a GPU its driver. Throws UserError if the file cannot be written or has
+  /// other columns.
   void append() const;
 
  private:
   std::string name_;
+  std::string file_;  ///< in bench/results, without .csv
   std::vector<Column> columns_;
   bool shown_;
   std::vector<std::pair<std::string, std::string>> place_;  ///< what and where: the first columns of the file
   std::vector<std::vector<std::string>> rows_;
+};
+
+/// The table bench/results/<GPU>.csv, which all benchmarks of the current stream's GPU share.
+class GpuReport {
+ public:
+  explicit GpuReport(std::string benchmark);
+
+  /// Cells: case, shape, dtype, us, spread, rate, unit, ceiling, percent, peer, peer_rate.
+  void add(std::vector<std::string> cells);
+  /// As Report::append().
+  void append() const { report_.append(); }
+
+ private:
+  std::string benchmark_;
+  Report report_;
 };
 
 }  // namespace lockstep

@@ -5,9 +5,12 @@ target_compile_features(lockstep_options INTERFACE cxx_std_20)
 # -ffp-contract=off: a fused multiply-add happens where the source says so, never where a loop's vector body and
 # its remainder might differ. -fno-math-errno and -fno-trapping-math let square roots and selects vectorise and
 # change no value. No fast-math anywhere.
+set(cxx_only "$<COMPILE_LANGUAGE:CXX>")
+target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor>"
+  "$<${cxx_only}:-Woverloaded-virtual;-ffp-contract=off;-fno-math-errno;-fno-trapping-math>")
+# nvcc: the same rule for multiply-adds, constexpr functions of core/ in kernels, warnings of both its halves.
 target_compile_options(lockstep_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  -ffp-contract=off -fno-math-errno -fno-trapping-math)
+  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>")
 # Warnings are errors with the compilers that .ci/run covers; a newer one may warn about what nobody could see yet.
 set(covered_GNU 13)
 set(covered_Clang 15)
@@ -17,10 +20,11 @@ if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS "${covered_${CMAKE_CXX_COMPILER_ID}}"
 endif()
 option(LOCKSTEP_WERROR "Treat warnings as errors" ${werror})
 if(LOCKSTEP_WERROR)
-  target_compile_options(lockstep_options INTERFACE -Werror)
+  target_compile_options(lockstep_options INTERFACE
+    "$<${cxx_only}:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
 endif()
 if(LOCKSTEP_ARCH)
-  target_compile_options(lockstep_options INTERFACE -march=${LOCKSTEP_ARCH})
+  target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-march=${LOCKSTEP_ARCH}>")
 endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -28,6 +32,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 # Invariants stay checked in optimised builds, so NDEBUG is not set.
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 if(LOCKSTEP_SANITIZE)
@@ -45,6 +50,7 @@ endif()
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

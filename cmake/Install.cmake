@@ -10,12 +10,13 @@ install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake
   DESTINATION ${package_folder} COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
   FILES_MATCHING PATTERN *.h PATTERN kernels/cpu EXCLUDE PATTERN kernels/cuda EXCLUDE
-  PATTERN tensor/ops EXCLUDE)
+  PATTERN tensor/ops EXCLUDE PATTERN cuda_check.h EXCLUDE PATTERN memory_pool.h EXCLUDE)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in lockstepConfig.cmake
   INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake
   DESTINATION ${package_folder} COMPONENT development)
 
 get_property(programs DIRECTORY ${PROJECT_SOURCE_DIR}/apps PROPERTY BUILDSYSTEM_TARGETS)

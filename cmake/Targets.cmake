@@ -4,7 +4,13 @@ include(GNUInstallDirs)
 # below the calling folder. PUBLIC names the rooms whose headers this room's headers include.
 function(lockstep_library room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE")
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+  # <name>_none.cpp is what a build without CUDA has in the place of <name>_cuda.cpp.
+  if(LOCKSTEP_HAVE_CUDA)
+    list(FILTER sources EXCLUDE REGEX "_none\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$|/cuda/|\\.cu$")
+  endif()
   add_library(lockstep_${room} STATIC ${sources})
   add_library(lockstep::${room} ALIAS lockstep_${room})
   set_target_properties(lockstep_${room} PROPERTIES EXPORT_NAME ${room} POSITION_INDEPENDENT_CODE ON)
@@ -12,6 +18,31 @@ function(lockstep_library room)
   target_include_directories(lockstep_${room} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
   target_link_libraries(lockstep_${room} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:lockstep_options>)
+endfunction()
+
+# lockstep_cuda(<target>): lets the sources of a target call CUDA, or its stand-in. Sources that end in .cu go to nvcc,
+# or, where GPUs are emulated, to the C++ compiler with hooks at each memory access for the race checker.
+function(lockstep_cuda target)
+  if(NOT LOCKSTEP_HAVE_CUDA)
+    return()
+  endif()
+  if(LOCKSTEP_CUDA STREQUAL "EMULATED")
+    target_include_directories(${target} BEFORE PRIVATE ${LOCKSTEP_EMULATOR_SHADOW})
+    target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_emulator>)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "\\.cu$")
+    lockstep_emulated_sources(${sources})
+    return()
+  endif()
+  target_link_libraries(${target} PRIVATE CUDA::cudart CUDA::cublasLt)
+endfunction()
+
+# The given .cu files as C++ with the race checker's hooks; called in the folder whose target they belong to.
+function(lockstep_emulated_sources)
+  if(ARGN)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${LOCKSTEP_EMULATOR_OPTIONS}")
+  endif()
 endfunction()
 
 # lockstep_program(<name> SOURCES ... LIBRARIES ...): an executable in bin/.

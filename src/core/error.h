@@ -32,7 +32,9 @@ class Error : public std::runtime_error {
 /// restarted. The message names the key or the file and says what to do.
 class UserError : public Error {
  public:
-  using Error::Error;
+  // Spelled out: nvcc 13.0 cannot compile an inherited constructor with such defaults.
+  UserError(const std::string& message, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : Error(message, file, line) {}
 };
 
 /// A condition that remembers where it was written.

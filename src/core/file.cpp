@@ -2,6 +2,7 @@
 #include "core/file.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -35,6 +36,13 @@ void write_file(const std::string& path, std::string_view bytes) {
   const std::string problem = std::strerror(written ? errno : reason);
   ::unlink(beside.c_str());
   throw Error(concat("cannot write ", path, ": ", problem));
+}
+
+std::string cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return concat(cache, "/lockstep");
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? concat(home, "/.cache/lockstep") : "";
 }
 
 void sync_directory(const std::string& path) {

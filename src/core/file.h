@@ -10,6 +10,9 @@ namespace lockstep {
 /// Throws Error with the path and the reason.
 void write_file(const std::string& path, std::string_view bytes);
 
+/// Where what can be made again is kept: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.
+std::string cache_folder();
+
 /// Makes the names in a directory durable. Throws Error.
 void sync_directory(const std::string& path);
 

@@ -4,85 +4,39 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <map>
-#include <mutex>
+#include <cstring>
 #include <utility>
 
 #include "core/error.h"
+#include "core/graph.h"
+#include "core/memory_pool.h"
 
 namespace lockstep {
 namespace {
 
 thread_local const char* current_label = "other";
 
-/// Blocks by size class with the bookkeeping of scopes. Never destroyed: tensors may outlive static order.
-class CpuMemory {
- public:
-  std::byte* take(int64_t block_bytes, const char* label) {
-    const std::lock_guard lock(mutex_);
-    auto& blocks = free_[block_bytes];
-    std::byte* block = nullptr;
-    if (blocks.empty()) {
-      block = make(block_bytes);
-      if (block == nullptr) {
-        release_free();
-        block = make(block_bytes);
-      }
-    } else {
-      block = blocks.back();
-      blocks.pop_back();
-    }
-    if (block != nullptr) count(label, block_bytes);
-    return block;
+class CpuPool : public MemoryPool {
+ protected:
+  std::byte* make(int64_t bytes) override {
+    return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
   }
-
-  void give(std::byte* block, int64_t block_bytes, const char* label) {
-    const std::lock_guard lock(mutex_);
-    count(label, -block_bytes);
-    free_[block_bytes].push_back(block);
-  }
-
-  std::vector<MemoryUse> table() {
-    const std::lock_guard lock(mutex_);
-    std::vector<MemoryUse> rows;
-    for (const auto& [label, use] : uses_) rows.push_back(use);
-    rows.push_back(total_);
-    return rows;
-  }
-
- private:
-  static std::byte* make(int64_t block_bytes) {
-    return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(block_bytes)));
-  }
-
-  /// Gives back what is kept for later, where memory is short now.
-  void release_free() {
-    for (auto& [block_bytes, blocks] : free_)
-      for (std::byte* block : std::exchange(blocks, {})) std::free(block);
-  }
-
-  void count(const char* label, int64_t bytes) {
-    MemoryUse& use = uses_[label];
-    use.label = label;
-    for (MemoryUse* row : {&use, &total_}) {
-      row->current_bytes += bytes;
-      row->peak_bytes = std::max(row->peak_bytes, row->current_bytes);
-    }
-  }
-
-  std::mutex mutex_;
-  std::map<int64_t, std::vector<std::byte*>> free_;
-  std::map<std::string, MemoryUse> uses_;
-  MemoryUse total_{.label = "total"};
+  void destroy(std::byte* block) override { std::free(block); }
+  std::string device() const override { return "memory"; }
 };
 
-CpuMemory& cpu_memory() {
-  static CpuMemory* memory = new CpuMemory;
-  return *memory;
+/// Asked by tests and checkers of memory: blocks of exact size that nobody meets again.
+bool keeps_blocks() {
+  static const bool keeps = [] {
+    const char* setting = std::getenv("LOCKSTEP_MEMORY_POOL");
+    return setting == nullptr || std::strcmp(setting, "off") != 0;
+  }();
+  return keeps;
 }
 
 /// Sizes are rounded up to one of eight steps per power of two, so that blocks are met again.
 int64_t size_class(int64_t bytes) {
+  if (!keeps_blocks()) return std::max<int64_t>(bytes, 1);
   if (bytes <= 1024) return ((bytes < 1 ? 1 : bytes) + 63) / 64 * 64;
   const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
   return (bytes + step - 1) / step * step;
@@ -93,24 +47,119 @@ int64_t size_class(int64_t bytes) {
 MemoryScope::MemoryScope(const char* label) : outer_(current_label) { current_label = label; }
 MemoryScope::~MemoryScope() { current_label = outer_; }
 
+MemoryPool& cpu_pool() {
+  static MemoryPool* pool = new CpuPool;
+  return *pool;
+}
+
 std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) {
-  expect(device_of(stream) == Device::cpu, "this build allocates on the CPU only");
+  return device_of(stream) == Device::cpu ? cpu_pool().take(bytes, {}) : allocate_on_gpu(bytes, stream);
+}
+
+void copy_bytes(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
+                int64_t bytes) {
+  if (bytes == 0) return;
+  if (device_of(to_stream) == Device::cpu && device_of(from_stream) == Device::cpu)
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  else
+    copy_bytes_with_gpu(to, to_stream, from, from_stream, bytes);
+}
+
+void release_cached_memory(const Stream& stream) {
+  (device_of(stream) == Device::cpu ? cpu_pool() : gpu_pool(gpu_of(stream))).release_cached();
+}
+
+std::vector<MemoryUse> memory_table(const Stream& stream) {
+  return device_of(stream) == Device::cpu ? cpu_pool().table() : gpu_pool(gpu_of(stream)).table();
+}
+
+std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, MemoryPlace place) {
   expect(bytes >= 0, "an allocation of ", bytes, " bytes");
   const char* label = current_label;
   const int64_t block_bytes = size_class(bytes);
-  std::byte* block = cpu_memory().take(block_bytes, label);
+  std::byte* block = find(block_bytes, place, label);
   if (block == nullptr) {
-    std::string table;
-    for (const MemoryUse& use : memory_table())
-      table += concat("\n  ", use.label, ": ", use.current_bytes >> 20, " MiB now, ", use.peak_bytes >> 20,
-                      " MiB at most");
-    throw Error(concat("out of memory: ", bytes >> 20, " MiB for ", label,
-                       "; lower train.batch_size, raise train.accumulate, or shorten data.block_size",
-                       table));
+    std::string rows;
+    for (const MemoryUse& use : table())
+      rows += concat("\n  ", use.label, ": ", use.current_bytes >> 20, " MiB now, ", use.peak_bytes >> 20,
+                     " MiB at most");
+    throw Error(concat(
+        "out of ", device(), ": ", bytes >> 20, " MiB for ", label,
+        "; lower train.batch_size, raise train.accumulate, set train.logit_rows, or shorten data.block_size",
+        rows));
   }
-  return {block, [=](std::byte* freed) { cpu_memory().give(freed, block_bytes, label); }};
+  return {block, [=, this](std::byte* freed) { give(freed, block_bytes, place, label); }};
 }
 
-std::vector<MemoryUse> memory_table() { return cpu_memory().table(); }
+std::byte* MemoryPool::find(int64_t block_bytes, const MemoryPlace& place, const char* label) {
+  const std::lock_guard lock(mutex_);
+  auto& blocks = free_[{place, block_bytes}];
+  std::byte* block = nullptr;
+  if (blocks.empty()) {
+    block = make(block_bytes);
+    // To free is to wait for the device, which cannot be recorded.
+    if (block == nullptr && !is_recording_graph()) {
+      release_free();
+      block = make(block_bytes);
+    }
+  } else {
+    block = blocks.back();
+    blocks.pop_back();
+  }
+  if (block != nullptr) count(label, block_bytes);
+  return block;
+}
+
+void MemoryPool::give(std::byte* block, int64_t block_bytes, MemoryPlace place, const char* label) {
+  const std::lock_guard lock(mutex_);
+  count(label, -block_bytes);
+  if (dead_graphs_.contains(place.graph)) place.graph = 0;
+  if (!keeps_blocks() && place.graph == 0 && !is_recording_graph()) return destroy(block);
+  free_[{place, block_bytes}].push_back(block);
+}
+
+void MemoryPool::release_graph(uint64_t graph) {
+  const std::lock_guard lock(mutex_);
+  dead_graphs_.insert(graph);
+  for (auto entry = free_.begin(); entry != free_.end();) {
+    auto [place, block_bytes] = entry->first;
+    if (place.graph != graph) {
+      ++entry;
+      continue;
+    }
+    place.graph = 0;
+    auto& common = free_[{place, block_bytes}];
+    common.insert(common.end(), entry->second.begin(), entry->second.end());
+    entry = free_.erase(entry);
+  }
+}
+
+void MemoryPool::release_cached() {
+  const std::lock_guard lock(mutex_);
+  release_free();
+}
+
+void MemoryPool::release_free() {
+  for (auto& [key, blocks] : free_)
+    if (std::get<MemoryPlace>(key).graph == 0)
+      for (std::byte* block : std::exchange(blocks, {})) destroy(block);
+}
+
+void MemoryPool::count(const char* label, int64_t bytes) {
+  MemoryUse& use = uses_[label];
+  use.label = label;
+  for (MemoryUse* row : {&use, &total_}) {
+    row->current_bytes += bytes;
+    row->peak_bytes = std::max(row->peak_bytes, row->current_bytes);
+  }
+}
+
+std::vector<MemoryUse> MemoryPool::table() {
+  const std::lock_guard lock(mutex_);
+  std::vector<MemoryUse> rows;
+  for (const auto& [label, use] : uses_) rows.push_back(use);
+  rows.push_back(total_);
+  return rows;
+}
 
 }  // namespace lockstep

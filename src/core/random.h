@@ -44,6 +44,8 @@ struct RandomKey {
   uint32_t step = 0;    ///< iterations since the start of the run
   uint32_t sample = 0;  ///< index in the global batch of the first sample at hand
   uint32_t site = 0;    ///< which draw of the model: layer and place
+  /// On a GPU the step is read from here unless it is null: a recorded graph sees the step of each launch.
+  const uint32_t* device_step = nullptr;
 };
 
 }  // namespace lockstep

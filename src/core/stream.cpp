@@ -10,14 +10,19 @@ namespace {
 struct ThreadState {
   // Earlier pools stay: tensors made on them may still be alive.
   std::vector<std::unique_ptr<ThreadPool>> pools;
-  Stream stream;
+  Stream on_cpu;
+  Stream current;
 
   void use(int threads) {
     for (const auto& pool : pools)
       if (pool->size() == threads) return set(*pool);
     set(*pools.emplace_back(std::make_unique<ThreadPool>(threads)));
   }
-  void set(ThreadPool& pool) { stream = CpuStream{&pool}; }
+  void set(ThreadPool& pool) {
+    const bool follows = device_of(current) == Device::cpu;
+    on_cpu = CpuStream{&pool};
+    if (follows) current = on_cpu;
+  }
 };
 
 ThreadState& state() {
@@ -28,7 +33,11 @@ ThreadState& state() {
 
 }  // namespace
 
-const Stream& current_stream() { return state().stream; }
+const Stream& current_stream() { return state().current; }
+
+void set_current_stream(const Stream& stream) { state().current = stream; }
+
+const Stream& cpu_stream() { return state().on_cpu; }
 
 void set_threads(int threads) { state().use(threads); }
 

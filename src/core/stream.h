@@ -38,11 +38,23 @@ using Stream = std::variant<CpuStream>;
 
 inline Device device_of(const Stream& stream) { return stream.index() == 0 ? Device::cpu : Device::cuda; }
 
-/// The stream that new tensors of this thread are created on. The first use makes a pool of one thread.
-const Stream& current_stream();
+/// The number of the GPU that the stream belongs to; -1 for the CPU.
+inline int gpu_of([[maybe_unused]] const Stream& stream) {
+#if defined(LOCKSTEP_CUDA)
+  if (const auto* cuda = std::get_if<CudaStream>(&stream)) return cuda->device;
+#endif
+  return -1;
+}
 
-/// Gives this thread a pool of its own with that many threads, for all tensors it creates from now on.
-/// The pool lives until the thread ends.
+/// The stream that new tensors of this thread are created on: cpu_stream() until another is set.
+const Stream& current_stream();
+void set_current_stream(const Stream& stream);
+
+/// This thread's stream on the CPU. The first use makes a pool of one thread.
+const Stream& cpu_stream();
+
+/// Gives this thread a pool of its own with that many threads, for all tensors it creates on the CPU from now
+/// on. The pool lives until the thread ends.
 void set_threads(int threads);
 
 }  // namespace lockstep

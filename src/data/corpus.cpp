@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "data/download.h"
 #include "data/sample_corpus.h"
@@ -41,14 +42,6 @@ std::optional<fs::path> find_in_data_folder(const fs::path& file) {
   const fs::path folder = environment("LOCKSTEP_DATA_DIR");
   if (folder.empty() || file.empty() || !is_file(folder / file)) return std::nullopt;
   return folder / file;
-}
-
-/// Where downloads are kept; empty if there is no place for them.
-fs::path cache_folder() {
-  const std::string cache = environment("XDG_CACHE_HOME");
-  if (!cache.empty()) return fs::path(cache) / "lockstep";
-  const std::string home = environment("HOME");
-  return home.empty() ? fs::path() : fs::path(home) / ".cache" / "lockstep";
 }
 
 std::string read_file(const std::string& path) {

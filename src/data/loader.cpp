@@ -24,20 +24,26 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
   const SampleField input = dataset.input();
   const SampleField target = dataset.target();
   const auto samples = static_cast<int64_t>(indices.size());
-  Batch batch{.inputs = batch_of(input, samples, stream),
-              .targets = batch_of(target, samples, stream),
+  const bool on_cpu = device_of(stream) == Device::cpu;
+  const Stream& made_on = on_cpu ? stream : cpu_stream();
+  Batch batch{.inputs = batch_of(input, samples, made_on),
+              .targets = batch_of(target, samples, made_on),
               .samples = samples};
   auto* inputs = static_cast<std::byte*>(batch.inputs.view().data);
   auto* targets = static_cast<std::byte*>(batch.targets.view().data);
   for (int64_t i = 0; i < samples; ++i)
     dataset.fetch(indices[static_cast<size_t>(i)], inputs + i * input.bytes(), targets + i * target.bytes());
+  if (!on_cpu) {
+    batch.inputs = to_stream(batch.inputs, stream);
+    batch.targets = to_stream(batch.targets, stream);
+  }
   return batch;
 }
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
     : dataset_(std::move(dataset)),
       options_(options),
-      stream_(current_stream()),
+      stream_(cpu_stream()),
       sampler_({.samples = dataset_->size(),
                 .replicas = options.replicas,
                 .shuffle = options.shuffle,

@@ -53,7 +53,7 @@ class Loader {
     bool prefetch = true;        ///< a thread prepares the next step
   };
 
-  /// Batches are made on the constructing thread's current stream.
+  /// Batches are made in the CPU's memory.
   Loader(std::shared_ptr<const Dataset> dataset, const Options& options);
   ~Loader();
   Loader(const Loader&) = delete;

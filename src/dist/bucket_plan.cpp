@@ -7,13 +7,15 @@
 
 namespace lockstep {
 
-BucketPlan::BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_bytes)
+BucketPlan::BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_bytes, int64_t reserved)
     : offsets(parameter_sizes.size()), bucket_of(parameter_sizes.size()) {
   expect(bucket_bytes > 0, "buckets of ", bucket_bytes, " bytes");
+  const auto aligned = [](int64_t size) { return (size + alignment - 1) / alignment * alignment; };
   constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
+  elements = aligned(reserved);
   Bucket open;
   const auto close = [&] {
-    if (open.parameters.empty()) return;
+    if (open.parameters.empty() && elements == open.begin) return;
     open.end = elements;
     buckets.push_back(open);
     open = {.begin = elements, .end = elements, .parameters = {}};
@@ -23,7 +25,7 @@ BucketPlan::BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_
     offsets[p] = elements;
     bucket_of[p] = static_cast<int>(buckets.size());
     open.parameters.push_back(parameter);
-    elements += (parameter_sizes[p] + alignment - 1) / alignment * alignment;
+    elements += aligned(parameter_sizes[p]);
     const int64_t limit = buckets.empty() ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes;
     if ((elements - open.begin) * 4 >= limit) close();
   }

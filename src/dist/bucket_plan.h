@@ -17,11 +17,12 @@ struct Bucket {
 /// Where each parameter lies in one flat space, and how that space is cut into buckets. Parameters lie in
 /// reverse order of registration, which is about the order in which their gradients become ready; each starts
 /// on a multiple of 16 elements (64 bytes of fp32). The first bucket closes at 1 MiB, so that communication
-/// starts early, the others at `bucket_bytes`.
+/// starts early, the others at `bucket_bytes`. It begins with the `reserved` elements, which belong to no
+/// parameter and travel with it.
 struct BucketPlan {
   static constexpr int64_t alignment = 16;
 
-  BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_bytes);
+  BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_bytes, int64_t reserved = 0);
 
   std::vector<int64_t> offsets;  ///< of each parameter, in elements, in order of registration
   std::vector<int> bucket_of;    ///< of each parameter

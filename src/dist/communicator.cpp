@@ -10,15 +10,19 @@ namespace lockstep {
 
 void Communicator::recorded(const char* name, int64_t bytes, const std::function<void()>& operation) {
   if (size_ == 1) return operation();
-  recorder_->begin(name, bytes);
+  const uint64_t sequence = recorder_->begin(name, bytes);
   try {
     operation();
   } catch (const Error& failure) {
-    const std::string behind = flight_directory_.empty() ? "" : who_is_behind(flight_directory_, size_);
-    throw Error(concat(name, " of ", bytes, " bytes, collective ", recorder_->sequence(), ": ",
-                       failure.what(), behind.empty() ? "" : "; ", behind));
+    const std::string behind = who_is_behind();
+    throw Error(concat(name, " of ", bytes, " bytes, collective ", sequence, ": ", failure.what(),
+                       behind.empty() ? "" : "; ", behind));
   }
-  recorder_->end();
+  recorder_->end(sequence);
+}
+
+std::string Communicator::who_is_behind() const {
+  return flight_directory_.empty() ? "" : lockstep::who_is_behind(flight_directory_, size_);
 }
 
 void Communicator::barrier() {

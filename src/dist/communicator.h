@@ -65,6 +65,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Keeps the flight record in `directory` (one file a rank).
   void record_flights_in(const std::string& directory);
   FlightRecorder& recorder() { return *recorder_; }
+  /// Who is behind, as far as the flight records tell; empty if none are kept.
+  std::string who_is_behind() const;
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}

@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
+#include "core/error.h"
+#include "kernels/elementwise.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 namespace {
+
+// A replica's loss is the first element of the flat space, so that it is averaged as the gradients are.
+constexpr int64_t loss_elements = 1;
+constexpr int bucket_of_loss = 0;
 
 std::vector<NamedTensor> without_repeats(const std::vector<NamedTensor>& parameters) {
   std::vector<NamedTensor> unique;
@@ -33,7 +38,8 @@ std::string describe(const std::vector<NamedTensor>& parameters) {
 std::string describe(const DataParallel::Options& options) {
   return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
                 "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
-                "\nbucket_bytes = ", options.bucket_bytes, "\nshared_memory = ", options.shared_memory, "\n");
+                "\nbucket_bytes = ", options.bucket_bytes, "\nshared_memory = ", options.shared_memory,
+                "\ntransport = ", name(options.transport), "\n");
 }
 
 }  // namespace
@@ -49,23 +55,16 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
 
   std::vector<int64_t> sizes;
   for (const NamedTensor& parameter : parameters_) sizes.push_back(parameter.tensor.size());
-  plan_ = std::make_unique<BucketPlan>(sizes, options_.bucket_bytes);
-  reducer_ =
-      std::make_unique<GradientReducer>(communicator_, *plan_,
-                                        GradientReducer::Options{.replicas = options_.replicas,
-                                                                 .reduction = options_.reduction,
-                                                                 .overlap = options_.overlap,
-                                                                 .shared_memory = options_.shared_memory});
-  const MemoryScope scope("parameters");
-  const int64_t flat_bytes = plan_->elements * 4;
-  const auto values = Storage::make(flat_bytes, current_stream());
-  std::fill_n(values->data.get(), flat_bytes, std::byte{0});
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    Tensor tensor = parameters_[p].tensor;
-    tensor.move_to(values, plan_->offsets[p] * 4);
-  }
-  communicator_->broadcast(values->data.get(), flat_bytes, 0);
-
+  plan_ = std::make_unique<BucketPlan>(sizes, options_.bucket_bytes, loss_elements);
+  const Stream stream = parameters_.empty() ? current_stream() : parameters_[0].tensor.stream();
+  reducer_ = make_gradient_reducer(communicator_, *plan_,
+                                   {.replicas = options_.replicas,
+                                    .reduction = options_.reduction,
+                                    .overlap = options_.overlap,
+                                    .shared_memory = options_.shared_memory,
+                                    .transport = options_.transport},
+                                   stream);
+  move_values(stream);
   gradients_.resize(static_cast<size_t>(reducer_->slots()));
   for (size_t slot = 0; slot < gradients_.size(); ++slot)
     for (size_t p = 0; p < parameters_.size(); ++p) {
@@ -80,6 +79,25 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
     leaf_gradient(parameters_[p].tensor).ready = [this, p] { on_ready(static_cast<int>(p)); };
 }
 
+/// Moves the parameters into one block, and rank 0's values into it on every rank.
+void DataParallel::move_values(const Stream& stream) {
+  const MemoryScope scope("parameters");
+  const int64_t bytes = plan_->elements * 4;
+  const auto values = Storage::make(bytes, stream);
+  launch(stream, Fill{.y = {values->data.get(), {plan_->elements}, DType::f32}});
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    Tensor tensor = parameters_[p].tensor;
+    expect(gpu_of(tensor.stream()) == gpu_of(stream), parameters_[p].name, " is not on the device of ",
+           parameters_[0].name);
+    tensor.move_to(values, plan_->offsets[p] * 4);
+  }
+  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values->data.get(), bytes, 0);
+  const std::shared_ptr<std::byte> on_host = allocate_pinned(bytes);
+  copy_bytes(on_host.get(), cpu_stream(), values->data.get(), stream, bytes);
+  communicator_->broadcast(on_host.get(), bytes, 0);
+  copy_bytes(values->data.get(), stream, on_host.get(), cpu_stream(), bytes);
+}
+
 DataParallel::~DataParallel() {
   for (const NamedTensor& parameter : parameters_) leaf_gradient(parameter.tensor).ready = nullptr;
 }
@@ -92,59 +110,73 @@ void DataParallel::bind_gradients(int slot, bool accumulate) {
   }
 }
 
-void DataParallel::on_ready(int parameter) {
-  const auto p = static_cast<size_t>(parameter);
-  expect(!is_ready_[p], parameters_[p].name, " became ready twice in one backward");
-  is_ready_[p] = true;
+void DataParallel::count_down(int bucket) {
   if (micro_batches_done_ % options_.accumulate != options_.accumulate - 1) return;
-  const int bucket = plan_->bucket_of[p];
   if (--missing_in_bucket_[static_cast<size_t>(bucket)] == 0)
     reducer_->complete(bucket, micro_batches_done_ / options_.accumulate);
 }
 
+void DataParallel::on_ready(int parameter) {
+  const auto p = static_cast<size_t>(parameter);
+  expect(!is_ready_[p], parameters_[p].name, " became ready twice in one backward");
+  is_ready_[p] = true;
+  count_down(plan_->bucket_of[p]);
+}
+
+/// The mean over a replica's micro-batches, added up from left to right.
+void DataParallel::write_loss(const Tensor& loss, int slot, int micro) const {
+  const std::shared_ptr<Storage>& slots = reducer_->storage();
+  expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
+  const View sum{slots->data.get() + slot * plan_->elements * 4, loss.shape(), DType::f32};
+  if (micro == 0)
+    launch(slots->stream, Copy{.x = loss.view(), .y = sum});
+  else
+    launch(slots->stream, Add{.a = sum, .b = loss.view(), .y = sum});
+  if (micro > 0 && micro == options_.accumulate - 1)
+    launch(slots->stream, Scale{.x = sum, .y = sum, .factor = 1.0 / options_.accumulate});
+}
+
 void DataParallel::backward(const Tensor& loss) {
-  const int owed = replicas().size() * options_.accumulate;
-  expect(micro_batches_done_ < owed, "backward() was called more than ", owed,
+  expect(micro_batches_done_ < owed(), "backward() was called more than ", owed(),
          " times in this step; call wait() after the last");
   const int micro = micro_batches_done_ % options_.accumulate;
-  bind_gradients(reducer_->slot_of(micro_batches_done_ / options_.accumulate), micro > 0);
+  const int slot = reducer_->slot_of(micro_batches_done_ / options_.accumulate);
+  bind_gradients(slot, micro > 0);
   std::fill(is_ready_.begin(), is_ready_.end(), false);
   for (size_t bucket = 0; bucket < missing_in_bucket_.size(); ++bucket)
     missing_in_bucket_[bucket] = static_cast<int>(plan_->buckets[bucket].parameters.size());
+  ++missing_in_bucket_[bucket_of_loss];
 
-  const float value = static_cast<float>(item(loss));
+  write_loss(loss, slot, micro);
+  count_down(bucket_of_loss);
   lockstep::backward(loss, 1.0 / options_.accumulate);
 
   const auto unused = std::find(is_ready_.begin(), is_ready_.end(), false);
   expect(unused == is_ready_.end(), "the loss does not depend on the parameter ",
          unused == is_ready_.end() ? "" : parameters_[static_cast<size_t>(unused - is_ready_.begin())].name,
          ": every parameter needs a gradient in every backward");
-  micro_loss_ = micro == 0 ? value : micro_loss_ + value;
-  if (micro == options_.accumulate - 1)
-    losses_.push_back(micro_loss_ / static_cast<float>(options_.accumulate));
   ++micro_batches_done_;
 }
 
-float DataParallel::wait() {
-  const int owed = replicas().size() * options_.accumulate;
-  expect(micro_batches_done_ == owed, "wait() after ", micro_batches_done_, " of ", owed,
+void DataParallel::finish() {
+  expect(micro_batches_done_ == owed(), "wait() after ", micro_batches_done_, " of ", owed(),
          " backward() calls");
   reducer_->finish();
   bind_gradients(0, false);
   micro_batches_done_ = 0;
+}
 
-  const int ranks = communicator_->size();
-  const size_t most = static_cast<size_t>((options_.replicas + ranks - 1) / ranks);
-  std::vector<float> mine = std::exchange(losses_, {});
-  mine.resize(most);
-  std::vector<float> gathered(most * static_cast<size_t>(ranks));
-  communicator_->all_gather(mine.data(), static_cast<int64_t>(most * sizeof(float)), gathered.data());
-  std::vector<float> losses;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto first = gathered.begin() + static_cast<int64_t>(most) * rank;
-    losses.insert(losses.end(), first, first + replicas_of(options_.replicas, ranks, rank).size());
-  }
-  return tree_sum(losses) * (1.0f / static_cast<float>(options_.replicas));
+Tensor DataParallel::mean_loss() const { return {reducer_->storage(), 0, {}, DType::f32}; }
+
+float DataParallel::wait() {
+  finish();
+  const auto loss = static_cast<float>(item(mean_loss()));
+  reducer_->check();
+  return loss;
+}
+
+void DataParallel::replay(const Graph& step) {
+  reducer_->replay([&step] { step.launch(); });
 }
 
 }  // namespace lockstep

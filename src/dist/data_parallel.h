@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/graph.h"
 #include "dist/gradient_reducer.h"
 #include "dist/world.h"
 #include "tensor/tensor.h"
@@ -17,6 +18,9 @@ namespace lockstep {
 ///       ddp.backward(loss_of(batch));                    // `accumulate` calls a replica
 ///     float loss = ddp.wait();                           // gradients are now the mean over all replicas
 ///     optimizer.step();
+///
+/// On a GPU the host only queues: finish() in the place of wait() leaves it so, and mean_loss() can be read
+/// later.
 class DataParallel {
  public:
   struct Options {
@@ -26,11 +30,12 @@ class DataParallel {
     int64_t bucket_bytes = int64_t{25} << 20;
     bool overlap = false;
     bool shared_memory = true;
+    Transport transport = Transport::automatic;
   };
 
   /// Compares the parameters over all ranks (UserError naming the first that differs), copies rank 0's values
-  /// to all, and moves values and gradients into flat buffers. Parameters are fp32 leaves; a tensor that is
-  /// listed twice counts once.
+  /// to all, and moves values and gradients into flat buffers. Parameters are fp32 leaves on one stream; a
+  /// tensor that is listed twice counts once. Whoever keeps copies in 16 bits renews them afterwards.
   DataParallel(const std::vector<NamedTensor>& parameters, const World& world, Options options);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -43,17 +48,36 @@ class DataParallel {
   /// The backward of the next micro-batch. Throws Error naming a parameter that the loss does not reach, and
   /// when it is called more often than this rank has micro-batches.
   void backward(const Tensor& loss);
-  /// Ends the step: every parameter's grad() is the mean over replicas. Returns the mean of the replicas'
-  /// losses, equal bits on every rank. Throws Error if backward() is owed.
+  /// Ends the step: every parameter's grad() is the mean over replicas, for whatever is queued from now on.
+  /// Throws Error if backward() is owed.
+  void finish();
+  /// The mean of the replicas' losses, one element beside the parameters, with equal bits on every rank.
+  /// Holds from finish() to the next backward().
+  Tensor mean_loss() const;
+  /// finish(), and the loss as a number: the host waits for it.
   float wait();
 
-  /// Seconds of the last wait() that communication took.
+  /// True if backward() and finish() may be recorded as a graph, after one step that was not.
+  bool is_capturable() const { return reducer_->is_capturable(); }
+  /// Starts a recorded step: step.launch(), with its communication under the deadline and in the flight
+  /// record.
+  void replay(const Graph& step);
+  /// Throws what went wrong in the background since: to be called once the GPU's results are read.
+  void check() { reducer_->check(); }
+
+  /// How gradients travel: "by NCCL", "through the host", ...
+  const char* transport() const { return reducer_->transport(); }
+  /// Seconds of the last finish() that communication took.
   double exposed_seconds() const { return reducer_->exposed_seconds(); }
   /// Gradient buffers of this rank, each as large as the model.
   int gradient_sets() const { return reducer_->slots(); }
 
  private:
+  void move_values(const Stream& stream);
   void bind_gradients(int slot, bool accumulate);
+  void write_loss(const Tensor& loss, int slot, int micro) const;
+  void count_down(int bucket);
+  int owed() const { return replicas().size() * options_.accumulate; }
   void on_ready(int parameter);
 
   std::shared_ptr<Communicator> communicator_;
@@ -64,8 +88,6 @@ class DataParallel {
   std::vector<std::vector<Tensor>> gradients_;  ///< [slot][parameter]
   std::vector<bool> is_ready_;                  ///< parameters of the running backward
   std::vector<int> missing_in_bucket_;
-  std::vector<float> losses_;  ///< of this rank's replicas so far
-  float micro_loss_ = 0.0f;
   int micro_batches_done_ = 0;
 };
 

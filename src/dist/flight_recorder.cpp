@@ -47,15 +47,20 @@ FlightRecorder::FlightRecorder(const std::string& path) {
 
 FlightRecorder::~FlightRecorder() { ::munmap(ring_, sizeof(Ring)); }
 
-void FlightRecorder::begin(const char* operation, int64_t bytes) {
+uint64_t FlightRecorder::begin(const char* operation, int64_t bytes) {
   const uint64_t sequence = ring_->sequence.load(std::memory_order_relaxed) + 1;
   FlightRecord& record = ring_->records[sequence % capacity];
   record = {.sequence = sequence, .bytes = bytes, .begin_nanoseconds = wall_nanoseconds()};
   std::strncpy(record.operation, operation, sizeof(record.operation) - 1);
   ring_->sequence.store(sequence, std::memory_order_release);
+  return sequence;
 }
 
-void FlightRecorder::end() { ring_->records[sequence() % capacity].end_nanoseconds = wall_nanoseconds(); }
+void FlightRecorder::end(uint64_t sequence) {
+  // In the meantime the ring may have gone round.
+  if (sequence + capacity <= this->sequence()) return;
+  std::atomic_ref(ring_->records[sequence % capacity].end_nanoseconds).store(wall_nanoseconds());
+}
 
 uint64_t FlightRecorder::sequence() const { return ring_->sequence.load(std::memory_order_relaxed); }
 

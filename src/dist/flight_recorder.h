@@ -18,7 +18,7 @@ struct FlightRecord {
 };
 
 /// The last collectives of one rank, in a ring that lives in a file mapped into memory, so that it survives
-/// whatever kills the process. One writer; anybody may read the file.
+/// whatever kills the process. One thread begins collectives; anybody may read the file.
 class FlightRecorder {
  public:
   static constexpr int capacity = 1024;
@@ -29,8 +29,10 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  void begin(const char* operation, int64_t bytes);
-  void end();
+  /// Returns the number of the collective.
+  uint64_t begin(const char* operation, int64_t bytes);
+  /// Any thread may tell that a collective has ended.
+  void end(uint64_t sequence);
 
   /// Collectives begun so far.
   uint64_t sequence() const;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
-#include <exception>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "dist/bucket_plan.h"
 #include "dist/communicator.h"
-#include "dist/replica_tree.h"
+#include "dist/reduction_plan.h"
+#include "dist/transport.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
@@ -32,65 +31,90 @@ class GradientReducer {
   struct Options {
     int replicas = 1;
     Reduction reduction = Reduction::tree;
-    bool overlap = false;       ///< reduce on a thread of its own while the last backward still runs
-    bool shared_memory = true;  ///< read other ranks' gradients in place where ranks share a host
+    bool overlap = false;       ///< CPU: reduce on a thread of its own while the last backward still runs
+    bool shared_memory = true;  ///< CPU: read other ranks' gradients in place where ranks share a host
+    Transport transport = Transport::automatic;  ///< GPU
   };
 
-  GradientReducer(std::shared_ptr<Communicator> communicator, const BucketPlan& plan, Options options);
-  ~GradientReducer();
+  virtual ~GradientReducer() = default;
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   /// The replicas of this rank.
-  ReplicaRange replicas() const { return mine_; }
-  int slots() const { return slots_; }
+  ReplicaRange replicas() const { return slot_plan_.mine; }
+  int slots() const { return slot_plan_.slots; }
   /// The slot that the backward of this rank's k-th replica writes.
-  int slot_of(int k) const { return slot_of_[static_cast<size_t>(k)]; }
+  int slot_of(int k) const { return slot_plan_.slot_of[static_cast<size_t>(k)]; }
   /// All slots, one after the other, each `elements` of the plan long.
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
-  /// Tells that the k-th replica has written this bucket.
-  void complete(int bucket, int k);
-  /// Returns when slot 0 holds the mean on this rank and may be read. Throws what went wrong on the way.
-  void finish();
-  /// Seconds that the last finish() took: communication that no computation hid.
+  /// Tells that the k-th replica has written this bucket; on a GPU, that the kernels which write it are
+  /// queued.
+  virtual void complete(int bucket, int k) = 0;
+  /// Ends the step: slot 0 holds the mean, on a GPU for whatever is queued from now on. Throws what went
+  /// wrong on the way.
+  virtual void finish() = 0;
+  /// Throws what went wrong in the background since.
+  virtual void check() {}
+
+  /// How gradients travel, in words.
+  virtual const char* transport() const = 0;
+  /// True if a step can be recorded as a graph.
+  virtual bool is_capturable() const { return false; }
+  /// Runs `launch`, which starts a recorded step, under this reducer's deadline.
+  virtual void replay(const std::function<void()>& launch) { launch(); }
+
+  /// Seconds that the host spent in the last finish(): communication that no computation hid. On a GPU that
+  /// reduces in its own queue the host does not wait, and this says nothing.
   double exposed_seconds() const { return exposed_seconds_; }
 
- private:
-  float* slot(int rank, int index, const Bucket& bucket) const;
-  void plan_fold();
-  void merge(const Bucket& bucket, int k);
-  void reduce(const Bucket& bucket);
-  void reduce_in_place(const Bucket& bucket);
-  void reduce_by_messages(const Bucket& bucket);
-  void reduce_natively(const Bucket& bucket);
-  void meet();
-  void reduce_ready_buckets(std::unique_lock<std::mutex>& lock);
-  void serve();
+ protected:
+  GradientReducer(std::shared_ptr<Communicator> communicator, const BucketPlan& plan, Options options);
+
+  int64_t slots_bytes() const { return slots() * plan_.elements * 4; }
+  /// Where the bucket lies in one of this rank's slots.
+  float* slot(int index, const Bucket& bucket) const {
+    return reinterpret_cast<float*>(storage_->data.get()) + index * plan_.elements + bucket.begin;
+  }
+  float mean_factor() const { return 1.0f / static_cast<float>(options_.replicas); }
+  /// What the tree allows after the k-th replica, on that stream.
+  void merge(const Stream& stream, const Bucket& bucket, int k) const;
+  /// slot 0 += the other pending slots, from left to right: what a native reduction starts from.
+  void add_pending(const Stream& stream, const Bucket& bucket) const;
+  /// out[0:count) = scale * the program over inputs[k][0:count).
+  static void fold(const Stream& stream, const std::vector<int>& program,
+                   const std::vector<const float*>& inputs, float* out, int64_t count, float scale);
+  /// Elements [first, second) of `count` that a rank finishes: equal parts on cache lines.
+  std::pair<int64_t, int64_t> segment(int64_t count, int rank) const;
+  /// Folds what the ranks are left with of this rank's segment into slot 0.
+  void finish_segment(const Stream& stream, const Bucket& bucket,
+                      const std::vector<const float*>& inputs) const;
+
+  /// Partial nodes on their way to the owners of their segments, and the finished segments on their way back.
+  struct SegmentExchange {
+    std::vector<Message> sends, receives;
+    std::vector<const float*> inputs;  ///< of the fold between the two
+    std::vector<Message> results, others;
+  };
+  /// Where each rank has made its own additions. What other ranks send is kept at `arrived`, which has room
+  /// for arriving_elements().
+  SegmentExchange exchange_of(const Bucket& bucket, float* arrived) const;
+  int64_t arriving_elements(const Bucket& bucket) const;
 
   std::shared_ptr<Communicator> communicator_;
   BucketPlan plan_;
   Options options_;
-  ReplicaRange mine_;
-  std::vector<int> slot_of_;    ///< by local replica
-  std::vector<int> additions_;  ///< by local replica: how many the tree allows after it
-  int slots_ = 1;
-  std::vector<int> inputs_of_rank_;  ///< how many slots of each rank enter the last fold
-  std::vector<FoldStep> program_;    ///< over those slots, in the order of their replicas
-
-  std::shared_ptr<SharedMemory> shared_;  ///< the slots of all ranks, or null
-  std::unique_ptr<SharedBarrier> meeting_;
+  SlotPlan slot_plan_;
+  LastFold last_fold_;
   std::shared_ptr<Storage> storage_;
-  std::vector<float> arrived_;  ///< partial nodes of other ranks, where they travel as messages
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<bool> ready_;  ///< buckets of the last replica
-  size_t next_ = 0;          ///< the first bucket that is not reduced yet
-  bool stopping_ = false;
-  std::exception_ptr failure_;
-  std::thread server_;
   double exposed_seconds_ = 0.0;
 };
+
+/// The reducer for gradients of parameters on that stream: the CPU's, or the one for the transport that
+/// choose_transport() finds. All ranks call it.
+std::unique_ptr<GradientReducer> make_gradient_reducer(std::shared_ptr<Communicator> communicator,
+                                                       const BucketPlan& plan,
+                                                       GradientReducer::Options options,
+                                                       const Stream& stream);
 
 }  // namespace lockstep

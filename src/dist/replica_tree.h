@@ -29,13 +29,6 @@ struct TreeNode {
   bool operator==(const TreeNode&) const = default;
 };
 
-/// Adding nodes in the order of their replicas, as a program for a stack of values: push input number
-/// `input`, or replace the two topmost values (left below right) by left + right.
-struct FoldStep {
-  static constexpr int add = -1;
-  int input = add;
-};
-
 /// A binary counter over tree nodes: what has been pushed is kept as the largest nodes that lie wholly within
 /// it.
 class TreeFold {
@@ -52,15 +45,8 @@ class TreeFold {
   std::vector<TreeNode> pending_;
 };
 
-/// The program that folds `nodes` (adjacent, in the order of their replicas) as far as the tree allows.
-std::vector<FoldStep> fold_program(int replicas, std::span<const TreeNode> nodes);
-
-/// out[0:count) = scale * the program's one result over inputs[k][0:count). `out` may be one of the inputs.
-/// Each element's bits depend on the program and its own inputs alone.
-void run_fold(std::span<const FoldStep> program, std::span<const float* const> inputs, float* out,
-              int64_t count, float scale);
-
-/// The same tree over single numbers, one per replica.
-float tree_sum(std::span<const float> values);
+/// The program (of kernels/fold.h) that folds `nodes`, adjacent and in the order of their replicas, as far as
+/// the tree allows.
+std::vector<int> fold_program(int replicas, std::span<const TreeNode> nodes);
 
 }  // namespace lockstep

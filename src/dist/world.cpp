@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sched.h>
 #include <sstream>
 #include <thread>
 
 #include "core/error.h"
+#include "core/gpu.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "dist/local_communicator.h"
@@ -89,6 +91,42 @@ World::World(std::shared_ptr<Communicator> communicator) : communicator_(std::mo
 int World::share_of_cores() const { return std::max(1, available_cores() / ranks_on_my_cores_); }
 
 bool World::has_spare_core(int threads) const { return available_cores() > threads * ranks_on_my_cores_; }
+
+std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share) {
+  std::map<std::string, int> ranks_that_see;
+  std::vector<int> gpus;
+  for (const std::string& seen : seen_by_rank) {
+    const auto count = static_cast<int>(std::count(seen.begin(), seen.end(), '\n'));
+    const int before = ranks_that_see[seen]++;
+    gpus.push_back(count == 0 ? -1 : before % count);
+  }
+  for (const auto& [seen, ranks] : ranks_that_see) {
+    const auto count = std::count(seen.begin(), seen.end(), '\n');
+    require(may_share || count == 0 || ranks <= count, ranks, " ranks of a host see ", count,
+            count == 1 ? " GPU" : " GPUs",
+            ": start at most one rank for each GPU, or set LOCKSTEP_SHARE_GPU=1 to let ranks share them, "
+            "which is for trying things out: gradients then travel through the host");
+  }
+  return gpus;
+}
+
+int World::gpu() const {
+  std::string seen;
+  for (int device = 0; device < count_gpus(); ++device) seen += gpu_properties(device).uuid + "\n";
+  const bool may_share = integer_from_environment("LOCKSTEP_SHARE_GPU", 0) == 1;
+  // The permission is part of the text, so that all ranks come to the same decision.
+  std::vector<std::string> texts = communicator_->all_gather_text((may_share ? "+" : "-") + seen);
+  bool may_all_share = true;
+  for (std::string& text : texts) {
+    may_all_share &= text[0] == '+';
+    text.erase(0, 1);
+  }
+  for (size_t r = 0; r < texts.size(); ++r)
+    require(!texts[r].empty(), "train.device = cuda: rank ", r, " sees no GPU",
+            r == static_cast<size_t>(rank()) ? concat(": ", why_no_gpu()) : "",
+            "; or use train.device = cpu");
+  return distribute_gpus(texts, may_all_share)[static_cast<size_t>(rank())];
+}
 
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
                                 const std::string& lines) {

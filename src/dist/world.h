@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dist/communicator.h"
 
@@ -26,6 +27,11 @@ class World {
   Communicator& communicator() const { return *communicator_; }
   const std::shared_ptr<Communicator>& shared_communicator() const { return communicator_; }
 
+  /// The GPU of this rank, as its process numbers them: one for each rank of a host, in their order, among
+  /// those that the launcher lets it see. All ranks call it. Throws UserError if there are none, or too few
+  /// and LOCKSTEP_SHARE_GPU is not 1.
+  int gpu() const;
+
   /// This rank's share of the cores of its host, at least 1.
   int share_of_cores() const;
   /// True if ranks with this many threads leave a core over for communication.
@@ -37,6 +43,10 @@ class World {
   int local_size_ = 1;
   int ranks_on_my_cores_ = 1;
 };
+
+/// Which of its GPUs each rank uses, from the GPUs that each sees, as texts that tell them apart: ranks that
+/// see the same ones take turns. Throws UserError if `may_share` is not set and a GPU would have two ranks.
+std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share);
 
 /// Compares one text of "key = value" lines over all ranks. A difference is a UserError that names the first
 /// differing line and both ranks' values; `what` says what is compared.

@@ -14,7 +14,7 @@ struct CausalAttentionForward {
   static constexpr const char* name = "causal_attention_forward";
   View qkv = {};          ///< [batch, time, 3 * heads * size]: queries, keys, values, head-major inside each
   View y = {};            ///< [batch, time, heads * size]
-  View log_sum_exp = {};  ///< [batch, heads, time]: natural logarithm of the sum of exp(scale * q . k)
+  View log_sum_exp = {};  ///< [batch, heads, time]: ln of the sum of exp(scale * q . k); f32 beside 16 bits
   int64_t heads = 1;      ///< divides the columns of y
   double dropout = 0;     ///< probability in [0, 1); kept weights are scaled by 1 / (1 - dropout)
   RandomKey key = {};
@@ -25,14 +25,16 @@ struct CausalAttentionForward {
     const Shape statistics{qkv.shape[0], heads, qkv.shape[1]};
     expect(y.shape == qkv.shape.with_last(qkv.shape[2] / 3), "y is ", y.shape, ", qkv is ", qkv.shape);
     expect(log_sum_exp.shape == statistics, "log_sum_exp is ", log_sum_exp.shape, ", not ", statistics);
-    expect(qkv.dtype == DType::f32 || qkv.dtype == DType::f64, "qkv is ", qkv.dtype,
-           "; f32 or f64 is needed");
-    expect(y.dtype == qkv.dtype && log_sum_exp.dtype == qkv.dtype, "y is ", y.dtype, ", log_sum_exp is ",
-           log_sum_exp.dtype, ", qkv is ", qkv.dtype);
+    expect(qkv.dtype != DType::i32 && y.dtype == qkv.dtype, "y is ", y.dtype, ", qkv is ", qkv.dtype,
+           "; both must be of one floating-point type");
+    const DType statistic = qkv.dtype == DType::f64 ? DType::f64 : DType::f32;
+    expect(log_sum_exp.dtype == statistic, "log_sum_exp is ", log_sum_exp.dtype, "; beside ", qkv.dtype, " ",
+           statistic, " is needed");
     expect(dropout >= 0 && dropout < 1, "a dropout probability of ", dropout, ", not in [0, 1)");
   }
 };
-void run(CpuStream, const CausalAttentionForward&);
+void run(CpuStream, const CausalAttentionForward&);  ///< f32 and f64
+/// f32, and on tensor cores bf16 and f16; the size of a head is at most 128, in 16 bits a multiple of 8.
 void run(CudaStream, const CausalAttentionForward&);
 
 /// The gradient, from what the forward read and wrote; the softmax is recomputed (Dao et al. 2022, appendix

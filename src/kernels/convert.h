@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// y = x in another dtype, rounded to nearest even: float types to each other, i32 to any of them.
+/// y = x in another dtype, rounded to nearest even: float types to each other, i32 to any of them. A GPU
+/// refuses f64.
 struct Convert {
   static constexpr const char* name = "convert";
   View x;  ///< any shape

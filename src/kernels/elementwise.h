@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 #include "kernels/kernel.h"
 
 namespace lockstep {
@@ -68,6 +70,22 @@ struct Scale {
 void run(CpuStream, const Scale&);
 void run(CudaStream, const Scale&);
 
+/// y = factor[0] * x, with a factor that is known only where the kernel runs.
+struct ScaleBy {
+  static constexpr const char* name = "scale_by";
+  View x;       ///< any shape
+  View factor;  ///< one element, f32 for 16-bit x
+  View y;       ///< like x; may alias x
+
+  void check() const {
+    expect(factor.size() == 1 && factor.dtype == accumulator_dtype(x.dtype), "factor is ", factor.shape, " ",
+           factor.dtype, ", not one ", accumulator_dtype(x.dtype));
+    expect_like(y, x, "y");
+  }
+};
+void run(CpuStream, const ScaleBy&);
+void run(CudaStream, const ScaleBy&);
+
 /// y = max(x, 0); NaN stays NaN.
 struct ReluForward {
   static constexpr const char* name = "relu_forward";
@@ -131,6 +149,36 @@ struct Fill {
 void run(CpuStream, const Fill&);
 void run(CudaStream, const Fill&);
 
+/// y[i] = values[i] for i < count. On a GPU the values travel with the launch, so that the host may forget
+/// them at once: how the scalars of a step reach a recorded graph, in whose memory y lies.
+struct SetValues {
+  static constexpr const char* name = "set_values";
+  static constexpr int max_count = 8;
+  View y;  ///< f64, at least `count` elements
+  std::array<double, max_count> values = {};
+  int count = 0;
+
+  void check() const {
+    expect(y.dtype == DType::f64 && count >= 0 && count <= max_count && count <= y.size(), count,
+           " values for ", y.shape, " ", y.dtype);
+  }
+};
+void run(CpuStream, const SetValues&);
+void run(CudaStream, const SetValues&);
+
+/// y = value modulo 2^32, in the same way: the number of a step.
+struct SetStep {
+  static constexpr const char* name = "set_step";
+  View y;  ///< i32, one element; RandomKey::device_step reads it as unsigned
+  int64_t value = 0;
+
+  void check() const {
+    expect(y.dtype == DType::i32 && y.size() == 1, "y is ", y.shape, " ", y.dtype, ", not one i32");
+  }
+};
+void run(CpuStream, const SetStep&);
+void run(CudaStream, const SetStep&);
+
 /// y = x; any dtype.
 struct Copy {
   static constexpr const char* name = "copy";
@@ -166,11 +214,11 @@ void run(CudaStream, const AddPositions&);
 struct AddPositionsBackward {
   static constexpr const char* name = "add_positions_backward";
   View dy;      ///< [batch, time, columns]
-  View dtable;  ///< [rows >= time, columns]
+  View dtable;  ///< [rows >= time, columns], f32 for 16-bit dy
 
   void check() const {
     expect(dy.shape.rank() == 3 && dtable.shape.rank() == 2 && dtable.shape[0] >= dy.shape[1] &&
-               dtable.shape[1] == dy.shape[2] && dtable.dtype == dy.dtype,
+               dtable.shape[1] == dy.shape[2] && dtable.dtype == accumulator_dtype(dy.dtype),
            "dy is ", dy.shape, ", too large for a table of positions ", dtable.shape);
   }
 };

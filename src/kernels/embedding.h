@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// y[i] = table[ids[i]]. On the CPU run() throws Error for an id outside the table, before it writes
-/// anything.
+/// y[i] = table[ids[i]]. For an id outside the table the CPU throws Error before it writes anything; a GPU
+/// writes a row of NaN.
 struct EmbeddingForward {
   static constexpr const char* name = "embedding_forward";
   View ids;    ///< i32 [...], n of them
@@ -21,16 +21,19 @@ struct EmbeddingForward {
 void run(CpuStream, const EmbeddingForward&);
 void run(CudaStream, const EmbeddingForward&);
 
-/// dtable[row] = sum of the dy[i] with ids[i] = row, in order of i; zero where a row is not used.
+/// dtable[row] = sum of the dy[i] with ids[i] = row in fp32, in order of i (on a GPU in order within each 64
+/// of them, and then over these sums); zero where a row is not used. An id outside the table: Error on the
+/// CPU, passed over on a GPU.
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
   View ids;     ///< i32 [...], n of them
   View dy;      ///< [..., columns], n rows
-  View dtable;  ///< [rows, columns], overwritten
+  View dtable;  ///< [rows, columns], overwritten; f32 for a 16-bit dy, else its dtype
 
   void check() const {
-    expect(dtable.shape.rank() == 2 && dy.size() == ids.size() * dtable.shape[1] && dy.dtype == dtable.dtype,
-           "dy is ", dy.shape, ", ids are ", ids.shape, ", dtable is ", dtable.shape);
+    expect(dtable.shape.rank() == 2 && dy.size() == ids.size() * dtable.shape[1], "dy is ", dy.shape,
+           ", ids are ", ids.shape, ", dtable is ", dtable.shape);
+    expect(dtable.dtype == accumulator_dtype(dy.dtype), "dtable is ", dtable.dtype, ", dy is ", dy.dtype);
   }
 };
 void run(CpuStream, const EmbeddingBackward&);

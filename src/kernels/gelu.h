@@ -31,8 +31,8 @@ struct GeluBackward {
   Gelu form = Gelu::tanh;
 
   void check() const {
-    expect(dy.shape == x.shape && dx.shape == x.shape, "dy is ", dy.shape, ", dx is ", dx.shape, ", x is ",
-           x.shape);
+    expect(dy.shape == x.shape && dx.shape == x.shape && dy.dtype == x.dtype && dx.dtype == x.dtype, "dy is ",
+           dy.shape, ", dx is ", dx.shape, ", x is ", x.shape, ", or their dtypes differ");
   }
 };
 void run(CpuStream, const GeluBackward&);

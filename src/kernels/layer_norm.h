@@ -6,15 +6,18 @@
 namespace lockstep {
 
 /// y = (x - mean) * rstd * weight + bias for every row, rstd = 1 / sqrt(variance + epsilon), biased variance
-/// (Ba et al. 2016, eq. 3). Two passes: the mean first, then the squares around it.
+/// (Ba et al. 2016, eq. 3). Two passes: the mean first, then the squares around it. With `residual`, x +
+/// residual is rounded to the storage type, written to `sum`, and normalised in x's place.
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
-  View x;       ///< [..., columns]
-  View weight;  ///< [columns]
-  View bias;    ///< [columns], optional
-  View y;       ///< like x; may alias x
-  View mean;    ///< [rows], written for the backward
-  View rstd;    ///< [rows], written for the backward
+  View x;              ///< [..., columns]
+  View residual = {};  ///< like x, optional
+  View weight;         ///< [columns]
+  View bias = {};      ///< [columns], optional
+  View sum = {};       ///< like x, exactly where residual is; may alias x or residual
+  View y;              ///< like x; may alias x or residual
+  View mean;           ///< [rows], f32 for 16-bit x; written for the backward
+  View rstd;           ///< [rows], like mean
   double epsilon = 1e-5;
 
   void check() const {
@@ -23,25 +26,33 @@ struct LayerNormForward {
            ", bias is ", bias.shape, ", x is ", x.shape);
     expect(mean.size() == x.shape.rows() && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
            ", rstd is ", rstd.shape, ", x is ", x.shape);
-    for (const View* view : {&weight, &y, &mean, &rstd})
-      expect(view->dtype == x.dtype && (!bias || bias.dtype == x.dtype), "all tensors are ", x.dtype,
-             " or none");
+    expect(static_cast<bool>(residual) == static_cast<bool>(sum), "residual and sum come together");
+    for (const View* view : {&residual, &sum})
+      expect(!*view || view->shape == x.shape, "residual is ", residual.shape, ", sum is ", sum.shape,
+             ", x is ", x.shape);
+    for (const View* view : {&residual, &weight, &bias, &sum, &y})
+      expect(!*view || view->dtype == x.dtype, "all tensors are ", x.dtype, " or none");
+    for (const View* view : {&mean, &rstd})
+      expect(view->dtype == accumulator_dtype(x.dtype), "mean and rstd of ", x.dtype, " rows are ",
+             accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };
 void run(CpuStream, const LayerNormForward&);
 void run(CudaStream, const LayerNormForward&);
 
-/// The gradients of x, weight and bias; sums over rows run in blocks whose size is fixed.
+/// The gradients of x, weight and bias, dx plus `carried`; sums over rows run in blocks that depend on the
+/// shape alone.
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
-  View x;        ///< [..., columns], the input of the forward
-  View weight;   ///< [columns]
-  View mean;     ///< [rows], of the forward
-  View rstd;     ///< [rows], of the forward
-  View dy;       ///< like x
-  View dx;       ///< like x; may alias dy
-  View dweight;  ///< [columns], overwritten
-  View dbias;    ///< [columns], overwritten; optional
+  View x;             ///< [..., columns], the input of the forward
+  View weight;        ///< [columns]
+  View mean;          ///< [rows], of the forward
+  View rstd;          ///< [rows], of the forward
+  View dy;            ///< like x
+  View carried = {};  ///< like x, optional: what x has received already
+  View dx;            ///< like x; may alias dy or carried
+  View dweight;       ///< [columns], f32 for 16-bit x; overwritten
+  View dbias = {};    ///< like dweight, optional
 
   void check() const {
     expect(x.shape.rank() >= 1 && dy.shape == x.shape && dx.shape == x.shape, "dy is ", dy.shape, ", dx is ",
@@ -52,9 +63,12 @@ struct LayerNormBackward {
            x.shape);
     expect(mean.size() == x.shape.rows() && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
            ", rstd is ", rstd.shape, ", x is ", x.shape);
-    for (const View* view : {&weight, &mean, &rstd, &dy, &dx, &dweight})
-      expect(view->dtype == x.dtype && (!dbias || dbias.dtype == x.dtype), "all tensors are ", x.dtype,
-             " or none");
+    expect(!carried || carried.shape == x.shape, "carried is ", carried.shape, ", x is ", x.shape);
+    for (const View* view : {&weight, &dy, &carried, &dx})
+      expect(!*view || view->dtype == x.dtype, "all tensors are ", x.dtype, " or none");
+    for (const View* view : {&mean, &rstd, &dweight, &dbias})
+      expect(!*view || view->dtype == accumulator_dtype(x.dtype), "statistics and dweight of ", x.dtype,
+             " rows are ", accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };
 void run(CpuStream, const LayerNormBackward&);

@@ -5,20 +5,28 @@
 
 namespace lockstep {
 
-/// What MatMul applies to a finished element; the two GELUs are those of GeluForward, bit for bit.
-enum class Activation { none, gelu_tanh, gelu_erf };
+/// What MatMul makes of a finished sum s: s itself; a GELU of it, that of GeluForward (bit for bit on a CPU);
+/// or s * gelu'(pre_activation), that of GeluBackward.
+enum class Activation { none, gelu_tanh, gelu_erf, gelu_tanh_backward, gelu_erf_backward };
 
-/// c = activation(op(a) . op(b) + bias), op(a) [m, k], op(b) [k, n]; op transposes the stored matrix where
-/// its flag is set. All operands are f32, or all f64. The bits of c[i, j] are a function of k, row i of
-/// op(a), column j of op(b), bias[j] and activation alone: one chain of fused multiply-adds per fixed block
-/// of k.
+constexpr bool is_backward(Activation activation) {
+  return activation == Activation::gelu_tanh_backward || activation == Activation::gelu_erf_backward;
+}
+
+/// c = activation(op(a) . op(b) + bias) + residual, op(a) [m, k], op(b) [k, n]; op transposes the stored
+/// matrix where its flag is set. a, b and bias are all f32 or f64 (CPU), or all f32, bf16 or f16 (GPU); sums
+/// are fp32 at least. CPU: the bits of c[i, j] depend on k and its terms alone, one chain of fused
+/// multiply-adds per fixed block of k. GPU: on the shapes, the values and the plan (matmul_plans.h).
 struct MatMul {
   static constexpr const char* name = "matmul";
-  View a = {};               ///< [m, k], or [k, m] with transpose_a; leading dimensions fold into the rows
-  View b = {};               ///< [k, n], or [n, k] with transpose_b; likewise
-  View bias = {};            ///< optional, [n]
-  View c = {};               ///< [m, n], likewise; must not overlap the inputs
-  View pre_activation = {};  ///< optional, like c: receives the value before the activation
+  View a = {};     ///< [m, k], or [k, m] with transpose_a; leading dimensions fold into the rows
+  View b = {};     ///< [k, n], or [n, k] with transpose_b; likewise
+  View bias = {};  ///< optional, [n]; not with a backward activation
+  View c = {};     ///< [m, n], likewise; must not overlap the inputs; f32 where a is 16 bits, or like a
+  View pre_activation = {};  ///< like c: optionally receives what a GELU is applied to; read backward
+  View residual = {};        ///< optional, like c, which it may be; only without an activation
+  View column_sum = {};      ///< optional, [n], f32 for 16-bit c: receives the sums of c's columns
+  View row_sum = {};         ///< optional, [m], f32 for 16-bit a: receives the sums of op(a)'s rows
   bool transpose_a = false;
   bool transpose_b = false;
   Activation activation = Activation::none;
@@ -35,15 +43,34 @@ struct MatMul {
            ": ", k(), " and ", inner, " inner elements");
     expect(rows(c) == m() && c.shape[-1] == n(), "matmul of a ", a.shape, flag(transpose_a), " and b ",
            b.shape, flag(transpose_b), " is [", m(), ", ", n(), "], but c is ", c.shape);
-    expect(!bias || (bias.shape == Shape{n()}), "bias is ", bias.shape, " for ", n(), " columns of c");
-    expect(!pre_activation || pre_activation.shape == c.shape, "pre_activation is ", pre_activation.shape,
-           ", c is ", c.shape);
-    expect(c.dtype == DType::f32 || c.dtype == DType::f64, "c is ", c.dtype, "; f32 or f64 is needed");
-    for (const View* operand : {&a, &b, &bias, &pre_activation})
-      expect(!*operand || operand->dtype == c.dtype, "an operand is ", operand->dtype, ", c is ", c.dtype);
+    expect(a.dtype != DType::i32 && b.dtype == a.dtype, "a is ", a.dtype, ", b is ", b.dtype,
+           "; one floating-point dtype is needed");
+    expect(c.dtype == a.dtype || c.dtype == accumulator_dtype(a.dtype), "c is ", c.dtype, ", a is ", a.dtype);
+    check_additions();
+    check_sums();
   }
 
  private:
+  void check_additions() const {
+    expect(!bias || (bias.shape == Shape{n()} && bias.dtype == a.dtype && !is_backward(activation)),
+           "bias is ", bias.shape, " ", bias.dtype, " for ", n(), " columns of c and ", a.dtype, " operands",
+           is_backward(activation) ? ", and a gradient has none" : "");
+    expect(!pre_activation || (pre_activation.shape == c.shape && pre_activation.dtype == c.dtype),
+           "pre_activation is ", pre_activation.shape, " ", pre_activation.dtype, ", c is ", c.shape, " ",
+           c.dtype);
+    expect(pre_activation || c.size() == 0 || !is_backward(activation),
+           "the gradient of a GELU needs pre_activation");
+    expect(!residual || (residual.shape == c.shape && residual.dtype == c.dtype), "residual is ",
+           residual.shape, " ", residual.dtype, ", c is ", c.shape, " ", c.dtype);
+    expect(!residual || (activation == Activation::none && !pre_activation),
+           "a residual is added only where nothing is done to the sum");
+  }
+  void check_sums() const {
+    expect(!column_sum || (column_sum.shape == Shape{n()} && column_sum.dtype == accumulator_dtype(c.dtype)),
+           "column_sum is ", column_sum.shape, " ", column_sum.dtype, " for ", n(), " columns of ", c.dtype);
+    expect(!row_sum || (row_sum.shape == Shape{m()} && row_sum.dtype == accumulator_dtype(a.dtype)),
+           "row_sum is ", row_sum.shape, " ", row_sum.dtype, " for ", m(), " rows of ", a.dtype);
+  }
   static int64_t rows(const View& matrix) {
     int64_t product = 1;
     for (int i = 0; i + 1 < matrix.shape.rank(); ++i) product *= matrix.shape[i];
@@ -57,14 +84,14 @@ void run(CudaStream, const MatMul&);
 /// y[j] = sum over rows of x[., j], added in fixed blocks of rows: the gradient of a bias.
 struct ColumnSum {
   static constexpr const char* name = "column_sum";
-  View x = {};  ///< [rows, columns], leading dimensions folded; f32 or f64
-  View y = {};  ///< [columns]
+  View x = {};  ///< [rows, columns], leading dimensions folded; on a CPU f32 or f64
+  View y = {};  ///< [columns], f32 for 16-bit x
 
   void check() const {
     expect(x.shape.rank() > 0 && y.shape == Shape{x.shape[-1]}, "y is ", y.shape, " for the column sums of ",
            x.shape);
-    expect(x.dtype == DType::f32 || x.dtype == DType::f64, "x is ", x.dtype, "; f32 or f64 is needed");
-    expect(y.dtype == x.dtype, "y is ", y.dtype, ", x is ", x.dtype);
+    expect(x.dtype != DType::i32 && y.dtype == accumulator_dtype(x.dtype), "y is ", y.dtype, ", x is ",
+           x.dtype);
   }
 };
 void run(CpuStream, const ColumnSum&);

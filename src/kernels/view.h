@@ -24,4 +24,10 @@ struct View {
   }
 };
 
+/// What sums, statistics and gradients of parameters are stored in beside tensors of `dtype`: f32 for 16-bit
+/// floats, else the same.
+constexpr DType accumulator_dtype(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
+}
+
 }  // namespace lockstep

@@ -18,14 +18,17 @@ class AdamW : public Optimizer {
 
   AdamW(std::vector<NamedTensor> parameters, Options options);
 
-  void step(double learning_rate, float gradient_scale = 1.0f) override;
+  void prepare(double learning_rate) override;
+  bool can_be_recorded() const override { return static_cast<bool>(schedule_); }
   std::vector<NamedTensor> state() const override;
 
  private:
-  std::vector<NamedTensor> parameters_;
+  void apply(const Tensor& clip, float gradient_scale) override;
+
   Options options_;
   std::vector<Tensor> first_moments_;
   std::vector<Tensor> second_moments_;
+  Tensor schedule_;  ///< on a GPU: what changes from step to step, as AdamWStep::schedule
 };
 
 }  // namespace lockstep

@@ -15,9 +15,10 @@ CausalSelfAttention::CausalSelfAttention(int64_t width, int64_t heads, double dr
   add_part("c_proj", output_);
 }
 
-Tensor CausalSelfAttention::operator()(const Tensor& x, const Context& context, uint32_t site) const {
+Tensor CausalSelfAttention::operator()(const Tensor& x, const Context& context, uint32_t site,
+                                       const Tensor& residual) const {
   const double probability = context.training ? dropout_ : 0.0;
-  return output_(causal_attention(query_key_value_(x), heads_, probability, context.key(site)));
+  return output_(causal_attention(query_key_value_(x), heads_, probability, context.key(site)), residual);
 }
 
 }  // namespace lockstep

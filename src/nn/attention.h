@@ -10,8 +10,10 @@ class CausalSelfAttention : public Module {
  public:
   CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias, DType dtype);
 
-  /// [batch, time, width] -> the same. Attention weights are dropped under `site` of the context.
-  Tensor operator()(const Tensor& x, const Context& context, uint32_t site) const;
+  /// [batch, time, width] -> the same, plus `residual` unless it is empty. Attention weights are dropped
+  /// under `site` of the context.
+  Tensor operator()(const Tensor& x, const Context& context, uint32_t site,
+                    const Tensor& residual = {}) const;
 
  private:
   int64_t heads_;

@@ -43,14 +43,22 @@ Gpt::Gpt(const Options& options, uint64_t seed)
   initialize_like_gpt2(parameters(), options.layers, seed);
 }
 
-Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
+Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
   expect(ids.shape().rank() == 2 && ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
          "; they must be [batch, time] with time at most the block size ", options_.block_size);
   Tensor x = add_positions(embedding(ids, tokens_.weight()), positions_.weight());
   if (context.training) x = dropout(x, options_.dropout, context.key(0));
   for (const auto& block : blocks_) x = (*block)(x, context);
-  x = final_norm_(x);
-  return linear(x, head_ ? head_->weight() : tokens_.weight());
+  return final_norm_(x);
+}
+
+Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
+  return linear(hidden(ids, context), head());
+}
+
+Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const Context& context,
+                 int64_t rows_at_once) const {
+  return linear_cross_entropy(hidden(ids, context), head(), targets, rows_at_once);
 }
 
 double Gpt::flops_per_token(int64_t time) const {

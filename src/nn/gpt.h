@@ -33,6 +33,10 @@ class Gpt : public Module {
 
   /// i32 ids [batch, time <= block_size] -> logits [batch, time, vocabulary].
   Tensor operator()(const Tensor& ids, const Context& context) const;
+  /// The mean cross entropy of the next tokens, i32 targets like ids. `rows_at_once` bounds how many rows of
+  /// logits exist at a time (linear_cross_entropy); 0: all.
+  Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
+              int64_t rows_at_once = 0) const;
   const Options& options() const { return options_; }
 
   /// Floating-point operations of one token's forward and backward: 6 per weight in products and
@@ -40,6 +44,10 @@ class Gpt : public Module {
   double flops_per_token(int64_t time) const;
 
  private:
+  /// What the head reads: [batch, time, width].
+  Tensor hidden(const Tensor& ids, const Context& context) const;
+  const Tensor& head() const { return head_ ? head_->weight() : tokens_.weight(); }
+
   Options options_;
   Embedding tokens_;
   Embedding positions_;

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/gradient_clip.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "kernels/sum.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 
-double gradient_norm(const std::vector<NamedTensor>& parameters) {
-  if (parameters.empty()) return 0.0;
+GradientNorm measure_gradient_norm(const std::vector<NamedTensor>& parameters, double max_norm) {
+  expect(!parameters.empty(), "the gradient norm of no parameters");
   SumOfSquares squares;
   for (const auto& [name, tensor] : parameters) {
     expect(static_cast<bool>(tensor.grad()), name, " has no gradient: call backward() first");
@@ -20,12 +16,16 @@ double gradient_norm(const std::vector<NamedTensor>& parameters) {
   const Tensor sum = empty({}, DType::f64, stream);
   squares.y = sum.view();
   launch(stream, squares);
-  return std::sqrt(item(sum));
+  const GradientNorm result{.norm = empty({}, DType::f64, stream), .factor = empty({}, DType::f32, stream)};
+  launch(stream, ClipFactor{.sum_of_squares = sum.view(),
+                            .max_norm = max_norm,
+                            .norm = result.norm.view(),
+                            .factor = result.factor.view()});
+  return result;
 }
 
-float clip_factor(double norm, double max_norm) {
-  if (max_norm == 0.0) return 1.0f;
-  return static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
+double gradient_norm(const std::vector<NamedTensor>& parameters) {
+  return parameters.empty() ? 0.0 : item(measure_gradient_norm(parameters, 0.0).norm);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #include "nn/layer_norm.h"
 
 #include "tensor/create.h"
-#include "tensor/ops.h"
 
 namespace lockstep {
 
@@ -13,5 +12,9 @@ LayerNorm::LayerNorm(int64_t columns, bool has_bias, DType dtype)
 }
 
 Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, weight_, bias_); }
+
+SumAndNorm LayerNorm::add(const Tensor& x, const Tensor& branch) const {
+  return add_layer_norm(x, branch, weight_, bias_);
+}
 
 }  // namespace lockstep

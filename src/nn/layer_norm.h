@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 
@@ -11,6 +12,8 @@ class LayerNorm : public Module {
   explicit LayerNorm(int64_t columns, bool has_bias = true, DType dtype = DType::f32);
 
   Tensor operator()(const Tensor& x) const;
+  /// x + branch and its norm.
+  SumAndNorm add(const Tensor& x, const Tensor& branch) const;
 
  private:
   Tensor weight_;

@@ -10,6 +10,8 @@ Linear::Linear(int64_t inputs, int64_t outputs, bool has_bias, DType dtype)
   if (has_bias) bias_ = add_parameter("bias", {outputs}, dtype);
 }
 
-Tensor Linear::operator()(const Tensor& x) const { return linear(x, weight_, bias_); }
+Tensor Linear::operator()(const Tensor& x, const Tensor& residual) const {
+  return linear(x, weight_, bias_, residual);
+}
 
 }  // namespace lockstep

@@ -10,7 +10,8 @@ class Linear : public Module {
  public:
   Linear(int64_t inputs, int64_t outputs, bool has_bias = true, DType dtype = DType::f32);
 
-  Tensor operator()(const Tensor& x) const;
+  /// [..., inputs] -> [..., outputs], plus `residual` of that shape unless it is empty.
+  Tensor operator()(const Tensor& x, const Tensor& residual = {}) const;
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }
 

@@ -17,8 +17,13 @@ struct Context {
   uint64_t seed = 0;      ///< of the run
   uint32_t step = 0;      ///< iterations since the start of the run
   uint32_t sample = 0;    ///< index in the global batch of the first sample of the inputs
+  /// Where kernels on a GPU read the step instead, if not null: a recorded step is replayed with another
+  /// number.
+  const uint32_t* device_step = nullptr;
 
-  RandomKey key(uint32_t site) const { return {.seed = seed, .step = step, .sample = sample, .site = site}; }
+  RandomKey key(uint32_t site) const {
+    return {.seed = seed, .step = step, .sample = sample, .site = site, .device_step = device_step};
+  }
 };
 
 /// A part of a model: parameters and parts of its own, in the order in which they were added. Neither copied

@@ -11,8 +11,8 @@ FeedForward::FeedForward(int64_t width, bool has_bias, Gelu activation, DType dt
   add_part("c_proj", out_);
 }
 
-Tensor FeedForward::operator()(const Tensor& x) const {
-  return out_(linear_gelu(x, in_.weight(), in_.bias(), activation_));
+Tensor FeedForward::operator()(const Tensor& x, const Tensor& residual) const {
+  return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, activation_, residual);
 }
 
 TransformerBlock::TransformerBlock(const Options& options)
@@ -31,9 +31,14 @@ Tensor TransformerBlock::operator()(const Tensor& x, const Context& context) con
   const double probability = context.training ? options_.dropout : 0.0;
   // Site 0 is the embedding; each layer has three more.
   const uint32_t site = 1 + 3 * options_.layer;
-  const Tensor attended = attention_(attention_norm_(x), context, site);
-  const Tensor y = add(x, dropout(attended, probability, context.key(site + 1)));
-  return add(y, dropout(feed_forward_(feed_forward_norm_(y)), probability, context.key(site + 2)));
+  if (probability == 0.0) {  // the products add the residual themselves
+    const Tensor y = attention_(attention_norm_(x), context, site, x);
+    return feed_forward_(feed_forward_norm_(y), y);
+  }
+  const Tensor attended =
+      dropout(attention_(attention_norm_(x), context, site), probability, context.key(site + 1));
+  const auto [y, normed] = feed_forward_norm_.add(x, attended);
+  return add(y, dropout(feed_forward_(normed), probability, context.key(site + 2)));
 }
 
 }  // namespace lockstep

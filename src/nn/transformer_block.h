@@ -14,7 +14,8 @@ class FeedForward : public Module {
  public:
   FeedForward(int64_t width, bool has_bias, Gelu activation, DType dtype);
 
-  Tensor operator()(const Tensor& x) const;
+  /// [..., width] -> the same, plus `residual` unless it is empty.
+  Tensor operator()(const Tensor& x, const Tensor& residual = {}) const;
 
  private:
   Gelu activation_;

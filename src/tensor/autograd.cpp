@@ -15,6 +15,14 @@ namespace lockstep {
 namespace {
 
 thread_local bool recording = true;
+
+/// The operation whose gradient function runs on this thread.
+struct Running {
+  GradientNode* node = nullptr;
+  std::unordered_set<TensorState*>* used = nullptr;  ///< leaves that have their gradient, or are about to
+  std::optional<double> seed;
+};
+thread_local Running running;
 std::atomic<uint64_t> next_sequence{0};
 
 /// The operations below a loss and how often each leaf is used. The maps are only looked up, never walked, so
@@ -51,6 +59,7 @@ Tensor add_gradients(Tensor a, Tensor b) {
 }
 
 void receive(LeafGradient& leaf, const Tensor& gradient, bool first_use) {
+  if (leaf.buffer && leaf.buffer.id() == gradient.id()) return;  // written in place
   const bool overwrite = !leaf.buffer || (first_use && !leaf.accumulate);
   if (!leaf.buffer) leaf.buffer = empty_like(gradient);
   const View target = leaf.buffer.view();
@@ -74,6 +83,22 @@ Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, Gradi
   return y;
 }
 
+Tensor gradient_memory(size_t i, const Tensor& model) {
+  TensorState* input = running.node->inputs[i].get();
+  LeafGradient* leaf = input ? input->leaf.get() : nullptr;
+  const bool is_direct = leaf && leaf->buffer && !leaf->accumulate && leaf->buffer.dtype() == model.dtype() &&
+                         leaf->buffer.shape() == model.shape();
+  // Marked as used at once, so that a second input that is the same leaf gets memory of its own.
+  return is_direct && running.used->insert(input).second ? leaf->buffer : empty_like(model);
+}
+
+Tensor take_gradient(size_t i) {
+  const auto& input = running.node->inputs[i];
+  return input && input->node ? std::exchange(input->node->output_gradient, {}) : Tensor();
+}
+
+std::optional<double> starting_gradient() { return running.seed; }
+
 bool is_recorded(const std::vector<Tensor>& inputs) {
   return recording &&
          std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.requires_grad(); });
@@ -93,12 +118,14 @@ void backward(const Tensor& loss, double seed) {
   const NoGrad no_grad;
   Reachable reachable(root);
   std::unordered_set<TensorState*> used;
-  root->output_gradient = full(loss.shape(), seed, loss.dtype());
+  root->output_gradient = full(loss.shape(), seed, loss.dtype(), loss.stream());
 
   for (auto& node : reachable.nodes) {
     expect(node->gradient != nullptr, "the gradient of ", node->op,
            " was already walked and its memory freed");
+    running = {node.get(), &used, node == root ? std::optional(seed) : std::nullopt};
     Gradients gradients = node->gradient(std::exchange(node->output_gradient, {}));
+    running = {};
     expect(gradients.size() == node->inputs.size(), node->op, " has ", node->inputs.size(),
            " inputs and returned ", gradients.size(), " gradients");
     for (size_t i = 0; i < gradients.size(); ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -14,6 +15,19 @@ using Gradients = std::vector<Tensor>;
 /// Given the gradient of the output, returns those of the inputs. Whatever it captures is what the tape
 /// saves: capture detached tensors only.
 using GradientFunction = std::function<Gradients(const Tensor& dy)>;
+
+// What a gradient function may ask while it runs, about input `i` of its operation.
+
+/// Memory for the gradient of input `i`, to be overwritten and returned: where the leaf keeps it, if this is
+/// its first use and it does not accumulate; else new, like `model`.
+Tensor gradient_memory(size_t i, const Tensor& model);
+
+/// What later operations have handed back for input `i` so far, taken over: the function returns the total.
+/// Empty if there is nothing yet.
+Tensor take_gradient(size_t i);
+
+/// The value of dy where backward() starts from this operation, which is then known on the host.
+std::optional<double> starting_gradient();
 
 /// Puts `y = op(inputs)` on the tape and returns y. If nothing in `inputs` requires a gradient, or recording
 /// is off, y is returned as it is and the function is dropped. Empty inputs are allowed (optional arguments).

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/create.h"
 
-#include <cstring>
-
 #include "kernels/convert.h"
 #include "kernels/elementwise.h"
 #include "kernels/random_fill.h"
@@ -17,8 +15,8 @@ Tensor empty_like(const Tensor& tensor) { return empty(tensor.shape(), tensor.dt
 
 Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0.0, dtype); }
 
-Tensor full(const Shape& shape, double value, DType dtype) {
-  Tensor tensor = empty(shape, dtype);
+Tensor full(const Shape& shape, double value, DType dtype, const Stream& stream) {
+  Tensor tensor = empty(shape, dtype, stream);
   fill(tensor, value);
   return tensor;
 }
@@ -28,18 +26,27 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape) {
   expect(static_cast<int64_t>(values.size()) == shape.elements(), values.size(), " values for the shape ",
          shape);
   const Tensor tensor = empty(shape, dtype_of<T>);
-  if (!values.empty()) std::memcpy(tensor.view().data, values.data(), values.size() * sizeof(T));
+  const View view = tensor.view();
+  copy_bytes(view.data, tensor.stream(), values.data(), cpu_stream(), view.bytes());
   return tensor;
 }
 template Tensor from_values(const std::vector<float>&, const Shape&);
 template Tensor from_values(const std::vector<double>&, const Shape&);
 template Tensor from_values(const std::vector<int32_t>&, const Shape&);
 
-std::vector<double> to_doubles(const Tensor& tensor) {
+Tensor to_stream(const Tensor& tensor, const Stream& stream) {
+  if (device_of(tensor.stream()) == Device::cpu && device_of(stream) == Device::cpu) return tensor;
+  const Tensor moved = empty(tensor.shape(), tensor.dtype(), stream);
+  copy(tensor, moved);
+  return moved;
+}
+
+std::vector<double> to_doubles(const Tensor& source) {
+  const Tensor tensor = to_stream(source, cpu_stream());
   std::vector<double> values(static_cast<size_t>(tensor.size()));
   if (tensor.dtype() == DType::i32) {
-    const int32_t* source = tensor.data<int32_t>();
-    values.assign(source, source + tensor.size());
+    const int32_t* first = tensor.data<int32_t>();
+    values.assign(first, first + tensor.size());
   } else {
     const View target{values.data(), tensor.shape(), DType::f64};
     launch(tensor.stream(), Convert{.x = tensor.view(), .y = target});
@@ -59,6 +66,13 @@ Tensor convert(const Tensor& tensor, DType dtype) {
 }
 
 void copy(const Tensor& source, const Tensor& target) {
+  const Device from = device_of(source.stream()), to = device_of(target.stream());
+  if (from != to) {
+    expect(source.size() == target.size() && source.dtype() == target.dtype(), "copying ", source.dtype(),
+           source.shape(), " into ", target.dtype(), target.shape());
+    return copy_bytes(target.view().data, target.stream(), source.view().data, source.stream(),
+                      source.view().bytes());
+  }
   launch(target.stream(), Copy{.x = source.view(), .y = target.view()});
 }
 

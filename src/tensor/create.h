@@ -11,13 +11,17 @@ namespace lockstep {
 Tensor empty(const Shape& shape, DType dtype = DType::f32, const Stream& stream = current_stream());
 Tensor empty_like(const Tensor& tensor);
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
-Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
+Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
+            const Stream& stream = current_stream());
 
 /// A tensor with these values. Throws Error if their number is not the shape's.
 template <class T>
 Tensor from_values(const std::vector<T>& values, const Shape& shape);
 
-/// The values in order, converted to double; any dtype.
+/// The tensor where the stream's device can read it: itself, or a copy off the tape.
+Tensor to_stream(const Tensor& tensor, const Stream& stream);
+
+/// The values in order, converted to double; any dtype, any device.
 std::vector<double> to_doubles(const Tensor& tensor);
 
 /// The single value of a one-element tensor.
@@ -26,7 +30,7 @@ double item(const Tensor& tensor);
 /// A copy in another dtype, off the tape.
 Tensor convert(const Tensor& tensor, DType dtype);
 
-/// Copies the values of `source` into `target` (same size and dtype).
+/// Copies the values of `source` into `target` (same size and dtype), between any two devices.
 void copy(const Tensor& source, const Tensor& target);
 
 /// Fills with a N(mean, std) or a U[low, high) that is a function of (seed, stream_id, element index) alone:

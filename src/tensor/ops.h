@@ -10,8 +10,9 @@
 
 namespace lockstep {
 
-// Differentiable operations on f32 and f64 tensors. Every file of ops/ holds the forward and the gradient of
-// one.
+// Differentiable operations on float tensors: f32 and f64 on the CPU, f32, bf16 and f16 on GPUs. Parameters
+// are f32 (or f64); next to 16-bit tensors their copy in 16 bits is read, and their gradient is f32. Every
+// file of ops/ holds the forward and the gradient of one.
 
 Tensor add(const Tensor& a, const Tensor& b);       ///< a + b, equal shapes
 Tensor subtract(const Tensor& a, const Tensor& b);  ///< a - b, equal shapes
@@ -21,16 +22,31 @@ Tensor relu(const Tensor& x);                       ///< max(x, 0)
 Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 
-/// y = x . weight^T + bias, with x [..., in], weight [out, in], bias [out] or empty; y [..., out].
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// gelu(linear(x, weight, bias)) in one pass.
-Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu form);
+/// y = x . weight^T + bias (+ residual), with x [..., in], weight [out, in], bias [out] or empty, residual
+/// like y or empty; y [..., out].
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Tensor& residual = {});
+
+/// The two layers of feed_forward(): in [hidden, inputs], out [outputs, hidden]; biases may be empty.
+struct FeedForwardWeights {
+  Tensor in, bias_in;
+  Tensor out, bias_out;
+};
+/// linear(gelu(linear(x, in, bias_in)), out, bias_out) (+ residual): x [..., inputs] -> [..., outputs].
+Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form,
+                    const Tensor& residual = {});
 /// [m, k] . [k, n] -> [m, n].
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// Layer normalisation over the last dimension (Ba et al. 2016): biased variance; weight, bias [columns],
 /// bias may be empty.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
+/// x + branch, and its layer_norm, in one pass.
+struct SumAndNorm {
+  Tensor sum;
+  Tensor norm;
+};
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                          double epsilon = 1e-5);
 
 /// Rows of `table` [rows, columns] picked by i32 `ids` [...]: [..., columns]. Throws Error for an id outside.
 Tensor embedding(const Tensor& ids, const Tensor& table);
@@ -50,6 +66,10 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, 
 /// Mean cross entropy of logits [..., classes] against i32 targets [...]; rows whose target is `ignore_index`
 /// do not count. A scalar; NaN if every row is ignored (as in PyTorch).
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index = -1);
+/// cross_entropy(linear(x, weight), targets) for `rows_at_once` rows of x after the other, so that not all
+/// logits exist at once; 0: all rows. The rows of a piece show in the bits of weight's gradient.
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            int64_t rows_at_once = 0, int32_t ignore_index = -1);
 /// Mean of (x - y)^2 over all elements, a scalar.
 Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 Tensor sum(const Tensor& x);   ///< of all elements in index order by fixed blocks, a scalar

@@ -49,7 +49,7 @@ Tensor read_tensor(const Json& entry, const char* data, uint64_t data_bytes) {
           " bytes");
   require(end - begin == static_cast<uint64_t>(tensor_bytes), shape, " of ", dtype, " in ", end - begin,
           " bytes");
-  const Tensor tensor = empty(shape, dtype);
+  const Tensor tensor = empty(shape, dtype, cpu_stream());
   if (end > begin) std::memcpy(tensor.view().data, data + begin, end - begin);
   return tensor;
 }
@@ -98,8 +98,10 @@ std::string to_safetensors(const SafeTensors& content) {
   std::string bytes(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
   bytes.reserve(sizeof(header_bytes) + text.size() + static_cast<size_t>(offset));
   bytes += text;
-  for (const auto& [name, tensor] : content.tensors)
-    bytes.append(static_cast<const char*>(tensor.view().data), static_cast<size_t>(tensor.view().bytes()));
+  for (const auto& [name, tensor] : content.tensors) {
+    const Tensor on_cpu = to_stream(tensor, cpu_stream());
+    bytes.append(static_cast<const char*>(on_cpu.view().data), static_cast<size_t>(on_cpu.view().bytes()));
+  }
   return bytes;
 }
 

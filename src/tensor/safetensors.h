@@ -16,7 +16,8 @@ struct SafeTensors {
   std::map<std::string, std::string> metadata;
 };
 
-/// The bytes of such a file. F32, F64, BF16, F16 and I32 tensors.
+/// The bytes of such a file. F32, F64, BF16, F16 and I32 tensors on any device; those read back are on the
+/// CPU.
 std::string to_safetensors(const SafeTensors& content);
 
 /// Reads bytes made by anybody. Throws UserError naming `origin` and what is wrong with them.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/tensor.h"
 
-#include "kernels/elementwise.h"
 #include "tensor/create.h"
 #include "tensor/tensor_state.h"
 
@@ -65,7 +64,7 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
   for (int i = 1; i < shape().rank(); ++i) rows.append(shape()[i]);
   const Tensor y(state_->storage, state_->offset_bytes + begin * row_bytes, rows, dtype());
   return record("slice", y, {*this}, [all = shape(), begin, end](const Tensor& dy) -> Gradients {
-    const Tensor dx = zeros(all, dy.dtype());
+    const Tensor dx = full(all, 0.0, dy.dtype(), dy.stream());
     copy(dy, dx.slice(begin, end));
     return {dx};
   });
@@ -73,7 +72,9 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
 
 Tensor Tensor::detach() const {
   if (!state_) return {};
-  return {state_->storage, state_->offset_bytes, state_->shape, state_->dtype};
+  Tensor same(state_->storage, state_->offset_bytes, state_->shape, state_->dtype);
+  same.state_->compute_copy = state_->compute_copy;
+  return same;
 }
 
 Tensor& Tensor::set_requires_grad(bool on) {
@@ -87,10 +88,26 @@ bool Tensor::requires_grad() const { return state_ && state_->wants_gradient(); 
 
 Tensor Tensor::grad() const { return state_ && state_->leaf ? state_->leaf->buffer : Tensor(); }
 
+View Tensor::operand(DType wanted) const {
+  if (!state_ || dtype() == wanted) return view();
+  const Tensor copy = compute_copy();
+  expect(copy && copy.dtype() == wanted, "a parameter in ", dtype(), " has no copy in ", wanted,
+         ", which this operation computes in");
+  return copy.view();
+}
+
+Tensor Tensor::compute_copy() const { return state_ ? state_->compute_copy : Tensor(); }
+
+void Tensor::set_compute_copy(const Tensor& in_16_bits) {
+  expect(state_ != nullptr && !state_->node && (!in_16_bits || in_16_bits.shape() == shape()),
+         "a compute copy belongs to a leaf of its shape");
+  state_->compute_copy = in_16_bits;
+}
+
 void Tensor::move_to(std::shared_ptr<Storage> storage, int64_t offset_bytes) {
   expect(state_ != nullptr && !state_->node, "only a leaf can be moved");
   const Tensor target(storage, offset_bytes, shape(), dtype());
-  launch(target.stream(), Copy{.x = view(), .y = target.view()});
+  copy(*this, target);
   state_->storage = std::move(storage);
   state_->offset_bytes = offset_bytes;
 }

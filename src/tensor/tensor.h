@@ -49,6 +49,14 @@ class Tensor {
   /// The gradient of the last backward(); empty before the first.
   Tensor grad() const;
 
+  /// This parameter as operations on tensors of `dtype` read it: itself, or its copy in 16 bits. Throws Error
+  /// if it has none of that dtype.
+  View operand(DType dtype) const;
+  /// A copy of this f32 leaf in 16 bits; whoever changes the leaf brings it up to date. Empty if there is
+  /// none.
+  Tensor compute_copy() const;
+  void set_compute_copy(const Tensor& in_16_bits);
+
   /// Moves this leaf's data to another place of the same size; the values are copied there.
   void move_to(std::shared_ptr<Storage> storage, int64_t offset_bytes);
 

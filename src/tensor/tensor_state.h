@@ -25,6 +25,7 @@ struct TensorState {
 
   std::shared_ptr<GradientNode> node;  ///< set on what recorded operations return
   std::unique_ptr<LeafGradient> leaf;  ///< set on leaves that require a gradient
+  Tensor compute_copy;                 ///< of a leaf in 16 bits, or empty
 
   bool wants_gradient() const { return node != nullptr || leaf != nullptr; }
 };

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/gpu.h"
 #include "train/config_file.h"
 #include "train/config_schema.h"
 #include "train/ini.h"
@@ -79,7 +80,6 @@ void check(const Config& config) {
           " is more than train.steps = ", train.steps);
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
-  require(train.device != "cuda", "train.device = cuda: this build has no CUDA backend; use auto or cpu");
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
   require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
           "snapshot.resume = required, but snapshot.path is empty: there is nothing to resume from");
@@ -87,7 +87,6 @@ void check(const Config& config) {
 
 Config checked(Config config, const std::string& name) {
   check(config);
-  if (config.train.device == "auto") config.train.device = "cpu";
   if (config.log.dir.empty()) config.log.dir = "runs/" + name;
   return config;
 }
@@ -152,11 +151,26 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
   Layer& command_line = layers.emplace_back();
   for (const Arguments::Override& override : arguments.overrides)
     command_line.push_back({override.key, override.value, "command line"});
-  return checked(assemble(layers, defaults), name);
+  Config config = checked(assemble(layers, defaults), name);
+  settle_device(config);
+  return config;
 }
 
 Config config_from_ini(const std::string& text, const std::string& name) {
   return checked(assemble({settings_of(text, name)}, {}), std::filesystem::path(name).stem().string());
+}
+
+void settle_device(Config& config) {
+  std::string& device = config.train.device;
+  const bool has_gpu = device != "cpu" && count_gpus() > 0;
+  require(device != "cuda" || has_gpu, "train.device = cuda: ", why_no_gpu(), "; or use auto or cpu");
+  require(config.train.precision == "fp32" || has_gpu, "train.precision = ", config.train.precision,
+          " needs a GPU: ", device == "cpu" ? "train.device is cpu" : why_no_gpu(), "; or use fp32");
+  if (device == "auto") device = has_gpu ? "cuda" : "cpu";
+  const int64_t head = config.model.n_embd / config.model.n_head;
+  require(device == "cpu" || (head <= 128 && (config.train.precision == "fp32" || head % 8 == 0)),
+          "model.n_embd / model.n_head = ", head, " channels a head; on a GPU at most 128, and in ",
+          config.train.precision, " a multiple of 8: change them, or use train.device = cpu");
 }
 
 void settle_replicas(Config& config, int64_t ranks) {

@@ -42,6 +42,10 @@ struct TrainConfig {
   double grad_clip = 1.0;
   int64_t seed = 1337;
   std::string device = "auto";
+  std::string precision = "fp32";
+  bool graph = true;
+  bool tune_matmul = true;
+  int64_t logit_rows = 0;
   int64_t threads = 0;
   int64_t eval_every = 250;
   int64_t sample_every = 0;
@@ -103,6 +107,10 @@ Config config_from_ini(const std::string& text, const std::string& name);
 
 /// The INI text of all keys, readable again with the same result.
 std::string to_ini(const Config& config);
+
+/// Settles train.device: auto becomes cuda where this process sees a GPU. Throws UserError saying why, if a
+/// GPU is asked for that is not there.
+void settle_device(Config& config);
 
 /// Settles dist.replicas: 0 becomes `ranks`. Throws UserError if there are fewer replicas than ranks.
 void settle_replicas(Config& config, int64_t ranks);

@@ -105,8 +105,18 @@ void add_train(std::vector<ConfigKey>& keys) {
            "longer gradients are scaled to this norm; 0: not clipped")
       .range = at_least(0);
   rows.add("seed", &C::seed, semantic, "", "of initial weights, data order and dropout").range = at_least(0);
-  rows.add("device", &C::device, semantic, "", "where to train; this build: the CPU").choices = {
-      "auto", "cpu", "cuda"};
+  rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one")
+      .choices = {"auto", "cpu", "cuda"};
+  rows.add("precision", &C::precision, semantic, "",
+           "of activations and products; weights and sums are kept in fp32; bf16 needs a GPU")
+      .choices = {"fp32", "bf16"};
+  rows.add("graph", &C::graph, collective, "",
+           "on a GPU: record a step once and replay it (equal bits, less waiting)");
+  rows.add("tune_matmul", &C::tune_matmul, semantic, "",
+           "on a GPU: time the algorithms of each product once, and keep the fastest for all later runs");
+  rows.add("logit_rows", &C::logit_rows, semantic, "rows",
+           "rows of logits (sequences x block_size) that exist at a time; 0: all of a micro-batch")
+      .range = at_least(0);
   rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores").range =
       at_least(0);
   rows.add("eval_every", &C::eval_every, collective, "steps", "steps between validations; 0: only at the end")
@@ -123,7 +133,7 @@ void add_dist(std::vector<ConfigKey>& keys) {
            "batches that make a step; they fix the bits, not the ranks; 0: one a rank")
       .range = at_least(0);
   rows.add("reduction", &C::reduction, semantic, "",
-           "tree: equal bits on any number of ranks; native: MPI's own sum")
+           "tree: equal bits on any number of ranks; native: the sum of MPI or NCCL")
       .choices = {"tree", "native"};
   rows.add("bucket_mib", &C::bucket_mib, collective, "MiB",
            "size of a bucket: gradients that are sent together")

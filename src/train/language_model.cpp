@@ -90,8 +90,9 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   task.description =
       concat("data: ", data.description, "\nmodel: ", config.model.n_layer, " layers, ", config.model.n_head,
              " heads, ", config.model.n_embd, " wide, ", count_parameters(task.parameters), " parameters");
-  task.loss = [&model](const Tensor& inputs, const Tensor& targets, const Context& context) {
-    return cross_entropy(model(inputs, context), targets);
+  task.loss = [&model, rows = config.train.logit_rows](const Tensor& inputs, const Tensor& targets,
+                                                       const Context& context) {
+    return model.loss(inputs, targets, context, rows);
   };
   task.make_optimizer = [train = config.train](const std::vector<NamedTensor>& parameters) {
     return std::make_unique<AdamW>(

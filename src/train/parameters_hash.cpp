@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "core/error.h"
+#include "tensor/create.h"
 
 namespace lockstep {
 
@@ -26,10 +27,9 @@ uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
   XXH3_64bits_reset(&state);
   std::set<const void*> seen;
   for (const NamedTensor& parameter : parameters) {
-    const View view = parameter.tensor.view();
-    expect(device_of(parameter.tensor.stream()) == Device::cpu, parameter.name,
-           " is not in the CPU's memory");
     if (!seen.insert(parameter.tensor.id()).second) continue;
+    const Tensor on_cpu = to_stream(parameter.tensor, cpu_stream());
+    const View view = on_cpu.view();
     XXH3_64bits_update(&state, parameter.name.c_str(), parameter.name.size() + 1);
     for (const int64_t extent : view.shape) XXH3_64bits_update(&state, &extent, sizeof extent);
     XXH3_64bits_update(&state, view.data, static_cast<size_t>(view.bytes()));

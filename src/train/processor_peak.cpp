@@ -55,6 +55,23 @@ double measure_peak_flops() {
   return 2.0 * lanes * chains * static_cast<double>(rounds) / best_seconds;
 }
 
+double gpu_peak_flops(const std::string& gpu_name, DType dtype) {
+  struct Peak {
+    const char* name;
+    double in_fp32;
+    double in_16_bits;  ///< on tensor cores, without sparsity
+  };
+  // From the data sheets. The first name that is found counts.
+  constexpr Peak peaks[] = {
+      {"H100 PCIe", 51e12, 756e12}, {"H100", 67e12, 989.4e12},       {"H200", 67e12, 989.4e12},
+      {"GH200", 67e12, 989.4e12},   {"A100", 19.5e12, 312e12},       {"B200", 80e12, 2250e12},
+      {"L40S", 91.6e12, 362e12},    {"RTX 4090", 82.6e12, 165.2e12}, {"RTX 5090", 104.8e12, 209.5e12}};
+  for (const Peak& peak : peaks)
+    if (gpu_name.find(peak.name) != std::string::npos)
+      return dtype == DType::f32 ? peak.in_fp32 : peak.in_16_bits;
+  return 0.0;
+}
+
 std::string instruction_set() {
   std::string text;
 #if defined(__x86_64__)

@@ -3,13 +3,17 @@
 
 #include <string>
 
-#include "core/stream.h"
+#include "core/dtype.h"
 
 namespace lockstep {
 
 /// Floating-point operations per second that this thread's core reaches in a loop of independent fused
 /// multiply-adds held in registers: the ceiling that kernels are measured against. Takes about 20 ms.
 double measure_peak_flops();
+
+/// The dense peak of a GPU for this dtype as its maker states it, in floating-point operations per second; 0
+/// if unknown.
+double gpu_peak_flops(const std::string& gpu_name, DType dtype);
 
 /// What the compiler was allowed to use, such as "x86-64 avx512f fma": part of the scope in which bits are
 /// equal.

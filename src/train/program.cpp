@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/gpu.h"
 #include "core/log.h"
 #include "train/processor_peak.h"
 
@@ -22,6 +23,11 @@ World start_world(Config& config) {
   settle_replicas(config, world.size());
   world.communicator().set_timeout(config.dist.timeout_s);
   require_same_configuration(config, world);
+  if (config.train.device == "cuda") {
+    set_current_stream(make_gpu_stream(world.gpu()));
+    require_equal_on_all_ranks(world.communicator(), "their GPUs",
+                               describe_gpu(gpu_of(current_stream())) + "\n");
+  }
   if (config.train.threads == 0) config.train.threads = world.share_of_cores();
   const int threads = static_cast<int>(config.train.threads);
   set_threads(threads);

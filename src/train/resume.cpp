@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/log.h"
+#include "nn/precision.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -103,6 +104,7 @@ void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<Na
 
 void restore(const Snapshot& snapshot, const std::vector<NamedTensor>& parameters, Optimizer& optimizer) {
   restore_tensors(snapshot.model, parameters, "the snapshot's model");
+  refresh_compute_copies(parameters);
   restore_tensors(snapshot.optimizer, optimizer.state(), "the snapshot's optimizer");
   optimizer.set_steps_taken(snapshot.optimizer_steps);
 }

@@ -73,7 +73,8 @@ SnapshotFiles to_files(const Snapshot& snapshot) {
                 {"finished", snapshot.is_finished},
                 {"best_validation_loss", nullptr},
                 {"configuration", snapshot.configuration},
-                {"artifacts", snapshot.artifacts}};
+                {"artifacts", snapshot.artifacts},
+                {"matmul_plans", snapshot.matmul_plans}};
   if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
   for (const auto& [name, bytes] : files) state["files"][name] = checksum(bytes);
   files[state_file] = seal(state);
@@ -95,6 +96,7 @@ Snapshot from_files(const SnapshotFiles& files, const std::string& origin) {
                       .best_validation_loss = {},
                       .configuration = state.at("configuration"),
                       .artifacts = state.at("artifacts"),
+                      .matmul_plans = state.value("matmul_plans", ""),
                       .model = {},
                       .optimizer = {}};
     if (!state.at("best_validation_loss").is_null())

@@ -19,6 +19,7 @@ struct Snapshot {
   std::optional<double> best_validation_loss;
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
+  std::string matmul_plans;                      ///< how products are computed on a GPU (export_matmul_plans)
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
 };

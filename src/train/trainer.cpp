@@ -4,22 +4,29 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <numeric>
 
+#include "core/event.h"
 #include "core/file.h"
+#include "core/gpu.h"
 #include "core/log.h"
-#include "nn/gradient_clip.h"
+#include "core/memory.h"
+#include "kernels/matmul_plans.h"
 #include "nn/learning_rate.h"
+#include "nn/precision.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
+#include "train/matmul_tuning.h"
 #include "train/metrics.h"
 #include "train/parameters_hash.h"
 #include "train/processor_peak.h"
 #include "train/program.h"
 #include "train/progress.h"
 #include "train/resume.h"
+#include "train/step_runner.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +37,28 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+/// A step that was started, until its result is known.
+struct StartedStep {
+  int64_t index = 0;
+  double learning_rate = 0.0;
+  double data_wait_seconds = 0.0;
+  int64_t samples_of_replica = 0;
+  Clock::time_point begin;
+};
+
+DType dtype_of_precision(const std::string& precision) {
+  return precision == "bf16" ? DType::bf16 : DType::f32;
+}
+
+/// The ceiling of all ranks together.
+double peak_flops(const Config& config, const World& world) {
+  const int gpu = gpu_of(current_stream());
+  const double of_rank =
+      gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, dtype_of_precision(config.train.precision))
+               : measure_peak_flops() * static_cast<double>(config.train.threads);
+  return of_rank * world.size();
+}
+
 /// One run, from start to end, on one rank.
 class Run {
  public:
@@ -37,13 +66,12 @@ class Run {
       : config_(config),
         world_(world),
         task_(task),
-        threads_(config.train.threads ? static_cast<int>(config.train.threads) : world.share_of_cores()),
         data_parallel_(task.parameters, world,
                        {.replicas = static_cast<int>(config.dist.replicas),
                         .accumulate = static_cast<int>(config.train.accumulate),
                         .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
                         .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
-                        .overlap = world.has_spare_core(threads_)}),
+                        .overlap = world.has_spare_core(static_cast<int>(config.train.threads))}),
         optimizer_(task.make_optimizer(task.parameters)),
         loader_(task.training_data, {.replicas = config.dist.replicas,
                                      .first_replica = data_parallel_.replicas().begin,
@@ -52,67 +80,82 @@ class Run {
                                      .seed = static_cast<uint64_t>(config.train.seed),
                                      .shuffle = task.shuffle,
                                      .whole_batches = config.train.accumulate > 1}),
+        runner_(task, data_parallel_, *optimizer_,
+                {.batch_size = config.train.batch_size,
+                 .accumulate = config.train.accumulate,
+                 .grad_clip = config.train.grad_clip,
+                 .seed = static_cast<uint64_t>(config.train.seed),
+                 .graph = config.train.graph}),
         total_steps_(config.train.steps ? config.train.steps
                                         : config.train.epochs * loader_.steps_per_epoch()),
         schedule_{.peak = config.train.learning_rate,
                   .floor = config.train.min_lr,
                   .warmup_steps = config.train.warmup_steps,
                   .decay_steps = total_steps_},
-        peak_flops_(measure_peak_flops() * threads_ * world.size()) {}
+        peak_flops_(peak_flops(config, world)) {
+    refresh_compute_copies(task.parameters);  // rank 0's values are everybody's now
+  }
 
-  int operator()();
+  int operator()(const std::optional<Snapshot>& found);
 
  private:
-  void resume();
+  void resume(const std::optional<Snapshot>& found);
   void describe() const;
-  StepMetrics step(int64_t index);
-  void backward(const Batch& batch, int64_t index);
-  void observe(StepMetrics& metrics, Progress* progress);
+  void start(int64_t index);
+  void finish_oldest();
+  StepMetrics metrics_of(const StartedStep& step);
+  void observe(StepMetrics& metrics);
   Snapshot snapshot(int64_t step) const;
   void save(int64_t step);
   bool is_due(int64_t step, int64_t every) const {
     return step == total_steps_ || (every > 0 && step % every == 0);
   }
+  /// Whether something after this step needs its outcome before the next one starts.
+  bool is_watched(int64_t step) const {
+    return (task_.validation_data && is_due(step, config_.train.eval_every)) ||
+           is_due(step, config_.snapshot.every_steps) ||
+           (config_.train.sample_every > 0 && is_due(step, config_.train.sample_every));
+  }
 
   const Config& config_;
   const World& world_;
   const TrainingTask& task_;
-  int threads_;
   DataParallel data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;
   Loader loader_;
+  StepRunner runner_;
   int64_t total_steps_;
   CosineSchedule schedule_;
   double peak_flops_;
   int64_t first_step_ = 0;
+  std::deque<StartedStep> started_;
+  Clock::time_point last_end_;
   std::optional<double> best_validation_loss_;
+  std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0
+  std::unique_ptr<Progress> progress_;     ///< on rank 0
 };
 
-int Run::operator()() {
-  resume();
+int Run::operator()(const std::optional<Snapshot>& found) {
+  resume(found);
   const bool is_first = world_.is_first();
-  std::unique_ptr<MetricsWriter> writer;
-  std::unique_ptr<Progress> progress;
   if (is_first) {
     describe();
-    writer = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
-    progress = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
-                                          Display::of_stderr());
+    writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
+    progress_ = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
+                                           Display::of_stderr());
   }
   loader_.seek(first_step_);
+  // A GPU gets its next step before the result of this one is read.
+  const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
   for (int64_t index = first_step_; index < total_steps_; ++index) {
-    StepMetrics metrics = step(index);
-    observe(metrics, progress.get());
-    if (writer) writer->write(metrics);
-    if (!is_due(metrics.step, config_.snapshot.every_steps)) continue;
-    // A snapshot must never be ahead of the lines it builds on.
-    if (writer) writer->sync();
-    save(metrics.step);
+    start(index);
+    while (started_.size() > (is_watched(index + 1) ? 0 : most_ahead)) finish_oldest();
   }
-  const std::string hash = hash_text(parameters_hash(task_.parameters));
+  const uint64_t hash_value = parameters_hash(task_.parameters);
+  const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
-  if (writer) writer->finish(parameters_hash(task_.parameters));
-  progress.reset();
+  if (writer_) writer_->finish(hash_value);
+  progress_.reset();
   if (is_first)
     log_info(concat("done: ", total_steps_, " steps, parameters ", hash, ", results in ", config_.log.dir));
   return 0;
@@ -120,8 +163,7 @@ int Run::operator()() {
 
 /// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
 /// missing.
-void Run::resume() {
-  const std::optional<Snapshot> found = find_snapshot_to_resume(config_, world_, task_.artifacts);
+void Run::resume(const std::optional<Snapshot>& found) {
   if (!found) return;
   restore(*found, task_.parameters, *optimizer_);
   first_step_ = found->step;
@@ -133,9 +175,15 @@ void Run::resume() {
 /// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
 /// reads and the files of an earlier run stay.
 void Run::describe() const {
+  const int gpu = gpu_of(current_stream());
+  const std::string device =
+      gpu >= 0 ? concat(describe_gpu(gpu), ", ", config_.train.precision, ", gradients ",
+                        data_parallel_.transport())
+               : concat(config_.train.threads, config_.train.threads == 1 ? " thread" : " threads", " each, ",
+                        instruction_set());
   log_info(concat(config_.dist.replicas, config_.dist.replicas == 1 ? " replica on " : " replicas on ",
-                  world_.size(), world_.size() == 1 ? " CPU rank, " : " CPU ranks, ", threads_,
-                  threads_ == 1 ? " thread" : " threads", " each (", instruction_set(), ")"));
+                  world_.size(), gpu >= 0 ? " GPU" : " CPU", world_.size() == 1 ? " rank (" : " ranks (",
+                  device, ")"));
   if (!task_.description.empty()) log_info(task_.description);
   log_info(concat("memory: ", data_parallel_.gradient_sets(), " gradient buffers of ",
                   count_parameters(task_.parameters) >> 18, " MiB a rank"));
@@ -146,66 +194,64 @@ void Run::describe() const {
   }
 }
 
-StepMetrics Run::step(int64_t index) {
-  const auto begin = Clock::now();
+void Run::start(int64_t index) {
+  StartedStep started{.index = index, .begin = Clock::now()};
   const Step step = loader_.next();
-  const double data_wait = seconds_since(begin);
+  started.data_wait_seconds = seconds_since(started.begin);
+  started.learning_rate = schedule_.at(index);
+  // Every replica has the same number of samples, so this rank knows the whole step.
+  started.samples_of_replica = step.batches.front().samples;
   if (task_.on_epoch && index % loader_.steps_per_epoch() == 0)
     task_.on_epoch(step.epoch, step.batches.front().samples, loader_.steps_per_epoch());
-  int64_t samples = 0;
-  for (const Batch& batch : step.batches) backward(batch, index);
-  const float loss = data_parallel_.wait();
-  const double norm = gradient_norm(task_.parameters);
-  expect(std::isfinite(loss) && std::isfinite(norm), "step ", index + 1, ": the loss is ", loss,
-         " and the gradient norm ", norm, "; lower train.learning_rate, or set train.grad_clip");
-  const double learning_rate = schedule_.at(index);
-  optimizer_->step(learning_rate, clip_factor(norm, config_.train.grad_clip));
+  runner_.start(step, started.learning_rate);
+  started_.push_back(started);
+}
 
-  for (const Batch& batch : step.batches) samples += batch.samples;
-  const double seconds = seconds_since(begin);
-  // Every replica has the same number of samples, so this rank knows the whole step.
-  const int64_t samples_of_replica = samples / static_cast<int64_t>(step.batches.size());
+void Run::finish_oldest() {
+  StepMetrics metrics = metrics_of(started_.front());
+  started_.pop_front();
+  observe(metrics);
+  if (writer_) writer_->write(metrics);
+  if (!is_due(metrics.step, config_.snapshot.every_steps)) return;
+  // A snapshot must never be ahead of the lines it builds on.
+  if (writer_) writer_->sync();
+  save(metrics.step);
+}
+
+StepMetrics Run::metrics_of(const StartedStep& started) {
+  const StepResult result = runner_.collect();
+  const int64_t step = started.index + 1;
+  expect(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
+         result.loss, " and the gradient norm ", result.gradient_norm,
+         "; lower train.learning_rate, or set train.grad_clip");
+  const double seconds = seconds_since(std::max(started.begin, last_end_));
+  last_end_ = Clock::now();
   const auto tokens =
-      static_cast<double>(samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
-  return {.step = index + 1,
-          .loss = loss,
-          .learning_rate = learning_rate,
-          .gradient_norm = norm,
+      static_cast<double>(started.samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
+  return {.step = step,
+          .loss = result.loss,
+          .learning_rate = started.learning_rate,
+          .gradient_norm = result.gradient_norm,
           .tokens_per_second = tokens / seconds,
           .step_ms = seconds * 1e3,
           .exposed_communication_ms = data_parallel_.exposed_seconds() * 1e3,
-          .data_wait_ms = data_wait * 1e3,
-          .model_flops_utilization = tokens * task_.flops_per_token / seconds / peak_flops_,
-          .memory_mib = static_cast<double>(memory_table().back().peak_bytes) / 1048576.0};
-}
-
-void Run::backward(const Batch& batch, int64_t index) {
-  const int64_t micro_samples = batch.samples / config_.train.accumulate;
-  for (int64_t micro = 0; micro < config_.train.accumulate; ++micro) {
-    const int64_t first = micro * micro_samples;
-    const Context context{.training = true,
-                          .seed = static_cast<uint64_t>(config_.train.seed),
-                          .step = static_cast<uint32_t>(index),
-                          .sample = static_cast<uint32_t>(batch.first_sample + first)};
-    const Tensor loss = [&] {
-      const MemoryScope scope("activations");
-      return task_.loss(batch.inputs.slice(first, first + micro_samples),
-                        batch.targets.slice(first, first + micro_samples), context);
-    }();
-    data_parallel_.backward(loss);
-  }
+          .data_wait_ms = started.data_wait_seconds * 1e3,
+          .model_flops_utilization =
+              peak_flops_ > 0.0 ? tokens * task_.flops_per_token / seconds / peak_flops_ : 0.0,
+          .memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0};
 }
 
 /// Evaluates and writes text where that is due, and tells the progress.
-void Run::observe(StepMetrics& metrics, Progress* progress) {
-  if (progress) progress->update(metrics.step, metrics.loss, metrics.tokens_per_second);
+void Run::observe(StepMetrics& metrics) {
+  if (progress_) progress_->update(metrics.step, metrics.loss, metrics.tokens_per_second);
   if (task_.validation_data && is_due(metrics.step, config_.train.eval_every)) {
-    const double loss = evaluate(world_, task_, *task_.validation_data, config_.train.batch_size);
+    const double loss =
+        evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate);
     metrics.validation_loss = loss;
     const bool is_best = !best_validation_loss_ || loss < *best_validation_loss_;
     if (is_best) best_validation_loss_ = loss;
-    if (progress)
-      progress->print(
+    if (progress_)
+      progress_->print(
           concat("step ", metrics.step, ": validation loss ", loss, is_best ? " (best so far)" : ""));
     if (is_best && world_.is_first() && !config_.snapshot.path.empty()) {
       try {
@@ -214,11 +260,12 @@ void Run::observe(StepMetrics& metrics, Progress* progress) {
         log_error(concat(problem.what(), "; training goes on"));
       }
     }
+    last_end_ = Clock::now();
   }
   // The last step always shows what the model has learnt.
   const bool writes =
       task_.sample_text && config_.train.sample_every > 0 && is_due(metrics.step, config_.train.sample_every);
-  if (progress && writes) progress->print(task_.sample_text());
+  if (progress_ && writes) progress_->print(task_.sample_text());
 }
 
 Snapshot Run::snapshot(int64_t step) const {
@@ -228,6 +275,7 @@ Snapshot Run::snapshot(int64_t step) const {
           .best_validation_loss = best_validation_loss_,
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
+          .matmul_plans = export_matmul_plans(),
           .model = task_.parameters,
           .optimizer = optimizer_->state()};
 }
@@ -246,6 +294,12 @@ void Run::save(int64_t step) {
 int train(Config config, const World& world, const TrainingTask& task) {
   // Whoever made the configuration, it is checked and settled as one from a file.
   config = config_from_ini(to_ini(config), "the configuration");
+  if (config.train.threads == 0) config.train.threads = world.share_of_cores();
+  const Device device = task.parameters.empty() ? Device::cpu : device_of(task.parameters[0].tensor.stream());
+  if (config.train.device == "auto") config.train.device = name(device);
+  require(config.train.device == name(device) && device_of(current_stream()) == device,
+          "train.device = ", config.train.device, ", but the model was made on ", name(device));
+  settle_device(config);
   settle_replicas(config, world.size());
   world.communicator().set_timeout(config.dist.timeout_s);
   require_same_configuration(config, world);
@@ -261,7 +315,10 @@ int train(Config config, const World& world, const TrainingTask& task) {
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; it is kept in memory only"));
   }
-  return Run(config, world, task)();
+  set_precision(task.parameters, dtype_of_precision(config.train.precision));
+  const std::optional<Snapshot> found = find_snapshot_to_resume(config, world, task.artifacts);
+  settle_matmul_plans(config, world, task, found ? found->matmul_plans : "");
+  return Run(config, world, task)(found);
 }
 
 double evaluate(const World& world, const TrainingTask& task, const Dataset& data, int64_t batch_size) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "tests/support/program.h"
+#include "tests/support/run_result.h"
 
 namespace lockstep {
 namespace {
@@ -24,15 +23,7 @@ class TrainGpt : public testing::Test {
   std::string train(const std::string& run) const { return program("train_gpt") + arguments(run); }
 
   /// Loss bits of every step, then the hash: what two equal runs have in common.
-  std::vector<std::string> bits(const std::string& run) const {
-    std::vector<std::string> all;
-    std::ifstream file(directory_ / (run + "/metrics.jsonl"));
-    for (std::string line; std::getline(file, line);) {
-      const auto object = nlohmann::json::parse(line);
-      all.push_back(object.contains("done") ? object["parameters_hash"] : object["loss_bits"]);
-    }
-    return all;
-  }
+  std::vector<std::string> bits(const std::string& run) const { return read_bits(directory_ / run); }
 
   TemporaryDirectory directory_;
 };
@@ -137,7 +128,7 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
       {"block longer than the corpus", "data.dataset=" + (directory_ / "short.txt"), {"data.block_size"}},
       {"heads", "model.n_head=3", {"model.n_head", "model.n_embd"}},
       {"vocabulary", "model.vocab_size=3", {"model.vocab_size"}},
-      {"device", "train.device=cuda", {"train.device", "CUDA"}},
+      {"precision", "train.device=cpu train.precision=bf16", {"train.precision", "GPU"}},
       {"required resume",
        "snapshot.resume=required snapshot.path=" + (directory_ / "none"),
        {"snapshot.resume"}},

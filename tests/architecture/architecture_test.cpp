@@ -61,6 +61,9 @@ TEST(Rules, AThirdPartyHeaderAwayFromHomeIsCaught) {
   EXPECT_TRUE(check_include_line("src/dist/planted.cpp", "#include <mpi.h>").empty());
   EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include <mpi.h>").size(), 1U);
   EXPECT_EQ(check_include_line("src/dist/planted.h", "#include <mpi.h>").size(), 1U);
+  EXPECT_TRUE(check_include_line("src/core/cuda_check.h", "#include <cuda_runtime_api.h>").empty());
+  EXPECT_EQ(check_include_line("src/core/planted.h", "#include <cuda_runtime_api.h>").size(), 1U);
+  EXPECT_EQ(check_include_line("src/core/planted.h", "#include \"core/cuda_check.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include <spdlog/spdlog.h>").size(), 1U);
   EXPECT_EQ(check_include_line("src/kernels/planted.cpp", "#include <Eigen/Core>").size(), 1U);
   EXPECT_TRUE(check_include_line("src/kernels/cpu/planted.cpp", "#include <Eigen/Core>").empty());
@@ -86,6 +89,11 @@ TEST(Rules, ForbiddenWordsAreCaughtInCodeOnly) {
   EXPECT_EQ(check_line("src/core/planted.cpp", "  std::printf(\"%d\", 1);").size(), 1U);
   EXPECT_EQ(check_line("src/kernels/cuda/planted.cu", "  asm volatile(\"bar.sync 0;\");").size(), 1U);
   EXPECT_TRUE(check_line("src/kernels/cuda/device/ptx.cuh", "  asm volatile(\"bar.sync 0;\");").empty());
+  EXPECT_TRUE(check_line("tests/emulator/planted.cpp", "  asm(\"nop\");").empty());
+  for (const char* line : {"kernel<<<1, 32>>>(x);", "__shared__ float sums[32];", "atomicAdd(&sum, x);",
+                           "cudaStreamSynchronize(stream);"})
+    EXPECT_EQ(check_line("src/kernels/cuda/planted.cu", line).size(), 1U) << line;
+  EXPECT_TRUE(check_line("src/kernels/cuda/device/planted.cuh", "  extern __shared__ char bytes[];").empty());
   EXPECT_TRUE(check_line("apps/planted.cpp", "  std::printf(\"%d\", 1);").empty());
   EXPECT_TRUE(check_line("src/core/planted.cpp", "  // exit(1) would be wrong").empty());
   EXPECT_TRUE(check_line("src/core/planted.cpp", "  fail(\"never exit(1), \\\" printf(\");").empty());

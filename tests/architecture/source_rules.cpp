@@ -35,7 +35,7 @@ struct Library {
 };
 
 const std::vector<Library> libraries = {
-    {"MPI", "mpi\\.h", {"src/dist/", "bench/", "tests/dist/"}},
+    {"MPI", "mpi\\.h", {"src/dist/", "bench/", "tests/dist/", "tests/emulator/"}},
     {"spdlog", "(spdlog|fmt)/.*", {"src/core/log.cpp"}},
     {"nlohmann-json",
      "nlohmann/.*",
@@ -47,14 +47,16 @@ const std::vector<Library> libraries = {
     {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
     {"Google Benchmark", "benchmark/.*", {"bench/"}},
     {"GoogleTest", "g(test|mock)/.*", {"tests/"}},
-    {"CUDA", "(cuda|cublas|cudnn|nv).*", {"src/core/", "src/kernels/cuda/"}},
-    {"NCCL", "nccl\\.h", {"src/dist/nccl_communicator.cpp"}},
+    {"CUDA",
+     "(cuda|cublas|cudnn|nv|vector_types).*",
+     {"src/core/", "src/kernels/cuda/", "src/dist/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
+    {"NCCL", "nccl\\.h", {"src/dist/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
 };
 
 /// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.
 const std::regex platform(
     "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
-    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|errno|fcntl|glob|"
+    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|elf|errno|fcntl|glob|link|"
     "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|time|ucontext|unistd|cxxabi|execinfo)\\.h");
 const std::regex include_line("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
 
@@ -62,6 +64,8 @@ bool starts_with_any(const std::string& text, const std::vector<const char*>& pr
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [&](const char* prefix) { return text.starts_with(prefix); });
 }
+
+constexpr const char* private_header = "core/cuda_check.h";
 
 std::string first_folder(const std::string& path) { return path.substr(0, path.find('/')); }
 
@@ -76,12 +80,18 @@ std::string joined(const std::set<std::string>& words) {
   return text.empty() ? "nothing" : text;
 }
 
+/// A header that a user of the library may include. The one that knows CUDA is not installed.
+bool is_public_header(const SourceFile& file) {
+  return file.path.starts_with("src/") && (file.path.ends_with(".h") || file.path.ends_with(".hpp")) &&
+         file.path != std::string("src/") + private_header;
+}
+
 std::string system_include_error(const SourceFile& file, const std::string& header) {
   if (std::regex_match(header, platform)) return "";
   for (const Library& library : libraries) {
     if (!std::regex_match(header, std::regex(library.header))) continue;
     if (!starts_with_any(file.path, library.homes)) return std::string(library.name) + " is not at home here";
-    if (file.path.starts_with("src/") && (file.path.ends_with(".h") || file.path.ends_with(".hpp")))
+    if (is_public_header(file))
       return std::string(library.name) + " in a header: every user of the header would need it";
     return "";
   }
@@ -101,6 +111,7 @@ std::string own_include_error(const SourceFile& file, const std::string& header,
     return exists_below(root, {"src", "tests", "", beside}, header) ? ""
                                                                     : "\"" + header + "\" does not exist";
   }
+  if (header == private_header && is_public_header(file)) return "a public header must not lead to CUDA";
   if (!rooms.contains(to)) return "\"" + header + "\" is not rooted at src/";
   if (from != to && rooms.contains(from) && !rooms.at(from).contains(to))
     return from + " must not see " + to + " (it may see " + joined(rooms.at(from)) + ")";
@@ -158,6 +169,15 @@ const std::array<ForbiddenWord, 2> forbidden_in_library = {{
     {std::regex("(^|[^A-Za-z0-9_.>])(std::)?(exit|abort|quick_exit)\\s*\\("),
      "a library throws, it does not end the process"},
     {std::regex("(^|[^A-Za-z0-9_])(printf|fprintf|puts|putchar)\\s*\\("), "print through core/log.h"},
+}};
+// What would keep a kernel from running in the emulator, or from the same bits every time.
+constexpr const char* device_folder = "src/kernels/cuda/device/";
+const std::array<ForbiddenWord, 4> forbidden_in_kernels = {{
+    {std::regex("<<<"), "launch through cuda::launch_grid"},
+    {std::regex("(^|[^A-Za-z0-9_])__shared__"), "shared memory comes from cuda::dynamic_shared"},
+    {std::regex("(^|[^A-Za-z0-9_])atomic(Add|Sub|Exch|CAS)\\s*\\("),
+     "an atomic's order shows in the bits of a sum"},
+    {std::regex("cuda(Device|Stream|Event)Synchronize"), "a kernel's launch does not wait for it"},
 }};
 const std::regex assembly("(^|[^A-Za-z0-9_])(asm|__asm__|__asm)\\s*(volatile|__volatile__)?\\s*\\(");
 
@@ -253,8 +273,13 @@ std::vector<Violation> check_text(const SourceFile& file) {
       if (library && std::regex_search(code, word.pattern))
         violations.push_back({file.path, number, word.message});
     }
-    if (!file.path.ends_with("/ptx.cuh") && std::regex_search(code, assembly))
+    if (library && !file.path.ends_with("/ptx.cuh") && std::regex_search(code, assembly))
       violations.push_back({file.path, number, "assembly outside ptx.cuh"});
+    const bool kernel = file.path.starts_with("src/kernels/cuda/") && !file.path.starts_with(device_folder);
+    for (const ForbiddenWord& word : forbidden_in_kernels) {
+      if (kernel && std::regex_search(code, word.pattern))
+        violations.push_back({file.path, number, word.message});
+    }
   }
   return violations;
 }

@@ -96,7 +96,7 @@ Outcome reference_run(int replicas, int accumulate, bool tied) {
           for (size_t i = 0; i < gradient.size(); ++i) gradients[leaf].back()[i] += gradient[i];
         }
       }
-      losses.push_back(sum_of_losses / static_cast<float>(accumulate));
+      losses.push_back(sum_of_losses * (1.0f / static_cast<float>(accumulate)));
     }
     outcome.push_back(reference_tree_sum(losses) * scale);
     for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
@@ -241,6 +241,22 @@ TEST(DataParallel, StepsHaveAFixedNumberOfBackwards) {
   EXPECT_THROW(ddp.backward(model.loss(0)), Error) << "one too many";
   EXPECT_NO_THROW(ddp.wait());
   EXPECT_THROW(ddp.wait(), Error) << "the step is over";
+}
+
+TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
+  const TinyModel model(0, true);
+  DataParallel ddp(model.parameters(), World::alone(), {.replicas = 2});
+  EXPECT_FALSE(ddp.is_capturable());
+  std::vector<float> losses;
+  for (uint64_t batch : {1, 2}) {
+    const Tensor loss = model.loss(batch);
+    losses.push_back(static_cast<float>(item(loss)));
+    ddp.backward(loss);
+  }
+  ddp.finish();
+  EXPECT_EQ(ddp.mean_loss().size(), 1);
+  EXPECT_EQ(item(ddp.mean_loss()), (losses[0] + losses[1]) * 0.5f);
+  EXPECT_THROW(ddp.finish(), Error) << "the step is over";
 }
 
 TEST(DataParallel, TheParametersOutliveIt) {

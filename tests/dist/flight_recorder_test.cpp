@@ -33,8 +33,9 @@ TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {
   EXPECT_TRUE(FlightRecorder::read(path).empty());
   constexpr uint64_t collectives = 2 * FlightRecorder::capacity + 10;
   for (uint64_t i = 1; i <= collectives; ++i) {
-    recorder.begin(i % 2 ? "barrier" : "an_operation_with_a_very_long_name", static_cast<int64_t>(i));
-    if (i < collectives) recorder.end();
+    const char* operation = i % 2 ? "barrier" : "an_operation_with_a_very_long_name";
+    EXPECT_EQ(recorder.begin(operation, static_cast<int64_t>(i)), i);
+    if (i < collectives) recorder.end(i);
   }
   EXPECT_EQ(recorder.sequence(), collectives);
   const std::vector<FlightRecord> records = FlightRecorder::read(path);
@@ -49,13 +50,27 @@ TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {
   }
 }
 
+TEST_F(FlightRecorderTest, CollectivesMayEndInTheBackground) {
+  FlightRecorder recorder(flight_path(directory_, 0));
+  const uint64_t first = recorder.begin("nccl_exchange", 1);
+  const uint64_t second = recorder.begin("nccl_gather", 2);
+  recorder.end(second);
+  const auto is_done = [&](size_t i) {
+    return FlightRecorder::read(flight_path(directory_, 0))[i].end_nanoseconds != 0;
+  };
+  EXPECT_FALSE(is_done(0));
+  EXPECT_TRUE(is_done(1));
+  for (int i = 2; i < FlightRecorder::capacity + 1; ++i) recorder.begin("barrier", 0);
+  recorder.end(first);  // its record is gone by now, and another has its place
+  for (size_t i = 1; i < FlightRecorder::capacity; ++i) EXPECT_FALSE(is_done(i)) << i;
+}
+
 TEST_F(FlightRecorderTest, SurvivesAKilledProcess) {
   const std::string path = flight_path(directory_, 0);
   const pid_t child = ::fork();
   if (child == 0) {
     FlightRecorder recorder(path);
-    recorder.begin("broadcast", 17);
-    recorder.end();
+    recorder.end(recorder.begin("broadcast", 17));
     recorder.begin("all_gather", 64);
     ::raise(SIGKILL);
   }
@@ -74,10 +89,7 @@ TEST_F(FlightRecorderTest, SurvivesAKilledProcess) {
 TEST_F(FlightRecorderTest, SaysWhoIsBehind) {
   EXPECT_EQ(who_is_behind(directory_, 3), "");
   FlightRecorder first(flight_path(directory_, 0)), second(flight_path(directory_, 1));
-  for (FlightRecorder* recorder : {&first, &second}) {
-    recorder->begin("broadcast", 8);
-    recorder->end();
-  }
+  for (FlightRecorder* recorder : {&first, &second}) recorder->end(recorder->begin("broadcast", 8));
   EXPECT_EQ(who_is_behind(directory_, 2), "") << "both are in the same collective";
   first.begin("all_gather", 64);
   EXPECT_EQ(who_is_behind(directory_, 3),

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/gradient_reducer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "dist/host_reducer.h"
 #include "dist/local_communicator.h"
 #include "tests/dist/reference_tree.h"
 
@@ -40,7 +39,7 @@ std::vector<float> reduce(const Setting& setting, Value value, int steps = 2) {
   const auto group = LocalCommunicator::make_group(setting.ranks);
   run_ranks(setting.ranks, [&](Communicator& launched) {
     auto communicator = std::make_shared<LocalCommunicator>(group, launched.rank());
-    GradientReducer reducer(
+    HostReducer reducer(
         communicator, plan,
         {.replicas = setting.replicas, .overlap = setting.overlap, .shared_memory = setting.shared_memory});
     for (int step = 0; step < steps; ++step) {
@@ -103,7 +102,7 @@ TEST(GradientReducer, KeepsAsManyGradientSetsAsTheBinaryCounterNeeds) {
   const BucketPlan plan(parameter_sizes, 4096);
   const std::map<int, int> slots_alone = {{1, 1}, {2, 2}, {4, 3}, {8, 4}, {16, 5}};
   for (const auto& [replicas, slots] : slots_alone) {
-    GradientReducer reducer(LocalCommunicator::alone(), plan, {.replicas = replicas});
+    HostReducer reducer(LocalCommunicator::alone(), plan, {.replicas = replicas});
     EXPECT_EQ(reducer.slots(), slots) << replicas << " replicas";
   }
 }
@@ -112,8 +111,8 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
   const BucketPlan plan(parameter_sizes, 4096);
   const auto group = LocalCommunicator::make_group(3);
   run_ranks(3, [&](Communicator& launched) {
-    GradientReducer reducer(std::make_shared<LocalCommunicator>(group, launched.rank()), plan,
-                            {.replicas = 7, .reduction = Reduction::native});
+    HostReducer reducer(std::make_shared<LocalCommunicator>(group, launched.rank()), plan,
+                        {.replicas = 7, .reduction = Reduction::native});
     for (int k = 0; k < reducer.replicas().size(); ++k) {
       float* leaf =
           reinterpret_cast<float*>(reducer.storage()->data.get()) + reducer.slot_of(k) * plan.elements;
@@ -136,7 +135,7 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
 
 TEST(GradientReducer, AnUnfinishedBucketIsAnError) {
   const BucketPlan plan(parameter_sizes, 256);
-  GradientReducer reducer(LocalCommunicator::alone(), plan, {.replicas = 1});
+  HostReducer reducer(LocalCommunicator::alone(), plan, {.replicas = 1});
   reducer.complete(0, 0);
   EXPECT_THROW(reducer.finish(), Error);
 }
@@ -144,7 +143,7 @@ TEST(GradientReducer, AnUnfinishedBucketIsAnError) {
 TEST(GradientReducer, AnUnfinishedBucketIsAnErrorWhereAThreadWaitsForIt) {
   const BucketPlan plan(parameter_sizes, 256);
   run_ranks(2, [&](Communicator& launched) {
-    GradientReducer reducer(launched.shared_from_this(), plan, {.replicas = 2, .overlap = true});
+    HostReducer reducer(launched.shared_from_this(), plan, {.replicas = 2, .overlap = true});
     reducer.complete(0, 0);
     EXPECT_THROW(reducer.finish(), Error);
   });
@@ -156,12 +155,25 @@ TEST(GradientReducer, AnEmptyModelHasNothingToReduce) {
       for (bool shared_memory : {false, true})
         run_ranks(3, [&](Communicator& launched) {
           const BucketPlan plan(sizes, 256);
-          GradientReducer reducer(launched.shared_from_this(), plan,
-                                  {.replicas = 5, .overlap = overlap, .shared_memory = shared_memory});
+          HostReducer reducer(launched.shared_from_this(), plan,
+                              {.replicas = 5, .overlap = overlap, .shared_memory = shared_memory});
           for (int k = 0; k < reducer.replicas().size(); ++k)
             for (size_t b = 0; b < plan.buckets.size(); ++b) reducer.complete(static_cast<int>(b), k);
           EXPECT_NO_THROW(reducer.finish());
         });
+}
+
+TEST(BucketPlan, WhatIsReservedLeadsTheFirstBucket) {
+  const std::vector<int64_t> sizes = {100, 7};
+  const BucketPlan plan(sizes, int64_t{1} << 20, 1);
+  ASSERT_EQ(plan.buckets.size(), 1u);
+  EXPECT_EQ(plan.buckets[0].begin, 0);
+  EXPECT_EQ(plan.offsets, (std::vector<int64_t>{32, 16}));
+  EXPECT_EQ(plan.elements, 16 + 16 + 112);
+  const BucketPlan without_parameters({}, 4, 1);
+  ASSERT_EQ(without_parameters.buckets.size(), 1u);
+  EXPECT_EQ(without_parameters.buckets[0].end, 16);
+  EXPECT_TRUE(BucketPlan({}, 4).buckets.empty());
 }
 
 TEST(BucketPlan, FirstBucketIsSmallAndNothingOverlaps) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "kernels/fold.h"
 #include "tests/dist/reference_tree.h"
 
 namespace lockstep {
@@ -15,6 +16,22 @@ std::vector<float> leaves_of(int replicas) {
   for (int v = 0; v < replicas; ++v)
     leaves.push_back(std::ldexp(std::sin(1.0f + static_cast<float>(v)), (v * 7) % 23 - 11));
   return leaves;
+}
+
+/// The program over single numbers.
+float fold_numbers(int replicas, const std::vector<TreeNode>& nodes, std::vector<float> values) {
+  float sum = NAN;
+  Fold kernel{
+      .inputs = {}, .program = fold_program(replicas, nodes), .y = {&sum, {}, DType::f32}, .scale = 1.0f};
+  for (float& value : values) kernel.inputs.push_back({&value, {}, DType::f32});
+  launch(cpu_stream(), kernel);
+  return sum;
+}
+
+float tree_sum(const std::vector<float>& leaves) {
+  std::vector<TreeNode> nodes;
+  for (size_t v = 0; v < leaves.size(); ++v) nodes.push_back({0, static_cast<int>(v)});
+  return fold_numbers(static_cast<int>(leaves.size()), nodes, leaves);
 }
 
 TEST(ReplicaTree, SumsAsDefinedForEveryNumberOfReplicas) {
@@ -44,11 +61,8 @@ TEST(ReplicaTree, FoldingEveryRanksPartialsGivesTheRoot) {
       }
       std::vector<float> values;
       for (const TreeNode& node : nodes) values.push_back(reference_node(leaves, node.level, node.index));
-      std::vector<const float*> inputs;
-      for (const float& value : values) inputs.push_back(&value);
-      float sum = 0.0f;
-      run_fold(fold_program(replicas, nodes), inputs, &sum, 1, 1.0f);
-      EXPECT_EQ(sum, reference_tree_sum(leaves)) << replicas << " replicas on " << ranks << " ranks";
+      EXPECT_EQ(fold_numbers(replicas, nodes, values), reference_tree_sum(leaves))
+          << replicas << " replicas on " << ranks << " ranks";
     }
 }
 
@@ -83,18 +97,11 @@ TEST(ReplicaTree, FewerReplicasThanRanksAreRefusedByName) {
   }
 }
 
-TEST(ReplicaTree, TheRootIsScaledOnceAndMayReplaceAnInput) {
-  std::vector<float> a(3000), b(3000), c(3000);
-  for (size_t i = 0; i < a.size(); ++i) {
-    a[i] = std::sin(static_cast<float>(i));
-    b[i] = 1e3f * std::cos(static_cast<float>(i));
-    c[i] = 1e-3f * static_cast<float>(i);
-  }
-  const std::vector<float> left = a;
-  const float* inputs[] = {a.data(), b.data(), c.data()};
+TEST(ReplicaTree, AProgramPushesAndAddsAsTheTreeDoes) {
   const TreeNode nodes[] = {{0, 0}, {0, 1}, {0, 2}};
-  run_fold(fold_program(3, nodes), inputs, a.data(), 3000, 1.0f / 3.0f);
-  for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], ((left[i] + b[i]) + c[i]) * (1.0f / 3.0f)) << i;
+  EXPECT_EQ(fold_program(3, nodes), (std::vector<int>{0, 1, Fold::add, 2, Fold::add}));
+  const TreeNode half[] = {{0, 2}, {0, 3}, {0, 4}};
+  EXPECT_EQ(fold_program(6, half), (std::vector<int>{0, 1, Fold::add, 2})) << "replica 5 is missing";
 }
 
 }  // namespace

@@ -67,6 +67,25 @@ TEST(World, RanksOfAHostShareItsCores) {
   });
 }
 
+TEST(DistributeGpus, RanksThatSeeTheSameOnesTakeTurns) {
+  EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n"}, false), (std::vector{0, 1}));
+  EXPECT_EQ(distribute_gpus({"a\nb\n", "c\nd\n", "a\nb\n", "c\nd\n"}, false), (std::vector{0, 0, 1, 1}))
+      << "two hosts";
+  EXPECT_EQ(distribute_gpus({"a\n", "b\n"}, false), (std::vector{0, 0})) << "the launcher shows each its own";
+  EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, true), (std::vector{0, 1, 0}));
+}
+
+TEST(DistributeGpus, TooFewAreRefusedWithBothNumbers) {
+  try {
+    distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, false);
+    FAIL() << "accepted";
+  } catch (const UserError& failure) {
+    EXPECT_NE(std::string(failure.what()).find("3 ranks of a host see 2 GPUs"), std::string::npos)
+        << failure.what();
+    EXPECT_NE(std::string(failure.what()).find("LOCKSTEP_SHARE_GPU=1"), std::string::npos) << failure.what();
+  }
+}
+
 TEST(World, SeveralSrunTasksWithoutMpiAreRefused) {
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
   ::unsetenv("PMIX_RANK");

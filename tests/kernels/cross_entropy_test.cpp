@@ -48,7 +48,11 @@ TEST(CrossEntropy, GradientMatchesCentralDifferences) {
     Values targets = random_targets(6, classes, -1);
     Values losses({6}, DType::f64), dlogits(logits.shape(), DType::f64);
     const auto loss = [&] {
-      launch_on(1, CrossEntropy{logits.view(), targets.view(), losses.view(), dlogits.view(), -1, 0.25});
+      launch_on(1, CrossEntropy{.logits = logits.view(),
+                                .targets = targets.view(),
+                                .losses = losses.view(),
+                                .dlogits = dlogits.view(),
+                                .gradient_scale = 0.25});
       double sum = 0.0;
       for (int64_t i = 0; i < 6; ++i) sum += 0.25 * losses[i];
       return sum;
@@ -66,8 +70,8 @@ TEST(CrossEntropy, GradientInFloatMatchesDouble) {
   Values targets = random_targets(9, 65, -1);
   Values losses({9}), exact_losses({9}, DType::f64), dlogits(logits.shape()),
       exact(logits.shape(), DType::f64);
-  launch_on(1, CrossEntropy{logits.view(), targets.view(), losses.view(), dlogits.view(), -1, 1.0});
-  launch_on(1, CrossEntropy{exact_logits.view(), targets.view(), exact_losses.view(), exact.view(), -1, 1.0});
+  launch_on(1, CrossEntropy{logits.view(), targets.view(), losses.view(), dlogits.view()});
+  launch_on(1, CrossEntropy{exact_logits.view(), targets.view(), exact_losses.view(), exact.view()});
   expect_close(
       dlogits, [&](int64_t i) { return exact[i]; }, 0.0, 40 * 0x1p-23);
 }
@@ -108,12 +112,60 @@ TEST(CrossEntropy, ThreadsAliasAndGradientDoNotShowInTheBits) {
   Values logits = Values::uniform({701, 65}, DType::f32, 7);
   Values targets = random_targets(701, 65, -1);
   Values losses({701}), more({701}), alone({701}), dlogits(logits.shape());
-  launch_on(1, CrossEntropy{logits.view(), targets.view(), losses.view(), dlogits.view(), -1, 0.5});
+  launch_on(1, CrossEntropy{.logits = logits.view(),
+                            .targets = targets.view(),
+                            .losses = losses.view(),
+                            .dlogits = dlogits.view(),
+                            .gradient_scale = 0.5});
   launch_on(3, CrossEntropy{logits.view(), targets.view(), alone.view(), {}});
-  launch_on(3, CrossEntropy{logits.view(), targets.view(), more.view(), logits.view(), -1, 0.5});
+  launch_on(3, CrossEntropy{.logits = logits.view(),
+                            .targets = targets.view(),
+                            .losses = more.view(),
+                            .dlogits = logits.view(),
+                            .gradient_scale = 0.5});
   EXPECT_TRUE(losses == more);
   EXPECT_TRUE(losses == alone);
   EXPECT_TRUE(logits == dlogits);
+}
+
+TEST(CrossEntropy, ScaleInMemoryIsTheScaleOfTheHost) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Values logits = Values::uniform({13, 65}, dtype, 8);
+    Values targets = random_targets(13, 65, -1);
+    Values losses({13}, dtype), expected(logits.shape(), dtype), dlogits(logits.shape(), dtype);
+    // 3 of 13 targets are ignored.
+    launch_on(1, CrossEntropy{.logits = logits.view(),
+                              .targets = targets.view(),
+                              .losses = losses.view(),
+                              .dlogits = expected.view(),
+                              .gradient_scale = 1.0 / 10.0});
+    Values inverse({1}, dtype);
+    launch_on(1, InverseCount{.targets = targets.view(), .y = inverse.view()});
+    Values rounded({1}, dtype);
+    rounded.set(0, 1.0 / 10.0);
+    EXPECT_TRUE(inverse == rounded);
+    CrossEntropy kernel{.logits = logits.view(),
+                        .targets = targets.view(),
+                        .losses = losses.view(),
+                        .dlogits = dlogits.view(),
+                        .scale = inverse.view()};
+    launch_on(3, kernel);
+    EXPECT_TRUE(dlogits == expected);
+    kernel.gradient_scale = 2.0;
+    launch_on(1, kernel);
+    expect_close(
+        dlogits, [&](int64_t i) { return 2.0 * expected[i]; }, 0.0, 0.0);
+    kernel.scale = losses.view();
+    EXPECT_THROW(launch_on(1, kernel), Error);
+  }
+}
+
+TEST(InverseCount, OfNothingIsInfinite) {
+  Values targets = Values::of({-1, -1}), y({1});
+  launch_on(1, InverseCount{.targets = targets.view(), .ignore_index = -1, .y = y.view()});
+  EXPECT_EQ(y[0], INFINITY);
+  launch_on(1, InverseCount{.targets = targets.view(), .ignore_index = 0, .y = y.view()});
+  EXPECT_EQ(y[0], 0.5);
 }
 
 TEST(CrossEntropy, TargetOutsideNamesPositionAndValue) {

@@ -65,6 +65,32 @@ TEST(Elementwise, ScaleReluAndTanhMatchReference) {
   }
 }
 
+TEST(Elementwise, ScaleByIsScaleWithAFactorInMemory) {
+  for (const DType dtype : float_types) {
+    Values x = Values::uniform({700}, dtype, 3);
+    Values factor({1}, accumulator_dtype(dtype)), y(x.shape(), dtype), expected(x.shape(), dtype);
+    factor.set(0, 0.7);
+    launch_on(1, Scale{.x = x.view(), .y = expected.view(), .factor = factor[0]});
+    launch_on(1, ScaleBy{.x = x.view(), .factor = factor.view(), .y = y.view()});
+    EXPECT_TRUE(y == expected);
+    launch_on(3, ScaleBy{.x = x.view(), .factor = factor.view(), .y = x.view()});
+    EXPECT_TRUE(x == expected);
+  }
+  Values x({2}), wrong({1}, DType::f64);
+  EXPECT_THROW(launch_on(1, ScaleBy{.x = x.view(), .factor = wrong.view(), .y = x.view()}), Error);
+}
+
+TEST(Elementwise, ScalarsOfAStepAreWritten) {
+  Values y({3}, DType::f64), step({1}, DType::i32);
+  y.set(2, 5.0);
+  launch_on(1, SetValues{.y = y.view(), .values = {0.1, -2.0}, .count = 2});
+  expect_close(
+      y, [](int64_t i) { return i == 0 ? 0.1 : (i == 1 ? -2.0 : 5.0); }, 0.0, 0.0);
+  launch_on(1, SetStep{.y = step.view(), .value = (int64_t{1} << 32) - 1});
+  EXPECT_EQ(step[0], -1.0);
+  EXPECT_THROW(launch_on(1, SetValues{.y = y.view(), .values = {}, .count = 4}), Error);
+}
+
 TEST(Elementwise, ReluKeepsNan) {
   Values x({3});
   x.set(1, NAN);

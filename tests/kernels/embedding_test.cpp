@@ -43,6 +43,18 @@ TEST(Embedding, BackwardAddsInOrderOfPositions) {
     }
 }
 
+TEST(Embedding, BackwardOf16BitsAddsInFp32) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Values ids = random_ids(200, 3);
+    Values dy = Values::uniform({200, 7}, dtype, 2);
+    Values exact({200, 7}), expected({3, 7}), dtable({3, 7});
+    for (int64_t i = 0; i < dy.size(); ++i) exact.set(i, dy[i]);
+    launch_on(1, EmbeddingBackward{.ids = ids.view(), .dy = exact.view(), .dtable = expected.view()});
+    launch_on(3, EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()});
+    EXPECT_TRUE(dtable == expected);
+  }
+}
+
 TEST(Embedding, IdOutsideNamesPositionAndId) {
   Values table({4, 2}), y({3, 2});
   for (const int32_t wrong : {4, -1}) {

@@ -112,6 +112,56 @@ TEST(LayerNorm, ThreadsAliasesAndBiasDoNotShowInTheBits) {
   EXPECT_TRUE(one.dweight == three.dweight && one.dbias == three.dbias);
 }
 
+TEST(LayerNorm, ResidualIsAddedFirst) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Shape shape{5, 129};
+    Case c(shape, dtype), of_sum(shape, dtype);
+    Values residual = Values::uniform(shape, dtype, 5), sum(shape, dtype);
+    for (int64_t i = 0; i < sum.size(); ++i) of_sum.x.set(i, c.x[i] + residual[i]);
+    of_sum.forward(1, true);
+    LayerNormForward kernel{.x = c.x.view(),
+                            .residual = residual.view(),
+                            .weight = c.weight.view(),
+                            .bias = c.bias.view(),
+                            .sum = sum.view(),
+                            .y = c.y.view(),
+                            .mean = c.mean.view(),
+                            .rstd = c.rstd.view()};
+    launch_on(3, kernel);
+    EXPECT_TRUE(sum == of_sum.x);
+    EXPECT_TRUE(c.y == of_sum.y && c.mean == of_sum.mean && c.rstd == of_sum.rstd);
+    kernel.sum = kernel.residual;
+    launch_on(1, kernel);
+    EXPECT_TRUE(residual == sum && c.y == of_sum.y);
+    kernel.sum = {};
+    EXPECT_THROW(launch_on(1, kernel), Error);
+  }
+}
+
+TEST(LayerNorm, CarriedIsAddedToTheGradient) {
+  const Shape shape{40, 65};
+  Case c(shape, DType::f32), joined(shape, DType::f32);
+  for (Case* of : {&c, &joined}) of->forward(1, true);
+  c.backward(1, true);
+  Values carried = Values::uniform(shape, DType::f32, 6);
+  LayerNormBackward kernel{.x = joined.x.view(),
+                           .weight = joined.weight.view(),
+                           .mean = joined.mean.view(),
+                           .rstd = joined.rstd.view(),
+                           .dy = joined.dy.view(),
+                           .carried = carried.view(),
+                           .dx = joined.dx.view(),
+                           .dweight = joined.dweight.view(),
+                           .dbias = joined.dbias.view()};
+  launch_on(3, kernel);
+  for (int64_t i = 0; i < carried.size(); ++i)
+    ASSERT_EQ(joined.dx[i], static_cast<float>(carried[i]) + static_cast<float>(c.dx[i]));
+  EXPECT_TRUE(joined.dweight == c.dweight && joined.dbias == c.dbias);
+  kernel.dx = kernel.carried;
+  launch_on(1, kernel);
+  EXPECT_TRUE(carried == joined.dx);
+}
+
 TEST(LayerNorm, ShapesThatDoNotFitAreRefused) {
   Case c({2, 8}, DType::f32);
   c.weight = Values({7});

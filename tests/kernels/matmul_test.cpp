@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/gelu.h"
+#include "kernels/matmul_plans.h"
 #include "kernels/values.h"
 
 namespace lockstep::testing {
@@ -160,6 +161,76 @@ TEST(MatMul, ActivationsAreThoseOfTheGeluKernel) {
     }
 }
 
+/// Each with one thread and with three, whose bits must be the same.
+void launch_twice(const MatMul& kernel, const std::vector<Values*>& outputs) {
+  launch_on(3, kernel);
+  std::vector<Values> before;
+  for (const Values* output : outputs) before.push_back(*output);
+  launch_on(1, kernel);
+  for (size_t i = 0; i < outputs.size(); ++i) ASSERT_EQ(*outputs[i], before[i]) << "output " << i;
+}
+
+TEST(MatMul, AResidualIsAddedAfterTheBias) {
+  for_each_case([](Operands& o) {
+    Values residual = Values::uniform(o.c.shape(), o.kernel.c.dtype, 6);
+    o.kernel.bias = o.bias.view();
+    launch_on(1, o.kernel);
+    Values expected = o.c;
+    for (int64_t i = 0; i < expected.size(); ++i) expected.set(i, o.c[i] + residual[i]);
+    o.kernel.residual = residual.view();
+    launch_twice(o.kernel, {&o.c});
+    ASSERT_EQ(o.c, expected);
+    o.kernel.c = residual.view();
+    launch_on(2, o.kernel);
+    ASSERT_EQ(residual, expected) << "in place";
+  });
+}
+
+TEST(MatMul, BackwardActivationsAreThoseOfTheGeluKernel) {
+  for_each_case([](Operands& o) {
+    const DType dtype = o.kernel.c.dtype;
+    launch_on(1, o.kernel);
+    Values plain = o.c;
+    Values z = Values::uniform(o.c.shape(), dtype, 7, -4.0, 4.0);
+    const Values before = z;
+    for (const auto& [activation, form] : {std::pair{Activation::gelu_tanh_backward, Gelu::tanh},
+                                           {Activation::gelu_erf_backward, Gelu::erf}}) {
+      Values sums({o.kernel.n()}, dtype), expected(o.c.shape(), dtype), expected_sums({o.kernel.n()}, dtype);
+      o.kernel.activation = activation;
+      o.kernel.pre_activation = z.view();
+      o.kernel.column_sum = sums.view();
+      launch_twice(o.kernel, {&o.c, &sums});
+      launch_on(1, GeluBackward{.x = z.view(), .dy = plain.view(), .dx = expected.view(), .form = form});
+      launch_on(1, ColumnSum{.x = expected.view(), .y = expected_sums.view()});
+      ASSERT_EQ(o.c, expected);
+      ASSERT_EQ(sums, expected_sums);
+      ASSERT_EQ(z, before) << "an input was written";
+    }
+  });
+}
+
+TEST(MatMul, RowSumsAreThoseOfTheLeftOperand) {
+  for_each_case([](Operands& o) {
+    const DType dtype = o.kernel.c.dtype;
+    launch_on(1, o.kernel);
+    const Values product = o.c;
+    Values sums({o.kernel.m()}, dtype);
+    o.kernel.row_sum = sums.view();
+    launch_twice(o.kernel, {&o.c, &sums});
+    ASSERT_EQ(o.c, product);
+    for (int64_t row = 0; row < o.kernel.m(); ++row) {
+      double sum = 0, magnitude = 0;
+      for (int64_t d = 0; d < o.kernel.k(); ++d) {
+        sum += o.left(row, d);
+        magnitude += std::fabs(o.left(row, d));
+      }
+      // One rounding per term here, and in f64 one in the reference.
+      ASSERT_NEAR(sums[row], sum, static_cast<double>(o.kernel.k()) * epsilon_of(dtype) * magnitude)
+          << "row " << row;
+    }
+  });
+}
+
 TEST(MatMul, LeadingDimensionsFoldIntoRows) {
   Operands o({6, 5, 4}, DType::f32, false, false);
   launch_on(1, o.kernel);
@@ -189,7 +260,51 @@ TEST(MatMul, RefusesWhatDoesNotFit) {
     o.kernel.pre_activation = o.pre_activation.view();
     o.kernel.pre_activation.shape = {4, 6};
   });
-  refused([](Operands& o) { o.kernel.a.dtype = o.kernel.b.dtype = o.kernel.c.dtype = DType::bf16; });
+  refused([](Operands& o) { o.kernel.a.dtype = o.kernel.b.dtype = DType::i32; });
+  refused([](Operands& o) { o.kernel.c.dtype = DType::bf16; });
+  refused([](Operands& o) { o.kernel.activation = Activation::gelu_tanh_backward; });
+  refused([](Operands& o) {
+    o.kernel.residual = o.pre_activation.view();
+    o.kernel.activation = Activation::gelu_tanh;
+  });
+  refused([](Operands& o) {
+    o.kernel.residual = o.pre_activation.view();
+    o.kernel.residual.dtype = DType::f64;
+  });
+  refused([](Operands& o) {
+    o.kernel.pre_activation = o.pre_activation.view();
+    o.kernel.activation = Activation::gelu_erf_backward;
+    o.kernel.bias = o.bias.view();
+  });
+  refused([](Operands& o) {
+    o.kernel.column_sum = o.bias.view();
+    o.kernel.column_sum.shape = {6};
+  });
+  refused([](Operands& o) { o.kernel.row_sum = o.bias.view(); });
+}
+
+TEST(MatMul, SixteenBitsAreForGpus) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Operands o({6, 5, 4}, dtype, false, false);
+    EXPECT_NO_THROW(o.kernel.check());
+    EXPECT_THROW(launch_on(1, o.kernel), Error);
+    Values weight_gradient({6, 4}, DType::f32);
+    o.kernel.c = weight_gradient.view();
+    EXPECT_NO_THROW(o.kernel.check());
+    EXPECT_THROW(launch_on(1, o.kernel), Error);
+  }
+}
+
+TEST(MatMul, NeedsNoPlansOnTheCpu) {
+  Operands o({6, 5, 4}, DType::f32, false, false);
+  set_matmul_tuning(true);
+  launch_on(1, o.kernel);
+  set_matmul_tuning(false);
+  EXPECT_EQ(export_matmul_plans(), "");
+  EXPECT_NO_THROW(import_matmul_plans(""));
+#if !defined(LOCKSTEP_CUDA)
+  EXPECT_THROW(import_matmul_plans("plans for a GPU\n"), UserError);
+#endif
 }
 
 TEST(ColumnSum, MatchesDoublePrecisionOnAnyThreads) {

@@ -55,5 +55,31 @@ TEST(Sgd, MomentumNeedsAVelocity) {
                Error);
 }
 
+TEST(Sgd, ClipMultipliesTheGradient) {
+  Values gradient = Values::uniform({101}, DType::f32, 1), quarter({101}), clip({});
+  for (int64_t i = 0; i < gradient.size(); ++i) quarter.set(i, gradient[i] / 4);
+  clip.set(0, 0.25);
+  Values expected = Values::uniform({101}, DType::f32, 2), actual = expected, speed({101}),
+         other_speed({101});
+  launch_on(1, SgdStep{expected.view(), quarter.view(), 0.1, 0.01, 0.9, speed.view()});
+  launch_on(1,
+            SgdStep{actual.view(), gradient.view(), 0.1, 0.01, 0.9, other_speed.view(), 1.0f, clip.view()});
+  EXPECT_TRUE(actual == expected);
+  EXPECT_TRUE(other_speed == speed);
+  launch_on(1, SgdStep{expected.view(), quarter.view(), 0.1, 0.01, 0.9, speed.view()});
+  launch_on(1, SgdStep{actual.view(), gradient.view(), 0.1, 0.01, 0.9, other_speed.view(), 0.25f});
+  EXPECT_TRUE(actual == expected) << "the same factor from the host";
+}
+
+TEST(Sgd, NothingChangesIfTheClipFactorIsNotFinite) {
+  Values gradient = Values::uniform({101}, DType::f32, 1), clip({}), speed({101}), zero({101});
+  Values parameter = Values::uniform({101}, DType::f32, 2);
+  const Values before = parameter;
+  clip.set(0, std::nan(""));
+  launch_on(1, SgdStep{parameter.view(), gradient.view(), 0.1, 0.01, 0.9, speed.view(), 1.0f, clip.view()});
+  EXPECT_TRUE(parameter == before);
+  EXPECT_TRUE(speed == zero);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -62,5 +62,36 @@ TEST(SumOfSquares, CutsAtBlocksDoNotShow) {
   EXPECT_TRUE(whole == cut);
 }
 
+struct Clipped {
+  double norm;
+  double factor;
+};
+
+Clipped clip(double sum_of_squares, double max_norm) {
+  Values sum({}, DType::f64), factor({});
+  sum.set(0, sum_of_squares);
+  launch_on(
+      1,
+      ClipFactor{
+          .sum_of_squares = sum.view(), .max_norm = max_norm, .norm = sum.view(), .factor = factor.view()});
+  return {sum[0], factor[0]};
+}
+
+TEST(ClipFactor, BringsTheNormDownToTheLargest) {
+  EXPECT_EQ(clip(25.0, 1.0).norm, 5.0);
+  EXPECT_EQ(clip(25.0, 1.0).factor, static_cast<float>(1.0 / (5.0 + 1e-6)));
+  EXPECT_EQ(clip(25.0, 5.1).factor, 1.0);
+  EXPECT_EQ(clip(25.0, 0.0).factor, 1.0);
+  EXPECT_EQ(clip(0.0, 1.0).factor, 1.0);
+}
+
+TEST(ClipFactor, IsNanIfTheNormIsNotFinite) {
+  for (const double max_norm : {0.0, 1.0}) {
+    EXPECT_TRUE(std::isnan(clip(HUGE_VAL, max_norm).factor));
+    EXPECT_TRUE(std::isnan(clip(std::nan(""), max_norm).factor));
+    EXPECT_EQ(clip(HUGE_VAL, max_norm).norm, HUGE_VAL);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing

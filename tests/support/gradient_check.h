@@ -21,11 +21,14 @@ inline Tensor uniform_tensor(const Shape& shape, uint32_t stream_id, DType dtype
 }
 
 /// Whole numbers in [0, end).
-inline Tensor random_ids(const Shape& shape, int64_t end, uint32_t stream_id) {
+inline std::vector<int32_t> random_id_values(int64_t count, int64_t end, uint32_t stream_id) {
   std::vector<int32_t> ids;
-  for (const double value : to_doubles(uniform_tensor(shape, stream_id)))
+  for (const double value : to_doubles(uniform_tensor({count}, stream_id, DType::f32)))
     ids.push_back(static_cast<int32_t>(std::floor((value + 1.0) / 2.0 * static_cast<double>(end))));
-  return from_values(ids, shape);
+  return ids;
+}
+inline Tensor random_ids(const Shape& shape, int64_t end, uint32_t stream_id) {
+  return from_values(random_id_values(shape.elements(), end, stream_id), shape);
 }
 
 inline bool has_same_bits(const Tensor& a, const Tensor& b) {

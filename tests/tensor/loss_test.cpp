@@ -76,7 +76,11 @@ TEST(Operations, RefuseShapesThatDoNotFit) {
   EXPECT_THROW(add(x({2}), uniform_tensor({2}, 1, DType::f32)), Error);
   EXPECT_THROW(linear(x({2, 3}), x({4, 2})), Error);
   EXPECT_THROW(linear(x({2, 3}), x({4, 3}), x({3})), Error);
-  EXPECT_THROW(linear_gelu(x({2, 3}), x({3}), {}, Gelu::tanh), Error);
+  EXPECT_THROW(linear(x({2, 3}), x({4, 3}), {}, x({2, 3})), Error);
+  EXPECT_THROW(feed_forward(x({2, 3}), {x({4, 3}), {}, x({3, 5}), {}}, Gelu::tanh), Error);
+  EXPECT_THROW(feed_forward(x({2, 3}), {x({4, 2}), {}, x({3, 4}), {}}, Gelu::tanh), Error);
+  EXPECT_THROW(add_layer_norm(x({2, 3}), x({2, 2}), x({3}), {}), Error);
+  EXPECT_THROW(linear_cross_entropy(x({2, 3}), x({4, 3}), from_values<int32_t>({0, 1, 2}, {3})), Error);
   EXPECT_THROW(matmul(x({2, 3}), x({2, 3})), Error);
   EXPECT_THROW(layer_norm(x({2, 3}), x({2}), {}), Error);
   EXPECT_THROW(add_positions(x({1, 5, 3}), x({4, 3})), Error);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/gpu.h"
 #include "support/config_support.h"
 #include "train/config.h"
 #include "train/ini.h"
@@ -93,11 +94,21 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"train.steps=1", "train.min_lr=1"}, {"train.min_lr = 1", "train.learning_rate = 0.001"}},
         BadInput{{"train.steps=1", "train.warmup_steps=2"}, {"train.warmup_steps = 2", "train.steps = 1"}},
         BadInput{{"train.steps=1", "train.accumulate=3"}, {"train.batch_size = 8", "train.accumulate = 3"}},
-        BadInput{{"train.steps=1", "train.device=cuda"},
-                 {"train.device = cuda", "this build has no CUDA backend"}},
+        BadInput{{"train.steps=1", "train.device=cpu", "train.precision=bf16"},
+                 {"train.precision = bf16 needs a GPU", "train.device is cpu", "use fp32"}},
         BadInput{{"train.steps=1", "data.dataset="}, {"data.dataset is empty"}},
         BadInput{{"train.steps=1", "snapshot.resume=required"},
                  {"snapshot.resume = required", "snapshot.path"}}));
+
+TEST(BadDevice, WithoutAGpuCudaIsRefusedWithTheReason) {
+  if (count_gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
+  expect_contains(user_error([] {
+                    load({"train.steps=1", "train.device=cuda"});
+                  }),
+                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
+  EXPECT_FALSE(why_no_gpu().empty());
+  EXPECT_EQ(load({"train.steps=1"}).train.device, "cpu");
+}
 
 struct BadText {
   const char* text;

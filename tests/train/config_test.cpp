@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "core/gpu.h"
 #include "support/config_support.h"
 #include "train/config_schema.h"
 #include "train/ini.h"
@@ -227,7 +228,7 @@ TEST_F(ConfigFile, AnotherFolderOfConfigurationsIsLookedUpFirst) {
 }
 
 TEST(Shipped, ShakespeareOnTheCpuIsTheRecipe) {
-  const Config config = load({"--config", "shakespeare_cpu.ini"});
+  const Config config = load({"--config", "shakespeare_cpu.ini", "train.device=cpu"});
   EXPECT_EQ(to_ini(config), R"([data]
 dataset = shakespeare
 tokenizer = char
@@ -259,6 +260,10 @@ beta2 = 0.99
 grad_clip = 1
 seed = 1337
 device = cpu
+precision = fp32
+graph = true
+tune_matmul = true
+logit_rows = 0
 threads = 0
 eval_every = 500
 sample_every = 0
@@ -288,8 +293,43 @@ TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
       {"model.n_layer", "6"},     {"model.n_head", "6"},         {"model.n_embd", "384"},
       {"data.block_size", "256"}, {"dist.replicas", "8"},        {"train.batch_size", "8"},
       {"model.dropout", "0.2"},   {"train.steps", "5000"},       {"train.beta2", "0.99"},
+      {"train.beta1", "0.9"},     {"train.weight_decay", "0.1"}, {"train.learning_rate", "0.001"},
+      {"train.grad_clip", "1"},   {"train.eval_every", "250"},   {"train.precision", "fp32"},
       {"train.min_lr", "1e-04"},  {"train.warmup_steps", "100"}, {"model.bias", "false"}};
   for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
+}
+
+TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
+  const Config config = load({"--config", "gpt2_124m.ini", "train.precision=fp32"});
+  const auto values = values_of(config);
+  const std::map<std::string, std::string> recipe = {{"data.dataset", "random_tokens"},
+                                                     {"data.block_size", "1024"},
+                                                     {"model.n_layer", "12"},
+                                                     {"model.n_head", "12"},
+                                                     {"model.n_embd", "768"},
+                                                     {"model.vocab_size", "50304"},
+                                                     {"model.bias", "true"},
+                                                     {"model.dropout", "0"},
+                                                     {"model.activation", "gelu_tanh"},
+                                                     {"train.beta1", "0.9"},
+                                                     {"train.beta2", "0.95"},
+                                                     {"train.learning_rate", "6e-04"},
+                                                     {"train.weight_decay", "0.1"},
+                                                     {"train.grad_clip", "1"},
+                                                     {"train.min_lr", "6e-05"},
+                                                     {"dist.reduction", "tree"},
+                                                     {"train.warmup_steps", "700"}};
+  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
+  EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
+}
+
+/// Not a crash, and not a slow run in another precision.
+TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
+  if (count_gpus() > 0) GTEST_SKIP() << "there is a GPU";
+  expect_contains(user_error([] {
+                    load({"--config", "gpt2_124m.ini"});
+                  }),
+                  {"train.precision = bf16 needs a GPU", why_no_gpu(), "use fp32"});
 }
 
 }  // namespace

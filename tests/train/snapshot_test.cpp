@@ -23,6 +23,7 @@ Snapshot example(int64_t step) {
           .best_validation_loss = 0.1 + value,
           .configuration = "[train]\nsteps = 10\n",
           .artifacts = {{"vocabulary", "\n aé"}},
+          .matmul_plans = "a GPU\na plan\n",
           .model = {{"a", full({3, 5}, value)}, {"b.weight", full({7}, -value)}},
           .optimizer = {{"a.exp_avg", full({3, 5}, 0.5)}}};
 }
@@ -34,6 +35,7 @@ void expect_equal(const Snapshot& a, const Snapshot& b) {
   EXPECT_EQ(a.best_validation_loss, b.best_validation_loss);
   EXPECT_EQ(a.configuration, b.configuration);
   EXPECT_EQ(a.artifacts, b.artifacts);
+  EXPECT_EQ(a.matmul_plans, b.matmul_plans);
   ASSERT_EQ(a.model.size(), b.model.size());
   for (size_t i = 0; i < a.model.size(); ++i) {
     EXPECT_EQ(a.model[i].name, b.model[i].name);

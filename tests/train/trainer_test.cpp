@@ -7,68 +7,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "data/sample_corpus.h"
 #include "dist/local_communicator.h"
 #include "tests/support/config_support.h"
-#include "tests/support/temporary_directory.h"
-#include "train/language_model.h"
+#include "tests/support/tiny_run.h"
 
 namespace lockstep {
 namespace {
-
-/// A tiny GPT on the built-in text with everything on that could show the number of ranks.
-Config tiny(const TemporaryDirectory& directory, int replicas) {
-  Config config;
-  config.data.dataset = "sample";
-  config.data.block_size = 8;
-  config.model.n_layer = 1;
-  config.model.n_head = 2;
-  config.model.n_embd = 16;
-  config.model.dropout = 0.1;
-  config.train.steps = 50;
-  config.train.batch_size = 2;
-  config.train.warmup_steps = 2;
-  config.train.grad_clip = 0.5;
-  config.train.eval_every = 0;
-  config.dist.replicas = replicas;
-  config.dist.bucket_mib = 0.004;
-  config.log.dir = directory / "run";
-  config.log.every_steps = 1000;
-  return config;
-}
-
-struct Result {
-  std::vector<std::string> loss_bits;
-  std::string parameters_hash;
-  std::string validation_bits;
-
-  bool operator==(const Result&) const = default;
-};
-
-Result read_result(const std::string& directory) {
-  Result result;
-  std::ifstream file(directory + "/metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto object = nlohmann::json::parse(line);
-    if (object.contains("loss_bits")) result.loss_bits.push_back(object["loss_bits"]);
-    if (object.contains("val_loss_bits")) result.validation_bits = object["val_loss_bits"];
-    if (object.contains("parameters_hash")) result.parameters_hash = object["parameters_hash"];
-  }
-  return result;
-}
-
-/// The shared corpus cut down, so that the evaluation at the end takes no time.
-LanguageData short_data(const Config& config) {
-  const std::string text = SampleCorpus::text(100);
-  LanguageData data;
-  data.tokenizer = CharTokenizer(text);
-  const TokenSplit split = split_tokens(data.tokenizer->encode(text), config.data.block_size, 0.9);
-  data.training = split.train;
-  data.validation = split.validation;
-  data.vocabulary_size = data.tokenizer->vocabulary_size();
-  data.text_hash = "short";
-  return data;
-}
 
 /// Keeps the progress of many small runs out of the tests' output.
 struct QuietStderr {
@@ -77,12 +21,12 @@ struct QuietStderr {
 };
 
 /// Trains on ranks that are threads of this process.
-Result train_on(int ranks, int threads, const Config& config) {
+RunResult train_on(int ranks, int threads, const Config& config) {
   const QuietStderr quiet;
   run_ranks(ranks, [&](Communicator& communicator) {
     set_threads(threads);
     const World world(communicator.shared_from_this());
-    const LanguageData data = short_data(config);
+    const LanguageData data = short_language_data(config, 100);
     const auto model = make_gpt(config, data.vocabulary_size);
     EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
   });
@@ -94,8 +38,8 @@ class Gate : public testing::TestWithParam<int> {};
 TEST_P(Gate, FiftyStepsHaveTheSameBitsAnywhere) {
   const int replicas = GetParam();
   const TemporaryDirectory directory;
-  Config config = tiny(directory, replicas);
-  const Result alone = train_on(1, 1, config);
+  Config config = tiny_config(directory, replicas);
+  const RunResult alone = train_on(1, 1, config);
   ASSERT_EQ(alone.loss_bits.size(), 50u);
   ASSERT_EQ(alone.parameters_hash.size(), 16u);
   for (int ranks = 1; ranks <= std::min(replicas, 7); ++ranks)
@@ -111,11 +55,11 @@ INSTANTIATE_TEST_SUITE_P(Replicas, Gate, testing::Values(1, 3, 7, 8, 12));
 
 TEST(Trainer, AccumulationIsPartOfTheSemanticsAndNotOfTheRanks) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 4);
+  Config config = tiny_config(directory, 4);
   config.train.batch_size = 4;
-  const Result whole = train_on(1, 1, config);
+  const RunResult whole = train_on(1, 1, config);
   config.train.accumulate = 2;
-  const Result halves = train_on(1, 1, config);
+  const RunResult halves = train_on(1, 1, config);
   EXPECT_EQ(train_on(3, 1, config), halves);
   // The same samples and masks, added in another order: close, not equal.
   EXPECT_NE(halves.parameters_hash, whole.parameters_hash);
@@ -123,9 +67,9 @@ TEST(Trainer, AccumulationIsPartOfTheSemanticsAndNotOfTheRanks) {
 
 TEST(Trainer, ResumesWithTheSameBitsAtAnotherNumberOfRanks) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 4);
+  Config config = tiny_config(directory, 4);
   config.train.steps = 24;
-  const Result undisturbed = train_on(2, 1, config);
+  const RunResult undisturbed = train_on(2, 1, config);
   config.snapshot.path = directory / "snapshots";
   config.snapshot.every_steps = 5;
   config.snapshot.keep = 10;
@@ -141,25 +85,25 @@ TEST(Trainer, ResumesWithTheSameBitsAtAnotherNumberOfRanks) {
 
 TEST(Trainer, AFinishedRunSaysSoAndChangesNothing) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 2);
+  Config config = tiny_config(directory, 2);
   config.train.steps = 3;
   config.snapshot.path = directory / "snapshots";
-  const Result first = train_on(2, 1, config);
+  const RunResult first = train_on(2, 1, config);
   EXPECT_EQ(train_on(1, 1, config), first);
 }
 
 TEST(Trainer, EvaluationDoesNotDependOnRanks) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 7);
+  Config config = tiny_config(directory, 7);
   config.train.steps = 2;
-  const Result alone = train_on(1, 1, config);
+  const RunResult alone = train_on(1, 1, config);
   ASSERT_EQ(alone.validation_bits.size(), 8u);
   for (int ranks : {2, 3, 7}) EXPECT_EQ(train_on(ranks, 1, config).validation_bits, alone.validation_bits);
 }
 
 TEST(Trainer, ALossThatIsNotFiniteEndsTheRunByName) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 1);
+  Config config = tiny_config(directory, 1);
   config.train.learning_rate = 1e30;
   config.train.warmup_steps = 0;
   config.train.grad_clip = 0.0;
@@ -179,7 +123,7 @@ struct Refusal {
 
 TEST(Trainer, RefusesASnapshotOfAnotherRunByKey) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 2);
+  Config config = tiny_config(directory, 2);
   config.train.steps = 3;
   config.snapshot.path = directory / "snapshots";
   train_on(1, 1, config);
@@ -203,13 +147,13 @@ TEST(Trainer, RefusesASnapshotOfAnotherRunByKey) {
 
 TEST(Trainer, NeverStartsAnewAndKeepsTheEarlierSnapshots) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 2);
+  Config config = tiny_config(directory, 2);
   config.train.steps = 3;
   config.snapshot.path = directory / "snapshots";
-  const Result first = train_on(1, 1, config);
+  const RunResult first = train_on(1, 1, config);
   config.snapshot.resume = "never";
   config.train.seed = 5;
-  const Result second = train_on(1, 1, config);
+  const RunResult second = train_on(1, 1, config);
   EXPECT_EQ(second.loss_bits.size(), 3u);
   EXPECT_NE(second.parameters_hash, first.parameters_hash);
   EXPECT_TRUE(std::filesystem::exists(directory / "snapshots.1/step-00000003/state.json"));
@@ -217,10 +161,10 @@ TEST(Trainer, NeverStartsAnewAndKeepsTheEarlierSnapshots) {
 
 TEST(Trainer, AFinishedRunMendsItsLastLine) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 2);
+  Config config = tiny_config(directory, 2);
   config.train.steps = 3;
   config.snapshot.path = directory / "snapshots";
-  const Result first = train_on(2, 1, config);
+  const RunResult first = train_on(2, 1, config);
   // As if it had been killed after its last snapshot, in the midst of its last line.
   const std::string metrics = directory / "run/metrics.jsonl";
   std::filesystem::resize_file(metrics, std::filesystem::file_size(metrics) - 9);
@@ -232,7 +176,7 @@ TEST(Trainer, WritesTextFromACorpusOfOneLine) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "abc de"[i * i % 6];
   write_text(directory / "corpus.txt", text);
-  Config config = tiny(directory, 1);
+  Config config = tiny_config(directory, 1);
   config.data.dataset = directory / "corpus.txt";
   config.train.steps = 3;
   config.train.sample_every = 1;
@@ -245,7 +189,7 @@ TEST(Trainer, WritesTextFromACorpusOfOneLine) {
 
 TEST(Trainer, ARefusedRunLeavesTheFilesOfTheEarlierOne) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 2);
+  Config config = tiny_config(directory, 2);
   config.train.steps = 3;
   config.snapshot.path = directory / "snapshots";
   train_on(1, 1, config);
@@ -257,7 +201,7 @@ TEST(Trainer, ARefusedRunLeavesTheFilesOfTheEarlierOne) {
 
 TEST(Trainer, RequiredResumeNeedsASnapshot) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 1);
+  Config config = tiny_config(directory, 1);
   config.snapshot.path = directory / "snapshots";
   config.snapshot.resume = "required";
   expect_contains(user_error([&] { train_on(1, 1, config); }), {"snapshot.resume = required", "snapshots"});
@@ -265,7 +209,7 @@ TEST(Trainer, RequiredResumeNeedsASnapshot) {
 
 TEST(Trainer, WithOnlyDamagedSnapshotsItDoesNotStartOver) {
   const TemporaryDirectory directory;
-  Config config = tiny(directory, 1);
+  Config config = tiny_config(directory, 1);
   config.train.steps = 3;
   config.snapshot.path = directory / "snapshots";
   train_on(1, 1, config);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cross_entropy.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
@@ -44,6 +46,8 @@ void run(CpuStream stream, const CrossEntropy& k) {
   // An exponential costs about what four elements of an addition do.
   const int64_t grain = elementwise_grain / 4 / std::max<int64_t>(1, classes);
   with_compute_type(k.logits.dtype, [&]<class T>() {
+    const T unscaled = static_cast<T>(k.gradient_scale);
+    const T gradient_scale = k.scale ? unscaled * *k.scale.as<T>() : unscaled;
     const T* logits = k.logits.as<T>();
     T* losses = k.losses.as<T>();
     T* dlogits = k.dlogits.as<T>();
@@ -51,13 +55,20 @@ void run(CpuStream stream, const CrossEntropy& k) {
       for (int64_t row = begin; row < end; ++row) {
         T* dx = dlogits ? dlogits + row * classes : nullptr;
         const bool counts = targets[row] != k.ignore_index;
-        losses[row] = counts ? row_loss(logits + row * classes, classes, targets[row],
-                                        static_cast<T>(k.gradient_scale), dx)
-                             : T(0);
+        losses[row] =
+            counts ? row_loss(logits + row * classes, classes, targets[row], gradient_scale, dx) : T(0);
         if (!counts && dx) std::fill(dx, dx + classes, T(0));
       }
     });
   });
+}
+
+void run(CpuStream, const InverseCount& k) {
+  const int32_t* targets = k.targets.as<int32_t>();
+  const int64_t size = k.targets.size();
+  const double inverse =
+      1.0 / static_cast<double>(size - std::count(targets, targets + size, k.ignore_index));
+  with_compute_type(k.y.dtype, [&]<class T>() { *k.y.as<T>() = static_cast<T>(inverse); });
 }
 
 }  // namespace lockstep

@@ -35,6 +35,18 @@ void run(CpuStream stream, const Scale& k) {
       stream, k.y, [factor = k.factor](auto x) { return static_cast<decltype(x)>(factor) * x; }, k.x);
 }
 
+void run(CpuStream stream, const ScaleBy& k) {
+  const auto scale = [&]<class C>(C factor) {
+    map_views(
+        stream, k.y, [factor](auto x) { return static_cast<decltype(x)>(factor) * x; }, k.x);
+  };
+  k.factor.dtype == DType::f64 ? scale(*k.factor.as<double>()) : scale(*k.factor.as<float>());
+}
+
+void run(CpuStream, const SetValues& k) { std::copy_n(k.values.begin(), k.count, k.y.as<double>()); }
+
+void run(CpuStream, const SetStep& k) { *k.y.as<int32_t>() = static_cast<int32_t>(k.value); }
+
 void run(CpuStream stream, const ReluForward& k) {
   map_views(
       stream, k.y, [](auto x) { return x < 0 ? decltype(x)(0) : x; }, k.x);

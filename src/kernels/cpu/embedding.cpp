@@ -31,8 +31,8 @@ struct PositionsByRow {
 };
 
 /// sum[c] = the sum over the row's positions of dy[position, c], for c in [begin, end).
-template <class T>
-void sum_row(const PositionsByRow& by_row, int64_t row, const T* dy, int64_t columns, int64_t begin,
+template <class D, class T>
+void sum_row(const PositionsByRow& by_row, int64_t row, const D* dy, int64_t columns, int64_t begin,
              int64_t end, T* sum) {
   std::fill(sum + begin, sum + end, T(0));
   for (int64_t p = by_row.first[row]; p < by_row.first[row + 1]; ++p)
@@ -61,9 +61,9 @@ void run(CpuStream stream, const EmbeddingBackward& k) {
   const int64_t columns = k.dtable.shape[1];
   expect_ids(k.ids, rows);
   const PositionsByRow by_row(k.ids, rows);
-  with_compute_type(k.dtable.dtype, [&]<class T>() {
-    const T* dy = k.dy.as<T>();
-    T* dtable = k.dtable.as<T>();
+  with_float_type(k.dy.dtype, [&]<class D>() {
+    const D* dy = k.dy.as<D>();
+    auto* dtable = k.dtable.as<Compute<D>>();
     // Tiles of rows and columns: in small vocabularies a few rows take most of the ids, so rows alone are no
     // shares.
     constexpr int64_t tile_rows = 256;

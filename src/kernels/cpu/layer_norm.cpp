@@ -21,6 +21,12 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const T* x = k.x.as<T>() + row * columns;
     T* y = k.y.as<T>() + row * columns;
+    if (k.residual) {
+      T* sum = k.sum.as<T>() + row * columns;
+      map_range<T>(
+          0, columns, sum, [](T a, T b) { return a + b; }, x, k.residual.as<T>() + row * columns);
+      x = sum;
+    }
     const T mean = lane_sum<T>(columns, [=](int64_t i) { return x[i]; }) / static_cast<T>(columns);
     const T variance = lane_sum<T>(columns, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) /
                        static_cast<T>(columns);
@@ -58,10 +64,16 @@ void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, T* dw
     if (dbias)
       map_range<T>(
           0, columns, dbias, [](T sum, T d) { return sum + d; }, dbias, dy);
-    map_range<T>(
-        0, columns, k.dx.as<T>() + row * columns,
-        [=](T value, T d, T w) { return rstd * (std::fma(d, w, -shift) - (value - mean) * rstd * slope); }, x,
-        dy, weight);
+    T* dx = k.dx.as<T>() + row * columns;
+    const auto gradient = [=](T value, T d, T w) {
+      return rstd * (std::fma(d, w, -shift) - (value - mean) * rstd * slope);
+    };
+    if (k.carried)
+      map_range<T>(
+          0, columns, dx, [=](T before, T value, T d, T w) { return before + gradient(value, d, w); },
+          k.carried.as<T>() + row * columns, x, dy, weight);
+    else
+      map_range<T>(0, columns, dx, gradient, x, dy, weight);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
 
@@ -22,8 +23,9 @@ constexpr int64_t chunk_column_panels = 4;
 
 constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
+/// y = activation(x), where a backward one also reads what its GELU was applied to.
 template <class T>
-void apply(Activation activation, const T* x, T* y, int64_t count) {
+void apply(Activation activation, const T* x, const T* pre_activation, T* y, int64_t count) {
   switch (activation) {
     case Activation::none:
       std::copy_n(x, count, y);
@@ -35,6 +37,14 @@ void apply(Activation activation, const T* x, T* y, int64_t count) {
     case Activation::gelu_erf:
       map_range<T>(
           0, count, y, [](T v) { return math::gelu<Gelu::erf>(v); }, x);
+      return;
+    case Activation::gelu_tanh_backward:
+      map_range<T>(
+          0, count, y, [](T z, T dy) { return dy * math::gelu_slope<Gelu::tanh>(z); }, pre_activation, x);
+      return;
+    case Activation::gelu_erf_backward:
+      map_range<T>(
+          0, count, y, [](T z, T dy) { return dy * math::gelu_slope<Gelu::erf>(z); }, pre_activation, x);
       return;
   }
 }
@@ -111,8 +121,13 @@ class Product {
       const T* bias = kernel_.bias.as<T>() + column;
       for (int64_t j = 0; j < columns; ++j) values[j] += bias[j];
     }
-    if (kernel_.pre_activation) std::copy_n(values, columns, kernel_.pre_activation.as<T>() + offset);
-    apply(kernel_.activation, values, kernel_.c.as<T>() + offset, columns);
+    if (kernel_.residual) {
+      const T* residual = kernel_.residual.as<T>() + offset;
+      for (int64_t j = 0; j < columns; ++j) values[j] += residual[j];
+    }
+    T* pre_activation = kernel_.pre_activation ? kernel_.pre_activation.as<T>() + offset : nullptr;
+    if (pre_activation && !is_backward(kernel_.activation)) std::copy_n(values, columns, pre_activation);
+    apply(kernel_.activation, values, pre_activation, kernel_.c.as<T>() + offset, columns);
   }
 
   const MatMul& kernel_;
@@ -137,10 +152,27 @@ void sum_column_chunk(const T* x, T* y, int64_t rows, int64_t stride, int64_t co
   std::copy_n(total, columns, y);
 }
 
+constexpr int64_t rows_per_chunk = 16;
+
+/// y[i] = the sum of row i of a matrix [rows, columns].
+template <class T>
+void sum_rows_of(const CpuStream& stream, const T* x, T* y, int64_t rows, int64_t columns) {
+  stream.for_each_chunk(rows, rows_per_chunk, [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      y[row] = lane_sum<T>(columns, [x = x + row * columns](int64_t i) { return x[i]; });
+  });
+}
+
 }  // namespace
 
 void run(CpuStream stream, const MatMul& kernel) {
-  with_compute_type(kernel.c.dtype, [&]<class T>() { Product<T>(kernel).run(stream); });
+  with_compute_type(kernel.a.dtype, [&]<class T>() {
+    Product<T>(kernel).run(stream);
+    if (kernel.row_sum && !kernel.transpose_a)
+      sum_rows_of(stream, kernel.a.as<T>(), kernel.row_sum.as<T>(), kernel.m(), kernel.k());
+  });
+  if (kernel.row_sum && kernel.transpose_a) run(stream, ColumnSum{.x = kernel.a, .y = kernel.row_sum});
+  if (kernel.column_sum) run(stream, ColumnSum{.x = kernel.c, .y = kernel.column_sum});
 }
 
 void run(CpuStream stream, const ColumnSum& kernel) {

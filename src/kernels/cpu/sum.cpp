@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sum.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/cpu/lanes.h"
@@ -58,6 +60,12 @@ void run(CpuStream stream, const SumOfSquares& k) {
         }
       });
   *k.y.as<double>() = std::accumulate(partials.begin(), partials.end(), 0.0);
+}
+
+void run(CpuStream, const ClipFactor& k) {
+  const double norm = std::sqrt(*k.sum_of_squares.as<double>());
+  *k.norm.as<double>() = norm;
+  *k.factor.as<float>() = clip_factor(norm, k.max_norm);
 }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout, const 
   expect(shape.rank() == 3 && heads > 0 && shape[2] % (3 * heads) == 0, "causal_attention: qkv is ", shape,
          " for ", heads, " heads; it must be [batch, time, 3 * heads * size]");
   const Tensor y = empty({shape[0], shape[1], shape[2] / 3}, qkv.dtype(), qkv.stream());
-  const Tensor log_sum_exp = empty({shape[0], heads, shape[1]}, qkv.dtype(), qkv.stream());
+  const Tensor log_sum_exp = empty({shape[0], heads, shape[1]}, accumulator_dtype(qkv.dtype()), qkv.stream());
   launch(qkv.stream(), CausalAttentionForward{.qkv = qkv.view(),
                                               .y = y.view(),
                                               .log_sum_exp = log_sum_exp.view(),

@@ -10,10 +10,11 @@ namespace lockstep {
 Tensor embedding(const Tensor& ids, const Tensor& table) {
   Shape shape = ids.shape();
   shape.append(table.shape()[-1]);
-  const Tensor y = empty(shape, table.dtype(), table.stream());
-  launch(table.stream(), EmbeddingForward{.ids = ids.view(), .table = table.view(), .y = y.view()});
+  const DType dtype = table.compute_copy() ? table.compute_copy().dtype() : table.dtype();
+  const Tensor y = empty(shape, dtype, table.stream());
+  launch(table.stream(), EmbeddingForward{.ids = ids.view(), .table = table.operand(dtype), .y = y.view()});
   return record("embedding", y, {table}, [ids, table = table.detach()](const Tensor& dy) -> Gradients {
-    Tensor dtable = empty_like(table);
+    const Tensor dtable = gradient_memory(0, table);
     launch(dy.stream(), EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()});
     return {dtable};
   });
@@ -21,9 +22,9 @@ Tensor embedding(const Tensor& ids, const Tensor& table) {
 
 Tensor add_positions(const Tensor& x, const Tensor& table) {
   const Tensor y = empty_like(x);
-  launch(x.stream(), AddPositions{.x = x.view(), .table = table.view(), .y = y.view()});
+  launch(x.stream(), AddPositions{.x = x.view(), .table = table.operand(x.dtype()), .y = y.view()});
   return record("add_positions", y, {x, table}, [table = table.detach()](const Tensor& dy) -> Gradients {
-    Tensor dtable = empty_like(table);
+    const Tensor dtable = gradient_memory(1, table);
     launch(dy.stream(), AddPositionsBackward{.dy = dy.view(), .dtable = dtable.view()});
     return {dy, dtable};
   });

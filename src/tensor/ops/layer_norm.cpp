@@ -5,33 +5,67 @@
 #include "tensor/ops.h"
 
 namespace lockstep {
+namespace {
+
+/// What the forward leaves for the gradient.
+struct Normed {
+  Tensor x, y, mean, rstd;
+};
+
+/// The norm of x, or of x + branch where there is a branch.
+Normed normalize(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                 double epsilon) {
+  Normed result{.x = branch ? empty_like(x) : x.detach(), .y = empty_like(x), .mean = {}, .rstd = {}};
+  result.mean = empty({x.shape().rows()}, accumulator_dtype(x.dtype()), x.stream());
+  result.rstd = empty_like(result.mean);
+  launch(x.stream(), LayerNormForward{.x = x.view(),
+                                      .residual = branch.view(),
+                                      .weight = weight.operand(x.dtype()),
+                                      .bias = bias.operand(x.dtype()),
+                                      .sum = branch ? result.x.view() : View{},
+                                      .y = result.y.view(),
+                                      .mean = result.mean.view(),
+                                      .rstd = result.rstd.view(),
+                                      .epsilon = epsilon});
+  return result;
+}
+
+/// Puts the norm of `x` on the tape. Its gradient joins what x has already received, as a residual stream
+/// does, in the same pass.
+Tensor record_norm(const Tensor& x, const Normed& normed, const Tensor& weight, const Tensor& bias) {
+  return record("layer_norm", normed.y, {x, weight, bias},
+                [x = normed.x.detach(), mean = normed.mean, rstd = normed.rstd, weight = weight.detach(),
+                 bias = bias.detach()](const Tensor& dy) {
+                  const Tensor dx = empty_like(x), dweight = gradient_memory(1, weight);
+                  const Tensor dbias = bias ? gradient_memory(2, bias) : Tensor();
+                  const Tensor carried = take_gradient(0);
+                  launch(x.stream(), LayerNormBackward{.x = x.view(),
+                                                       .weight = weight.operand(x.dtype()),
+                                                       .mean = mean.view(),
+                                                       .rstd = rstd.view(),
+                                                       .dy = dy.view(),
+                                                       .carried = carried.view(),
+                                                       .dx = dx.view(),
+                                                       .dweight = dweight.view(),
+                                                       .dbias = dbias.view()});
+                  return Gradients{dx, dweight, dbias};
+                });
+}
+
+}  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  const Tensor y = empty_like(x);
-  const Tensor mean = empty({x.shape().rows()}, x.dtype(), x.stream());
-  const Tensor rstd = empty_like(mean);
-  launch(x.stream(), LayerNormForward{.x = x.view(),
-                                      .weight = weight.view(),
-                                      .bias = bias.view(),
-                                      .y = y.view(),
-                                      .mean = mean.view(),
-                                      .rstd = rstd.view(),
-                                      .epsilon = epsilon});
-  return record(
-      "layer_norm", y, {x, weight, bias},
-      [x = x.detach(), weight = weight.detach(), bias = bias.detach(), mean, rstd](const Tensor& dy) {
-        const Tensor dx = empty_like(x), dweight = empty_like(weight);
-        const Tensor dbias = bias ? empty_like(bias) : Tensor();
-        launch(x.stream(), LayerNormBackward{.x = x.view(),
-                                             .weight = weight.view(),
-                                             .mean = mean.view(),
-                                             .rstd = rstd.view(),
-                                             .dy = dy.view(),
-                                             .dx = dx.view(),
-                                             .dweight = dweight.view(),
-                                             .dbias = dbias.view()});
-        return Gradients{dx, dweight, dbias};
-      });
+  return record_norm(x, normalize(x, {}, weight, bias, epsilon), weight, bias);
+}
+
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                          double epsilon) {
+  expect(branch.shape() == x.shape(), "add_layer_norm: branch is ", branch.shape(), ", x is ", x.shape());
+  const Normed normed = normalize(x, branch, weight, bias, epsilon);
+  const Tensor sum = record("add", normed.x, {x, branch}, [](const Tensor& dy) -> Gradients {
+    return {dy, dy};
+  });
+  return {sum, record_norm(sum, normed, weight, bias)};
 }
 
 }  // namespace lockstep

@@ -6,20 +6,27 @@
 namespace lockstep {
 namespace {
 
-/// dx, dweight and dbias of x . weight^T + bias, each only where it is wanted.
-Gradients linear_gradients(const Tensor& x, const Tensor& weight, const Tensor& dy, bool want_dx,
-                           bool want_bias) {
+/// What the gradient of a linear layer needs of its forward.
+struct Saved {
+  Tensor x, weight;
+  bool wants_dx, wants_bias;
+};
+
+/// dx, dweight and dbias of x . weight^T + bias, each only where it is wanted; the bias's is that of dy's
+/// rows, which the product for dweight reads anyway.
+Gradients linear_gradients(const Saved& saved, const Tensor& dy) {
+  const auto& [x, weight, wants_dx, wants_bias] = saved;
   Tensor dx, dbias;
-  if (want_dx) {
+  if (wants_dx) {
     dx = empty_like(x);
-    launch(x.stream(), MatMul{.a = dy.view(), .b = weight.view(), .c = dx.view()});
+    launch(x.stream(), MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view()});
   }
-  Tensor dweight = empty_like(weight);
-  launch(x.stream(), MatMul{.a = dy.view(), .b = x.view(), .c = dweight.view(), .transpose_a = true});
-  if (want_bias) {
-    dbias = empty({weight.shape()[0]}, x.dtype(), x.stream());
-    launch(x.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
-  }
+  const Tensor dweight = gradient_memory(1, weight);
+  if (wants_bias) dbias = gradient_memory(2, empty({weight.shape()[0]}, weight.dtype(), x.stream()));
+  launch(
+      x.stream(),
+      MatMul{
+          .a = dy.view(), .b = x.view(), .c = dweight.view(), .row_sum = dbias.view(), .transpose_a = true});
   return {dx, dweight, dbias};
 }
 
@@ -31,37 +38,21 @@ void check_linear(const Tensor& x, const Tensor& weight) {
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
   check_linear(x, weight);
   const Tensor y = empty(x.shape().with_last(weight.shape()[0]), x.dtype(), x.stream());
-  launch(x.stream(),
-         MatMul{.a = x.view(), .b = weight.view(), .bias = bias.view(), .c = y.view(), .transpose_b = true});
-  return record("linear", y, {x, weight, bias},
-                [x = x.detach(), weight = weight.detach(), want_dx = x.requires_grad(),
-                 want_bias = bias.requires_grad()](const Tensor& dy) -> Gradients {
-                  return linear_gradients(x, weight, dy, want_dx, want_bias);
-                });
-}
-
-Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu form) {
-  check_linear(x, weight);
-  const Tensor y = empty(x.shape().with_last(weight.shape()[0]), x.dtype(), x.stream());
-  const Tensor z = is_recorded({x, weight, bias}) ? empty_like(y) : Tensor();
   launch(x.stream(), MatMul{.a = x.view(),
-                            .b = weight.view(),
-                            .bias = bias.view(),
+                            .b = weight.operand(x.dtype()),
+                            .bias = bias.operand(x.dtype()),
                             .c = y.view(),
-                            .pre_activation = z.view(),
-                            .transpose_b = true,
-                            .activation = form == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu_erf});
-  return record("linear_gelu", y, {x, weight, bias},
-                [x = x.detach(), weight = weight.detach(), z, form, want_dx = x.requires_grad(),
-                 want_bias = bias.requires_grad()](const Tensor& dy) -> Gradients {
-                  const Tensor dz = empty_like(z);
-                  launch(z.stream(),
-                         GeluBackward{.x = z.view(), .dy = dy.view(), .dx = dz.view(), .form = form});
-                  return linear_gradients(x, weight, dz, want_dx, want_bias);
-                });
+                            .residual = residual.view(),
+                            .transpose_b = true});
+  const Saved saved{x.detach(), weight.detach(), x.requires_grad(), bias.requires_grad()};
+  return record("linear", y, {x, weight, bias, residual}, [saved](const Tensor& dy) -> Gradients {
+    Gradients gradients = linear_gradients(saved, dy);
+    gradients.push_back(dy);
+    return gradients;
+  });
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -70,7 +61,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor y = empty({a.shape()[0], b.shape()[1]}, a.dtype(), a.stream());
   launch(a.stream(), MatMul{.a = a.view(), .b = b.view(), .c = y.view()});
   return record("matmul", y, {a, b}, [a = a.detach(), b = b.detach()](const Tensor& dy) -> Gradients {
-    Tensor da = empty_like(a), db = empty_like(b);
+    const Tensor da = gradient_memory(0, a), db = gradient_memory(1, b);
     launch(a.stream(), MatMul{.a = dy.view(), .b = b.view(), .c = da.view(), .transpose_b = true});
     launch(a.stream(), MatMul{.a = a.view(), .b = dy.view(), .c = db.view(), .transpose_a = true});
     return {da, db};

@@ -3,6 +3,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
+#include "kernels/matmul.h"
 #include "kernels/sum.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
@@ -16,33 +17,120 @@ Tensor sum_of(const Tensor& x) {
   return y;
 }
 
-Tensor scaled(const Tensor& x, double factor) {
+/// x times the gradient that reached a scalar operation. Where the walk starts there it is known here, and is
+/// often 1.
+Tensor times_gradient(const Tensor& x, const Tensor& dy) {
+  const std::optional<double> seed = starting_gradient();
+  if (seed == 1.0) return x;
   const Tensor y = empty_like(x);
-  launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = factor});
+  if (seed)
+    launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = *seed});
+  else
+    launch(x.stream(), ScaleBy{.x = x.view(), .factor = dy.view(), .y = y.view()});
   return y;
 }
 
-int64_t count_kept(const Tensor& targets, int32_t ignore_index) {
-  const int32_t* target = targets.data<int32_t>();
-  return targets.size() - std::count(target, target + targets.size(), ignore_index);
+/// 1 / the number of targets that count, where the targets are.
+Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
+  const Tensor inverse = empty({}, dtype, targets.stream());
+  launch(targets.stream(),
+         InverseCount{.targets = targets.view(), .ignore_index = ignore_index, .y = inverse.view()});
+  return inverse;
 }
+
+/// The sum of the rows' losses, times 1 / their number.
+Tensor mean_of(const Tensor& losses, const Tensor& inverse) {
+  const Tensor sum = sum_of(losses), y = empty_like(sum);
+  launch(sum.stream(), Multiply{.a = sum.view(), .b = inverse.view(), .y = y.view()});
+  return y;
+}
+
+/// The product that makes logits, and their loss.
+struct Head {
+  Tensor x;        ///< [rows, columns]
+  Tensor weight;   ///< [classes, columns]
+  Tensor targets;  ///< [rows]
+  Tensor losses;   ///< [rows]
+  int32_t ignore_index;
+  Tensor inverse = {};
+
+  /// The losses of rows [begin, end). Returns their logits, turned into their own gradient if that is wanted.
+  Tensor logits(int64_t begin, int64_t end, bool wants_gradient) const {
+    const Tensor result = empty({end - begin, weight.shape()[0]}, x.dtype(), x.stream());
+    launch(x.stream(), MatMul{.a = x.slice(begin, end).view(),
+                              .b = weight.operand(x.dtype()),
+                              .c = result.view(),
+                              .transpose_b = true});
+    launch(x.stream(), CrossEntropy{.logits = result.view(),
+                                    .targets = targets.slice(begin, end).view(),
+                                    .losses = losses.slice(begin, end).view(),
+                                    .dlogits = wants_gradient ? result.view() : View{},
+                                    .scale = inverse.view(),
+                                    .ignore_index = ignore_index});
+    return result;
+  }
+
+  /// What rows from `begin` on add to the gradients: their rows of dx, and a term of dweight.
+  void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const Tensor& dweight) const {
+    const int64_t end = begin + dlogits.shape()[0];
+    launch(x.stream(),
+           MatMul{.a = dlogits.view(), .b = weight.operand(x.dtype()), .c = dx.slice(begin, end).view()});
+    launch(x.stream(), MatMul{.a = dlogits.view(),
+                              .b = x.slice(begin, end).view(),
+                              .c = dweight.view(),
+                              .residual = begin == 0 ? View{} : dweight.view(),
+                              .transpose_a = true});
+  }
+};
 
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index) {
-  const Tensor losses = empty(targets.shape(), logits.dtype(), logits.stream());
-  const double kept = static_cast<double>(count_kept(targets, ignore_index));
+  const Tensor losses = empty(targets.shape(), accumulator_dtype(logits.dtype()), logits.stream());
+  const Tensor inverse = inverse_count(targets, ignore_index, losses.dtype());
   const Tensor dlogits = is_recorded({logits}) ? empty_like(logits) : Tensor();
   launch(logits.stream(), CrossEntropy{.logits = logits.view(),
                                        .targets = targets.view(),
                                        .losses = losses.view(),
                                        .dlogits = dlogits.view(),
-                                       .ignore_index = ignore_index,
-                                       .gradient_scale = 1.0 / kept});
-  return record("cross_entropy", scaled(sum_of(losses), 1.0 / kept), {logits},
-                [dlogits](const Tensor& dy) -> Gradients {
-                  const double factor = item(dy);
-                  return {factor == 1.0 ? dlogits : scaled(dlogits, factor)};
+                                       .scale = inverse.view(),
+                                       .ignore_index = ignore_index});
+  return record("cross_entropy", mean_of(losses, inverse), {logits},
+                [dlogits](const Tensor& dy) -> Gradients { return {times_gradient(dlogits, dy)}; });
+}
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            int64_t rows_at_once, int32_t ignore_index) {
+  const int64_t rows = x.shape().rows();
+  expect(weight.shape().rank() == 2 && x.shape()[-1] == weight.shape()[1] && targets.size() == rows,
+         "linear_cross_entropy: x is ", x.shape(), ", weight is ", weight.shape(), ", targets are ",
+         targets.shape());
+  Head head{.x = x.detach().reshape({rows, x.shape()[-1]}),
+            .weight = weight.detach(),
+            .targets = targets.detach().reshape({rows}),
+            .losses = empty({rows}, accumulator_dtype(x.dtype()), x.stream()),
+            .ignore_index = ignore_index};
+  head.inverse = inverse_count(targets, ignore_index, head.losses.dtype());
+  const bool recorded = is_recorded({x, weight});
+  if (rows_at_once <= 0 || rows_at_once >= rows) {
+    const Tensor dlogits = head.logits(0, rows, recorded);
+    return record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
+                  [head, dlogits, shape = x.shape()](const Tensor& dy) -> Gradients {
+                    const Tensor scaled = times_gradient(dlogits, dy);
+                    const Tensor dx = empty_like(head.x), dweight = gradient_memory(1, head.weight);
+                    head.gradients(scaled, 0, dx, dweight);
+                    return {dx.reshape(shape), dweight};
+                  });
+  }
+  const Tensor dx = recorded ? empty_like(head.x) : Tensor(),
+               dweight = recorded ? empty_like(weight) : Tensor();
+  for (int64_t begin = 0; begin < rows; begin += rows_at_once) {
+    const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
+    if (recorded) head.gradients(dlogits, begin, dx, dweight);
+  }
+  return record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
+                [dx, dweight, shape = x.shape()](const Tensor& dy) -> Gradients {
+                  return {times_gradient(dx, dy).reshape(shape), times_gradient(dweight, dy)};
                 });
 }
 
@@ -53,7 +141,7 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
 
 Tensor sum(const Tensor& x) {
   return record("sum", sum_of(x), {x}, [shape = x.shape()](const Tensor& dy) -> Gradients {
-    return {full(shape, item(dy), dy.dtype())};
+    return {times_gradient(full(shape, 1.0, dy.dtype(), dy.stream()), dy)};
   });
 }
 

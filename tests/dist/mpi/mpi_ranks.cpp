@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/gradient_reducer.h"
+#include "dist/host_reducer.h"
 #include "dist/local_communicator.h"
 #include "dist/world.h"
 
@@ -109,7 +109,7 @@ std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, int replic
                           bool overlap, bool shared_memory) {
   const std::vector<int64_t> sizes = {700, 1, 33, 5000, 16};
   const BucketPlan plan(sizes, 3000);
-  GradientReducer reducer(
+  HostReducer reducer(
       ranks, plan,
       {.replicas = replicas, .reduction = reduction, .overlap = overlap, .shared_memory = shared_memory});
   float* const slots = reinterpret_cast<float*>(reducer.storage()->data.get());
@@ -168,8 +168,8 @@ void leave_a_step(const World& world, const std::function<void()>& leave) {
   const std::vector<int64_t> sizes = {100, 100, 100};
   const BucketPlan plan(sizes, 400);
   for (bool shared_memory : {false, true}) {
-    GradientReducer reducer(world.shared_communicator(), plan,
-                            {.replicas = world.size(), .overlap = true, .shared_memory = shared_memory});
+    HostReducer reducer(world.shared_communicator(), plan,
+                        {.replicas = world.size(), .overlap = true, .shared_memory = shared_memory});
     reducer.complete(0, 0);
     if (world.rank() == 1 && shared_memory) leave();
     reducer.complete(1, 0);

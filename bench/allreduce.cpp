@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allreduce.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace lockstep {
+namespace {
+
+constexpr float input(int rank, int64_t element) {
+  return static_cast<float>((element * 7 + rank * 13) % 251);
+}
+
+}  // namespace
+
+int64_t wrong_values(const AllReduceMethod& method, int64_t count, Communicator& communicator) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = input(communicator.rank(), i);
+  method.write(values);
+  communicator.barrier();
+  method.reduce();
+  method.finish();
+  values = method.read();
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (int rank = 0; rank < communicator.size(); ++rank) sum += input(rank, i);
+    wrong += values[static_cast<size_t>(i)] != sum * method.scale;
+  }
+  std::vector<int64_t> of_rank(static_cast<size_t>(communicator.size()));
+  communicator.all_gather(&wrong, sizeof(wrong), of_rank.data());
+  return *std::max_element(of_rank.begin(), of_rank.end());
+}
+
+std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_t count, int samples,
+                             Communicator& communicator) {
+  // Long enough for the clock and for the ranks' different starts not to count.
+  const int64_t calls = std::clamp<int64_t>((int64_t{4} << 20) / (count * 4), 1, 500);
+  std::vector<std::vector<double>> of_method(methods.size());
+  // Sums of zeros stay zeros, however often they are added up again.
+  for (const AllReduceMethod& method : methods) method.write(std::vector<float>(static_cast<size_t>(count)));
+  for (int sample = -2; sample < samples; ++sample)
+    for (size_t i = 0; i < methods.size(); ++i) {
+      communicator.barrier();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int64_t call = 0; call < calls; ++call) methods[i].reduce();
+      methods[i].finish();
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+      const double mine = elapsed.count() / static_cast<double>(calls);
+      std::vector<double> of_rank(static_cast<size_t>(communicator.size()));
+      communicator.all_gather(&mine, sizeof(mine), of_rank.data());
+      const bool is_warm = sample >= 0;
+      if (is_warm) of_method[i].push_back(*std::max_element(of_rank.begin(), of_rank.end()));
+    }
+  std::vector<Timing> timings;
+  for (auto& seconds : of_method) timings.push_back(timing_of(std::move(seconds)));
+  return timings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table bench/results/<GPU>.csv, which bench_kernels writes as well, and what nvidia-smi says meanwhile."""
+
+import csv
+import datetime
+import re
+import subprocess
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+COLUMNS = ["date", "commit", "device", "driver", "benchmark", "case", "shape", "dtype", "us", "spread", "rate", "unit",
+           "ceiling", "percent", "peer", "peer_rate"]
+
+
+def output(*command):
+    try:
+        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def query(*fields):
+    """What nvidia-smi says of the first GPU; it is only asked, never told."""
+    line = output("nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader").split("\n")[0]
+    return [field.strip() for field in line.split(",")]
+
+
+def state():
+    """Clock, power and temperature now: what explains a figure that is off."""
+    return ", ".join(query("clocks.sm", "power.draw", "temperature.gpu"))
+
+
+class Table:
+    def __init__(self, path=None):
+        self.device, self.driver = (query("name", "driver_version") + ["unknown"])[:2]
+        slug = re.sub("[^a-z0-9]", "_", self.device.lower())
+        self.path = path or REPOSITORY / "bench" / "results" / f"{slug}.csv"
+
+    def append(self, rows):
+        """Rows are dicts of the columns from `case` on; what is absent stays empty."""
+        place = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
+                 "commit": output("git", "describe", "--always", "--dirty") or "unknown", "device": self.device,
+                 "driver": self.driver, "benchmark": "compare_pytorch"}
+        is_new = not self.path.exists()
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+            if is_new:
+                writer.writeheader()
+            for row in rows:
+                writer.writerow(place | row)
+
+    def newest(self, benchmark):
+        """The last row of each (case, shape, dtype)."""
+        if not self.path.exists():
+            return {}
+        with self.path.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["benchmark"] == benchmark]
+        return {(row["case"], row["shape"], row["dtype"]): row for row in rows}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "core/cuda_check.h"
+#include "core/event.h"
+#include "core/gpu.h"
+#include "core/graph.h"
+#include "core/memory_pool.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int most_gpus = 64;
+
+/// Makes the device the calling thread's for a while.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    cuda::check(cudaGetDevice(&before_), "asking for the current GPU");
+    if (device != before_) cuda::check(cudaSetDevice(device), "choosing a GPU");
+  }
+  ~OnDevice() { cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+class GpuPool : public MemoryPool {
+ public:
+  explicit GpuPool(int device) : device_(device) {}
+
+ protected:
+  std::byte* make(int64_t bytes) override {
+    const OnDevice on(device_);
+    // An allocation enqueues nothing, so it may happen while a graph is recorded.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cuda::check(cudaThreadExchangeStreamCaptureMode(&mode),
+                "allowing an allocation while a graph is recorded");
+    void* block = nullptr;
+    const cudaError_t result = cudaMalloc(&block, static_cast<size_t>(bytes));
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (result == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    cuda::check(result, "allocating GPU memory");
+    return static_cast<std::byte*>(block);
+  }
+  void destroy(std::byte* block) override {
+    const OnDevice on(device_);
+    cudaFree(block);
+  }
+  std::string device() const override {
+    size_t free_bytes = 0, all_bytes = 0;
+    const OnDevice on(device_);
+    cudaMemGetInfo(&free_bytes, &all_bytes);
+    return concat("memory on GPU ", device_, " (", free_bytes >> 20, " of ", all_bytes >> 20, " MiB free)");
+  }
+
+ private:
+  int device_;
+};
+
+cudaError_t count(int& devices) {
+  devices = 0;
+  const cudaError_t result = cudaGetDeviceCount(&devices);
+  if (result != cudaSuccess) {
+    cudaGetLastError();
+    devices = 0;
+  }
+  return result;
+}
+
+std::string version_text(int version) { return concat(version / 1000, ".", version % 1000 / 10); }
+
+void* stream_handle(const Stream& stream) {
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  return cuda ? cuda->handle : nullptr;
+}
+
+}  // namespace
+
+int count_gpus() {
+  int devices = 0;
+  count(devices);
+  return devices;
+}
+
+std::string why_no_gpu() {
+  int devices = 0;
+  const cudaError_t result = count(devices);
+  if (devices > 0) return "";
+  int driver = 0, built = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&built);
+  if (driver == 0) return "no NVIDIA driver is installed (nvidia-smi would show it)";
+  if (driver / 1000 < built / 1000)
+    return concat("the NVIDIA driver serves CUDA ", version_text(driver), ", but this program needs ",
+                  version_text(built), ": update the driver");
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr)
+    return concat("CUDA_VISIBLE_DEVICES = '", visible, "' leaves no GPU: unset or correct it");
+  return concat("this machine shows no GPU (", cudaGetErrorString(result), ")");
+}
+
+GpuProperties gpu_properties(int device) {
+  cudaDeviceProp properties = {};
+  cuda::check(cudaGetDeviceProperties(&properties, device), "asking for a GPU's properties");
+  GpuProperties result{.name = properties.name,
+                       .uuid = "GPU-",
+                       .major = properties.major,
+                       .minor = properties.minor,
+                       .multiprocessors = properties.multiProcessorCount,
+                       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+  for (const char byte : properties.uuid.bytes) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(byte));
+    result.uuid += digits.data();
+  }
+  return result;
+}
+
+Stream make_gpu_stream(int device, bool high_priority) {
+  const int devices = count_gpus();
+  require(devices > 0, "train.device = cuda: ", why_no_gpu(), "; or use train.device = cpu");
+  require(device >= 0 && device < devices, "GPU ", device, " was asked for, but this process sees ", devices,
+          devices == 1 ? " GPU" : " GPUs", ": start at most as many ranks on a host as it has GPUs");
+  const GpuProperties properties = gpu_properties(device);
+  require(properties.major >= 8, "GPU ", device, " (", properties.name, ") has compute capability ",
+          properties.major, ".", properties.minor, "; 8.0 or higher is needed: use train.device = cpu");
+  cuda::check(cudaSetDevice(device), "choosing a GPU");
+  int lowest = 0, highest = 0;
+  cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
+  cudaStream_t stream = nullptr;
+  cuda::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, high_priority ? highest : lowest),
+              "making a stream");
+  return CudaStream{.handle = stream, .device = device};
+}
+
+std::string describe_gpu(int device) {
+  const GpuProperties properties = gpu_properties(device);
+  return concat(properties.name, ", compute capability ", properties.major, ".", properties.minor);
+}
+
+MemoryPool& gpu_pool(int device) {
+  static std::mutex mutex;
+  static std::array<MemoryPool*, most_gpus> pools{};
+  const std::lock_guard lock(mutex);
+  expect(device >= 0 && device < most_gpus, "GPU ", device, " has no pool");
+  MemoryPool*& pool = pools[static_cast<size_t>(device)];
+  if (pool == nullptr) pool = new GpuPool(device);
+  return *pool;
+}
+
+std::shared_ptr<std::byte> allocate_on_gpu(int64_t bytes, const Stream& stream) {
+  return gpu_pool(gpu_of(stream)).take(bytes, {.queue = stream_handle(stream), .graph = recording_graph()});
+}
+
+std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) {
+  void* memory = nullptr;
+  cuda::check(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+              "allocating pinned memory");
+  return {static_cast<std::byte*>(memory), [](std::byte* freed) { cudaFreeHost(freed); }};
+}
+
+void copy_bytes_with_gpu(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
+                         int64_t bytes) {
+  const bool to_host = device_of(to_stream) == Device::cpu;
+  const Stream& stream = to_host ? from_stream : to_stream;
+  copy_bytes_in_background(to, from, bytes, stream);
+  const bool touches_host = to_host || device_of(from_stream) == Device::cpu;
+  if (touches_host) synchronize(stream);
+}
+
+void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const Stream& stream) {
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  if (cuda == nullptr) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  cuda::check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, cuda::native(*cuda)),
+              "copying memory");
+}
+
+int cuda::multiprocessors(const CudaStream& stream) {
+  int number = 0;
+  check(cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, stream.device),
+        "asking for a GPU's multiprocessors");
+  return number;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a build without CUDA answers when it is asked for a GPU.
+#include <cstring>
+
+#include "core/error.h"
+#include "core/event.h"
+#include "core/gpu.h"
+#include "core/graph.h"
+#include "core/memory_pool.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* reason =
+    "this build has no CUDA: install the CUDA toolkit and configure with the preset cuda (LOCKSTEP_CUDA=ON)";
+
+}  // namespace
+
+int count_gpus() { return 0; }
+std::string why_no_gpu() { return reason; }
+GpuProperties gpu_properties(int) { throw Error(reason); }
+Stream make_gpu_stream(int, bool) { throw UserError(concat("train.device = cuda: ", reason)); }
+std::string describe_gpu(int) { throw Error(reason); }
+
+MemoryPool& gpu_pool(int) { throw Error(reason); }
+std::shared_ptr<std::byte> allocate_on_gpu(int64_t, const Stream&) { throw Error(reason); }
+void copy_bytes_with_gpu(void*, const Stream&, const void*, const Stream&, int64_t) { throw Error(reason); }
+
+std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) { return allocate(bytes, cpu_stream()); }
+void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const Stream&) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+struct Graph::Recording {};
+Graph::Graph(const Stream&, const std::function<void()>&) { throw Error(reason); }
+Graph::~Graph() = default;
+void Graph::launch() const {}
+bool is_recording_graph() { return false; }
+
+Event::~Event() = default;
+void Event::record(const Stream&) {}
+void Event::hold(const Stream&) const {}
+bool Event::has_passed() const { return true; }
+void Event::synchronize() const {}
+void synchronize(const Stream&) {}
+
+}  // namespace lockstep

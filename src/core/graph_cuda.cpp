@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <exception>
+
+#include "core/cuda_check.h"
+#include "core/event.h"
+#include "core/graph.h"
+#include "core/memory_pool.h"
+
+namespace lockstep {
+namespace {
+
+thread_local uint64_t recording = 0;
+
+cudaEvent_t native_event(void* handle) { return static_cast<cudaEvent_t>(handle); }
+
+}  // namespace
+
+uint64_t recording_graph() { return recording; }
+bool is_recording_graph() { return recording != 0; }
+
+struct Graph::Recording {
+  CudaStream stream;
+  uint64_t number = 0;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+
+  ~Recording() {
+    // Blocks may be handed out again only when nothing of this graph runs any more.
+    cudaStreamSynchronize(cuda::native(stream));
+    if (executable) cudaGraphExecDestroy(executable);
+    if (graph) cudaGraphDestroy(graph);
+    gpu_pool(stream.device).release_graph(number);
+  }
+};
+
+Graph::Graph(const Stream& stream, const std::function<void()>& body)
+    : recording_(std::make_unique<Recording>()) {
+  static std::atomic<uint64_t> graphs{0};
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  expect(cuda != nullptr, "only work on a GPU can be recorded as a graph");
+  recording_->stream = *cuda;
+  recording_->number = ++graphs;
+  cuda::check(cudaStreamBeginCapture(cuda::native(*cuda), cudaStreamCaptureModeThreadLocal),
+              "recording a graph");
+  recording = recording_->number;
+  std::exception_ptr failure;
+  try {
+    body();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  recording = 0;
+  const cudaError_t result = cudaStreamEndCapture(cuda::native(*cuda), &recording_->graph);
+  if (failure) {
+    cudaGetLastError();
+    std::rethrow_exception(failure);
+  }
+  cuda::check(result, "recording a graph");
+  cuda::check(cudaGraphInstantiate(&recording_->executable, recording_->graph, 0), "preparing a graph");
+}
+
+Graph::~Graph() = default;
+
+void Graph::launch() const {
+  cuda::check(cudaGraphLaunch(recording_->executable, cuda::native(recording_->stream)), "starting a graph");
+}
+
+Event::~Event() {
+  if (handle_) cudaEventDestroy(native_event(handle_));
+}
+
+void Event::record(const Stream& stream) {
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  if (cuda == nullptr) return;
+  if (handle_ == nullptr) {
+    cudaEvent_t event = nullptr;
+    cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+    handle_ = event;
+  }
+  cuda::check(cudaEventRecord(native_event(handle_), cuda::native(*cuda)), "recording an event");
+}
+
+void Event::hold(const Stream& stream) const {
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  if (cuda == nullptr || handle_ == nullptr) return;
+  cuda::check(cudaStreamWaitEvent(cuda::native(*cuda), native_event(handle_), 0), "waiting for an event");
+}
+
+bool Event::has_passed() const {
+  if (handle_ == nullptr) return true;
+  const cudaError_t result = cudaEventQuery(native_event(handle_));
+  if (result == cudaErrorNotReady) return false;
+  cuda::check(result, "running kernels");
+  return true;
+}
+
+void Event::synchronize() const {
+  if (handle_) cuda::check(cudaEventSynchronize(native_event(handle_)), "running kernels");
+}
+
+void synchronize(const Stream& stream) {
+  if (const auto* cuda = std::get_if<CudaStream>(&stream))
+    cuda::check(cudaStreamSynchronize(cuda::native(*cuda)), "running kernels");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/memory.h"
+
+namespace lockstep {
+
+/// Where freed blocks of one device may be used again: in the queue they were freed in, and only by the graph
+/// that they belong to, if any.
+struct MemoryPlace {
+  const void* queue = nullptr;
+  uint64_t graph = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer in a defaulted comparison
+  auto operator<=>(const MemoryPlace&) const = default;
+};
+
+/// Blocks of one device by place and size class, with the bookkeeping of scopes. Pools are never destroyed:
+/// tensors may outlive static order.
+class MemoryPool {
+ public:
+  virtual ~MemoryPool() = default;
+
+  /// A block of at least `bytes` under the label of this thread's scope. Throws Error when there is none.
+  std::shared_ptr<std::byte> take(int64_t bytes, MemoryPlace place);
+  /// Gives freed blocks back to the device; those of a graph stay, because it writes to them.
+  void release_cached();
+  /// The graph is gone: its blocks serve everybody.
+  void release_graph(uint64_t graph);
+  std::vector<MemoryUse> table();
+
+ protected:
+  /// Null when the device has no more.
+  virtual std::byte* make(int64_t bytes) = 0;
+  virtual void destroy(std::byte* block) = 0;
+  /// What an error says about the device.
+  virtual std::string device() const = 0;
+
+ private:
+  std::byte* find(int64_t block_bytes, const MemoryPlace& place, const char* label);
+  void give(std::byte* block, int64_t block_bytes, MemoryPlace place, const char* label);
+  void release_free();
+  void count(const char* label, int64_t bytes);
+
+  std::mutex mutex_;
+  std::map<std::tuple<MemoryPlace, int64_t>, std::vector<std::byte*>> free_;
+  std::set<uint64_t> dead_graphs_;
+  std::map<std::string, MemoryUse> uses_;
+  MemoryUse total_{.label = "total"};
+};
+
+MemoryPool& cpu_pool();
+
+/// The number of the graph that this thread records, whose allocations are kept apart; 0 if none.
+uint64_t recording_graph();
+
+// What memory.h promises for a GPU; in a build without CUDA they throw.
+MemoryPool& gpu_pool(int device);
+std::shared_ptr<std::byte> allocate_on_gpu(int64_t bytes, const Stream& stream);
+void copy_bytes_with_gpu(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
+                         int64_t bytes);
+
+}  // namespace lockstep

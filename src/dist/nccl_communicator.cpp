@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/nccl_communicator.h"
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <nccl.h>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
+#error "NCCL 2.18 or newer is needed"
+#endif
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string words(const char* call, ncclResult_t result, ncclComm_t communicator) {
+  const char* details = ncclGetLastError(communicator);
+  const bool has_details = details != nullptr && *details != '\0';
+  return concat(call, ": ", ncclGetErrorString(result), has_details ? concat(" (", details, ")") : "");
+}
+
+void check(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess) throw Error(words(call, result, nullptr));
+}
+
+cudaStream_t native(const Stream& stream) {
+  return static_cast<cudaStream_t>(std::get<CudaStream>(stream).handle);
+}
+
+class NcclCommunicatorImplementation final : public NcclCommunicator {
+ public:
+  NcclCommunicatorImplementation(Communicator& host, const ncclUniqueId& id, int device)
+      : host_(host), device_(device) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    // No call blocks, so that every wait has a deadline and break_off() is always possible.
+    config.blocking = 0;
+    const ncclResult_t result = ncclCommInitRankConfig(&communicator_, host.size(), id, host.rank(), &config);
+    try {
+      settle(result, "ncclCommInitRankConfig");
+    } catch (...) {
+      break_off();
+      throw;
+    }
+  }
+
+  ~NcclCommunicatorImplementation() override {
+    if (communicator_ == nullptr) return;
+    // Ranks finalize together: one that is going down, or whose peers are, must not wait for them.
+    const bool is_going_down = std::uncaught_exceptions() > 0 || host_.cancelled().load();
+    if (is_going_down || !finalize()) {
+      break_off();
+      return;
+    }
+    ncclCommDestroy(communicator_);
+  }
+
+  void exchange(std::span<const Message> sends, std::span<const Message> receives,
+                const Stream& stream) override {
+    in_group("ncclSend and ncclRecv", [&] {
+      ncclResult_t result = ncclSuccess;
+      for (const Message& send : sends)
+        if (send.bytes > 0 && result == ncclSuccess)
+          result = ncclSend(send.data, static_cast<size_t>(send.bytes), ncclUint8, send.peer, communicator_,
+                            native(stream));
+      for (const Message& receive : receives)
+        if (receive.bytes > 0 && result == ncclSuccess)
+          result = ncclRecv(receive.data, static_cast<size_t>(receive.bytes), ncclUint8, receive.peer,
+                            communicator_, native(stream));
+      return result;
+    });
+  }
+
+  void all_gather(float* values, int64_t count, const Stream& stream) override {
+    in_group("ncclAllGather", [&] {
+      return ncclAllGather(values + host_.rank() * count, values, static_cast<size_t>(count), ncclFloat32,
+                           communicator_, native(stream));
+    });
+  }
+
+  void all_reduce(float* values, int64_t count, const Stream& stream) override {
+    in_group("ncclAllReduce", [&] {
+      return ncclAllReduce(values, values, static_cast<size_t>(count), ncclFloat32, ncclSum, communicator_,
+                           native(stream));
+    });
+  }
+
+  std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) override {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    // Registered on every rank or on none: NCCL may not be given a mixture.
+    void* memory = nullptr;
+    const bool has_memory = bytes == 0 || ncclMemAlloc(&memory, static_cast<size_t>(bytes)) == ncclSuccess;
+    if (on_every_rank(has_memory)) {
+      void* handle = nullptr;
+      const bool is_registered =
+          bytes == 0 ||
+          (ncclCommRegister(communicator_, memory, static_cast<size_t>(bytes), &handle) == ncclSuccess &&
+           handle != nullptr);
+      const bool all_registered = on_every_rank(is_registered);
+      if (handle != nullptr && all_registered) registered_.push_back(handle);
+      if (handle != nullptr && !all_registered) ncclCommDeregister(communicator_, handle);
+      if (memory != nullptr)
+        return {static_cast<std::byte*>(memory), [](std::byte* freed) { ncclMemFree(freed); }};
+    } else if (memory != nullptr) {
+      ncclMemFree(memory);
+    }
+#endif
+    return lockstep::allocate(bytes, stream);
+  }
+
+  std::string background_error() override {
+    cudaSetDevice(device_);
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || communicator_ == nullptr) return {};  // a call is under way: ask later
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t result = ncclCommGetAsyncError(communicator_, &state);
+    if (result == ncclSuccess && (state == ncclSuccess || state == ncclInProgress)) return {};
+    return words("NCCL", result == ncclSuccess ? state : result, communicator_);
+  }
+
+  void break_off() override {
+    // A rank that hangs inside a call still has to be ended.
+    const std::unique_lock lock(mutex_, std::chrono::seconds(1));
+    const ncclComm_t aborted = communicator_;
+    communicator_ = nullptr;
+    if (aborted != nullptr) ncclCommAbort(aborted);
+  }
+
+ private:
+  bool on_every_rank(bool holds) {
+    bool all = true;
+    for (const std::string& answer : host_.all_gather_text(holds ? "yes" : "no"))
+      all = all && answer == "yes";
+    return all;
+  }
+
+  template <class Calls>
+  void in_group(const char* what, Calls calls) {
+    ncclResult_t result = ncclSuccess;
+    {
+      const std::lock_guard lock(mutex_);
+      expect(communicator_ != nullptr, what, ": NCCL was aborted");
+      check(ncclGroupStart(), "ncclGroupStart");
+      const ncclResult_t inside = calls();
+      result = ncclGroupEnd();
+      if (inside != ncclSuccess && inside != ncclInProgress) result = inside;
+    }
+    settle(result, what);
+  }
+
+  /// Returns when the call has done its part on the host.
+  void settle(ncclResult_t result, const char* what) {
+    const auto deadline = Clock::now() + std::chrono::duration<double>(host_.timeout());
+    while (result == ncclInProgress) {
+      expect(!host_.cancelled().load(), "this rank is going down");
+      expect(Clock::now() < deadline, what, ": waited ", host_.timeout(),
+             " s for the other ranks (dist.timeout_s)");
+      std::this_thread::yield();
+      const std::lock_guard lock(mutex_);
+      expect(communicator_ != nullptr, what, ": NCCL was aborted");
+      check(ncclCommGetAsyncError(communicator_, &result), "ncclCommGetAsyncError");
+    }
+    if (result != ncclSuccess) throw Error(words(what, result, communicator_));
+  }
+
+  bool finalize() {
+    constexpr auto patience = std::chrono::seconds(5);
+    for (void* handle : registered_) ncclCommDeregister(communicator_, handle);
+    const auto deadline = Clock::now() + patience;
+    ncclResult_t state = ncclCommFinalize(communicator_);
+    while (state == ncclInProgress && Clock::now() < deadline) {
+      std::this_thread::yield();
+      if (ncclCommGetAsyncError(communicator_, &state) != ncclSuccess) return false;
+    }
+    return state == ncclSuccess;
+  }
+
+  Communicator& host_;
+  int device_;
+  ncclComm_t communicator_ = nullptr;
+  std::vector<void*> registered_;
+  std::timed_mutex mutex_;  ///< between this rank and the thread that watches it
+};
+
+/// The id that rank 0 makes, or why it could not.
+ncclUniqueId agree_on_id(Communicator& host) {
+  ncclUniqueId id = {};
+  std::string problem;
+  if (host.rank() == 0) {
+    const ncclResult_t result = ncclGetUniqueId(&id);
+    if (result != ncclSuccess) problem = words("ncclGetUniqueId", result, nullptr);
+  }
+  problem = host.broadcast_text(problem, 0);
+  expect(problem.empty(), problem);
+  host.broadcast(&id, sizeof(id), 0);
+  return id;
+}
+
+}  // namespace
+
+int nccl_version() {
+  int version = 0;
+  return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}
+
+std::unique_ptr<NcclCommunicator> connect_nccl(Communicator& host, int device) {
+  const ncclUniqueId id = agree_on_id(host);
+  expect(cudaSetDevice(device) == cudaSuccess, "cannot choose GPU ", device);
+  std::unique_ptr<NcclCommunicator> communicator;
+  std::string problem;
+  try {
+    host.recorded("nccl_init", 0,
+                  [&] { communicator = std::make_unique<NcclCommunicatorImplementation>(host, id, device); });
+  } catch (const Error& failure) {
+    problem = concat("rank ", host.rank(), ": ", failure.what());
+  }
+  for (const std::string& text : host.all_gather_text(problem)) expect(text.empty(), text);
+  return communicator;
+}
+
+}  // namespace lockstep

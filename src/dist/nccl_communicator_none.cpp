@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a build without NCCL answers.
+#include "core/error.h"
+#include "dist/nccl_communicator.h"
+
+namespace lockstep {
+
+int nccl_version() { return 0; }
+
+std::unique_ptr<NcclCommunicator> connect_nccl(Communicator&, int) {
+  throw Error("this build has no NCCL: install libnccl-dev and configure again with CUDA");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/transport.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "core/error.h"
+#include "core/gpu.h"
+#include "dist/nccl_communicator.h"
+
+namespace lockstep {
+
+Transport choose_transport(const TransportFacts& facts) {
+  constexpr int first_that_may_share = 23000;
+  if (facts.ranks == 1) return Transport::alone;
+  const bool can_share = facts.nccl_may_share && facts.nccl_version >= first_that_may_share;
+  const bool has_nccl = facts.nccl_version > 0;
+  return has_nccl && (!facts.shares_gpu || can_share) ? Transport::nccl : Transport::staged;
+}
+
+TransportFacts gather_transport_facts(Communicator& communicator, int device) {
+  const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  const std::string permission = allowed != nullptr && std::atoi(allowed) == 1 ? "+" : "-";
+  std::set<std::string> gpus;
+  TransportFacts facts{.ranks = communicator.size(), .nccl_version = nccl_version(), .nccl_may_share = true};
+  for (const std::string& text : communicator.all_gather_text(permission + gpu_properties(device).uuid)) {
+    facts.shares_gpu |= !gpus.insert(text.substr(1)).second;
+    facts.nccl_may_share &= text[0] == '+';
+  }
+  return facts;
+}
+
+const char* name(Transport transport) {
+  constexpr const char* names[] = {"automatic", "alone", "nccl", "staged"};
+  return names[static_cast<size_t>(transport)];
+}
+
+}  // namespace lockstep

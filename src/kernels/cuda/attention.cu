@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "core/memory.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/pack.cuh"
+#include "kernels/cuda/device/reduce.cuh"
+
+// The entry points of attention: which tier runs what (run_on_best_tier), and what the backward needs first,
+// dy . y for each row of each head. For that a group of eight lanes takes one row of
+// one head, 16 bytes a lane at a time where heads begin at multiples of 16 bytes and one element at a time
+// elsewhere. Bytes: y and dy once. Bound: memory.
+
+namespace lockstep {
+namespace {
+
+using cuda::attention::Problem;
+
+constexpr int dot_threads = 256;
+
+template <class T, int lanes, bool packed>
+__global__ void __launch_bounds__(dot_threads)
+    dot_kernel(const T* y, const T* dy, float* dots, Problem problem, int64_t rows) {
+  constexpr int width = cuda::Pack<T>::size;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int64_t row = (int64_t{blockIdx.x} * dot_threads + threadIdx.x) / lanes;  // [batch, time, heads]
+  float sum = 0.0f;
+  for (int column = lane * width; row < rows && column < problem.size; column += lanes * width) {
+    const int64_t at = row * problem.size + column;
+    if constexpr (packed) {
+      const cuda::Pack<T> left = cuda::load_pack(y + at), right = cuda::load_pack(dy + at);
+#pragma unroll
+      for (int i = 0; i < width; ++i) sum = fmaf(left[i], right[i], sum);
+    } else {
+      for (int i = 0; i < width && column + i < problem.size; ++i)
+        sum = fmaf(cuda::to_float(y[at + i]), cuda::to_float(dy[at + i]), sum);
+    }
+  }
+  sum = cuda::warp_sum<lanes>(sum);
+  if (lane != 0 || row >= rows) return;
+  const int64_t token = row / problem.heads, head = row % problem.heads;
+  const int64_t sample = token / problem.time, time = token % problem.time;
+  dots[(sample * problem.heads + head) * problem.time + time] = sum;
+}
+
+template <class T>
+void run_dots(const CudaStream& stream, const Problem& problem, const T* y, const T* dy, float* dots) {
+  constexpr int lanes = 8;
+  const int64_t rows = int64_t{problem.batch} * problem.time * problem.heads;
+  const bool packed = problem.size % cuda::Pack<T>::size == 0 && cuda::is_aligned(y, dy);
+  cuda::launch_grid(stream, {.blocks = cuda::blocks_for(rows * lanes, dot_threads), .threads = dot_threads},
+                    packed ? dot_kernel<T, lanes, true> : dot_kernel<T, lanes, false>, y, dy, dots, problem,
+                    rows);
+}
+
+template <class Kernel>
+Problem problem_of(const Kernel& kernel) {
+  constexpr int64_t most_blocks = 65535;
+  const int64_t batch = kernel.qkv.shape[0], time = kernel.qkv.shape[1];
+  expect(batch <= most_blocks && kernel.heads <= most_blocks, "attention on a GPU takes up to ", most_blocks,
+         " samples and heads, not ", batch, " and ", kernel.heads);
+  const int columns = static_cast<int>(kernel.y.shape[2]);
+  const int size = columns / static_cast<int>(kernel.heads);
+  const RandomKey& key = kernel.key;
+  return {.batch = static_cast<int>(batch),
+          .time = static_cast<int>(time),
+          .heads = static_cast<int>(kernel.heads),
+          .size = size,
+          .columns = columns,
+          .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size))),
+          .dropped = kernel.dropout > 0,
+          .dropout = {.seed = key.seed,
+                      .site = key.site,
+                      .sample = key.sample,
+                      .step = key.step,
+                      .device_step = key.device_step,
+                      .threshold = static_cast<uint32_t>(std::lround(65536 * kernel.dropout)),
+                      .kept_scale = static_cast<float>(1 / (1 - kernel.dropout))}};
+}
+
+/// The one place that knows which kernels take a call.
+template <class T, class Call>
+void run_on_best_tier(const CudaStream& stream, const Call& call,
+                      std::initializer_list<const void*> tensors) {
+  const int size = call.problem.size;
+  expect(size <= 128, "attention on a GPU takes heads of a size up to 128, not ", size);
+  if constexpr (std::is_same_v<T, float>) {
+    cuda::attention::run_in_fp32(stream, call);
+  } else {
+    expect(size % 8 == 0, "attention in 16 bits on a GPU takes heads whose size 8 divides, not ", size);
+    for (const void* tensor : tensors)
+      expect(cuda::is_aligned(tensor),
+             "attention in 16 bits needs tensors that begin at multiples of 16 bytes");
+    cuda::attention::run_on_tensor_cores(stream, call);
+  }
+}
+
+}  // namespace
+
+void run(CudaStream stream, const CausalAttentionForward& kernel) {
+  if (kernel.y.size() == 0) return;
+  cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
+    const cuda::attention::Forward<T> call{problem_of(kernel), static_cast<const T*>(kernel.qkv.data),
+                                           static_cast<T*>(kernel.y.data),
+                                           static_cast<float*>(kernel.log_sum_exp.data)};
+    run_on_best_tier<T>(stream, call, {call.qkv, call.y});
+  });
+}
+
+void run(CudaStream stream, const CausalAttentionBackward& kernel) {
+  if (kernel.y.size() == 0) return;
+  const auto dots = allocate(kernel.log_sum_exp.size() * static_cast<int64_t>(sizeof(float)), stream);
+  cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
+    const cuda::attention::Backward<T> call{problem_of(kernel),
+                                            static_cast<const T*>(kernel.qkv.data),
+                                            static_cast<const T*>(kernel.dy.data),
+                                            static_cast<const float*>(kernel.log_sum_exp.data),
+                                            reinterpret_cast<const float*>(dots.get()),
+                                            static_cast<T*>(kernel.dqkv.data)};
+    run_dots(stream, call.problem, static_cast<const T*>(kernel.y.data), call.dy,
+             reinterpret_cast<float*>(dots.get()));
+    run_on_best_tier<T>(stream, call, {call.qkv, call.dy, call.dqkv});
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention_dropout.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/math.cuh"
+
+// Backward of attention on tensor cores, from the saved log_sum_exp (Dao et al. 2022, appendix B.4). Two
+// kernels, so that each sum has one owner and one order. The first takes a tile of keys and values, each warp
+// its own rows of it, and meets the queries from the diagonal on: with keys as rows, weights and gradients of
+// scores come out as left factors of the products with dy and with the queries, and never leave registers.
+// The second takes a tile of queries and meets keys and values as the forward does. Scores and gradients of
+// weights are computed in both: seven products of 2 size operations for each visible score where five would
+// do, and in return no sums in memory shared by blocks. Bytes: qkv, dy and dqkv about once. Bound by tensor
+// cores and by reads of shared memory.
+
+namespace lockstep::cuda::attention {
+namespace {
+
+/// The gradients of keys and values. Two tiles of rows a warp, where registers allow it.
+template <int size, bool dropped>
+struct KeyTiles {
+  static constexpr int warps = 4;
+  static constexpr int threads = warps * warp_size;
+  static constexpr int row_tiles = size <= (dropped ? 32 : 64) ? 2 : 1;
+  static constexpr int rows = 16 * row_tiles;  ///< of a warp
+  static constexpr int keys = warps * rows;
+  static constexpr int queries = row_tiles == 2 || size == 128 ? 32 : 64;
+  static constexpr bool held = size <= 64 && row_tiles == 1;  ///< keys and values stay in registers
+  static constexpr int blocks = 2;  ///< on a multiprocessor, where shared memory is not what limits them
+  static constexpr size_t tile_elements = size_t{size} * (2 * keys + 4 * queries);
+  static constexpr size_t shared_bytes = 2 * tile_elements + 4 * queries * sizeof(float);
+  static_assert(shared_bytes <= most_shared_bytes);
+  static_assert(queries <= threads && queries % 16 == 0);
+};
+
+/// The gradients of queries.
+template <int size, bool dropped>
+struct QueryTiles {
+  static constexpr int warps = 4;
+  static constexpr int threads = warps * warp_size;
+  static constexpr int row_tiles = size < 128 ? 2 : 1;
+  static constexpr int rows = 16 * row_tiles;  ///< of a warp
+  static constexpr int queries = warps * rows;
+  static constexpr int keys = 32;
+  static constexpr bool held = row_tiles == 1;  ///< queries and dy stay in registers
+  static constexpr int blocks = 2;  ///< on a multiprocessor, where shared memory is not what limits them
+  static constexpr size_t shared_bytes = size_t{2} * size * (2 * queries + 4 * keys);
+  static_assert(shared_bytes <= most_shared_bytes);
+  static_assert(keys % 32 == 0);
+};
+
+/// From scores and the gradients of weights, rows being keys: the weights that met the values, and the
+/// gradients of the scores / scale. `log_sums` (in base 2) and `dots` are those of the columns.
+template <bool dropped, int row_tiles, int columns>
+LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4],
+                                           float (&dweights)[row_tiles][columns][4], const float* log_sums,
+                                           const float* dots, const Mask<dropped>& mask, int first_key,
+                                           int first_query, const Problem& problem) {
+  const float scale = problem.scale * log2_e;
+#pragma unroll
+  for (int n = 0; n < columns; n += 2) {
+    uint32_t kept[row_tiles][2];
+    if constexpr (dropped)
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) mask.of_two_tiles(first_key + 16 * m, first_query + 8 * n, kept[m]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int tile = n + i / 2, column = 8 * tile + lane_index() % 4 * 2 + i % 2;
+      const float log_sum = log_sums[column], dot = dots[column];
+#pragma unroll
+      for (int r = 0; r < 2 * row_tiles; ++r) {
+        const int m = r / 2, half = r % 2;
+        float& score = scores[m][tile][2 * half + i % 2];
+        float& dweight = dweights[m][tile][2 * half + i % 2];
+        const float weight = exp2_approx(fmaf(score, scale, -log_sum));
+        score = weight;
+        if constexpr (dropped) {
+          const bool is_kept = kept[m][i / 2] >> (16 * half + 8 * (i % 2)) & 1u;
+          score = is_kept ? weight : 0.0f;
+          dweight = is_kept ? dweight * problem.dropout.kept_scale : 0.0f;
+        }
+        dweight = weight * (dweight - dot);
+      }
+    }
+  }
+}
+
+/// The same where rows are queries; the gradients of the scores replace them, and the weights are not needed.
+template <bool dropped, int row_tiles, int columns>
+LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
+                                        const float (&dweights)[row_tiles][columns][4],
+                                        const float (&log_sums)[row_tiles][2],
+                                        const float (&dots)[row_tiles][2], const Mask<dropped>& mask,
+                                        int first_query, int first_key, const Problem& problem) {
+  const float scale = problem.scale * log2_e;
+#pragma unroll
+  for (int r = 0; r < 2 * row_tiles; ++r)
+#pragma unroll
+    for (int n = 0; n < columns; n += 4) {
+      const int m = r / 2, half = r % 2;
+      uint32_t kept = 0;
+      if constexpr (dropped)
+        kept = mask.of_four_tiles(first_query + 8 * r + lane_index() / 4, first_key + 8 * n);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        float& score = scores[m][n + i / 2][2 * half + i % 2];
+        float dweight = dweights[m][n + i / 2][2 * half + i % 2];
+        if constexpr (dropped)
+          dweight = kept >> (i / 2 * 8 + i % 2) & 1u ? dweight * problem.dropout.kept_scale : 0.0f;
+        const float weight = exp2_approx(fmaf(score, scale, -log_sums[m][half]));
+        score = weight * (dweight - dots[m][half]);
+      }
+    }
+}
+
+/// The log_sum_exp, in base 2, and the dot of one query, on their way from global to shared memory. A query
+/// that pads weighs nothing.
+struct Statistics {
+  float log_sum, dot;
+
+  template <class T>
+  LOCKSTEP_DEVICE void fetch(const Backward<T>& call, int query) {
+    const int64_t at = statistics_of_block(call.problem) + query;
+    const bool valid = query < call.problem.time;
+    log_sum = valid ? call.log_sum_exp[at] * log2_e : INFINITY;
+    dot = valid ? call.dots[at] : 0.0f;
+  }
+};
+
+/// Adds to the gradients of the warp's keys and values what one tile of queries gives.
+template <class Tiles, bool dropped, class T, int size, class Left>
+LOCKSTEP_DEVICE void add_queries(float (&dk)[Tiles::row_tiles][size / 8][4],
+                                 float (&dv)[Tiles::row_tiles][size / 8][4], const Left& keys,
+                                 const Left& values, const Tile<T, size>& queries, const Tile<T, size>& dy,
+                                 const float* statistics, const Mask<dropped>& mask, int first_key,
+                                 int first_query, const Problem& problem) {
+  float weights[Tiles::row_tiles][Tiles::queries / 8][4] = {};
+  float dscores[Tiles::row_tiles][Tiles::queries / 8][4] = {};
+  multiply_by_rows(weights, keys, queries);
+  if (first_query < first_key + Tiles::rows - 1) hide_later_keys<true>(weights, first_key - first_query);
+  multiply_by_rows(dscores, values, dy);
+  differentiate_columns(weights, dscores, statistics, statistics + Tiles::queries, mask, first_key,
+                        first_query, problem);
+  multiply_by_columns(dv, weights, dy);
+  multiply_by_columns(dk, dscores, queries);
+}
+
+template <class T, int size, bool dropped>
+__global__ void __launch_bounds__(KeyTiles<size, dropped>::threads, KeyTiles<size, dropped>::blocks)
+    key_gradient_kernel(const Backward<T> call) {
+  using Tiles = KeyTiles<size, dropped>;
+  const Problem& problem = call.problem;
+  T* const shared = dynamic_shared<T>();
+  const Tile<T, size> keys{shared}, values{shared + Tiles::keys * size};
+  const auto stage = [&](int tile, int part) {
+    return Tile<T, size>{shared + (2 * Tiles::keys + (tile % 2 * 2 + part) * Tiles::queries) * size};
+  };
+  const auto statistics = [&](int tile) {
+    return reinterpret_cast<float*>(shared + Tiles::tile_elements) + tile % 2 * 2 * Tiles::queries;
+  };
+  const int thread = static_cast<int>(threadIdx.x);
+  Statistics next = {};
+  const auto begin_copy_of_queries = [&](int tile) {
+    const int first = tile * Tiles::queries;
+    begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 0), rows_of_block<3>(call.qkv, problem, 0), first);
+    begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 1), rows_of_block<1>(call.dy, problem, 0), first);
+    cp_async_commit();
+    if (thread < Tiles::queries) next.fetch(call, first + thread);
+  };
+  const auto put_statistics = [&](int tile) {
+    if (thread >= Tiles::queries) return;
+    statistics(tile)[thread] = next.log_sum;
+    statistics(tile)[Tiles::queries + thread] = next.dot;
+  };
+
+  const int first_key = static_cast<int>(blockIdx.x) * Tiles::keys;
+  const int row = warp_index() * Tiles::rows, first_row = first_key + row;
+  begin_copy<Tiles::threads, Tiles::keys>(keys, rows_of_block<3>(call.qkv, problem, 1), first_key);
+  begin_copy<Tiles::threads, Tiles::keys>(values, rows_of_block<3>(call.qkv, problem, 2), first_key);
+  cp_async_commit();
+  int tile = first_key / Tiles::queries;
+  begin_copy_of_queries(tile);
+  put_statistics(tile);
+  cp_async_wait<1>();
+  __syncthreads();
+
+  using Left = LeftRows<T, size, Tiles::row_tiles, Tiles::held>;
+  const Left left_keys(keys, row), left_values(values, row);
+  const Mask<dropped> mask(problem.dropout);
+  float dk[Tiles::row_tiles][size / 8][4] = {}, dv[Tiles::row_tiles][size / 8][4] = {};
+  const int tiles = (problem.time + Tiles::queries - 1) / Tiles::queries;
+  for (; tile < tiles; ++tile) {
+    cp_async_wait<0>();
+    __syncthreads();
+    if (tile + 1 < tiles) begin_copy_of_queries(tile + 1);
+    const int first_query = tile * Tiles::queries;
+    if (first_row < first_query + Tiles::queries)  // else every query is before the warp's keys
+      add_queries<Tiles>(dk, dv, left_keys, left_values, stage(tile, 0), stage(tile, 1), statistics(tile),
+                         mask, first_row, first_query, problem);
+    if (tile + 1 < tiles) put_statistics(tile + 1);
+  }
+  store_rows(rows_of_block<3>(call.dqkv, problem, 1), first_row, keys, row, dk,
+             [&](int, int) { return problem.scale; });
+  store_rows(rows_of_block<3>(call.dqkv, problem, 2), first_row, values, row, dv,
+             [&](int, int) { return problem.dropout.kept_scale; });
+}
+
+template <class T, int size, bool dropped>
+__global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles<size, dropped>::blocks)
+    query_gradient_kernel(const Backward<T> call) {
+  using Tiles = QueryTiles<size, dropped>;
+  const Problem& problem = call.problem;
+  T* const shared = dynamic_shared<T>();
+  const Tile<T, size> queries{shared}, dy{shared + Tiles::queries * size};
+  const auto stage = [&](int tile, int part) {
+    return Tile<T, size>{shared + (2 * Tiles::queries + (tile % 2 * 2 + part) * Tiles::keys) * size};
+  };
+  const auto begin_copy_of_keys = [&](int tile) {
+    for (int part = 0; part < 2; ++part)
+      begin_copy<Tiles::threads, Tiles::keys>(
+          stage(tile, part), rows_of_block<3>(call.qkv, problem, 1 + part), tile * Tiles::keys);
+    cp_async_commit();
+  };
+
+  // The last queries see the most keys: they come first, so that no long block is left at the end.
+  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::queries;
+  const int row = warp_index() * Tiles::rows, first_row = first_query + row;
+  begin_copy<Tiles::threads, Tiles::queries>(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);
+  begin_copy<Tiles::threads, Tiles::queries>(dy, rows_of_block<1>(call.dy, problem, 0), first_query);
+  cp_async_commit();
+  int tile = (min(first_query + Tiles::queries, problem.time) - 1) / Tiles::keys;
+  begin_copy_of_keys(tile);
+  float log_sums[Tiles::row_tiles][2], dots[Tiles::row_tiles][2];
+#pragma unroll
+  for (int i = 0; i < 2 * Tiles::row_tiles; ++i) {
+    Statistics own;
+    own.fetch(call, first_row + 8 * i + lane_index() / 4);
+    log_sums[i / 2][i % 2] = own.log_sum;
+    dots[i / 2][i % 2] = own.dot;
+  }
+  cp_async_wait<1>();
+  __syncthreads();
+
+  using Left = LeftRows<T, size, Tiles::row_tiles, Tiles::held>;
+  const Left left_queries(queries, row), left_dy(dy, row);
+  const Mask<dropped> mask(problem.dropout);
+  float dq[Tiles::row_tiles][size / 8][4] = {};
+  for (; tile >= 0; --tile) {
+    cp_async_wait<0>();
+    __syncthreads();
+    if (tile > 0) begin_copy_of_keys(tile - 1);
+    const int first_key = tile * Tiles::keys;
+    if (first_row + Tiles::rows <= first_key) continue;
+    float scores[Tiles::row_tiles][Tiles::keys / 8][4] = {},
+                                                 dweights[Tiles::row_tiles][Tiles::keys / 8][4] = {};
+    multiply_by_rows(scores, left_queries, stage(tile, 0));
+    if (first_row < first_key + Tiles::keys - 1) hide_later_keys<false>(scores, first_row - first_key);
+    multiply_by_rows(dweights, left_dy, stage(tile, 1));
+    differentiate_rows(scores, dweights, log_sums, dots, mask, first_row, first_key, problem);
+    multiply_by_columns(dq, scores, stage(tile, 0));
+  }
+  store_rows(rows_of_block<3>(call.dqkv, problem, 0), first_row, queries, row, dq,
+             [&](int, int) { return problem.scale; });
+}
+
+template <class Tiles, class T>
+void launch_over(int rows, const CudaStream& stream, void (*kernel)(Backward<T>), const Backward<T>& call) {
+  const Problem& problem = call.problem;
+  launch_grid(
+      stream,
+      {.blocks = blocks_of(problem, rows), .threads = Tiles::threads, .shared_bytes = Tiles::shared_bytes},
+      kernel, call);
+}
+
+}  // namespace
+
+template <class T>
+void run_on_tensor_cores(const CudaStream& stream, const Backward<T>& call) {
+  with_variant(call.problem, [&]<int size, bool dropped>() {
+    using Keys = KeyTiles<size, dropped>;
+    using Queries = QueryTiles<size, dropped>;
+    launch_over<Keys>(Keys::keys, stream, key_gradient_kernel<T, size, dropped>, call);
+    launch_over<Queries>(Queries::queries, stream, query_gradient_kernel<T, size, dropped>, call);
+  });
+}
+template void run_on_tensor_cores(const CudaStream&, const Backward<__nv_bfloat16>&);
+template void run_on_tensor_cores(const CudaStream&, const Backward<__half>&);
+
+}  // namespace lockstep::cuda::attention

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The mask of attention dropout. One call of Philox decides on eight neighbouring keys of one query; each
+// lane makes another call and turns it into a byte of keep bits, and lanes hand on bytes by shuffles. So a
+// warp makes one call for eight scores, in each layout below, and none twice.
+
+#include "core/random.h"
+#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/device/reduce.cuh"
+
+namespace lockstep::cuda::attention {
+
+/// The mask of one head of one sample. `dropped` false: nothing is drawn.
+template <bool dropped>
+class Mask {
+ public:
+  LOCKSTEP_DEVICE explicit Mask(const Dropout& dropout) {
+    if constexpr (dropped) {
+      key_ = derive_key(dropout.seed, dropout.site, blockIdx.y);
+      sample_ = dropout.sample + blockIdx.z;
+      step_ = dropout.device_step ? *dropout.device_step : dropout.step;
+      threshold_ = dropout.threshold;
+    }
+  }
+
+  /// Bit i: whether the weight of this query and key 8 * group + i is kept.
+  LOCKSTEP_DEVICE uint32_t draw(int query, int group) const {
+    const auto words =
+        philox<7>(key_, {static_cast<uint32_t>(group), static_cast<uint32_t>(query), sample_, step_});
+    uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      bits |= ((words[i] & 0xffffu) >= threshold_ ? 1u : 0u) << (2 * i);
+      bits |= ((words[i] >> 16) >= threshold_ ? 2u : 0u) << (2 * i);
+    }
+    return bits;
+  }
+
+  /// For accumulators whose rows are queries: query is the lane's row, first_key that of four neighbouring
+  /// column tiles. Bit 8 n + i: whether column p + i of the n-th of them is kept.
+  LOCKSTEP_DEVICE uint32_t of_four_tiles(int query, int first_key) const {
+    const int quarter = lane_index() % 4;
+    uint32_t bits = draw(query, first_key / 8 + quarter) << (8 * quarter);
+    bits |= __shfl_xor_sync(all_lanes, bits, 1);
+    bits |= __shfl_xor_sync(all_lanes, bits, 2);
+    return bits >> (2 * quarter);
+  }
+
+  /// For accumulators whose rows are keys: first_key is that of the row tile, first_query that of two
+  /// neighbouring column tiles. Bit 16 * half + 8 * i of bits[n]: whether element 2 * half + i of the n-th of
+  /// them is kept.
+  LOCKSTEP_DEVICE void of_two_tiles(int first_key, int first_query, uint32_t (&bits)[2]) const {
+    // The eight lanes of one column make the eight calls that decide on two columns of two tiles and 16 keys.
+    const int lane = lane_index(), call = lane / 4;
+    const int query = first_query + call / 4 * 8 + lane % 4 * 2 + call % 2;
+    uint32_t own = draw(query, first_key / 8 + call / 2 % 2) << (8 * (call % 4));
+    own |= __shfl_xor_sync(all_lanes, own, 4);
+    own |= __shfl_xor_sync(all_lanes, own, 8);
+    const uint32_t other = __shfl_xor_sync(all_lanes, own, 16);
+    bits[0] = (lane < 16 ? own : other) >> call;
+    bits[1] = (lane < 16 ? other : own) >> call;
+  }
+
+ private:
+  uint64_t key_;
+  uint32_t sample_, step_, threshold_;
+};
+
+}  // namespace lockstep::cuda::attention

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention_dropout.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/device/math.cuh"
+
+// Forward of attention on tensor cores (Dao 2023, FlashAttention-2, algorithm 1). A block takes a tile of
+// queries of one head, each warp its own rows of it, and meets the tiles of keys and values from the diagonal
+// down to the first key: scores by a product of tiles, their exponentials under a running maximum, and the
+// weights as left factor of the product with the values, all in registers. The next keys and values are on
+// their way meanwhile, in the other of two stages. Operations: 4 size for each visible score, half of batch
+// heads time^2; bytes: qkv and y once if the keys and values of a head stay in the second-level cache. Bound
+// by tensor cores, and for small sizes also by one exponential a score. Two tiles of rows a warp halve the
+// reads of shared memory for each product.
+
+namespace lockstep::cuda::attention {
+namespace {
+
+template <int size, bool dropped>
+struct ForwardTiles {
+  static constexpr int warps = 4;
+  static constexpr int threads = warps * warp_size;
+  static constexpr int row_tiles = 2;
+  static constexpr int rows = 16 * row_tiles;  ///< of a warp
+  static constexpr int queries = warps * rows;
+  static constexpr int keys = size <= (dropped ? 32 : 64) ? 64 : 32;  ///< what 255 registers allow
+  static constexpr bool held = size <= 64;                            ///< queries stay in registers
+  static constexpr int blocks = 2;  ///< on a multiprocessor, where shared memory is not what limits them
+  static constexpr size_t shared_bytes = size_t{2} * size * (queries + 4 * keys);
+  static_assert(shared_bytes <= most_shared_bytes);
+  static_assert(keys % rows == 0, "a warp that sees a tile at all sees its first key from each row");
+};
+
+/// Maximum and sum of the exponentials of each row so far, in units of base 2.
+template <int row_tiles>
+struct Softmax {
+  float largest[row_tiles][2];
+  float sum[row_tiles][2];  ///< this lane's share
+
+  LOCKSTEP_DEVICE Softmax() {
+#pragma unroll
+    for (int i = 0; i < 2 * row_tiles; ++i) {
+      largest[i / 2][i % 2] = -INFINITY;
+      sum[i / 2][i % 2] = 0.0f;
+    }
+  }
+
+  /// Turns scores into weights under the new maximum, and scales what was summed under the old one.
+  template <int columns, int outputs>
+  LOCKSTEP_DEVICE void exponentiate(float (&scores)[row_tiles][columns][4],
+                                    float (&output)[row_tiles][outputs][4], float scale) {
+#pragma unroll
+    for (int i = 0; i < 2 * row_tiles; ++i) {
+      const int m = i / 2, half = i % 2;
+      float tile_largest = scores[m][0][2 * half];
+#pragma unroll
+      for (int n = 0; n < columns; ++n)
+        tile_largest = fmaxf(tile_largest, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+      const float before = largest[m][half];
+      const float after = fmaxf(before, warp_max<4>(tile_largest));
+      const float correction = exp2_approx((before - after) * scale);
+      const float offset = -after * scale;
+      float tile_sum = 0.0f;
+#pragma unroll
+      for (int n = 0; n < columns; ++n)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          scores[m][n][e] = exp2_approx(fmaf(scores[m][n][e], scale, offset));
+          tile_sum += scores[m][n][e];
+        }
+      largest[m][half] = after;
+      sum[m][half] = fmaf(sum[m][half], correction, tile_sum);
+#pragma unroll
+      for (int n = 0; n < outputs; ++n) {
+        output[m][n][2 * half] *= correction;
+        output[m][n][2 * half + 1] *= correction;
+      }
+    }
+  }
+};
+
+/// Weights that dropout does not keep become zero.
+template <bool dropped, int row_tiles, int columns>
+LOCKSTEP_DEVICE void drop(float (&weights)[row_tiles][columns][4], const Mask<dropped>& mask, int first_query,
+                          int first_key) {
+  static_assert(columns % 4 == 0);
+#pragma unroll
+  for (int r = 0; r < 2 * row_tiles; ++r)
+#pragma unroll
+    for (int n = 0; n < columns; n += 4) {
+      const uint32_t kept = mask.of_four_tiles(first_query + 8 * r + lane_index() / 4, first_key + 8 * n);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        float& weight = weights[r / 2][n + i / 2][r % 2 * 2 + i % 2];
+        weight = kept >> (i / 2 * 8 + i % 2) & 1u ? weight : 0.0f;
+      }
+    }
+}
+
+/// Ends the softmax: writes log_sum_exp, and returns in `factors` what the rows of the output are multiplied
+/// with.
+template <int row_tiles>
+LOCKSTEP_DEVICE void finish(const Softmax<row_tiles>& softmax, const Problem& problem, float* log_sum_exp,
+                            int first_row, float (&factors)[row_tiles][2]) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + 16 * m + 8 * half + lane / 4;
+      const float sum = warp_sum<4>(softmax.sum[m][half]);
+      factors[m][half] = problem.dropout.kept_scale / sum;
+      if (lane % 4 == 0 && row < problem.time)
+        log_sum_exp[row] = fmaf(softmax.largest[m][half], problem.scale, logf(sum));
+    }
+}
+
+template <class T, int size, bool dropped>
+__global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardTiles<size, dropped>::blocks)
+    forward_kernel(const Forward<T> call) {
+  using Tiles = ForwardTiles<size, dropped>;
+  const Problem& problem = call.problem;
+  T* const shared = dynamic_shared<T>();
+  const Tile<T, size> queries{shared};
+  const auto stage = [&](int tile, int part) {
+    return Tile<T, size>{shared + (Tiles::queries + (tile % 2 * 2 + part) * Tiles::keys) * size};
+  };
+  const auto begin_copy_of_keys = [&](int tile) {
+    for (int part = 0; part < 2; ++part)
+      begin_copy<Tiles::threads, Tiles::keys>(
+          stage(tile, part), rows_of_block<3>(call.qkv, problem, 1 + part), tile * Tiles::keys);
+    cp_async_commit();
+  };
+
+  // The last queries see the most keys: they come first, so that no long block is left at the end.
+  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::queries;
+  const int first_row = first_query + warp_index() * Tiles::rows;
+  int tile = (min(first_query + Tiles::queries, problem.time) - 1) / Tiles::keys;
+  begin_copy<Tiles::threads, Tiles::queries>(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);
+  cp_async_commit();
+  begin_copy_of_keys(tile);
+  cp_async_wait<1>();
+  __syncthreads();
+
+  const LeftRows<T, size, Tiles::row_tiles, Tiles::held> left(queries, warp_index() * Tiles::rows);
+  const Mask<dropped> mask(problem.dropout);
+  const float scale = problem.scale * log2_e;
+  float output[Tiles::row_tiles][size / 8][4] = {};
+  Softmax<Tiles::row_tiles> softmax;
+  for (; tile >= 0; --tile) {
+    cp_async_wait<0>();
+    __syncthreads();
+    if (tile > 0) begin_copy_of_keys(tile - 1);
+    const int first_key = tile * Tiles::keys;
+    if (first_row < first_key) continue;
+    float weights[Tiles::row_tiles][Tiles::keys / 8][4] = {};
+    multiply_by_rows(weights, left, stage(tile, 0));
+    if (first_row < first_key + Tiles::keys - 1) hide_later_keys<false>(weights, first_row - first_key);
+    softmax.exponentiate(weights, output, scale);
+    if constexpr (dropped) drop(weights, mask, first_row, first_key);
+    multiply_by_columns(output, weights, stage(tile, 1));
+  }
+
+  float factors[Tiles::row_tiles][2];
+  finish(softmax, problem, call.log_sum_exp + statistics_of_block(problem), first_row, factors);
+  store_rows(rows_of_block<1>(call.y, problem, 0), first_row, queries, warp_index() * Tiles::rows, output,
+             [&](int m, int half) { return factors[m][half]; });
+}
+
+template <class T, int size, bool dropped>
+void launch_forward(const CudaStream& stream, const Forward<T>& call) {
+  using Tiles = ForwardTiles<size, dropped>;
+  launch_grid(stream,
+              {.blocks = blocks_of(call.problem, Tiles::queries),
+               .threads = Tiles::threads,
+               .shared_bytes = Tiles::shared_bytes},
+              forward_kernel<T, size, dropped>, call);
+}
+
+}  // namespace
+
+template <class T>
+void run_on_tensor_cores(const CudaStream& stream, const Forward<T>& call) {
+  with_variant(call.problem,
+               [&]<int size, bool dropped>() { launch_forward<T, size, dropped>(stream, call); });
+}
+template void run_on_tensor_cores(const CudaStream&, const Forward<__nv_bfloat16>&);
+template void run_on_tensor_cores(const CudaStream&, const Forward<__half>&);
+
+}  // namespace lockstep::cuda::attention

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Products of tiles on tensor cores, as attention needs them: the left factor is 16 * m rows of a warp, the
+// right factor a tile in shared memory that all warps read. Accumulators sums[m][n][4] are m x n tiles of 16
+// x 8; with g = lane / 4 and p = 2 (lane % 4) a lane holds of each the elements [g][p, p + 1] and [g + 8][p,
+// p + 1], so that the index 2 * half + i stands for row g + 8 * half, column p + i.
+
+#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/device/dtype.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/reduce.cuh"
+
+namespace lockstep::cuda::attention {
+
+/// Rows of `size` 16-bit elements in shared memory. The chunks of 16 bytes of a row are permuted by the row's
+/// number such that one column of chunks lies in eight different groups of four banks in any eight rows.
+template <class T, int size_>
+struct Tile {
+  static constexpr int size = size_;
+  static constexpr int chunks = size / 8;
+  static_assert(size % 32 == 0);
+  T* data;
+
+  LOCKSTEP_DEVICE T* at(int row, int chunk) const {
+    // Rows of a multiple of 128 bytes begin at the same bank, others at one of two banks 64 bytes apart.
+    const int permuted = size % 64 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
+    return data + row * size + 8 * permuted;
+  }
+};
+
+/// Begins to copy `rows` rows from row `first` on; what lies beyond the last row or column becomes zeros.
+template <int threads, int rows, class T, int size>
+LOCKSTEP_DEVICE void begin_copy(const Tile<T, size>& to, const Rows<const T>& from, int first) {
+  // A thread takes the same columns of every row it meets, and rows that are permuted alike.
+  constexpr int lanes = size % 64 == 0 ? 8 : 4;
+  constexpr int rows_at_once = threads / lanes;
+  static_assert(rows % rows_at_once == 0 && rows_at_once % 8 == 0);
+  const int row = static_cast<int>(threadIdx.x) / lanes, chunk = static_cast<int>(threadIdx.x) % lanes;
+  const T* source = from.data + int64_t{first + row} * from.stride + 8 * chunk;
+#pragma unroll
+  for (int i = 0; i < rows; i += rows_at_once) {
+#pragma unroll
+    for (int j = 0; j < size / 8; j += lanes) {
+      const bool valid = first + row + i < from.count && 8 * (chunk + j) < from.size;
+      cp_async_16(to.at(row + i, chunk + j), valid ? source + 8 * j : from.data, valid);
+    }
+    source += rows_at_once * from.stride;
+  }
+}
+
+/// The warp's rows of a left factor, [16 * row_tiles, size] from `row` of a tile. Held in registers, they are
+/// read once; else again for each product.
+template <class T, int size, int row_tiles, bool held>
+class LeftRows {
+ public:
+  LOCKSTEP_DEVICE LeftRows(const Tile<T, size>& tile, int row) : tile_(tile), row_(row) {
+    if constexpr (held)
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+        for (int k = 0; k < size / 16; ++k) read(m, k, held_[m][k]);
+  }
+
+  /// The fragment of columns [16 k, 16 k + 16) of row tile m.
+  LOCKSTEP_DEVICE void get(int m, int k, uint32_t (&fragment)[4]) const {
+    if constexpr (held)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fragment[i] = held_[m][k][i];
+    else
+      read(m, k, fragment);
+  }
+
+ private:
+  LOCKSTEP_DEVICE void read(int m, int k, uint32_t (&fragment)[4]) const {
+    const int lane = lane_index();
+    load_matrix_x4(fragment, tile_.at(row_ + 16 * m + lane % 16, 2 * k + lane / 16));
+  }
+
+  Tile<T, size> tile_;
+  int row_;
+  uint32_t held_[held ? row_tiles : 1][held ? size / 16 : 1][4];
+};
+
+/// sums += left . tile^T: a column of sums for each of the tile's first 8 * columns rows.
+template <class T, int size, int row_tiles, bool held, int columns>
+LOCKSTEP_DEVICE void multiply_by_rows(float (&sums)[row_tiles][columns][4],
+                                      const LeftRows<T, size, row_tiles, held>& left,
+                                      const Tile<T, size>& tile) {
+  const int lane = lane_index();
+  constexpr int steps = size / 16;
+#pragma unroll(held ? steps : 2)
+  for (int k = 0; k < steps; ++k) {
+    uint32_t a[row_tiles][4];
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) left.get(m, k, a[m]);
+#pragma unroll
+    for (int n = 0; n < columns; n += 2) {
+      uint32_t b[4];
+      load_matrix_x4(b, tile.at(8 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+        mma_16x8x16<T>(sums[m][n], a[m], b[0], b[1]);
+        mma_16x8x16<T>(sums[m][n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// sums += weights . tile, the weights rounded to T: accumulators of one product are the left factor of the
+/// next as they stand.
+template <class T, int size, int row_tiles, int depth>
+LOCKSTEP_DEVICE void multiply_by_columns(float (&sums)[row_tiles][size / 8][4],
+                                         const float (&weights)[row_tiles][depth][4],
+                                         const Tile<T, size>& tile) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int k = 0; k < depth / 2; ++k) {
+    uint32_t a[row_tiles][4];
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&pairs)[4] = weights[m][2 * k + i / 2];
+        a[m][i] = pack_pair<T>(pairs[i % 2 * 2], pairs[i % 2 * 2 + 1]);
+      }
+#pragma unroll
+    for (int n = 0; n < size / 8; n += 2) {
+      uint32_t b[4];
+      load_matrix_x4_transposed(b, tile.at(16 * k + lane % 16, n + lane / 16));
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+        mma_16x8x16<T>(sums[m][n], a[m], b[0], b[1]);
+        mma_16x8x16<T>(sums[m][n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// Scores of keys after the query become minus infinity. Rows are queries and columns keys, or the other way
+/// round; `distance` is the first row minus the first column.
+template <bool rows_are_keys, int row_tiles, int columns>
+LOCKSTEP_DEVICE void hide_later_keys(float (&scores)[row_tiles][columns][4], int distance) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+    for (int n = 0; n < columns; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = distance + 16 * m + e / 2 * 8 + lane / 4;
+        const int column = 8 * n + lane % 4 * 2 + e % 2;
+        if (rows_are_keys ? row > column : column > row) scores[m][n][e] = -INFINITY;
+      }
+}
+
+/// Writes the warp's sums, times factor_of(row tile, half of it), to rows from `first` on, in pieces of 16
+/// bytes by way of the warp's own rows of a tile, which no other warp reads.
+template <class T, int size, int row_tiles, class FactorOf>
+LOCKSTEP_DEVICE void store_rows(const Rows<T>& to, int first, const Tile<T, size>& tile, int row,
+                                const float (&sums)[row_tiles][size / 8][4], const FactorOf& factor_of) {
+  constexpr int chunks = Tile<T, size>::chunks;
+  const int lane = lane_index();
+  __syncwarp();
+#pragma unroll
+  for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+    for (int n = 0; n < size / 8; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float factor = factor_of(m, half);
+        T* at = tile.at(row + 16 * m + 8 * half + lane / 4, n) + lane % 4 * 2;
+        *reinterpret_cast<uint32_t*>(at) =
+            pack_pair<T>(sums[m][n][2 * half] * factor, sums[m][n][2 * half + 1] * factor);
+      }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < row_tiles * chunks / 2; ++i) {
+    const int index = i * warp_size + lane;
+    const int at = index / chunks, chunk = index % chunks;
+    if (first + at < to.count && 8 * chunk < to.size)
+      *reinterpret_cast<uint4*>(to.data + int64_t{first + at} * to.stride + 8 * chunk) =
+          *reinterpret_cast<const uint4*>(tile.at(row + at, chunk));
+  }
+}
+
+}  // namespace lockstep::cuda::attention

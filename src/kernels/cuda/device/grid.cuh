@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cuda_runtime.h>
+
+namespace lockstep::cuda {
+
+/// The shape of a launch. More than 48 KiB of shared memory are asked for by launch_grid itself.
+struct Grid {
+  dim3 blocks;
+  dim3 threads;
+  size_t shared_bytes = 0;
+};
+
+/// How many blocks of `size` cover `count` items.
+inline unsigned blocks_for(int64_t count, int64_t size) {
+  return static_cast<unsigned>((count + size - 1) / size);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/gelu.h"
+
+namespace lockstep::cuda {
+
+inline constexpr float log2_e = 1.44269504088896340736f;
+inline constexpr float ln_2 = 0.69314718055994530942f;
+
+/// e^x by one exponential of base two: a relative error of about 2^-22 (1 + |x|), 0 below e^-87.
+LOCKSTEP_DEVICE float fast_exp(float x) { return exp2_approx(x * log2_e); }
+
+/// tanh(x) from one exponential and one reciprocal; near 0 a polynomial, so that small values keep their
+/// digits.
+LOCKSTEP_DEVICE float fast_tanh(float x) {
+  const float magnitude = fabsf(x);
+  const float square = x * x;
+  float p = fmaf(square, -0x1.6947a0p-8f, 0x1.4f5484p-6f);
+  p = fmaf(p, square, -0x1.b7ce24p-5f);
+  p = fmaf(p, square, 0x1.1103e2p-3f);
+  p = fmaf(p, square, -0x1.555524p-2f);
+  const float near_zero = fmaf(p * square, magnitude, magnitude);
+  const float away = 1.0f - 2.0f * rcp_approx(fast_exp(2.0f * magnitude) + 1.0f);
+  return copysignf(magnitude < 0.625f ? near_zero : away, x);
+}
+
+/// gelu(x), the tanh form as x / (1 + e^-2u) or the erf form.
+template <Gelu form>
+LOCKSTEP_DEVICE float gelu(float x) {
+  if constexpr (form == Gelu::erf) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f));
+  const float inner = x * fmaf(x * x, 0.044715f * 0.79788456080286535588f, 0.79788456080286535588f);
+  return x * rcp_approx(1.0f + fast_exp(-2.0f * inner));
+}
+
+/// The derivative of gelu at x.
+template <Gelu form>
+LOCKSTEP_DEVICE float gelu_slope(float x) {
+  if constexpr (form == Gelu::erf) {
+    const float cumulative = 0.5f * (1.0f + erff(x * 0.70710678118654752440f));
+    return fmaf(x, 0.39894228040143267794f * fast_exp(-0.5f * x * x), cumulative);
+  }
+  const float square = x * x;
+  const float inner = x * fmaf(square, 0.044715f * 0.79788456080286535588f, 0.79788456080286535588f);
+  const float inner_slope = fmaf(square, 3.0f * 0.044715f * 0.79788456080286535588f, 0.79788456080286535588f);
+  // With e = e^-2|u| neither the sigmoid s of 2u nor s (1 - s) loses digits where s is close to 1.
+  const float e = fast_exp(-2.0f * fabsf(inner));
+  const float larger = rcp_approx(1.0f + e);
+  const float smaller = e * larger;
+  return fmaf(2.0f * x * inner_slope, larger * smaller, inner < 0.0f ? smaller : larger);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/device/intrinsics.cuh"
+
+namespace lockstep::cuda {
+
+inline constexpr int warp_size = 32;
+inline constexpr unsigned all_lanes = 0xffffffffu;
+
+LOCKSTEP_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
+LOCKSTEP_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
+
+/// The sum over `width` neighbouring lanes (a power of two), on each of them with the same bits: a butterfly,
+/// and additions commute.
+template <int width = warp_size, class T>
+LOCKSTEP_DEVICE T warp_sum(T value) {
+#pragma unroll
+  for (int distance = width / 2; distance > 0; distance /= 2)
+    value += __shfl_xor_sync(all_lanes, value, distance);
+  return value;
+}
+
+template <int width = warp_size>
+LOCKSTEP_DEVICE float warp_max(float value) {
+#pragma unroll
+  for (int distance = width / 2; distance > 0; distance /= 2)
+    value = fmaxf(value, __shfl_xor_sync(all_lanes, value, distance));
+  return value;
+}
+
+/// The sum over a block of `threads` (a multiple of 32, up to 1024), on every thread: warps first, then their
+/// sums in order of warps. `scratch` is shared memory for threads / 32 values; it may be used again after a
+/// barrier.
+template <int threads, class T>
+LOCKSTEP_DEVICE T block_sum(T value, T* scratch) {
+  value = warp_sum(value);
+  if (lane_index() == 0) scratch[warp_index()] = value;
+  __syncthreads();
+  T sum = scratch[0];
+#pragma unroll
+  for (int warp = 1; warp < threads / warp_size; ++warp) sum += scratch[warp];
+  return sum;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Sums, products, ReLU, tanh, fills and learned positions. All but the positions are maps (device/map.cuh
+// says which thread gets what) that move every array once: 3 for two operands, 2 for one, 1 for a fill.
+// Positions: a thread adds 16 bytes of the table to the same place of `samples_per_thread` samples, x and y
+// once and the table once for so many samples; backward a thread adds up one group of columns over the batch,
+// in order, dy once and the table's gradient once, with eight loads under way. Copies are the driver's.
+// Bound: memory.
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/device/map.cuh"
+#include "kernels/cuda/device/math.cuh"
+#include "kernels/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using cuda::blocks_for, cuda::Group, cuda::launch_grid, cuda::load_group, cuda::map, cuda::map_threads,
+    cuda::narrow, cuda::store_group, cuda::widen;
+
+struct Sum2 {
+  LOCKSTEP_DEVICE float operator()(float a, float b) const { return a + b; }
+};
+struct Difference {
+  LOCKSTEP_DEVICE float operator()(float a, float b) const { return a - b; }
+};
+struct Product {
+  LOCKSTEP_DEVICE float operator()(float a, float b) const { return a * b; }
+};
+struct Multiple {
+  float factor;
+  LOCKSTEP_DEVICE float operator()(float x) const { return factor * x; }
+};
+struct MultipleFromMemory {
+  const float* factor;
+  LOCKSTEP_DEVICE float operator()(float x) const { return __ldg(factor) * x; }
+};
+struct Relu {
+  LOCKSTEP_DEVICE float operator()(float x) const { return x < 0.0f ? 0.0f : x; }
+};
+struct ReluGradient {
+  LOCKSTEP_DEVICE float operator()(float x, float dy) const { return x > 0.0f ? dy : 0.0f; }
+};
+struct Tanh {
+  LOCKSTEP_DEVICE float operator()(float x) const { return cuda::fast_tanh(x); }
+};
+struct TanhGradient {
+  LOCKSTEP_DEVICE float operator()(float y, float dy) const { return dy * (1.0f - y * y); }
+};
+template <class T>
+struct Constant {
+  T value;
+  LOCKSTEP_DEVICE T operator()() const { return value; }
+};
+
+/// y = f(x...) for views of one dtype.
+template <class F, class... Views>
+void map_views(const CudaStream& stream, const View& y, F f, const Views&... x) {
+  cuda::with_device_type(y.dtype, [&]<class T>() {
+    map(stream, y.size(), f, static_cast<T*>(y.data), static_cast<const T*>(x.data)...);
+  });
+}
+
+template <class T, class Word>
+void fill(const CudaStream& stream, const View& y, T value) {
+  static_assert(sizeof(T) == sizeof(Word));
+  map(stream, y.size(), Constant<Word>{std::bit_cast<Word>(value)}, static_cast<Word*>(y.data));
+}
+
+struct Values {
+  double at[SetValues::max_count];
+};
+
+__global__ void __launch_bounds__(1) set_values_kernel(double* y, int count, Values values) {
+#pragma unroll
+  for (int i = 0; i < SetValues::max_count; ++i)
+    if (i < count) y[i] = values.at[i];
+}
+
+__global__ void __launch_bounds__(1) set_step_kernel(int32_t* y, int32_t value) { *y = value; }
+
+constexpr int samples_per_thread = 4;
+
+/// Blocks go over the groups of one sample first, then over fours of samples.
+template <int width, class T>
+__global__ void __launch_bounds__(map_threads)
+    add_positions_kernel(int64_t batch, int64_t groups, unsigned blocks_per_sample, const T* x,
+                         const T* table, T* y) {
+  const int64_t group = int64_t{blockIdx.x % blocks_per_sample} * map_threads + threadIdx.x;
+  const int64_t first = int64_t{blockIdx.x / blocks_per_sample} * samples_per_thread;
+  if (group >= groups) return;
+  const Group<T, width> position = load_group<width>(table + group * width);
+  Group<T, width> values[samples_per_thread];
+#pragma unroll
+  for (int s = 0; s < samples_per_thread; ++s)
+    if (first + s < batch) values[s] = load_group<width>(x + ((first + s) * groups + group) * width);
+#pragma unroll
+  for (int s = 0; s < samples_per_thread; ++s) {
+    if (first + s >= batch) break;
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      narrow(values[s].values[i], widen(values[s].values[i]) + widen(position.values[i]));
+    store_group(y + ((first + s) * groups + group) * width, values[s]);
+  }
+}
+
+constexpr int sum_threads = 128;
+
+template <int width, class T>
+__global__ void __launch_bounds__(sum_threads)
+    add_positions_backward_kernel(int64_t batch, int64_t groups, int64_t table_groups, const T* dy,
+                                  float* dtable) {
+  const int64_t group = int64_t{blockIdx.x} * sum_threads + threadIdx.x;
+  if (group >= table_groups) return;
+  Group<float, width> sum = {};
+  if (group < groups) {
+#pragma unroll 8
+    for (int64_t b = 0; b < batch; ++b) {
+      const Group<T, width> term = load_group<width>(dy + (b * groups + group) * width);
+#pragma unroll
+      for (int i = 0; i < width; ++i) sum.values[i] += widen(term.values[i]);
+    }
+  }
+  store_group(dtable + group * width, sum);
+}
+
+template <int width, class T>
+void add_positions(const CudaStream& stream, const AddPositions& k) {
+  const int64_t groups = k.x.shape[1] * k.x.shape[2] / width;
+  const unsigned blocks_per_sample = blocks_for(groups, map_threads);
+  const unsigned fours = blocks_for(k.x.shape[0], samples_per_thread);
+  launch_grid(stream, {.blocks = blocks_per_sample * fours, .threads = map_threads},
+              add_positions_kernel<width, T>, k.x.shape[0], groups, blocks_per_sample,
+              static_cast<const T*>(k.x.data), static_cast<const T*>(k.table.data),
+              static_cast<T*>(k.y.data));
+}
+
+template <int width, class T>
+void add_positions_backward(const CudaStream& stream, const AddPositionsBackward& k) {
+  const int64_t table_groups = k.dtable.size() / width;
+  launch_grid(stream, {.blocks = blocks_for(table_groups, sum_threads), .threads = sum_threads},
+              add_positions_backward_kernel<width, T>, k.dy.shape[0], k.dy.shape[1] * k.dy.shape[2] / width,
+              table_groups, static_cast<const T*>(k.dy.data), static_cast<float*>(k.dtable.data));
+}
+
+}  // namespace
+
+void run(CudaStream stream, const Add& k) { map_views(stream, k.y, Sum2{}, k.a, k.b); }
+void run(CudaStream stream, const Subtract& k) { map_views(stream, k.y, Difference{}, k.a, k.b); }
+void run(CudaStream stream, const Multiply& k) { map_views(stream, k.y, Product{}, k.a, k.b); }
+void run(CudaStream stream, const Scale& k) {
+  map_views(stream, k.y, Multiple{static_cast<float>(k.factor)}, k.x);
+}
+void run(CudaStream stream, const ScaleBy& k) {
+  map_views(stream, k.y, MultipleFromMemory{static_cast<const float*>(k.factor.data)}, k.x);
+}
+void run(CudaStream stream, const ReluForward& k) { map_views(stream, k.y, Relu{}, k.x); }
+void run(CudaStream stream, const ReluBackward& k) { map_views(stream, k.dx, ReluGradient{}, k.x, k.dy); }
+void run(CudaStream stream, const TanhForward& k) { map_views(stream, k.y, Tanh{}, k.x); }
+void run(CudaStream stream, const TanhBackward& k) { map_views(stream, k.dx, TanhGradient{}, k.y, k.dy); }
+
+void run(CudaStream stream, const Fill& k) {
+  const auto single = static_cast<float>(k.value);
+  switch (k.y.dtype) {
+    case DType::f32:
+      return fill<float, uint32_t>(stream, k.y, single);
+    case DType::f64:
+      return fill<double, uint64_t>(stream, k.y, k.value);
+    case DType::bf16:
+      return fill<bfloat16, uint16_t>(stream, k.y, bfloat16(single));
+    case DType::f16:
+      return fill<float16, uint16_t>(stream, k.y, float16(single));
+    case DType::i32:
+      return fill<int32_t, uint32_t>(stream, k.y, static_cast<int32_t>(k.value));
+  }
+}
+
+void run(CudaStream stream, const Copy& k) {
+  if (k.x.size() == 0) return;
+  cuda::check(cudaMemcpyAsync(k.y.data, k.x.data, static_cast<size_t>(k.x.bytes()), cudaMemcpyDeviceToDevice,
+                              cuda::native(stream)),
+              "copying within a GPU");
+}
+
+void run(CudaStream stream, const SetValues& k) {
+  Values values;
+  std::copy(k.values.begin(), k.values.end(), values.at);
+  launch_grid(stream, {.blocks = 1, .threads = 1}, set_values_kernel, static_cast<double*>(k.y.data), k.count,
+              values);
+}
+
+void run(CudaStream stream, const SetStep& k) {
+  launch_grid(stream, {.blocks = 1, .threads = 1}, set_step_kernel, static_cast<int32_t*>(k.y.data),
+              static_cast<int32_t>(k.value));
+}
+
+void run(CudaStream stream, const AddPositions& k) {
+  cuda::with_device_type(k.x.dtype, [&]<class T>() {
+    constexpr int width = cuda::Pack<T>::size;
+    const bool packs =
+        k.x.shape[1] * k.x.shape[2] % width == 0 && cuda::is_aligned(k.x.data, k.table.data, k.y.data);
+    packs ? add_positions<width, T>(stream, k) : add_positions<1, T>(stream, k);
+  });
+}
+
+void run(CudaStream stream, const AddPositionsBackward& k) {
+  cuda::with_device_type(k.dy.dtype, [&]<class T>() {
+    constexpr int width = cuda::Pack<T>::size;
+    const bool packs = k.dy.shape[1] * k.dy.shape[2] % width == 0 && k.dtable.size() % width == 0 &&
+                       cuda::is_aligned(k.dy.data, k.dtable.data);
+    packs ? add_positions_backward<width, T>(stream, k) : add_positions_backward<1, T>(stream, k);
+  });
+}
+
+}  // namespace lockstep

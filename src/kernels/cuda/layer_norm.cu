@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Layer normalisation, a row in the registers of one warp (up to 1024 columns), of four (4096) or of sixteen
+// (8192): thread t of a row owns the 16-byte pieces t, t + threads, ... of it.
+//
+// Forward. Bytes: x and y, with a residual two arrays more. Blocks walk over rows; a warp that has a row to
+// itself keeps weight and bias in registers and loads its next row before it reduces this one, 1.5 KiB a warp
+// for 768 columns of 16 bits. The mean, then the squares around it, both from registers.
+//
+// Backward. Bytes: x, dy and dx, and `carried` where there is one. Each block takes consecutive rows, as many
+// as the shape says; its threads add up the gradients of weight and bias of their columns in registers, a
+// block adds its warps and writes 8 bytes a column, at most most_blocks times, which a second kernel adds in
+// order: 3 % of the bytes for 65536 rows of 768. Of those three blocks of four warps share a multiprocessor,
+// with up to 54 KiB under way; the weight comes from the L1 cache, twice a row.
+//
+// Both are bound by memory.
+
+#include <algorithm>
+
+#include "core/memory.h"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/cuda/layer_norm_layout.cuh"
+#include "kernels/layer_norm.h"
+
+namespace lockstep {
+namespace {
+
+using cuda::launch_grid, cuda::load_piece, cuda::load_row, cuda::Pack, cuda::row_sum, cuda::store_piece;
+
+template <class T>
+struct Forward {
+  const T *x, *residual, *weight, *bias;
+  T *sum, *y;
+  float *mean, *rstd;
+  int64_t rows;
+  int columns;
+  float epsilon;
+};
+
+/// Mean and 1 / deviation of the row whose pieces the threads hold.
+template <class L>
+LOCKSTEP_DEVICE void measure(const typename L::Row& row, const Forward<typename L::T>& k, float& mean,
+                             float& rstd) {
+  float* scratch = cuda::dynamic_shared<float>();
+  float sum = 0.0f;
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p)
+#pragma unroll
+    for (int i = 0; i < L::width; ++i) sum += row[p][i];
+  const auto columns = static_cast<float>(k.columns);
+  mean = row_sum<L>(sum, scratch) / columns;
+  float squares = 0.0f;
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p)
+#pragma unroll
+    for (int i = 0; i < L::width; ++i) {
+      const float deviation = row[p][i] - mean;
+      if (L::column(p) + (L::packed ? 0 : i) < k.columns) squares = fmaf(deviation, deviation, squares);
+    }
+  rstd = 1.0f / sqrtf(row_sum<L>(squares, scratch + L::warps) / columns + k.epsilon);
+}
+
+/// y of the row whose pieces the threads hold. Weight and bias are those kept in registers, or read here.
+template <class L>
+LOCKSTEP_DEVICE void write_normalized(const typename L::Row& row, const typename L::Row& kept_weight,
+                                      const typename L::Row& kept_bias, const Forward<typename L::T>& k,
+                                      float mean, float rstd, typename L::T* y) {
+  using Piece = Pack<typename L::T>;
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p) {
+    const Piece weight = L::runs_ahead ? kept_weight[p] : load_piece<L>(k.weight, p, k.columns);
+    Piece bias = kept_bias[p];
+    if (!L::runs_ahead && k.bias) bias = load_piece<L>(k.bias, p, k.columns);
+    Piece result;
+#pragma unroll
+    for (int i = 0; i < L::width; ++i) {
+      const float normal = (row[p][i] - mean) * rstd;
+      result.set(i, k.bias ? fmaf(normal, weight[i], bias[i]) : normal * weight[i]);
+    }
+    store_piece<L>(y, p, result, k.columns);
+  }
+}
+
+/// The row that is normalised: what was loaded, or its sum with the residual, which is stored as well.
+template <class L, bool fused>
+LOCKSTEP_DEVICE void take_row(typename L::Row& row, const typename L::Row& x, const typename L::Row& residual,
+                              typename L::T* sum, int columns) {
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p) {
+    row[p] = x[p];
+    if constexpr (fused) {
+#pragma unroll
+      for (int i = 0; i < L::width; ++i) row[p].set(i, x[p][i] + residual[p][i]);
+      store_piece<L>(sum, p, row[p], columns);
+    }
+  }
+}
+
+template <class L, bool fused>
+__global__ void __launch_bounds__(L::threads) forward_kernel(Forward<typename L::T> k) {
+  typename L::Row weight = {}, bias = {}, row, x, residual;
+  if constexpr (L::runs_ahead) {
+    load_row<L>(weight, k.weight, k.columns);
+    if (k.bias) load_row<L>(bias, k.bias, k.columns);
+  }
+  const auto load = [&](int64_t index) {
+    if (index >= k.rows) return;
+    load_row<L>(x, k.x + index * k.columns, k.columns);
+    if constexpr (fused) load_row<L>(residual, k.residual + index * k.columns, k.columns);
+  };
+  const int64_t stride = int64_t{gridDim.x} * L::rows_at_once;
+  int64_t index = int64_t{blockIdx.x} * L::rows_at_once + L::row_in_block();
+  if constexpr (L::runs_ahead) load(index);
+  for (; index < k.rows; index += stride) {
+    if constexpr (!L::runs_ahead) load(index);
+    take_row<L, fused>(row, x, residual, k.sum + index * k.columns, k.columns);
+    if constexpr (L::runs_ahead) load(index + stride);
+    float mean, rstd;
+    measure<L>(row, k, mean, rstd);
+    if (L::leads_row()) k.mean[index] = mean, k.rstd[index] = rstd;
+    write_normalized<L>(row, weight, bias, k, mean, rstd, k.y + index * k.columns);
+  }
+}
+
+template <class T>
+struct Backward {
+  const T *x, *weight, *dy, *carried;
+  const float *mean, *rstd;
+  T* dx;
+  float* partials;  ///< [blocks, 2, columns]: of dweight, then of dbias
+  int64_t rows;
+  int64_t rows_per_block;
+  int columns;
+};
+
+/// A row and what the backward needs of it beside `carried`.
+template <class L>
+struct RowGradient {
+  typename L::Row x, dy;
+  float mean, rstd;
+  float shift, slope;  ///< the means of weight * dy and of its product with the normalised row
+};
+
+/// Adds a row to the threads' sums over rows and finds its means.
+template <class L>
+LOCKSTEP_DEVICE void add_row(RowGradient<L>& row, const Backward<typename L::T>& k,
+                             float (&dweight)[L::elements], float (&dbias)[L::elements]) {
+  float* scratch = cuda::dynamic_shared<float>();
+  float shift = 0.0f, slope = 0.0f;
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p) {
+    const auto weight = load_piece<L>(k.weight, p, k.columns);
+#pragma unroll
+    for (int i = 0; i < L::width; ++i) {
+      const float d = row.dy[p][i];
+      const float normal = (row.x[p][i] - row.mean) * row.rstd;
+      const float g = d * weight[i];
+      shift += g;
+      slope = fmaf(g, normal, slope);
+      dweight[p * L::width + i] = fmaf(d, normal, dweight[p * L::width + i]);
+      dbias[p * L::width + i] += d;
+    }
+  }
+  row.shift = row_sum<L>(shift, scratch) / static_cast<float>(k.columns);
+  row.slope = row_sum<L>(slope, scratch + L::warps) / static_cast<float>(k.columns);
+}
+
+template <class L>
+LOCKSTEP_DEVICE void write_gradient(const RowGradient<L>& row, const typename L::Row& carried,
+                                    const Backward<typename L::T>& k, int64_t offset) {
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p) {
+    const auto weight = load_piece<L>(k.weight, p, k.columns);
+    Pack<typename L::T> before = carried[p], result;
+    if (!L::runs_ahead && k.carried) before = load_piece<L>(k.carried + offset, p, k.columns);
+#pragma unroll
+    for (int i = 0; i < L::width; ++i) {
+      const float normal = (row.x[p][i] - row.mean) * row.rstd;
+      const float gradient = row.rstd * (fmaf(row.dy[p][i], weight[i], -row.shift) - normal * row.slope);
+      result.set(i, k.carried ? before[i] + gradient : gradient);
+    }
+    store_piece<L>(k.dx + offset, p, result, k.columns);
+  }
+}
+
+/// One thread's sums of one gradient to shared memory or to the partial sums.
+template <class L>
+LOCKSTEP_DEVICE void store_sums(const float (&sums)[L::elements], float* to, int columns) {
+#pragma unroll
+  for (int p = 0; p < L::pieces; ++p)
+#pragma unroll
+    for (int i = 0; i < L::width; ++i)
+      if (L::column(p) + i < columns) to[L::column(p) + i] = sums[p * L::width + i];
+}
+
+/// The block's sum of one gradient, its warps added in order.
+template <class L>
+LOCKSTEP_DEVICE void store_block_sums(const float (&sums)[L::elements], float* to, int columns) {
+  if constexpr (L::warps > 1) {
+    store_sums<L>(sums, to, columns);
+  } else {
+    float* shared = cuda::dynamic_shared<float>();
+    store_sums<L>(sums, shared + L::row_in_block() * columns, columns);
+    __syncthreads();
+    for (int column = static_cast<int>(threadIdx.x); column < columns; column += L::threads) {
+      float sum = shared[column];
+#pragma unroll
+      for (int warp = 1; warp < L::rows_at_once; ++warp) sum += shared[warp * columns + column];
+      to[column] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+template <class L>
+__global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kernel(Backward<typename L::T> k) {
+  float dweight[L::elements] = {}, dbias[L::elements] = {};
+  RowGradient<L> row;
+  typename L::Row carried = {};
+  const int64_t begin = blockIdx.x * k.rows_per_block;
+  const int rows = static_cast<int>(min(k.rows_per_block, k.rows - begin));
+  for (int i = L::row_in_block(); i < rows; i += L::rows_at_once) {
+    const int64_t offset = (begin + i) * k.columns;
+    load_row<L>(row.x, k.x + offset, k.columns);
+    load_row<L>(row.dy, k.dy + offset, k.columns);
+    if (L::runs_ahead && k.carried) load_row<L>(carried, k.carried + offset, k.columns);
+    row.mean = k.mean[begin + i], row.rstd = k.rstd[begin + i];
+    add_row<L>(row, k, dweight, dbias);
+    // Makes the compiler read the weight again instead of keeping it: registers are what is scarce here.
+    __syncwarp();
+    write_gradient<L>(row, carried, k, offset);
+  }
+  float* partial = k.partials + int64_t{blockIdx.x} * 2 * k.columns;
+  store_block_sums<L>(dweight, partial, k.columns);
+  store_block_sums<L>(dbias, partial + k.columns, k.columns);
+}
+
+constexpr int sum_groups = 32;
+
+/// Warp g of a block adds the partial sums of blocks g, g + 32, ... for 32 columns, then the first warp adds
+/// the warps' sums in order.
+__global__ void __launch_bounds__(32 * sum_groups)
+    add_partials_kernel(const float* partials, int blocks, int columns, float* dweight, float* dbias) {
+  float* sums = cuda::dynamic_shared<float>();
+  const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32);
+  const bool is_inside = column < 2 * columns;
+  float sum = 0.0f;
+  if (is_inside) {
+#pragma unroll 8
+    for (int block = static_cast<int>(threadIdx.x) / 32; block < blocks; block += sum_groups)
+      sum += partials[int64_t{block} * 2 * columns + column];
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x >= 32 || !is_inside) return;
+#pragma unroll 8
+  for (int group = 1; group < sum_groups; ++group) sum += sums[group * 32 + threadIdx.x];
+  if (column < columns)
+    dweight[column] = sum;
+  else if (dbias)
+    dbias[column - columns] = sum;
+}
+
+/// Blocks of the backward write partial sums at most this often.
+constexpr int64_t most_blocks = 1024;
+
+}  // namespace
+
+void run(CudaStream stream, const LayerNormForward& k) {
+  const int64_t columns = k.x.shape[-1];
+  const int64_t rows = k.x.shape.rows();
+  cuda::with_device_type(k.x.dtype, [&]<class T>() {
+    const auto pointer = [](const View& view) { return static_cast<T*>(view.data); };
+    const Forward<T> arguments{.x = pointer(k.x),
+                               .residual = pointer(k.residual),
+                               .weight = pointer(k.weight),
+                               .bias = pointer(k.bias),
+                               .sum = pointer(k.sum),
+                               .y = pointer(k.y),
+                               .mean = k.mean.as<float>(),
+                               .rstd = k.rstd.as<float>(),
+                               .rows = rows,
+                               .columns = static_cast<int>(columns),
+                               .epsilon = static_cast<float>(k.epsilon)};
+    const bool packed =
+        columns % Pack<T>::size == 0 &&
+        cuda::is_aligned(k.x.data, k.residual.data, k.weight.data, k.bias.data, k.sum.data, k.y.data);
+    cuda::with_layout<T>(columns, packed, [&]<class L>() {
+      // Enough blocks for any occupancy; each walks over rows.
+      const int64_t most = int64_t{cuda::multiprocessors(stream)} * 16;
+      const int64_t blocks = std::min(most, (rows + L::rows_at_once - 1) / L::rows_at_once);
+      launch_grid(stream,
+                  {.blocks = static_cast<unsigned>(blocks),
+                   .threads = L::threads,
+                   .shared_bytes = 2 * L::warps * sizeof(float)},
+                  k.residual ? forward_kernel<L, true> : forward_kernel<L, false>, arguments);
+    });
+  });
+}
+
+void run(CudaStream stream, const LayerNormBackward& k) {
+  const int64_t columns = k.x.shape[-1];
+  const int64_t rows = k.x.shape.rows();
+  // A multiple of 8, so that the warps of a block have as many rows each.
+  const int64_t rows_per_block = std::max<int64_t>(1, (rows + 8 * most_blocks - 1) / (8 * most_blocks)) * 8;
+  const unsigned blocks = cuda::blocks_for(rows, rows_per_block);
+  const auto memory = allocate(std::max<int64_t>(1, blocks * 2 * columns) * int64_t{sizeof(float)}, stream);
+  auto* partials = reinterpret_cast<float*>(memory.get());
+  cuda::with_device_type(k.x.dtype, [&]<class T>() {
+    const auto pointer = [](const View& view) { return static_cast<T*>(view.data); };
+    const Backward<T> arguments{.x = pointer(k.x),
+                                .weight = pointer(k.weight),
+                                .dy = pointer(k.dy),
+                                .carried = pointer(k.carried),
+                                .mean = k.mean.as<float>(),
+                                .rstd = k.rstd.as<float>(),
+                                .dx = pointer(k.dx),
+                                .partials = partials,
+                                .rows = rows,
+                                .rows_per_block = rows_per_block,
+                                .columns = static_cast<int>(columns)};
+    const bool packed = columns % Pack<T>::size == 0 &&
+                        cuda::is_aligned(k.x.data, k.weight.data, k.dy.data, k.carried.data, k.dx.data);
+    cuda::with_layout<T>(columns, packed, [&]<class L>() {
+      const int64_t floats = L::warps == 1 ? L::rows_at_once * columns : 2 * L::warps;
+      launch_grid(stream,
+                  {.blocks = blocks,
+                   .threads = L::threads,
+                   .shared_bytes = static_cast<size_t>(floats) * sizeof(float)},
+                  backward_kernel<L>, arguments);
+    });
+  });
+  launch_grid(stream,
+              {.blocks = cuda::blocks_for(2 * columns, 32),
+               .threads = 32 * sum_groups,
+               .shared_bytes = 32 * sum_groups * sizeof(float)},
+              add_partials_kernel, partials, static_cast<int>(blocks), static_cast<int>(columns),
+              k.dweight.as<float>(), k.dbias.as<float>());
+}
+
+}  // namespace lockstep

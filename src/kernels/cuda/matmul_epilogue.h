@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/matmul.h"
+
+namespace lockstep::cuda {
+
+/// What cuBLASLt left to do to a product x [rows, columns]: x += bias, then y = activation(x). x keeps its
+/// sum with the bias, rounded, and may be y.
+struct FinishProduct {
+  View x;
+  View bias;  ///< optional, [columns]
+  View y;     ///< like x; may alias x
+  Activation activation = Activation::none;
+};
+void run(const CudaStream& stream, const FinishProduct& kernel);
+
+/// y[i] = the sum of row i of x [rows, columns], y in fp32.
+struct RowSum {
+  View x;
+  View y;
+};
+void run(const CudaStream& stream, const RowSum& kernel);
+
+}  // namespace lockstep::cuda

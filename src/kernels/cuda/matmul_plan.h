@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels/matmul.h"
+
+namespace lockstep::cuda {
+
+/// Everything that a product's plan depends on. Neither addresses nor streams nor the GPU's number are in it.
+struct MatMulKey {
+  int64_t m = 0, n = 0, k = 0;
+  DType dtype = DType::f32;  ///< of a and b
+  DType c_dtype = DType::f32;
+  bool transpose_a = false, transpose_b = false;
+  bool bias = false, pre_activation = false, residual = false, column_sum = false, row_sum = false;
+  Activation activation = Activation::none;
+
+  static MatMulKey of(const MatMul& kernel);
+  // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer in a defaulted comparison
+  auto operator<=>(const MatMulKey&) const = default;
+};
+
+struct MatMulKeyHash {
+  size_t operator()(const MatMulKey& key) const;
+};
+
+/// What cuBLASLt does to a product before it stores it; kernels of our own do the rest.
+enum class Epilogue : uint8_t {
+  none,
+  bias,
+  gelu,
+  gelu_bias,
+  gelu_aux,
+  gelu_aux_bias,
+  dgelu,
+  dgelu_column_sum,
+  row_sum
+};
+inline constexpr int epilogue_count = 9;
+const char* name(Epilogue epilogue);
+
+constexpr bool adds_bias(Epilogue e) {
+  return e == Epilogue::bias || e == Epilogue::gelu_bias || e == Epilogue::gelu_aux_bias;
+}
+constexpr bool writes_sum(Epilogue e) { return e == Epilogue::dgelu_column_sum || e == Epilogue::row_sum; }
+constexpr bool writes_pre_activation(Epilogue e) {
+  return e == Epilogue::gelu_aux || e == Epilogue::gelu_aux_bias;
+}
+constexpr bool reads_pre_activation(Epilogue e) {
+  return e == Epilogue::dgelu || e == Epilogue::dgelu_column_sum;
+}
+constexpr bool applies_gelu(Epilogue e) {
+  return writes_pre_activation(e) || reads_pre_activation(e) || e == Epilogue::gelu ||
+         e == Epilogue::gelu_bias;
+}
+
+/// The epilogues that serve a product, the most work saved first; the last is always `none`.
+struct EpilogueChoices {
+  std::array<Epilogue, 3> of = {};
+  int count = 0;
+};
+EpilogueChoices epilogues_for(const MatMulKey& key);
+
+/// An algorithm as cuBLASLt itself stores it (its header: "can be trivially serialized").
+struct Algorithm {
+  std::array<uint64_t, 8> words = {};
+  uint64_t workspace_bytes = 0;
+  bool operator==(const Algorithm&) const = default;
+};
+
+struct MatMulPlan {
+  Epilogue epilogue = Epilogue::none;
+  Algorithm algorithm;
+};
+
+/// The process's table of plans; safe to use from several threads.
+std::optional<MatMulPlan> find_plan(const MatMulKey& key);
+/// Keeps the plan if the key has none; returns the one that is kept.
+MatMulPlan keep_plan(const MatMulKey& key, const MatMulPlan& plan);
+/// Rises whenever plans are replaced, so that threads may keep copies.
+uint64_t plans_generation();
+bool is_matmul_tuning();
+
+}  // namespace lockstep::cuda

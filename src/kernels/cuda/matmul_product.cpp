@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/matmul_product.cuh"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "core/cuda_check.h"
+#include "core/memory.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int most_gpus = 64;
+constexpr int most_results = 64;
+
+/// cuBLASLt's handle for a GPU; made once, never destroyed, so that no order of destruction matters.
+cublasLtHandle_t handle_of(int device) {
+  static std::array<std::atomic<cublasLtHandle_t>, most_gpus> handles{};
+  static std::mutex mutex;
+  expect(device >= 0 && device < most_gpus, "GPU ", device, " multiplies no matrices");
+  std::atomic<cublasLtHandle_t>& slot = handles[static_cast<size_t>(device)];
+  if (const cublasLtHandle_t handle = slot.load(std::memory_order_acquire)) return handle;
+  const std::lock_guard lock(mutex);
+  if (slot.load() == nullptr) {
+    int before = 0;
+    check(cudaGetDevice(&before), "asking for the current GPU");
+    check(cudaSetDevice(device), "choosing a GPU");
+    // The library may allocate, which enqueues nothing and so may happen while a graph is recorded.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check(cudaThreadExchangeStreamCaptureMode(&mode), "allowing cuBLASLt to allocate");
+    cublasLtHandle_t handle = nullptr;
+    const cublasStatus_t status = cublasLtCreate(&handle);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    check(cudaSetDevice(before), "choosing a GPU");
+    check(status, "starting cuBLASLt");
+    slot.store(handle, std::memory_order_release);
+  }
+  return slot.load();
+}
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::f64:
+    case DType::i32:
+      break;
+  }
+  throw Error(concat("a product of ", dtype, " runs on the CPU only: f32, bf16 or f16 is needed on a GPU"));
+}
+
+cublasLtEpilogue_t native(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::none:
+      break;
+    case Epilogue::bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::gelu:
+      return CUBLASLT_EPILOGUE_GELU;
+    case Epilogue::gelu_bias:
+      return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::gelu_aux:
+      return CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_aux_bias:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::dgelu:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::dgelu_column_sum:
+      return CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    case Epilogue::row_sum:
+      return CUBLASLT_EPILOGUE_BGRADB;  // cuBLASLt's B is our a
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+template <class T>
+void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)), "describing a product");
+}
+
+template <class T>
+void set(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
+        "describing a product");
+}
+
+cublasLtMatmulAlgo_t native(const Algorithm& algorithm) {
+  cublasLtMatmulAlgo_t result;
+  static_assert(sizeof(result.data) == sizeof(algorithm.words));
+  std::memcpy(result.data, algorithm.words.data(), sizeof(result.data));
+  return result;
+}
+
+/// What is known of every address, and no more: suggestions shall not depend on where an array happens to
+/// lie.
+const void* aligned_address() {
+  alignas(256) static std::array<std::byte, 256> anything;
+  return anything.data() + vector_alignment;
+}
+
+}  // namespace
+
+void check(cublasStatus_t status, const char* what, const char* file, int line) {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw Error(concat(what, " failed: cuBLASLt says ", cublasLtGetStatusString(status)), file, line);
+}
+
+std::array<int64_t, algorithm_attributes.size()> attributes_of(const Algorithm& algorithm) {
+  const cublasLtMatmulAlgo_t native_algorithm = native(algorithm);
+  std::array<int64_t, algorithm_attributes.size()> values{};
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint32_t word = 0;
+    uint16_t half = 0;
+    const auto& [name, attribute, bytes] = algorithm_attributes[i];
+    size_t written = 0;
+    check(cublasLtMatmulAlgoConfigGetAttribute(
+              &native_algorithm, attribute, bytes == 4 ? static_cast<void*>(&word) : &half, bytes, &written),
+          "reading an algorithm's attributes");
+    values[i] = bytes == 4 ? static_cast<int32_t>(word) : half;
+  }
+  return values;
+}
+
+bool is_deterministic(const Algorithm& algorithm) {
+  const auto attributes = attributes_of(algorithm);
+  const int64_t splits = attributes[3], scheme = attributes[4];
+  const bool is_split = splits != 0 && splits != 1;
+  return scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE ||
+         (scheme == CUBLASLT_REDUCTION_SCHEME_NONE && !is_split);
+}
+
+Product::Product(const MatMulKey& key, Epilogue epilogue) : key_(key), epilogue_(epilogue) {
+  check(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, native(epilogue));
+  if (adds_bias(epilogue) || writes_sum(epilogue))
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_address());
+  if (writes_pre_activation(epilogue) || reads_pre_activation(epilogue)) {
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned_address());
+  }
+  // A row-major matrix [rows, columns] is a column-major one of `columns` rows.
+  const auto init = [](cublasLtMatrixLayoutOpaque_t& layout, DType dtype, int64_t rows, int64_t columns) {
+    check(cublasLtMatrixLayoutInit(&layout, data_type(dtype), static_cast<uint64_t>(columns),
+                                   static_cast<uint64_t>(rows), columns),
+          "describing a matrix");
+  };
+  init(a_, key.dtype, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k);
+  init(b_, key.dtype, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n);
+  init(c_, key.c_dtype, key.m, key.n);
+}
+
+std::vector<Algorithm> Product::candidates(int device, int most) const {
+  cublasLtMatmulPreferenceOpaque_t preference = {};
+  check(cublasLtMatmulPreferenceInit(&preference), "describing a product");
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, matmul_workspace_bytes);
+  const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  const uint32_t a = row_alignment((key_.transpose_a ? key_.m : key_.k) * bytes(key_.dtype));
+  const uint32_t b = row_alignment((key_.transpose_b ? key_.k : key_.n) * bytes(key_.dtype));
+  const uint32_t c = row_alignment(key_.n * bytes(key_.c_dtype));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c);
+  std::array<cublasLtMatmulHeuristicResult_t, most_results> results = {};
+  int count = 0;
+  auto operation = operation_;
+  auto [layout_a, layout_b, layout_c] = std::tuple{a_, b_, c_};
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_of(device), &operation, &layout_b, &layout_a, &layout_c, &layout_c, &preference,
+      std::min(most, most_results), results.data(), &count);
+  std::vector<Algorithm> algorithms;
+  if (status != CUBLAS_STATUS_SUCCESS) return algorithms;
+  for (int i = 0; i < count; ++i) {
+    const auto& result = results[static_cast<size_t>(i)];
+    Algorithm algorithm;
+    std::memcpy(algorithm.words.data(), result.algo.data, sizeof(result.algo.data));
+    algorithm.workspace_bytes = result.workspaceSize;
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= matmul_workspace_bytes &&
+        is_deterministic(algorithm))
+      algorithms.push_back(algorithm);
+  }
+  return algorithms;
+}
+
+bool Product::can_run(int device, const Algorithm& algorithm) const {
+  auto operation = operation_;
+  auto [a, b, c] = std::tuple{a_, b_, c_};
+  const cublasLtMatmulAlgo_t native_algorithm = native(algorithm);
+  cublasLtMatmulHeuristicResult_t result = {};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_of(device), &operation, &b, &a, &c, &c, &native_algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= algorithm.workspace_bytes &&
+         algorithm.workspace_bytes <= matmul_workspace_bytes && is_deterministic(algorithm);
+}
+
+cublasStatus_t Product::run(const CudaStream& stream, const Algorithm& algorithm,
+                            const ProductOperands& operands) {
+  if (adds_bias(epilogue_) || writes_sum(epilogue_))
+    set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
+  if (writes_pre_activation(epilogue_) || reads_pre_activation(epilogue_))
+    set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation);
+  const MemoryScope scope("matmul workspace");
+  // Always of one size, so that each stream, and each graph, ends up with a single one.
+  const auto workspace =
+      algorithm.workspace_bytes == 0 ? nullptr : allocate(int64_t{matmul_workspace_bytes}, stream);
+  const float one = 1.0f, beta = operands.residual ? 1.0f : 0.0f;
+  const void* c = operands.residual ? operands.residual : operands.c;
+  const cublasLtMatmulAlgo_t native_algorithm = native(algorithm);
+  return cublasLtMatmul(handle_of(stream.device), &operation_, &one, operands.b, &b_, operands.a, &a_, &beta,
+                        c, &c_, operands.c, &c_, &native_algorithm, workspace.get(),
+                        workspace ? matmul_workspace_bytes : 0, native(stream));
+}
+
+}  // namespace lockstep::cuda

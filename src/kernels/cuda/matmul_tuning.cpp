@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/matmul_tuning.cuh"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/cuda_check.h"
+#include "core/event.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int most_candidates = 32;
+constexpr int timed_runs = 9;
+
+/// Events around each of some runs on a stream.
+class Timer {
+ public:
+  explicit Timer(const CudaStream& stream) : stream_(stream) {
+    for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "making an event");
+  }
+  ~Timer() {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  /// The median time of a run in milliseconds; infinite if it cannot run.
+  float operator()(const std::function<bool()>& run) {
+    if (!run()) return std::numeric_limits<float>::infinity();
+    mark(0);
+    for (size_t i = 0; i < timed_runs; ++i) {
+      run();
+      mark(i + 1);
+    }
+    synchronize(stream_);
+    std::array<float, timed_runs> times{};
+    for (size_t i = 0; i < timed_runs; ++i)
+      check(cudaEventElapsedTime(&times[i], events_[i], events_[i + 1]), "timing a product");
+    std::nth_element(times.begin(), times.begin() + timed_runs / 2, times.end());
+    return times[timed_runs / 2];
+  }
+
+ private:
+  void mark(size_t i) { check(cudaEventRecord(events_[i], native(stream_)), "recording an event"); }
+
+  CudaStream stream_;
+  std::array<cudaEvent_t, timed_runs + 1> events_{};
+};
+
+[[noreturn]] void throw_nothing_runs(const MatMulKey& key) {
+  throw Error(concat("cuBLASLt has no algorithm for a product of ", key.dtype, " [", key.m, ", ", key.k,
+                     "] and [", key.k, ", ", key.n, "]"));
+}
+
+}  // namespace
+
+EpilogueChoices epilogues_for(const MatMulKey& key) {
+  EpilogueChoices choices;
+  const auto add = [&](Epilogue epilogue) { choices.of[static_cast<size_t>(choices.count++)] = epilogue; };
+  // cuBLASLt's bias, or sum, is of the dtype of its output, and its auxiliary matrix has rows of a multiple
+  // of eight elements.
+  const bool bias_fits = key.c_dtype == key.dtype, sums_fit = key.c_dtype == DType::f32;
+  const bool aux_fits = key.n % 8 == 0;
+  if (key.activation == Activation::gelu_tanh && (bias_fits || !key.bias)) {
+    if (!key.pre_activation)
+      add(key.bias ? Epilogue::gelu_bias : Epilogue::gelu);
+    else if (aux_fits)
+      add(key.bias ? Epilogue::gelu_aux_bias : Epilogue::gelu_aux);
+  }
+  if (key.activation == Activation::gelu_tanh_backward && aux_fits) {
+    if (key.column_sum && sums_fit) add(Epilogue::dgelu_column_sum);
+    add(Epilogue::dgelu);
+  }
+  if (key.bias && bias_fits) add(Epilogue::bias);
+  if (key.row_sum && sums_fit && !key.bias && key.activation == Activation::none) add(Epilogue::row_sum);
+  add(Epilogue::none);
+  return choices;
+}
+
+MatMulPlan first_plan(int device, const MatMulKey& key) {
+  const EpilogueChoices choices = epilogues_for(key);
+  for (int i = 0; i < choices.count; ++i) {
+    const Epilogue epilogue = choices.of[static_cast<size_t>(i)];
+    const std::vector<Algorithm> algorithms = Product(key, epilogue).candidates(device, most_candidates);
+    if (!algorithms.empty()) return {.epilogue = epilogue, .algorithm = algorithms.front()};
+  }
+  throw_nothing_runs(key);
+}
+
+MatMulPlan fastest_plan(const CudaStream& stream, const MatMulKey& key,
+                        const std::function<bool(const Candidate&)>& attempt) {
+  Timer timer(stream);
+  MatMulPlan best;
+  float best_time = std::numeric_limits<float>::infinity();
+  const EpilogueChoices choices = epilogues_for(key);
+  for (int i = 0; i < choices.count; ++i) {
+    const Epilogue epilogue = choices.of[static_cast<size_t>(i)];
+    Product product(key, epilogue);
+    for (const Algorithm& algorithm : product.candidates(stream.device, most_candidates)) {
+      const float time = timer([&] { return attempt({epilogue, &product, algorithm}); });
+      if (time < best_time) {
+        best_time = time;
+        best = {.epilogue = epilogue, .algorithm = algorithm};
+      }
+    }
+  }
+  if (best_time == std::numeric_limits<float>::infinity()) throw_nothing_runs(key);
+  return best;
+}
+
+MatMulKey MatMulKey::of(const MatMul& kernel) {
+  return {.m = kernel.m(),
+          .n = kernel.n(),
+          .k = kernel.k(),
+          .dtype = kernel.a.dtype,
+          .c_dtype = kernel.c.dtype,
+          .transpose_a = kernel.transpose_a,
+          .transpose_b = kernel.transpose_b,
+          .bias = static_cast<bool>(kernel.bias),
+          .pre_activation = static_cast<bool>(kernel.pre_activation),
+          .residual = static_cast<bool>(kernel.residual),
+          .column_sum = static_cast<bool>(kernel.column_sum),
+          .row_sum = static_cast<bool>(kernel.row_sum),
+          .activation = kernel.activation};
+}
+
+size_t MatMulKeyHash::operator()(const MatMulKey& key) const {
+  uint64_t hash = 0;
+  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u, hash ^= hash >> 32; };
+  mix(static_cast<uint64_t>(key.m));
+  mix(static_cast<uint64_t>(key.n));
+  mix(static_cast<uint64_t>(key.k));
+  uint64_t rest = static_cast<uint64_t>(key.activation);
+  for (const uint64_t part :
+       {static_cast<uint64_t>(key.dtype), static_cast<uint64_t>(key.c_dtype), uint64_t{key.transpose_a},
+        uint64_t{key.transpose_b}, uint64_t{key.bias}, uint64_t{key.pre_activation}, uint64_t{key.residual},
+        uint64_t{key.column_sum}, uint64_t{key.row_sum}})
+    rest = rest * 8 + part;
+  mix(rest);
+  return static_cast<size_t>(hash);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a build without CUDA knows of plans: there are none.
+#include "core/error.h"
+#include "kernels/matmul_plans.h"
+
+namespace lockstep {
+
+void set_matmul_tuning(bool) {}
+
+std::string export_matmul_plans(bool) { return {}; }
+
+void import_matmul_plans(const std::string& text) {
+  require(text.empty(), "the plans for products were made on a GPU, but this build has no CUDA");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/matmul.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+void check_feed_forward(const Tensor& x, const FeedForwardWeights& weights) {
+  const Shape& in = weights.in.shape();
+  const Shape& out = weights.out.shape();
+  expect(
+      in.rank() == 2 && out.rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == in[1] && out[1] == in[0],
+      "feed_forward: x is ", x.shape(), ", its weights are ", in, " and ", out,
+      "; they must be [..., inputs], [hidden, inputs] and [outputs, hidden]");
+}
+
+/// What the gradient needs of the forward: `z` is the hidden layer before its GELU, `h` after it.
+struct Saved {
+  Tensor x, z, h, in, out;
+  Gelu form;
+  bool wants_dx, wants_bias_in, wants_bias_out;
+};
+
+/// Five results from four products: the hidden layer's gradient passes the GELU where it is made, and each
+/// bias's gradient is summed by the product that holds its rows.
+Gradients gradients(const Saved& saved, const Tensor& dy) {
+  const Stream& stream = saved.x.stream();
+  const DType dtype = saved.in.dtype();
+  const Tensor dout = gradient_memory(3, saved.out);
+  Tensor dbias_out, dbias_in, dx;
+  if (saved.wants_bias_out) dbias_out = gradient_memory(4, empty({saved.out.shape()[0]}, dtype, stream));
+  launch(stream, MatMul{.a = dy.view(),
+                        .b = saved.h.view(),
+                        .c = dout.view(),
+                        .row_sum = dbias_out.view(),
+                        .transpose_a = true});
+  const Tensor dz = empty_like(saved.z);
+  launch(stream, MatMul{.a = dy.view(),
+                        .b = saved.out.operand(dy.dtype()),
+                        .c = dz.view(),
+                        .pre_activation = saved.z.view(),
+                        .activation = saved.form == Gelu::tanh ? Activation::gelu_tanh_backward
+                                                               : Activation::gelu_erf_backward});
+  const Tensor din = gradient_memory(1, saved.in);
+  if (saved.wants_bias_in) dbias_in = gradient_memory(2, empty({saved.in.shape()[0]}, dtype, stream));
+  launch(stream, MatMul{.a = dz.view(),
+                        .b = saved.x.view(),
+                        .c = din.view(),
+                        .row_sum = dbias_in.view(),
+                        .transpose_a = true});
+  if (saved.wants_dx) {
+    dx = empty_like(saved.x);
+    launch(stream, MatMul{.a = dz.view(), .b = saved.in.operand(dy.dtype()), .c = dx.view()});
+  }
+  return {dx, din, dbias_in, dout, dbias_out, dy};
+}
+
+}  // namespace
+
+Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form, const Tensor& residual) {
+  check_feed_forward(x, weights);
+  const auto& [in, bias_in, out, bias_out] = weights;
+  const std::vector<Tensor> inputs{x, in, bias_in, out, bias_out, residual};
+  const Tensor h = empty(x.shape().with_last(in.shape()[0]), x.dtype(), x.stream());
+  const Tensor z = is_recorded(inputs) ? empty_like(h) : Tensor();
+  launch(x.stream(), MatMul{.a = x.view(),
+                            .b = in.operand(x.dtype()),
+                            .bias = bias_in.operand(x.dtype()),
+                            .c = h.view(),
+                            .pre_activation = z.view(),
+                            .transpose_b = true,
+                            .activation = form == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu_erf});
+  const Tensor y = empty(x.shape().with_last(out.shape()[0]), x.dtype(), x.stream());
+  launch(x.stream(), MatMul{.a = h.view(),
+                            .b = out.operand(x.dtype()),
+                            .bias = bias_out.operand(x.dtype()),
+                            .c = y.view(),
+                            .residual = residual.view(),
+                            .transpose_b = true});
+  const Saved saved{.x = x.detach(),
+                    .z = z,
+                    .h = h,
+                    .in = in.detach(),
+                    .out = out.detach(),
+                    .form = form,
+                    .wants_dx = x.requires_grad(),
+                    .wants_bias_in = bias_in.requires_grad(),
+                    .wants_bias_out = bias_out.requires_grad()};
+  return record("feed_forward", y, inputs, [saved](const Tensor& dy) { return gradients(saved, dy); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "core/memory.h"
+#include "kernels/elementwise.h"
+#include "nn/gradient_clip.h"
+#include "tensor/create.h"
+
+namespace lockstep {
+namespace {
+
+/// As it lies in a Report.
+constexpr int64_t norm_offset = 8;
+constexpr int64_t report_bytes = 16;
+
+}  // namespace
+
+StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Optimizer& optimizer,
+                       const Options& options)
+    : task_(task),
+      data_parallel_(data_parallel),
+      optimizer_(optimizer),
+      options_(options),
+      stream_(current_stream()),
+      feeder_(stream_, options.batch_size),
+      step_number_(full({}, 0.0, DType::i32, stream_)),
+      loss_(empty({}, DType::f32, stream_)),
+      norm_(empty({}, DType::f64, stream_)) {
+  for (Report& report : reports_)
+    report.memory = on_gpu() ? allocate_pinned(report_bytes) : allocate(report_bytes, stream_);
+}
+
+void StepRunner::start(const Step& step, double learning_rate) {
+  expect(under_way() < 2, "a third step was started before the first was collected");
+  const std::vector<Batch> batches = feeder_.load(step.batches);
+  launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
+  optimizer_.prepare(learning_rate);
+  if (!can_record(batches)) {
+    // Its memory would be needed twice otherwise.
+    graph_.reset();
+    run(batches, step.index);
+  } else {
+    if (!graph_) record(batches, step.index);
+    data_parallel_.replay(*graph_);
+  }
+  report();
+}
+
+/// The first step runs as it is: it makes what is made at first use. So does one whose batches are short.
+bool StepRunner::can_record(const std::vector<Batch>& batches) const {
+  return on_gpu() && options_.graph && started_ > 0 && data_parallel_.is_capturable() &&
+         optimizer_.can_be_recorded() && batches.front().samples == options_.batch_size;
+}
+
+void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
+  // What the first step used and gave back is of no use to the graph, which keeps its own.
+  synchronize(stream_);
+  release_cached_memory(stream_);
+  try {
+    graph_ = std::make_unique<Graph>(stream_, [&] { run(batches, index); });
+  } catch (const UserError&) {
+    throw;
+  } catch (const Error& problem) {
+    throw Error(
+        concat("the step could not be recorded: ", problem.what(), "; train.graph = false does without"));
+  }
+}
+
+void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
+  for (const Batch& batch : batches) backward(batch, index);
+  data_parallel_.finish();
+  const GradientNorm norm = measure_gradient_norm(task_.parameters, options_.grad_clip);
+  optimizer_.update(norm.factor);
+  copy(data_parallel_.mean_loss(), loss_);
+  copy(norm.norm, norm_);
+}
+
+void StepRunner::backward(const Batch& batch, int64_t index) {
+  const int64_t micro_samples = batch.samples / options_.accumulate;
+  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
+    const int64_t first = micro * micro_samples;
+    const Context context{
+        .training = true,
+        .seed = options_.seed,
+        .step = static_cast<uint32_t>(index),
+        .sample = static_cast<uint32_t>(batch.first_sample + first),
+        .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr};
+    const Tensor loss = [&] {
+      const MemoryScope scope("activations");
+      return task_.loss(batch.inputs.slice(first, first + micro_samples),
+                        batch.targets.slice(first, first + micro_samples), context);
+    }();
+    const MemoryScope scope("backward");
+    data_parallel_.backward(loss);
+  }
+}
+
+void StepRunner::report() {
+  Report& report = reports_[static_cast<size_t>(started_ % 2)];
+  copy_bytes_in_background(report.memory.get(), loss_.view().data, sizeof(float), stream_);
+  copy_bytes_in_background(report.memory.get() + norm_offset, norm_.view().data, sizeof(double), stream_);
+  report.arrived.record(stream_);
+  ++started_;
+}
+
+StepResult StepRunner::collect() {
+  expect(under_way() > 0, "no step is under way");
+  Report& report = reports_[static_cast<size_t>(collected_ % 2)];
+  while (!report.arrived.has_passed()) {
+    data_parallel_.check();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  data_parallel_.check();
+  ++collected_;
+  StepResult result;
+  std::memcpy(&result.loss, report.memory.get(), sizeof(float));
+  std::memcpy(&result.gradient_norm, report.memory.get() + norm_offset, sizeof(double));
+  return result;
+}
+
+}  // namespace lockstep

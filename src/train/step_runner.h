@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/event.h"
+#include "core/graph.h"
+#include "data/loader.h"
+#include "dist/data_parallel.h"
+#include "nn/optimizer.h"
+#include "train/batch_feeder.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// What a step tells when it is done.
+struct StepResult {
+  float loss = 0.0f;           ///< mean over replicas, before the update
+  double gradient_norm = 0.0;  ///< before clipping
+};
+
+/// Runs a training's steps on this rank: forward and backward of each replica, the tree, clipping, the
+/// update.
+///
+/// On a GPU a step is enqueued and its result is read later, so that the host is ahead of the device; nothing
+/// in it waits for the host. Where all of it stays on GPUs, the second step is recorded as a graph and
+/// replayed from then on. What changes from step to step (batches, step number, learning rate) is brought to
+/// fixed places ahead of it, so recorded and enqueued steps are the same work and give the same bits.
+class StepRunner {
+ public:
+  struct Options {
+    int64_t batch_size = 1;  ///< samples of a replica; the last step of an epoch may have fewer
+    int64_t accumulate = 1;
+    double grad_clip = 0.0;
+    uint64_t seed = 0;
+    bool graph = true;  ///< record steps on a GPU
+  };
+
+  /// Keeps references to all three.
+  StepRunner(const TrainingTask& task, DataParallel& data_parallel, Optimizer& optimizer,
+             const Options& options);
+
+  /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
+  void start(const Step& step, double learning_rate);
+  /// Steps that were started and not collected.
+  int under_way() const { return static_cast<int>(started_ - collected_); }
+  /// Waits for the oldest of them. Throws what went wrong in the background, such as a rank that did not
+  /// come.
+  StepResult collect();
+
+ private:
+  /// Where one of two alternating steps leaves its result for the host.
+  struct Report {
+    std::shared_ptr<std::byte> memory;
+    Event arrived;
+  };
+
+  bool on_gpu() const { return device_of(stream_) == Device::cuda; }
+  bool can_record(const std::vector<Batch>& batches) const;
+  void run(const std::vector<Batch>& batches, int64_t index);
+  void backward(const Batch& batch, int64_t index);
+  void record(const std::vector<Batch>& batches, int64_t index);
+  void report();
+
+  const TrainingTask& task_;
+  DataParallel& data_parallel_;
+  Optimizer& optimizer_;
+  Options options_;
+  Stream stream_;
+  BatchFeeder feeder_;
+  Tensor step_number_;  ///< i32, for kernels that draw at random
+  Tensor loss_;         ///< f32
+  Tensor norm_;         ///< f64
+  std::unique_ptr<Graph> graph_;
+  std::array<Report, 2> reports_;
+  int64_t started_ = 0;
+  int64_t collected_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs with train.device = cuda: equal bits over ranks and transports, and what goes wrong on a
+// machine.
+
+#include "support/cuda.h"
+#include "support/program.h"
+#include "support/run_result.h"
+
+namespace lockstep {
+namespace {
+
+class ProgramsOnGpu : public testing::Test {
+ protected:
+  std::string train(const std::string& run, const std::string& more = "") const {
+    return "env XDG_CACHE_HOME=" + (directory_ / "cache") + " " + program("train_gpt") +
+           " data.dataset=sample data.block_size=16 data.train_split=0.999 model.n_layer=1 model.n_head=2 "
+           "model.n_embd=64 model.dropout=0.1 train.steps=6 train.batch_size=2 train.warmup_steps=2 "
+           "train.eval_every=0 dist.replicas=4 dist.bucket_mib=0.02 dist.timeout_s=60 train.threads=1 "
+           "train.device=cuda log.every_steps=100 log.dir=" +
+           (directory_ / run) + " " + more;
+  }
+
+  std::vector<std::string> bits(const std::string& run) const { return read_bits(directory_ / run); }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ProgramsOnGpu, RanksThatShareAGpuHaveTheBitsOfOne) {
+  LOCKSTEP_NEEDS_GPU();
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Outcome alone = run_command(train("alone"));
+  ASSERT_EQ(alone.exit_code, 0) << alone.errors;
+  ASSERT_EQ(bits("alone").size(), 7U);
+  const Outcome two = run_command("LOCKSTEP_SHARE_GPU=1 " + mpirun(2) + train("two"));
+  ASSERT_EQ(two.exit_code, 0) << two.errors;
+  EXPECT_EQ(bits("two"), bits("alone"));
+}
+
+TEST_F(ProgramsOnGpu, HeadsThatTheKernelsDoNotKnowAreSaid) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const char* sizes : {"model.n_embd=512", "model.n_embd=60 model.n_head=5 train.precision=bf16"}) {
+    const Outcome outcome = run_command(train("heads", sizes));
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
+    EXPECT_NE(outcome.first_error_line().find("model.n_embd / model.n_head"), std::string::npos)
+        << outcome.errors;
+  }
+}
+
+TEST_F(ProgramsOnGpu, MoreRanksThanGpusIsSaid) {
+  LOCKSTEP_NEEDS_GPU();
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const int ranks = count_gpus() + 1;
+  if (ranks > 4) GTEST_SKIP() << "this machine has many GPUs";
+  const Outcome outcome = run_command(mpirun(ranks) + train("many"));
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
+  for (const char* part : {"GPU", "ranks", "LOCKSTEP_SHARE_GPU"})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in: " << outcome.errors;
+}
+
+#if defined(LOCKSTEP_EMULATED)
+
+TEST_F(ProgramsOnGpu, RanksWithAGpuEachMeetThroughNccl) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Outcome alone = run_command(train("alone"));
+  ASSERT_EQ(alone.exit_code, 0) << alone.errors;
+  for (const int ranks : {2, 3}) {
+    const std::string run = concat("ranks", ranks);
+    const Outcome outcome =
+        run_command(concat("LOCKSTEP_EMULATED_GPUS=", ranks, " ", mpirun(ranks), train(run)));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("by NCCL"), std::string::npos) << outcome.errors;
+    EXPECT_EQ(bits(run), bits("alone")) << ranks << " ranks";
+  }
+}
+
+TEST_F(ProgramsOnGpu, WithoutAGpuTheFirstLineSaysWhatToDo) {
+  const Outcome outcome = run_command("LOCKSTEP_EMULATED_GPUS=0 " + train("none"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.first_error_line().find("train.device = cuda: "), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.first_error_line().find("use auto or cpu"), std::string::npos) << outcome.errors;
+  const Outcome on_cpu =
+      run_command("LOCKSTEP_EMULATED_GPUS=0 " + train("auto", "train.device=auto train.steps=2"));
+  EXPECT_EQ(on_cpu.exit_code, 0) << on_cpu.errors;
+  const Outcome in_bf16 =
+      run_command("LOCKSTEP_EMULATED_GPUS=0 " + train("bf16", "train.device=auto train.precision=bf16"));
+  EXPECT_EQ(in_bf16.exit_code, 2);
+  EXPECT_NE(in_bf16.first_error_line().find("train.precision = bf16 needs a GPU"), std::string::npos)
+      << in_bf16.errors;
+}
+
+TEST_F(ProgramsOnGpu, OutOfMemoryShowsTheTableAndWhatToLower) {
+  const Outcome outcome = run_command("LOCKSTEP_EMULATED_GPU_BYTES=1500000 " + train("small"));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.errors;
+  for (const char* part : {"out of memory on GPU 0", "train.batch_size", "parameters: ", "total: "})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in: " << outcome.errors;
+}
+
+#endif
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "core/error.h"
+#include "core/event.h"
+#include "dist/cuda/gpu_ranks.h"
+#include "dist/gradient_reducer.h"
+#include "dist/watchdog.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t sizes[] = {100, 100};
+
+std::vector<FlightRecord> flights_of(const std::string& directory, int rank) {
+  return FlightRecorder::read(flight_path(directory, rank));
+}
+
+TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {
+  LOCKSTEP_NEEDS_GPU();
+  if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
+  const TemporaryDirectory directory;
+  const BucketPlan plan(sizes, 400);
+  std::atomic<bool> given_up{false};
+  std::string failure;
+  try {
+    run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
+      communicator.record_flights_in(directory.path());
+      const auto reducer = make_gradient_reducer(communicator.shared_from_this(), plan,
+                                                 {.replicas = 2, .transport = Transport::nccl}, stream);
+      const auto step = [&] {
+        for (int bucket = 0; bucket < 2; ++bucket) reducer->complete(bucket, 0);
+        reducer->finish();
+        synchronize(stream);
+        reducer->check();
+      };
+      step();
+      communicator.barrier();
+      communicator.set_timeout(0.5);
+      if (communicator.rank() == 1) {
+        while (!given_up.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return;
+      }
+      try {
+        step();
+      } catch (...) {
+        given_up = true;
+        throw;
+      }
+    });
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  for (const char* part : {"nccl_exchange of ", "waited 0.5 s for the other ranks (dist.timeout_s)",
+                           "rank 1 never entered collective"})
+    EXPECT_NE(failure.find(part), std::string::npos) << failure;
+}
+
+TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
+  LOCKSTEP_NEEDS_GPU();
+  if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
+  const TemporaryDirectory directory;
+  const BucketPlan plan(sizes, 400);
+  run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
+    communicator.record_flights_in(directory.path());
+    const auto reducer = make_gradient_reducer(communicator.shared_from_this(), plan,
+                                               {.replicas = 2, .transport = Transport::nccl}, stream);
+    for (int bucket = 0; bucket < 2; ++bucket) reducer->complete(bucket, 0);
+    reducer->finish();
+    const auto count = [&](const char* operation, bool has_ended) {
+      int found = 0;
+      for (const FlightRecord& record : flights_of(directory.path(), communicator.rank()))
+        found += std::string(record.operation) == operation && (record.end_nanoseconds != 0) == has_ended;
+      return found;
+    };
+    EXPECT_EQ(count("nccl_init", true), 1);
+    // The watchdog notes the ends within its period; 30 s are for a machine under load.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (count("nccl_gather", true) < 2 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(count("nccl_exchange", true), 2);
+    EXPECT_EQ(count("nccl_gather", true), 2);
+  });
+}
+
+TEST(Watchdog, AnErrorInTheBackgroundEndsTheTransportAndIsReported) {
+  LOCKSTEP_NEEDS_GPU();
+  run_gpu_ranks(1, [](Communicator& communicator, const Stream& stream) {
+    std::atomic<bool> is_broken{false}, is_aborted{false};
+    Watchdog watchdog(
+        communicator,
+        {.background_error = [&] { return is_broken.load() ? std::string("a cable was pulled") : ""; },
+         .break_off = [&] { is_aborted = true; }});
+    watchdog.watch("nccl_exchange", 8, stream, [] {});
+    EXPECT_NO_THROW(watchdog.check());
+    is_broken = true;
+    while (!is_aborted.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(communicator.cancelled().load()) << "waits of the host end too";
+    try {
+      watchdog.watch("nccl_gather", 8, stream, [] { FAIL() << "nothing may be queued any more"; });
+      FAIL() << "accepted";
+    } catch (const Error& failure) {
+      EXPECT_NE(std::string(failure.what()).find("a cable was pulled"), std::string::npos) << failure.what();
+    }
+  });
+}
+
+TEST(Watchdog, TimeCountsFromWhenTheCollectiveHasBegun) {
+  LOCKSTEP_NEEDS_GPU();
+  run_gpu_ranks(1, [](Communicator& communicator, const Stream& stream) {
+    communicator.set_timeout(0.3);
+    std::atomic<bool> has_begun{false}, is_aborted{false};
+    Watchdog watchdog(communicator, {.background_error = [] { return std::string(); },
+                                     .break_off = [&] { is_aborted = true; }});
+    watchdog.watch(
+        "recorded_step", 8, stream,
+        [&] {
+          // Not begun yet: computing may take as long as it likes.
+          std::this_thread::sleep_for(std::chrono::milliseconds(900));
+          EXPECT_FALSE(is_aborted.load());
+          has_begun = true;
+          while (!is_aborted.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        },
+        [&] { return has_begun.load(); });
+    EXPECT_THROW(watchdog.check(), Error);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

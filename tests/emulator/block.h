@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/checker.h"
+#include "emulator/device/thread.h"
+#include "emulator/emulator.h"
+#include "emulator/fiber.h"
+
+namespace emulator {
+
+inline constexpr int most_threads = 1024;
+inline constexpr int warp_size = 32;
+inline constexpr size_t most_shared_bytes = 227 * 1024;
+
+struct Block;
+struct Warp;
+
+/// The block of this host thread; null outside kernels.
+extern thread_local Block* running_block;
+
+/// The same for the checkers, but null while the emulator itself is at work: the linker may give it the
+/// kernels' copies of the standard library's functions, with hooks inside.
+extern thread_local Block* watched_block;
+inline void stop_watching() { watched_block = nullptr; }
+
+/// Something that all lanes of a mask do together.
+struct WarpOperation {
+  bool tolerates_exited;  ///< lanes of the mask that have exited do not matter
+  bool orders_memory;
+  /// Runs once, when all have arrived: reads and writes the lanes' operands.
+  void (*complete)(Warp& warp, uint32_t mask);
+};
+
+/// 16 bytes on their way to shared memory.
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  bool valid;
+};
+
+/// A closed group of a thread's copies: those before `end` that no older group has. (Its own type, so that
+/// its vector's functions are the emulator's own.)
+struct CopyGroup {
+  size_t end;
+};
+
+/// One CUDA thread, a fiber.
+struct Thread {
+  enum class Waits : uint8_t { no, for_block, for_warp, gone };
+
+  void* stack_pointer = nullptr;
+  Warp* warp = nullptr;
+  uint3 index = {};
+  int number = 0;
+  int lane = 0;
+  Waits waits = Waits::no;
+  const char* operation = "";
+  Site site = {};
+  uint32_t mask = 0;
+  const WarpOperation* warp_operation = nullptr;
+  void* operand = nullptr;
+  bool predicate = false;
+  int result = 0;
+  std::vector<AsyncCopy> copies;
+  std::vector<CopyGroup> copy_groups;
+};
+
+struct Warp {
+  Thread* lanes = nullptr;
+  uint32_t present = 0;  ///< lanes that exist and have not exited
+  uint32_t waiting = 0;  ///< lanes that wait for others of the warp
+  WarpClock clock;
+};
+
+/// The block that a host thread runs now.
+struct Block {
+  Block();
+
+  const Launch* launch = nullptr;
+  uint3 index = {};
+  int alive = 0;
+  int waiting = 0;
+  Thread* running = nullptr;
+  void* host_stack_pointer = nullptr;
+  std::string failure;
+  std::exception_ptr exception;
+  uint32_t random = 0;  ///< state of the schedule; 0 in order
+  Stacks stacks;
+  SharedMemory shared;
+  Epochs epochs;
+  std::array<Thread, most_threads> threads;
+  std::array<Warp, most_threads / warp_size> warps;
+
+  void run(const Launch& grid, uint3 at);
+  /// Waits for the lanes of the mask, all of which must come with the same operation and mask.
+  /// `name` is what a report calls it.
+  void meet(const WarpOperation& operation, const char* name, uint32_t mask, void* operand, Site site);
+  int wait_for_block(const char* operation, bool predicate, Site site);
+  /// Ends the launch with the error that text() makes; called on a fiber.
+  template <class Text>
+  [[noreturn]] void fail(Text&& text) {
+    stop_watching();
+    fail_with(text());
+  }
+
+ private:
+  static void enter();
+  [[noreturn]] void fail_with(const std::string& what);
+  void start_threads();
+  void exit_thread();
+  void complete_barrier();
+  bool can_complete(Warp& warp, const WarpOperation& operation, uint32_t mask);
+  void complete(Warp& warp, const WarpOperation& operation, uint32_t mask);
+  void check_lanes(const Warp& warp, const WarpOperation& operation, uint32_t mask);
+  void make_ready(Thread& thread);
+  Thread* next_ready();
+  void give_way();
+  [[noreturn]] void leave();
+  std::string describe_deadlock() const;
+
+  std::array<uint16_t, most_threads> ready_ = {};
+  int first_ready_ = 0;
+  int ready_count_ = 0;
+};
+
+/// "block (1, 0, 0) thread 5".
+std::string describe(uint3 block, int thread);
+/// "kernel 'name(...)', block (1, 0, 0), thread 5": where an error message begins or ends.
+std::string describe_running();
+std::string describe(Site site);
+
+/// The name of the function around an address of this program, or the address itself.
+std::string function_name(const void* address);
+
+}  // namespace emulator

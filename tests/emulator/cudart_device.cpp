@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The CUDA runtime's functions about devices and errors.
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "emulator/arena.h"
+#include "emulator/block.h"
+#include "emulator/cudart.h"
+
+namespace emulator {
+namespace {
+
+constexpr int cuda_version = 13000;
+constexpr int multiprocessors = 4;  // few, so that tests meet grids that are larger than the device
+constexpr int clock_khz = 1000000;
+
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local int device_of_thread = 0;
+
+struct ErrorText {
+  cudaError_t error;
+  const char* name;
+  const char* text;
+};
+
+constexpr ErrorText error_texts[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
+     "capture was not initiated in this stream"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
+};
+
+}  // namespace
+
+cudaError_t remember(cudaError_t result) {
+  if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;
+  return result;
+}
+
+int current_device() { return device_of_thread; }
+
+int device_count() {
+  const char* text = std::getenv("LOCKSTEP_EMULATED_GPUS");
+  return text ? std::clamp(std::atoi(text), 0, 64) : 1;
+}
+
+}  // namespace emulator
+
+using emulator::remember;
+
+namespace {
+
+bool is_device(int device) { return device >= 0 && device < emulator::device_count(); }
+
+const emulator::ErrorText& text_of(cudaError_t error) {
+  const auto* found = std::find_if(std::begin(emulator::error_texts), std::end(emulator::error_texts),
+                                   [error](const auto& row) { return row.error == error; });
+  static constexpr emulator::ErrorText other{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
+  return found == std::end(emulator::error_texts) ? other : *found;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = emulator::device_count();
+  return remember(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
+  emulator::device_of_thread = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = emulator::current_device();
+  return remember(emulator::device_count() == 0 ? cudaErrorNoDevice : cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "Lockstep emulator");
+  std::memset(properties->uuid.bytes, 0xee, sizeof(properties->uuid.bytes));
+  properties->uuid.bytes[0] = static_cast<char>(device);
+  properties->major = 8;
+  properties->minor = 0;
+  properties->multiProcessorCount = emulator::multiprocessors;
+  properties->totalGlobalMem = emulator::Arena::limit_bytes();
+  properties->sharedMemPerBlock = 48 * 1024;
+  properties->sharedMemPerBlockOptin = emulator::most_shared_bytes;
+  properties->warpSize = emulator::warp_size;
+  properties->maxThreadsPerBlock = emulator::most_threads;
+  properties->l2CacheSize = 1 << 20;
+  properties->pciBusID = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = emulator::multiprocessors;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = 48 * 1024;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = emulator::most_shared_bytes;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = emulator::most_shared_bytes + 1024;
+      break;
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = emulator::most_threads;
+      break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = 2 * emulator::most_threads;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = emulator::warp_size;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 8;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 20;
+      break;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate:
+      *value = emulator::clock_khz;
+      break;
+    case cudaDevAttrMemoryPoolsSupported:
+    case cudaDevAttrCooperativeLaunch:
+      *value = 0;
+      break;
+    default:
+      return remember(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0", device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = emulator::device_count() == 0 ? 0 : emulator::cuda_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = emulator::cuda_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
+const char* cudaGetErrorString(cudaError_t error) { return text_of(error).text; }
+const char* cudaGetErrorName(cudaError_t error) { return text_of(error).name; }
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int value) {
+  const bool is_too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
+                           value > static_cast<int>(emulator::most_shared_bytes);
+  return remember(is_too_much ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+}  // extern "C"

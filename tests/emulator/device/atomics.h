@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "emulator/device/thread.h"
+
+// Atomic operations on integers. There are none on floating-point numbers: their sums would depend on the
+// order of the threads.
+
+namespace emulator {
+
+template <class T, class Next>
+[[clang::no_sanitize("thread")]] T exchange_value(T* address, Next&& next) {
+  const T before = *address;
+  *address = next(before);
+  return before;
+}
+
+/// Replaces *address by next(*address) and returns what it was; fibers take turns, so nothing comes between.
+template <class T, class Next>
+T update(T* address, Next&& next) {
+  static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
+  touch_atomically(address, sizeof(T));
+  return exchange_value(address, next);
+}
+
+}  // namespace emulator
+
+template <class T>
+T atomicAdd(T* address, std::type_identity_t<T> value) {
+  return emulator::update(address, [value](T before) { return static_cast<T>(before + value); });
+}
+template <class T>
+T atomicMax(T* address, std::type_identity_t<T> value) {
+  return emulator::update(address, [value](T before) { return std::max(before, value); });
+}
+template <class T>
+T atomicMin(T* address, std::type_identity_t<T> value) {
+  return emulator::update(address, [value](T before) { return std::min(before, value); });
+}
+template <class T>
+T atomicOr(T* address, std::type_identity_t<T> value) {
+  return emulator::update(address, [value](T before) { return before | value; });
+}
+template <class T>
+T atomicAnd(T* address, std::type_identity_t<T> value) {
+  return emulator::update(address, [value](T before) { return before & value; });
+}
+template <class T>
+T atomicExch(T* address, std::type_identity_t<T> value) {
+  return emulator::update(address, [value](T) { return value; });
+}
+template <class T>
+T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
+  return emulator::update(address, [=](T before) { return before == expected ? value : before; });
+}
+inline unsigned atomicInc(unsigned* address, unsigned limit) {
+  return emulator::update(address, [limit](unsigned before) { return before >= limit ? 0 : before + 1; });
+}

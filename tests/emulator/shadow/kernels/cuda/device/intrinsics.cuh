@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The emulator's file in front of src/kernels/cuda/device/intrinsics.cuh.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "emulator/device/atomics.h"
+#include "emulator/device/language.h"
+#include "emulator/device/numbers.h"
+#include "emulator/device/warp.h"
+
+// Copies of 16 bytes and more become calls, which carry no name of the race checker's: here they get one.
+asm(".set memcpy, __tsan_memcpy");
+asm(".set memmove, __tsan_memmove");
+asm(".set memset, __tsan_memset");
+
+#define LOCKSTEP_DEVICE __device__ __forceinline__
+
+namespace lockstep::cuda {
+
+template <class T>
+LOCKSTEP_DEVICE T* dynamic_shared() {
+  return static_cast<T*>(emulator::shared_memory());
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <elf.h>
+#include <fstream>
+#include <link.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "emulator/block.h"
+
+namespace emulator {
+namespace {
+
+struct Function {
+  uintptr_t begin;
+  uintptr_t end;
+  std::string name;
+};
+
+template <class T>
+std::vector<T> read_table(std::ifstream& file, const ElfW(Shdr) & section) {
+  std::vector<T> table(section.sh_size / sizeof(T));
+  file.seekg(static_cast<std::streamoff>(section.sh_offset));
+  file.read(reinterpret_cast<char*>(table.data()), static_cast<std::streamsize>(section.sh_size));
+  return table;
+}
+
+/// Where the program was loaded.
+uintptr_t base_address() {
+  uintptr_t base = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* result) {
+        *static_cast<uintptr_t*>(result) = info->dlpi_addr;
+        return 1;
+      },
+      &base);
+  return base;
+}
+
+/// The program's functions from its own symbol table: kernels are local symbols, which dladdr does not know.
+std::vector<Function> read_functions() {
+  std::vector<Function> functions;
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  ElfW(Ehdr) header = {};
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return functions;
+  ElfW(Shdr) sections = {};
+  sections.sh_offset = header.e_shoff;
+  sections.sh_size = header.e_shnum * sizeof(ElfW(Shdr));
+  const auto table = read_table<ElfW(Shdr)>(file, sections);
+  const uintptr_t base = base_address();
+  for (const auto& section : table) {
+    if (section.sh_type != SHT_SYMTAB) continue;
+    const auto names = read_table<char>(file, table[section.sh_link]);
+    for (const auto& symbol : read_table<ElfW(Sym)>(file, section))
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0)
+        functions.push_back(
+            {base + symbol.st_value, base + symbol.st_value + symbol.st_size, names.data() + symbol.st_name});
+  }
+  std::sort(functions.begin(), functions.end(),
+            [](const Function& a, const Function& b) { return a.begin < b.begin; });
+  return functions;
+}
+
+std::string demangle(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  std::string readable = status == 0 ? text.get() : name;
+  for (const char* noise : {"lockstep::", "(anonymous namespace)::"})
+    for (size_t at = readable.find(noise); at != std::string::npos; at = readable.find(noise))
+      readable.erase(at, std::char_traits<char>::length(noise));
+  // The arguments of a function are many and say little.
+  return readable.substr(0, readable.find('('));
+}
+
+}  // namespace
+
+std::string function_name(const void* address) {
+  static const auto* functions = new std::vector<Function>(read_functions());
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  auto next =
+      std::upper_bound(functions->begin(), functions->end(), at,
+                       [](uintptr_t value, const Function& function) { return value < function.begin; });
+  if (next == functions->begin() || at >= std::prev(next)->end) return lockstep::concat(address);
+  return demangle(std::prev(next)->name);
+}
+
+}  // namespace emulator

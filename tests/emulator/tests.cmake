@@ -1,0 +1,8 @@
+# The emulator's own tests: toy kernels, right and wrong, beside what is expected of them.
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.cu)
+lockstep_program(emulator_tests SOURCES ${sources} LIBRARIES lockstep::core GTest::gtest_main)
+lockstep_cuda(emulator_tests)
+add_dependencies(gpu_tests emulator_tests)
+gtest_discover_tests(emulator_tests TEST_PREFIX emulator. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+
+include(${CMAKE_CURRENT_LIST_DIR}/planted_bugs.cmake)

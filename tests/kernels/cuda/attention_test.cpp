@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention.h"
+
+#include <algorithm>
+
+#include "kernels/values.h"
+#include "support/cuda.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct Case {
+  int64_t batch, time, heads, size;
+  double dropout = 0;
+};
+
+constexpr RandomKey random_key{.seed = 0x123456789abcdefull, .step = 7, .sample = 41, .site = 3};
+
+/// Both directions of one call, with inputs on the GPU that are exact on the CPU too.
+struct OnDevice {
+  OnDevice(const Case& c, DType in, double spread = 1.0)
+      : shape(c),
+        dtype(in),
+        packed{c.batch, c.time, 3 * c.heads * c.size},
+        plain{c.batch, c.time, c.heads * c.size},
+        qkv(normal_values(packed.elements(), 1, in, spread)),
+        dy(normal_values(plain.elements(), 2, in)) {}
+
+  struct Result {
+    std::vector<uint8_t> y, log_sum_exp, dqkv;
+    bool operator==(const Result&) const = default;
+  };
+
+  /// Runs both directions; y, log_sum_exp and dqkv hold what they wrote.
+  Result run() {
+    const DeviceArray device_qkv(qkv, packed, dtype), device_dy(dy, plain, dtype);
+    const DeviceArray device_y(plain, dtype), device_dqkv(packed, dtype);
+    const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
+    launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
+                                                .y = device_y.view(),
+                                                .log_sum_exp = statistics.view(),
+                                                .heads = shape.heads,
+                                                .dropout = shape.dropout,
+                                                .key = key});
+    launch(gpu_stream(), CausalAttentionBackward{.qkv = device_qkv.view(),
+                                                 .y = device_y.view(),
+                                                 .log_sum_exp = statistics.view(),
+                                                 .dy = device_dy.view(),
+                                                 .dqkv = device_dqkv.view(),
+                                                 .heads = shape.heads,
+                                                 .dropout = shape.dropout,
+                                                 .key = key});
+    y = device_y.values();
+    log_sum_exp = statistics.values();
+    dqkv = device_dqkv.values();
+    return {device_y.bits(), statistics.bits(), device_dqkv.bits()};
+  }
+
+  Case shape;
+  DType dtype;
+  RandomKey key = random_key;
+  Shape packed, plain;
+  std::vector<double> qkv, dy;
+  std::vector<double> y, log_sum_exp, dqkv;
+};
+
+/// The same on the CPU in f64, from the same numbers and with the same mask.
+struct Reference {
+  explicit Reference(const OnDevice& o) : y(run(o)[0]), log_sum_exp(results[1]), dqkv(results[2]) {}
+
+  std::vector<std::vector<double>> results;
+  std::vector<double> y, log_sum_exp, dqkv;
+
+ private:
+  static Values values(const Shape& shape, const std::vector<double>& numbers) {
+    Values to(shape, DType::f64);
+    for (int64_t i = 0; i < to.size(); ++i) to.set(i, numbers[static_cast<size_t>(i)]);
+    return to;
+  }
+  static std::vector<double> numbers(const Values& from) {
+    std::vector<double> to;
+    for (int64_t i = 0; i < from.size(); ++i) to.push_back(from[i]);
+    return to;
+  }
+  std::vector<std::vector<double>>& run(const OnDevice& o) {
+    Values qkv = values(o.packed, o.qkv), dy = values(o.plain, o.dy);
+    Values y64(o.plain, DType::f64), dqkv64(o.packed, DType::f64);
+    Values log_sum({o.shape.batch, o.shape.heads, o.shape.time}, DType::f64);
+    launch_on(1, CausalAttentionForward{.qkv = qkv.view(),
+                                        .y = y64.view(),
+                                        .log_sum_exp = log_sum.view(),
+                                        .heads = o.shape.heads,
+                                        .dropout = o.shape.dropout,
+                                        .key = o.key});
+    launch_on(1, CausalAttentionBackward{.qkv = qkv.view(),
+                                         .y = y64.view(),
+                                         .log_sum_exp = log_sum.view(),
+                                         .dy = dy.view(),
+                                         .dqkv = dqkv64.view(),
+                                         .heads = o.shape.heads,
+                                         .dropout = o.shape.dropout,
+                                         .key = o.key});
+    results = {numbers(y64), numbers(log_sum), numbers(dqkv64)};
+    return results;
+  }
+};
+
+/// The columns of the queries (part 0), keys (1) or values (2).
+std::vector<double> part_of(const std::vector<double>& packed, int64_t columns, int64_t part) {
+  std::vector<double> chosen;
+  for (size_t i = 0; i < packed.size(); ++i)
+    if (static_cast<int64_t>(i) / columns % 3 == part) chosen.push_back(packed[i]);
+  return chosen;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::fabs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+/// Of relative errors in the L2 norm. A rounding to 16 bits is off by at most eps / 2, evenly spread: eps /
+/// (2 sqrt(3)) in the mean square. No result meets more than three: of the weights or the gradients of
+/// scores, of the y that those are measured from, and of itself; together eps / 2. In fp32 sums of up to 260
+/// products walk off by 2^-24 sqrt(260) = 1e-6, and scores of order ten make weights off by as much; a result
+/// meets a few of these.
+double tolerance_of(DType dtype) { return dtype == DType::f32 ? 5e-6 : epsilon_of(dtype) / 2; }
+
+void expect_matches(const Case& c, DType dtype) {
+  SCOPED_TRACE(concat(dtype, " time ", c.time, " heads ", c.heads, " size ", c.size, " dropout ", c.dropout));
+  OnDevice o(c, dtype);
+  o.run();
+  const Reference reference(o);
+  EXPECT_LE(largest_difference(o.log_sum_exp, reference.log_sum_exp), 1e-5);
+  EXPECT_LE(relative_error(o.y, reference.y), tolerance_of(dtype));
+  for (int64_t part = 0; part < 3; ++part) {
+    const int64_t columns = c.heads * c.size;
+    const auto actual = part_of(o.dqkv, columns, part), expected = part_of(reference.dqkv, columns, part);
+    EXPECT_LE(relative_error(actual, expected), tolerance_of(dtype)) << "gradient of "
+                                                                     << "qkv"[part];
+  }
+}
+
+const std::vector<DType> dtypes = {DType::f32, DType::bf16, DType::f16};
+
+// Ragged and whole tiles of each size that the kernels are made for, and sizes that they pad.
+const std::vector<Case> cases = {
+    {2, 17, 3, 32, 0.2}, {1, 200, 1, 32},      {2, 64, 2, 64},      {1, 130, 2, 64, 0.2}, {1, 70, 1, 80, 0.2},
+    {1, 131, 1, 80},     {1, 96, 1, 96},       {2, 33, 2, 96, 0.1}, {1, 67, 2, 128, 0.2}, {1, 130, 1, 128},
+    {2, 33, 1, 8},       {1, 129, 2, 40, 0.5}, {1, 257, 1, 64},     {1, 150, 1, 64, 0.1}};
+
+TEST(CausalAttentionOnGpu, MatchesTheCpuInDouble) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes)
+    for (const Case& c : cases) expect_matches(c, dtype);
+}
+
+TEST(CausalAttentionOnGpu, AnySizeUpTo128InFloat) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const int64_t size : {1, 5, 33, 127}) expect_matches({2, 39, 2, size, 0.3}, DType::f32);
+}
+
+TEST(CausalAttentionOnGpu, LargeScoresStayExact) {
+  LOCKSTEP_NEEDS_GPU();
+  // Scores up to some hundreds: one weight of a row is nearly 1, and no exponential may overflow.
+  for (const DType dtype : dtypes) {
+    OnDevice o({1, 100, 1, 64}, dtype, 8.0);
+    o.run();
+    const Reference reference(o);
+    EXPECT_LE(relative_error(o.y, reference.y), dtype == DType::f32 ? 1e-4 : tolerance_of(dtype)) << dtype;
+    EXPECT_LE(relative_error(o.log_sum_exp, reference.log_sum_exp), 1e-6) << dtype;
+  }
+}
+
+TEST(CausalAttentionOnGpu, OneTokenSeesItselfOnly) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes) {
+    OnDevice o({2, 1, 3, 64}, dtype);
+    o.run();
+    EXPECT_EQ(o.y, part_of(o.qkv, 192, 2)) << dtype;
+    EXPECT_EQ(part_of(o.dqkv, 192, 2), o.dy) << dtype;
+    // Here the gradient of the score is the difference of one sum of 64 products of order one in two orders.
+    for (const int64_t part : {0, 1})
+      EXPECT_LE(largest_difference(part_of(o.dqkv, 192, part), std::vector<double>(384)), 1e-5) << dtype;
+  }
+}
+
+/// Element i of a [rows, columns] array that holds a unit matrix for each head of each sample.
+double unit_element(int64_t i, const Case& c) {
+  const int64_t column = i % c.size, row = i / (c.heads * c.size) % c.time;
+  return column == row ? 1 : 0;
+}
+
+TEST(CausalAttentionOnGpu, DropoutDrawsTheMaskOfTheCpu) {
+  LOCKSTEP_NEEDS_GPU();
+  // Values and dy that are unit matrices make y the weights that were kept, and dv their transpose.
+  for (const DType dtype : dtypes)
+    for (const Case& c : {Case{2, 32, 2, 32, 0.25}, Case{2, 64, 2, 64, 0.25}, Case{1, 96, 2, 96, 0.5},
+                          Case{1, 128, 1, 128, 0.1}}) {
+      SCOPED_TRACE(concat(dtype, " size ", c.size));
+      OnDevice o(c, dtype, 0.5);
+      const int64_t columns = c.heads * c.size;
+      for (int64_t i = 0; i < o.packed.elements(); ++i)
+        if (i / columns % 3 == 2)
+          o.qkv[static_cast<size_t>(i)] = unit_element(i / (3 * columns) * columns + i % columns, c);
+      for (int64_t i = 0; i < o.plain.elements(); ++i) o.dy[static_cast<size_t>(i)] = unit_element(i, c);
+      o.run();
+      const Reference reference(o);
+      const auto dv = part_of(o.dqkv, columns, 2), expected_dv = part_of(reference.dqkv, columns, 2);
+      int64_t kept = 0;
+      for (size_t i = 0; i < o.y.size(); ++i) {
+        ASSERT_EQ(o.y[i] != 0, reference.y[i] != 0) << "weight " << i;
+        ASSERT_EQ(dv[i] != 0, expected_dv[i] != 0) << "weight " << i;
+        kept += o.y[i] != 0;
+      }
+      const double draws = static_cast<double>(c.batch * c.heads * c.time * (c.time + 1) / 2);
+      EXPECT_NEAR(static_cast<double>(kept), draws * (1 - c.dropout),
+                  4 * std::sqrt(draws * c.dropout * (1 - c.dropout)));
+    }
+}
+
+TEST(CausalAttentionOnGpu, TheStepInGpuMemoryCounts) {
+  LOCKSTEP_NEEDS_GPU();
+  const DeviceArray step({7.0}, {1}, DType::i32);
+  for (const DType dtype : dtypes) {
+    OnDevice from_host({1, 40, 1, 64, 0.3}, dtype), from_device({1, 40, 1, 64, 0.3}, dtype);
+    from_device.key.step = 1234;
+    from_device.key.device_step = static_cast<const uint32_t*>(step.view().data);
+    const auto expected = from_host.run();
+    EXPECT_EQ(from_device.run(), expected) << dtype;
+    from_device.key.device_step = nullptr;
+    EXPECT_NE(from_device.run(), expected) << dtype;
+  }
+}
+
+TEST(CausalAttentionOnGpu, SchedulesDoNotShowInTheBits) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes)
+    for (const Case& c : {Case{2, 33, 2, 32, 0.2}, Case{1, 130, 2, 64}, Case{1, 130, 1, 64, 0.2},
+                          Case{1, 70, 1, 96}, Case{1, 70, 1, 128}, Case{1, 70, 1, 128, 0.2}}) {
+      OnDevice o(c, dtype);
+      const auto expected = o.run();
+      for_each_schedule(
+          [&] { EXPECT_EQ(o.run(), expected) << dtype << " time " << c.time << " size " << c.size; });
+    }
+}
+
+TEST(CausalAttentionOnGpu, ASampleGetsTheSameBitsAloneAndInABatch) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes) {
+    OnDevice batch({2, 45, 2, 32, 0.1}, dtype), alone({1, 45, 2, 32, 0.1}, dtype);
+    const size_t in = 45 * 192, out = 45 * 64;
+    std::copy_n(batch.qkv.begin() + in, in, alone.qkv.begin());
+    std::copy_n(batch.dy.begin() + out, out, alone.dy.begin());
+    ++alone.key.sample;
+    batch.run();
+    alone.run();
+    EXPECT_TRUE(std::equal(alone.y.begin(), alone.y.end(), batch.y.begin() + out)) << dtype;
+    EXPECT_TRUE(std::equal(alone.dqkv.begin(), alone.dqkv.end(), batch.dqkv.begin() + in)) << dtype;
+  }
+}
+
+TEST(CausalAttentionOnGpu, LaterTokensDoNotShowInTheBits) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes) {
+    OnDevice o({1, 140, 1, 64}, dtype);
+    o.run();
+    for (const int64_t changed : {1, 31, 63, 64, 100}) {
+      OnDevice other = o;
+      // Large enough to overflow the exponential if it met an earlier query.
+      for (size_t i = static_cast<size_t>(changed) * 192; i < o.qkv.size(); ++i) other.qkv[i] = 64 * o.qkv[i];
+      other.run();
+      for (size_t i = 0; i < static_cast<size_t>(changed) * 64; ++i)
+        ASSERT_EQ(o.y[i], other.y[i]) << dtype << " element " << i;
+      for (size_t i = 0; i < static_cast<size_t>(changed); ++i)
+        ASSERT_EQ(o.log_sum_exp[i], other.log_sum_exp[i]) << dtype;
+    }
+  }
+}
+
+TEST(CausalAttentionOnGpu, WhatIsNotFiniteShows) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes)
+    for (const double bad :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      OnDevice o({1, 5, 1, 32}, dtype);
+      o.qkv[0] = bad;   // a query of the first row ...
+      o.qkv[32] = bad;  // ... and its key
+      o.run();
+      EXPECT_FALSE(std::isfinite(o.y[0])) << dtype << " " << bad;
+    }
+}
+
+TEST(CausalAttentionOnGpu, RefusesSizesItHasNoKernelFor) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto message = [](int64_t size, DType dtype) -> std::string {
+    try {
+      OnDevice({1, 4, 1, size}, dtype).run();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(136, DType::bf16).find("not 136"), std::string::npos);
+  EXPECT_NE(message(129, DType::f32).find("not 129"), std::string::npos);
+  EXPECT_NE(message(20, DType::f16).find("not 20"), std::string::npos);
+  EXPECT_EQ(message(24, DType::f16), "");
+
+  const DeviceArray qkv({1, 4, 24}, DType::f64), y({1, 4, 8}, DType::f64), statistics({1, 1, 4}, DType::f64);
+  EXPECT_THROW(launch(gpu_stream(), CausalAttentionForward{qkv.view(), y.view(), statistics.view()}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::testing

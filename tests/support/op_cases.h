@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/gradient_check.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+
+using Tensors = std::vector<Tensor>;
+
+struct OpCase {
+  std::string name;          ///< as in ops.h, then "_" and a variant
+  std::vector<Shape> small;  ///< of the inputs, with odd extents
+  std::vector<Shape> large;  ///< enough for several chunks of every kernel
+  int64_t additions = 1;     ///< in the longest chain that makes an element or a gradient, small shapes
+  std::function<Tensor(const Tensors&)> function;
+
+  friend std::ostream& operator<<(std::ostream& out, const OpCase& op) { return out << op.name; }
+};
+
+inline constexpr RandomKey op_case_key{.seed = 5, .step = 7, .sample = 11, .site = 2};
+
+/// Targets for logits [rows, classes]; every fifth is ignored.
+inline Tensor targets_for(int64_t rows, int64_t classes) {
+  std::vector<int32_t> targets = random_id_values(rows, classes, 50);
+  for (size_t i = 2; i < targets.size(); i += 5) targets[i] = -1;
+  return from_values(targets, {rows});
+}
+
+/// Three of four ids fall on a few rows, so that rows are used several times and some never.
+inline Tensor ids_for(const Tensor& table) {
+  const int64_t rows = table.shape()[0];
+  std::vector<int32_t> ids = random_id_values(3 * rows, rows, 51);
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (i % 4 != 0) ids[i] %= 3;
+  return from_values(ids, {3, rows});
+}
+
+inline std::vector<OpCase> elementwise_cases() {
+  const Shape small{3, 1, 7}, large{3, 70, 191};
+  return {
+      {"add", {small, small}, {large, large}, 2, [](const Tensors& in) { return add(in[0], in[1]); }},
+      {"add_same", {small}, {large}, 2, [](const Tensors& in) { return add(in[0], in[0]); }},
+      {"subtract",
+       {small, small},
+       {large, large},
+       2,
+       [](const Tensors& in) { return subtract(in[0], in[1]); }},
+      {"multiply",
+       {small, small},
+       {large, large},
+       2,
+       [](const Tensors& in) { return multiply(in[0], in[1]); }},
+      {"multiply_same", {small}, {large}, 2, [](const Tensors& in) { return multiply(in[0], in[0]); }},
+      {"scale", {small}, {large}, 1, [](const Tensors& in) { return scale(in[0], -1.7); }},
+      {"relu", {small}, {large}, 1, [](const Tensors& in) { return relu(in[0]); }},
+      {"tanh", {small}, {large}, 4, [](const Tensors& in) { return tanh(in[0]); }},
+      {"gelu_tanh", {small}, {large}, 8, [](const Tensors& in) { return gelu(in[0], Gelu::tanh); }},
+      {"gelu_erf", {small}, {large}, 8, [](const Tensors& in) { return gelu(in[0], Gelu::erf); }},
+      {"dropout", {small}, {large}, 1, [](const Tensors& in) { return dropout(in[0], 0.3, op_case_key); }},
+      {"sum", {small}, {large}, 21, [](const Tensors& in) { return sum(in[0]); }},
+      {"mean", {small}, {large}, 21, [](const Tensors& in) { return mean(in[0]); }},
+      {"mean_squared_error",
+       {small, small},
+       {large, large},
+       21,
+       [](const Tensors& in) { return mean_squared_error(in[0], in[1]); }},
+      {"reshape",
+       {small},
+       {large},
+       1,
+       [](const Tensors& in) {
+         return in[0].reshape({-1, 1});
+       }},
+  };
+}
+
+inline std::vector<OpCase> product_cases() {
+  const Shape x{2, 3, 5}, weight{7, 5}, bias{7};
+  const Shape large_x{3, 61, 129}, large_weight{200, 129}, large_bias{200};
+  const Shape out{5, 7}, bias_out{5}, large_out{129, 200}, large_bias_out{129};
+  const auto with_gelu = [](Gelu form) {
+    return [form](const Tensors& in) {
+      if (in.size() == 3) return feed_forward(in[0], {in[1], {}, in[2], {}}, form);
+      return feed_forward(in[0], {in[1], in[2], in[3], in[4]}, form, in.size() > 5 ? in[5] : Tensor());
+    };
+  };
+  return {
+      {"linear",
+       {x, weight, bias},
+       {large_x, large_weight, large_bias},
+       7,
+       [](const Tensors& in) { return linear(in[0], in[1], in[2]); }},
+      {"linear_no_bias",
+       {x, weight},
+       {large_x, large_weight},
+       7,
+       [](const Tensors& in) { return linear(in[0], in[1]); }},
+      {"linear_one_row",
+       {{5}, weight, bias},
+       {{129}, large_weight, large_bias},
+       7,
+       [](const Tensors& in) { return linear(in[0], in[1], in[2]); }},
+      {"linear_residual",
+       {x, weight, bias, {2, 3, 7}},
+       {large_x, large_weight, large_bias, {3, 61, 200}},
+       8,
+       [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3]); }},
+      {"feed_forward_tanh",
+       {x, weight, bias, out, bias_out, x},
+       {large_x, large_weight, large_bias, large_out, large_bias_out, large_x},
+       24,
+       with_gelu(Gelu::tanh)},
+      {"feed_forward_erf",
+       {x, weight, bias, out, bias_out},
+       {large_x, large_weight, large_bias, large_out, large_bias_out},
+       24,
+       with_gelu(Gelu::erf)},
+      {"feed_forward_no_bias",
+       {x, weight, out},
+       {large_x, large_weight, large_out},
+       24,
+       with_gelu(Gelu::tanh)},
+      {"matmul",
+       {{4, 5}, {5, 3}},
+       {{183, 129}, {129, 200}},
+       5,
+       [](const Tensors& in) { return matmul(in[0], in[1]); }},
+  };
+}
+
+inline std::vector<OpCase> model_cases() {
+  const auto attention = [](double dropout) {
+    return [dropout](const Tensors& in) {
+      return causal_attention(in[0], in[0].shape()[2] == 18 ? 2 : 4, dropout, op_case_key);
+    };
+  };
+  const auto head_loss = [](int64_t rows_at_once) {
+    return [rows_at_once](const Tensors& in) {
+      const Tensor targets = targets_for(in[0].shape().rows(), in[1].shape()[0]);
+      return linear_cross_entropy(in[0], in[1], targets, rows_at_once);
+    };
+  };
+  return {
+      {"layer_norm",
+       {{2, 3, 9}, {9}, {9}},
+       {{7, 57, 97}, {97}, {97}},
+       18,
+       [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); }},
+      {"layer_norm_no_bias",
+       {{4, 9}, {9}},
+       {{399, 97}, {97}},
+       18,
+       [](const Tensors& in) { return layer_norm(in[0], in[1], {}); }},
+      {"add_layer_norm",
+       {{2, 3, 9}, {2, 3, 9}, {9}, {9}},
+       {{7, 57, 97}, {7, 57, 97}, {97}, {97}},
+       24,
+       [](const Tensors& in) {
+         const auto [sum, norm] = add_layer_norm(in[0], in[1], in[2], in[3]);
+         return multiply(sum, norm);
+       }},
+      {"embedding",
+       {{6, 5}},
+       {{700, 130}},
+       14,
+       [](const Tensors& in) { return embedding(ids_for(in[0]), in[0]); }},
+      {"add_positions",
+       {{3, 4, 5}, {6, 5}},
+       {{9, 70, 65}, {80, 65}},
+       3,
+       [](const Tensors& in) { return add_positions(in[0], in[1]); }},
+      {"causal_attention", {{2, 7, 18}}, {{3, 70, 204}}, 24, attention(0.0)},
+      {"causal_attention_dropout", {{2, 7, 18}}, {{3, 70, 204}}, 24, attention(0.3)},
+      {"cross_entropy",
+       {{2, 4, 9}},
+       {{5, 60, 131}},
+       16,
+       [](const Tensors& in) {
+         return cross_entropy(in[0], targets_for(in[0].shape().rows(), in[0].shape()[-1]));
+       }},
+      {"linear_cross_entropy", {{2, 4, 5}, {9, 5}}, {{5, 60, 30}, {131, 30}}, 24, head_loss(0)},
+      {"linear_cross_entropy_pieces", {{2, 4, 5}, {9, 5}}, {{5, 60, 30}, {131, 30}}, 24, head_loss(3)},
+  };
+}
+
+inline std::vector<OpCase> all_cases() {
+  std::vector<OpCase> all = elementwise_cases();
+  for (const auto& more : {product_cases(), model_cases()}) all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+/// Away from zero, where relu has no slope.
+inline Tensors make_inputs(const std::vector<Shape>& shapes, DType dtype) {
+  Tensors inputs;
+  for (const Shape& shape : shapes) {
+    std::vector<float> values;
+    for (const double value :
+         to_doubles(uniform_tensor(shape, static_cast<uint32_t>(inputs.size()), DType::f32)))
+      values.push_back(static_cast<float>(value) + std::copysign(0.05f, static_cast<float>(value)));
+    inputs.push_back(convert(from_values(values, shape), dtype).set_requires_grad());
+  }
+  return inputs;
+}
+
+/// A scalar that weighs every element of y differently, so that no two gradients can be mixed up.
+inline Tensor weighted_sum(const Tensor& y) {
+  return sum(multiply(y, uniform_tensor(y.shape(), 99, y.dtype())));
+}
+
+}  // namespace lockstep

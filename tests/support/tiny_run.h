@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/sample_corpus.h"
+#include "support/run_result.h"
+#include "support/temporary_directory.h"
+#include "train/language_model.h"
+
+namespace lockstep {
+
+/// A tiny GPT on the built-in text with everything on that could show the number of ranks.
+inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
+  Config config;
+  config.data.dataset = "sample";
+  config.data.block_size = 8;
+  config.model.n_layer = 1;
+  config.model.n_head = 2;
+  config.model.n_embd = 16;
+  config.model.dropout = 0.1;
+  config.train.steps = 50;
+  config.train.batch_size = 2;
+  config.train.warmup_steps = 2;
+  config.train.grad_clip = 0.5;
+  config.train.eval_every = 0;
+  config.dist.replicas = replicas;
+  config.dist.bucket_mib = 0.004;
+  config.log.dir = directory / "run";
+  config.log.every_steps = 1000;
+  return config;
+}
+
+/// The shared corpus cut down to so many lines, so that the evaluation at the end takes no time.
+inline LanguageData short_language_data(const Config& config, int64_t lines) {
+  const std::string text = SampleCorpus::text(lines);
+  LanguageData data;
+  data.tokenizer = CharTokenizer(text);
+  const TokenSplit split =
+      split_tokens(data.tokenizer->encode(text), config.data.block_size, config.data.train_split);
+  data.training = split.train;
+  data.validation = split.validation;
+  data.vocabulary_size = data.tokenizer->vocabulary_size();
+  data.text_hash = "short";
+  return data;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of all operations, on a GPU against the CPU in double precision.
+#include <algorithm>
+
+#include "support/cuda.h"
+#include "support/op_cases.h"
+
+namespace lockstep {
+namespace {
+
+/// The operation's result and the gradients of all inputs, as the CPU or a GPU computes them.
+std::vector<std::vector<double>> run(const OpCase& op, const Stream& stream, DType dtype) {
+  set_current_stream(cpu_stream());
+  Tensors inputs;
+  for (const Tensor& input : make_inputs(op.small, DType::f32)) {
+    const Tensor there = to_stream(dtype == DType::f32 ? input.detach() : convert(input, dtype), stream);
+    inputs.push_back(there.detach().set_requires_grad());
+  }
+  set_current_stream(stream);
+  const Tensor y = op.function(inputs);
+  backward(weighted_sum(y));
+  std::vector<std::vector<double>> results{to_doubles(y)};
+  for (const Tensor& input : inputs) results.push_back(to_doubles(input.grad()));
+  set_current_stream(cpu_stream());
+  return results;
+}
+
+class OpOnGpu : public testing::TestWithParam<OpCase> {};
+INSTANTIATE_TEST_SUITE_P(All, OpOnGpu, testing::ValuesIn(all_cases()),
+                         [](const auto& op) { return op.param.name; });
+
+// As on the CPU: a chain of n roundings of 2^-24 of the largest number around. A GPU's exponential is right
+// to about 2^-22 of its result and of its argument, and functions count as four: hence a factor of four.
+TEST_P(OpOnGpu, ResultAndGradientsAreTheCpus) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto exact = run(GetParam(), cpu_stream(), DType::f64);
+  for_each_schedule([&] {
+    const auto single = run(GetParam(), gpu_stream(), DType::f32);
+    for (size_t t = 0; t < exact.size(); ++t) {
+      double largest = 1.05;
+      for (const double value : exact[t]) largest = std::max(largest, std::fabs(value));
+      const double bound = 4 * static_cast<double>(GetParam().additions + 1) * 0x1p-24 * largest;
+      for (size_t i = 0; i < exact[t].size(); ++i)
+        ASSERT_NEAR(single[t][i], exact[t][i], bound)
+            << (t == 0 ? "result" : "gradient") << ", element " << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole runs with device = cuda: against the CPU, recorded and not, resumed, and on several ranks that share
+// a GPU.
+#include <cmath>
+#include <filesystem>
+
+#include "dist/local_communicator.h"
+#include "support/cuda.h"
+#include "support/tiny_run.h"
+
+namespace lockstep {
+namespace {
+
+/// Wider than on the CPU, so that products and heads have tiles, and few steps.
+Config tiny(const TemporaryDirectory& directory) {
+  Config config = tiny_config(directory, 4);
+  config.data.block_size = 16;
+  config.model.n_layer = 2;
+  config.model.n_embd = 64;
+  config.train.device = "cuda";
+  config.train.steps = 8;
+  config.dist.bucket_mib = 0.01;
+  return config;
+}
+
+/// The plans of products that the first run finds are every other's.
+class TrainingOnGpu : public testing::Test {
+ protected:
+  void SetUp() override { ::setenv("XDG_CACHE_HOME", (directory / "cache").c_str(), 1); }
+
+  TemporaryDirectory directory;
+};
+
+/// Trains on ranks that are threads of this process, all on one GPU or on the CPU.
+RunResult train_on(int ranks, const Config& config, int64_t lines = 20) {
+  testing::internal::CaptureStderr();
+  run_ranks(ranks, [&](Communicator& communicator) {
+    if (config.train.device == "cuda") set_current_stream(make_gpu_stream(0));
+    const World world(communicator.shared_from_this());
+    const LanguageData data = short_language_data(config, lines);
+    const auto model = make_gpt(config, data.vocabulary_size);
+    EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+    set_current_stream(cpu_stream());
+  });
+  testing::internal::GetCapturedStderr();
+  return read_result(config.log.dir);
+}
+
+void expect_near(const RunResult& a, const RunResult& b, double bound) {
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  ASSERT_FALSE(a.losses.empty());
+  for (size_t step = 0; step < b.losses.size(); ++step)
+    EXPECT_NEAR(a.losses[step], b.losses[step], bound) << "step " << step + 1;
+}
+
+// The same model, data, masks and order of replicas: what differs is rounding, which eight steps of a
+// learning rate of 1e-3 cannot blow up beyond 1e-4 in a loss of about 3.
+TEST_F(TrainingOnGpu, HasTheLossesOfTheCpu) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  const RunResult on_gpu = train_on(1, config);
+  config.train.device = "cpu";
+  const RunResult on_cpu = train_on(1, config);
+  ASSERT_EQ(on_gpu.losses.size(), 8U);
+  expect_near(on_gpu, on_cpu, 1e-4);
+  EXPECT_LT(on_gpu.losses.back(), on_gpu.losses.front());
+}
+
+TEST_F(TrainingOnGpu, InSixteenBitsStaysNear) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.precision = "bf16";
+  const RunResult in_16_bits = train_on(1, config);
+  config.train.precision = "fp32";
+  const RunResult in_32_bits = train_on(1, config);
+  ASSERT_EQ(in_16_bits.losses.size(), 8U);
+  expect_near(in_16_bits, in_32_bits, 0.02);
+  EXPECT_NE(in_16_bits.loss_bits, in_32_bits.loss_bits);
+}
+
+TEST_F(TrainingOnGpu, RecordedStepsHaveTheBitsOfEnqueuedOnes) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const char* precision : {"fp32", "bf16"}) {
+    Config config = tiny(directory);
+    config.train.precision = precision;
+    const RunResult recorded = train_on(1, config);
+    config.train.graph = false;
+    EXPECT_EQ(train_on(1, config), recorded);
+    config.train.seed = 5;
+    EXPECT_NE(train_on(1, config).loss_bits, recorded.loss_bits) << "these bits could not differ";
+  }
+}
+
+TEST_F(TrainingOnGpu, SchedulesDoNotShow) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.steps = 4;
+  std::vector<RunResult> runs;
+  for_each_schedule([&] { runs.push_back(train_on(1, config)); });
+  for (const RunResult& run : runs) EXPECT_EQ(run, runs.front());
+}
+
+TEST_F(TrainingOnGpu, RanksThatShareAGpuHaveTheBitsOfOne) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  const RunResult alone = train_on(1, config);
+  for (const int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, config), alone) << ranks << " ranks";
+}
+
+TEST_F(TrainingOnGpu, GoesOnFromASnapshotWithTheSameBits) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.precision = "bf16";
+  const RunResult undisturbed = train_on(1, config);
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.every_steps = 5;
+  EXPECT_EQ(train_on(1, config), undisturbed) << "snapshots changed the bits";
+  std::filesystem::remove_all(directory / "snapshots/step-00000008");
+  EXPECT_EQ(train_on(2, config), undisturbed) << "resumed after step 5 on two ranks";
+}
+
+// 28 samples a replica make five batches of 5 and one of 3, which is not recorded.
+TEST_F(TrainingOnGpu, ShortBatchesDoNotShow) {
+  LOCKSTEP_NEEDS_GPU();
+  constexpr int64_t lines = 5;
+  Config config = tiny(directory);
+  config.data.train_split = 0.8;
+  config.train.batch_size = 5;
+  const RunResult recorded = train_on(1, config, lines);
+  config.train.graph = false;
+  EXPECT_EQ(train_on(1, config, lines), recorded);
+  config.train.graph = true;
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.every_steps = 5;
+  EXPECT_EQ(train_on(1, config, lines), recorded);
+  std::filesystem::remove_all(directory / "snapshots/step-00000008");
+  EXPECT_EQ(train_on(1, config, lines), recorded) << "resumed with the short batch first";
+  config.train.device = "cpu";
+  config.snapshot.path.clear();
+  const RunResult on_cpu = train_on(1, config, lines);
+  expect_near(recorded, on_cpu, 1e-4);
+}
+
+// Another order of additions than all logits at once: near, and with bits of its own.
+TEST_F(TrainingOnGpu, PiecesOfLogitsTrain) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.steps = 4;
+  const RunResult whole = train_on(1, config);
+  config.train.logit_rows = 12;
+  const RunResult in_pieces = train_on(1, config);
+  expect_near(in_pieces, whole, 1e-4);
+  EXPECT_NE(in_pieces.parameters_hash, whole.parameters_hash);
+}
+
+TEST_F(TrainingOnGpu, ARunThatDivergesSaysSo) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.learning_rate = 1e30;
+  config.train.grad_clip = 0.0;
+  try {
+    train_on(1, config);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    testing::internal::GetCapturedStderr();
+    EXPECT_NE(std::string(error.what()).find("lower train.learning_rate"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
