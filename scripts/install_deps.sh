@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what Lockstep is built with, from the packages of Debian 12 or Ubuntu 22.04 and newer.
 #   scripts/install_deps.sh          compiler, CMake, MPI and libraries
+#   scripts/install_deps.sh --clang  also clang, which the emulator of GPUs is built with
 #   scripts/install_deps.sh --lint   also clang, clang-format and clang-tidy
 # Needs root or sudo only when something is missing; asks nothing; may be run again at any time.
 set -euo pipefail
@@ -11,9 +12,10 @@ packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libeigen3-dev 
   ca-certificates)
 for argument in "$@"; do
   case "$argument" in
+    --clang) packages+=(clang) ;;
     --lint) packages+=(clang clang-format clang-tidy) ;;
     *)
-      echo "usage: scripts/install_deps.sh [--lint]" >&2
+      echo "usage: scripts/install_deps.sh [--clang] [--lint]" >&2
       exit 2
       ;;
   esac

@@ -11,7 +11,9 @@ if (($# > 0)) && [[ $1 != -* ]]; then
   shift
 fi
 
-scripts/install_deps.sh
+options=()
+if [[ $preset == emulated ]]; then options=(--clang); fi
+scripts/install_deps.sh "${options[@]}"
 cmake --preset "$preset"
 cmake --build --preset "$preset"
 
