@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <type_traits>
 
+#include "core/dtype.h"
 #include "core/error.h"
 #include "emulator/block.h"
 
@@ -60,15 +62,9 @@ struct Fragments {
 
 template <Half type>
 float widen(uint32_t bits) {
-  if constexpr (type == Half::bf16) {
-    const uint32_t wide = bits << 16;
-    float value = 0;
-    std::memcpy(&value, &wide, sizeof(value));
-    return value;
-  }
-  const auto half = static_cast<uint16_t>(bits);
-  _Float16 value = 0;
-  std::memcpy(&value, &half, sizeof(value));
+  // Not _Float16, which clang 14 knows only where the processor computes with it.
+  std::conditional_t<type == Half::bf16, lockstep::bfloat16, lockstep::float16> value;
+  value.bits = static_cast<uint16_t>(bits);
   return static_cast<float>(value);
 }
 
