@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -13,23 +15,30 @@
 namespace lockstep {
 namespace {
 
-bool write_all(int file, std::string_view bytes) {
+bool write_all(int file, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(written));
+    bytes = bytes.subspan(static_cast<size_t>(written));
   }
-  return ::fsync(file) == 0;
+  return true;
 }
 
 }  // namespace
 
 void write_file(const std::string& path, std::string_view bytes) {
+  const std::array pieces = {std::as_bytes(std::span(bytes))};
+  write_file(path, pieces);
+}
+
+void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
   const std::string beside = concat(path, ".", ::getpid(), ".tmp");
   const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   expect(file >= 0, "cannot write ", path, ": ", std::strerror(errno));
-  const bool written = write_all(file, bytes);
+  const bool written =
+      std::all_of(pieces.begin(), pieces.end(), [&](const auto& piece) { return write_all(file, piece); }) &&
+      ::fsync(file) == 0;
   const int reason = errno;
   ::close(file);
   if (written && ::rename(beside.c_str(), path.c_str()) == 0) return;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -9,6 +11,8 @@ namespace lockstep {
 /// Writes a whole file so that a crash leaves either the old one or the new one: beside it, synced, renamed.
 /// Throws Error with the path and the reason.
 void write_file(const std::string& path, std::string_view bytes);
+/// The same for contents that lie in several places of memory.
+void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
 /// Where what can be made again is kept: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.
 std::string cache_folder();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -12,9 +11,11 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "data/download.h"
 #include "data/sample_corpus.h"
 #include "data/text.h"
+#include "store/download.h"
+#include "store/environment.h"
+#include "store/sha256.h"
 
 namespace lockstep {
 namespace {
@@ -25,12 +26,6 @@ constexpr const char* shakespeare_file = "tinyshakespeare.txt";
 constexpr const char* shakespeare_url =
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
 constexpr const char* shakespeare_sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
-
-/// The value of an environment variable; empty if it is not set.
-std::string environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value ? value : "";
-}
 
 bool is_file(const fs::path& path) {
   std::error_code unreadable;

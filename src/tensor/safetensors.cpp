@@ -81,7 +81,7 @@ SafeTensors parse(const std::string& bytes) {
 
 }  // namespace
 
-std::string to_safetensors(const SafeTensors& content) {
+SafeTensorsPieces::SafeTensorsPieces(const SafeTensors& content) {
   Json header = Json::object();
   if (!content.metadata.empty()) header["__metadata__"] = content.metadata;
   int64_t offset = 0;
@@ -91,17 +91,28 @@ std::string to_safetensors(const SafeTensors& content) {
                     {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {offset, offset + size}}};
     offset += size;
+    tensors_.push_back(to_stream(tensor, cpu_stream()));
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t header_bytes = text.size();
-  std::string bytes(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
-  bytes.reserve(sizeof(header_bytes) + text.size() + static_cast<size_t>(offset));
-  bytes += text;
-  for (const auto& [name, tensor] : content.tensors) {
-    const Tensor on_cpu = to_stream(tensor, cpu_stream());
-    bytes.append(static_cast<const char*>(on_cpu.view().data), static_cast<size_t>(on_cpu.view().bytes()));
-  }
+  header_.assign(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
+  header_ += text;
+}
+
+std::vector<std::span<const std::byte>> SafeTensorsPieces::pieces() const {
+  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(header_))};
+  for (const Tensor& tensor : tensors_)
+    pieces.emplace_back(static_cast<const std::byte*>(tensor.view().data),
+                        static_cast<size_t>(tensor.view().bytes()));
+  return pieces;
+}
+
+std::string to_safetensors(const SafeTensors& content) {
+  const SafeTensorsPieces file(content);
+  std::string bytes;
+  for (const auto& piece : file.pieces())
+    bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   return bytes;
 }
 

@@ -43,7 +43,7 @@ void add_data(std::vector<ConfigKey>& keys) {
   Rows<DataConfig> rows{"data", &Config::data, keys};
   using C = DataConfig;
   rows.add("dataset", &C::dataset, semantic, "",
-           "shakespeare, sample (built in), or the path or URL of a text");
+           "shakespeare, sample (built in), or the path or URL (https, s3) of a text");
   rows.add("tokenizer", &C::tokenizer, semantic, "",
            "how text becomes tokens: char makes every character one")
       .choices = {"char"};
@@ -146,13 +146,15 @@ void add_dist(std::vector<ConfigKey>& keys) {
 void add_snapshot(std::vector<ConfigKey>& keys) {
   Rows<SnapshotConfig> rows{"snapshot", &Config::snapshot, keys};
   using C = SnapshotConfig;
-  rows.add("path", &C::path, collective, "", "folder of the snapshots; empty: none are written");
+  rows.add("path", &C::path, collective, "",
+           "folder or s3://bucket/prefix of the snapshots; empty: none are written");
   rows.add("every_steps", &C::every_steps, collective, "steps", "steps between snapshots; 0: only at the end")
       .range = at_least(0);
   rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one")
       .range = at_least(1);
   rows.add("resume", &C::resume, collective, "",
-           "auto: if there is a snapshot; never: anew, earlier snapshots are renamed; required: else stop")
+           "auto: if there is a snapshot; never: anew, an earlier run's folder is renamed; required: else "
+           "stop")
       .choices = {"auto", "never", "required"};
 }
 

@@ -39,6 +39,13 @@ uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
 
 uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+uint64_t hash_of(std::span<const std::span<const std::byte>> pieces) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const auto& piece : pieces) XXH3_64bits_update(&state, piece.data(), piece.size());
+  return XXH3_64bits_digest(&state);
+}
+
 std::string hash_text(uint64_t hash) {
   std::array<char, 16> digits{};
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), hash, 16);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,8 @@ uint64_t parameters_hash(std::vector<NamedTensor> parameters);
 
 /// XXH3-64 (seed 0) of some bytes.
 uint64_t hash_of(std::string_view bytes);
+/// The same of bytes that lie in several places of memory.
+uint64_t hash_of(std::span<const std::span<const std::byte>> pieces);
 
 /// 16 hexadecimal digits.
 std::string hash_text(uint64_t hash);

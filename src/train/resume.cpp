@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
 #include "core/log.h"
 #include "nn/precision.h"
+#include "store/object_store.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -37,10 +39,25 @@ SnapshotFiles newest_on_first_rank(const Config& config, const World& world) {
   return received;
 }
 
+/// Whether a supervisor starts this run again after a failure: then what it has done so far counts.
+bool was_restarted() {
+  const char* count = std::getenv("LOCKSTEP_RESTART_COUNT");
+  return count != nullptr && std::atoi(count) > 0;
+}
+
 /// Renames a folder that holds anything to <path>.1, or the first number that is free, so that nothing is
-/// lost.
-void move_aside(const std::string& path) {
+/// lost. A bucket cannot rename, so there its user has to decide.
+void move_aside(const std::string& address) {
   namespace fs = std::filesystem;
+  const std::optional<std::string> folder = local_path(address);
+  if (!folder) {
+    require(!SnapshotStore(address, 1).holds_any(), "snapshot.resume = never, but ", address,
+            " holds snapshots of an earlier run; use another snapshot.path, or delete them (aws s3 rm "
+            "--recursive ",
+            address, ")");
+    return;
+  }
+  const std::string& path = *folder;
   std::error_code problem;
   if (!fs::exists(path) || fs::is_empty(path, problem)) return;
   int number = 1;
@@ -68,7 +85,7 @@ std::optional<Snapshot> find_snapshot_to_resume(const Config& config, const Worl
     require(config.snapshot.resume != "required", "snapshot.resume = required, but snapshot.path is empty");
     return std::nullopt;
   }
-  if (config.snapshot.resume == "never") {
+  if (config.snapshot.resume == "never" && !was_restarted()) {
     if (world.is_first()) move_aside(config.snapshot.path);
     return std::nullopt;
   }

@@ -2,12 +2,9 @@
 #include "train/snapshot.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/log.h"
 #include "tensor/safetensors.h"
 #include "train/parameters_hash.h"
@@ -15,14 +12,14 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* model_file = "model.safetensors";
 constexpr const char* optimizer_file = "optimizer.safetensors";
 constexpr const char* state_file = "state.json";
-constexpr const char* best_name = "best";
 constexpr const char* step_prefix = "step-";
+constexpr const char* best_name = "best";
+constexpr const char* best_prefix = "best-";
 
 std::string checksum(const std::string& bytes) { return hash_text(hash_of(bytes)); }
 
@@ -38,46 +35,59 @@ Json unseal(const std::string& bytes) {
   return state;
 }
 
-std::string read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(file.good(), "it cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-SnapshotFiles read_directory(const fs::path& directory) {
-  SnapshotFiles files;
-  for (const char* name : {model_file, optimizer_file, state_file}) {
-    try {
-      files[name] = read_bytes(directory / name);
-    } catch (const UserError& problem) {
-      throw UserError(concat((directory / name).string(), ": ", problem.what()));
-    }
+/// The files of a snapshot as pieces of memory, state.json last. Tensors on the CPU are not copied.
+class SnapshotPieces {
+ public:
+  explicit SnapshotPieces(const Snapshot& snapshot)
+      : model_({snapshot.model, {{"format", "pt"}}}), optimizer_({snapshot.optimizer, {}}) {
+    Json state = {{"step", snapshot.step},
+                  {"optimizer_steps", snapshot.optimizer_steps},
+                  {"finished", snapshot.is_finished},
+                  {"best_validation_loss", nullptr},
+                  {"configuration", snapshot.configuration},
+                  {"artifacts", snapshot.artifacts},
+                  {"matmul_plans", snapshot.matmul_plans}};
+    if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
+    state["files"][model_file] = hash_text(hash_of(model_.pieces()));
+    state["files"][optimizer_file] = hash_text(hash_of(optimizer_.pieces()));
+    state_ = seal(state);
   }
-  from_files(files, directory.string());
-  return files;
+
+  std::vector<Object> objects() const {
+    return {{.key = model_file, .pieces = model_.pieces()},
+            {.key = optimizer_file, .pieces = optimizer_.pieces()},
+            {.key = state_file, .pieces = {std::as_bytes(std::span(state_))}}};
+  }
+
+ private:
+  SafeTensorsPieces model_;
+  SafeTensorsPieces optimizer_;
+  std::string state_;
+};
+
+/// "step-", 1000 -> "step-00001000".
+std::string numbered(const std::string& prefix, int64_t step) {
+  const std::string digits = std::to_string(step);
+  return prefix + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
 }
 
-std::string step_name(int64_t step) {
-  const std::string digits = std::to_string(step);
-  return step_prefix + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
+  const std::string digits = name.substr(std::min(prefix.size(), name.size()));
+  const bool is_number =
+      !digits.empty() && digits.size() < 19 &&
+      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!is_number) return std::nullopt;
+  return std::stoll(digits);
 }
 
 }  // namespace
 
 SnapshotFiles to_files(const Snapshot& snapshot) {
+  const SnapshotPieces file_pieces(snapshot);
   SnapshotFiles files;
-  files[model_file] = to_safetensors({snapshot.model, {{"format", "pt"}}});
-  files[optimizer_file] = to_safetensors({snapshot.optimizer, {}});
-  Json state = {{"step", snapshot.step},
-                {"optimizer_steps", snapshot.optimizer_steps},
-                {"finished", snapshot.is_finished},
-                {"best_validation_loss", nullptr},
-                {"configuration", snapshot.configuration},
-                {"artifacts", snapshot.artifacts},
-                {"matmul_plans", snapshot.matmul_plans}};
-  if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
-  for (const auto& [name, bytes] : files) state["files"][name] = checksum(bytes);
-  files[state_file] = seal(state);
+  for (const Object& object : file_pieces.objects())
+    for (const auto& piece : object.pieces)
+      files[object.key].append(reinterpret_cast<const char*>(piece.data()), piece.size());
   return files;
 }
 
@@ -111,22 +121,36 @@ Snapshot from_files(const SnapshotFiles& files, const std::string& origin) {
   }
 }
 
-SnapshotStore::SnapshotStore(std::string directory, int64_t keep)
-    : directory_(std::move(directory)), keep_(keep) {
+/// The keys that share the part before the slash.
+struct SnapshotStore::Group {
+  std::string name;
+  bool has_state = false;
+};
+
+SnapshotStore::SnapshotStore(const std::string& path, int64_t keep) : store_(open_store(path)), keep_(keep) {
   expect(keep_ >= 1, "snapshot.keep is ", keep_);
 }
 
-std::vector<std::string> SnapshotStore::steps_newest_first() const {
+SnapshotStore::~SnapshotStore() = default;
+
+std::vector<SnapshotStore::Group> SnapshotStore::groups(const std::string& prefix) const {
+  std::vector<Group> found;
+  for (const std::string& key : store_->list(prefix)) {
+    const size_t slash = key.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string name = key.substr(0, slash);
+    if (found.empty() || found.back().name != name) found.push_back({.name = name});
+    found.back().has_state |= key.substr(slash + 1) == state_file;
+  }
+  return found;
+}
+
+std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string& prefix) const {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const std::string digits =
-        name.starts_with(step_prefix) ? name.substr(std::string(step_prefix).size()) : "";
-    const bool is_number =
-        !digits.empty() && digits.size() < 19 &&
-        std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (is_number) found.emplace_back(std::stoll(digits), name);
+  for (const Group& group : groups(prefix)) {
+    const std::optional<int64_t> number = number_of(group.name, prefix);
+    // Where a group appears at once, one without its state has lost it, which has to be said.
+    if (number && (group.has_state || store_->has_atomic_groups())) found.emplace_back(*number, group.name);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
@@ -134,56 +158,82 @@ std::vector<std::string> SnapshotStore::steps_newest_first() const {
   return names;
 }
 
-void SnapshotStore::write_directory(const std::string& name, const Snapshot& snapshot) {
-  const fs::path target = fs::path(directory_) / name;
-  const fs::path beside = fs::path(directory_) / (name + ".tmp");
-  const fs::path replaced = fs::path(directory_) / (name + ".old");
+bool SnapshotStore::holds_any() const {
+  return !snapshots_newest_first(step_prefix).empty() || !groups(best_name).empty();
+}
+
+SnapshotFiles SnapshotStore::read(const std::string& group) const {
+  SnapshotFiles files;
+  for (const char* name : {model_file, optimizer_file, state_file}) {
+    const std::string key = group.empty() ? name : concat(group, "/", name);
+    auto bytes = store_->get(key);
+    require(bytes.has_value(), store_->name_of(key), " is missing");
+    files[name] = std::move(*bytes);
+  }
+  from_files(files, store_->name_of(group));
+  return files;
+}
+
+void SnapshotStore::write(const std::string& group, const Snapshot& snapshot) {
+  const SnapshotPieces file_pieces(snapshot);
   try {
-    fs::create_directories(directory_);
-    fs::remove_all(beside);
-    fs::create_directory(beside);
-    for (const auto& [file, bytes] : to_files(snapshot)) write_file((beside / file).string(), bytes);
-    sync_directory(beside.string());
-    // A directory cannot be renamed over another. If it ends between the two steps, .old is still there.
-    fs::remove_all(replaced);
-    if (fs::exists(target)) fs::rename(target, replaced);
-    fs::rename(beside, target);
-    sync_directory(directory_);
-    fs::remove_all(replaced);
-  } catch (const fs::filesystem_error& problem) {
-    std::error_code ignored;
-    fs::remove_all(beside, ignored);
-    throw Error(
-        concat("the snapshot ", target.string(), " could not be written: ", problem.code().message()));
+    store_->put_group(group, file_pieces.objects());
   } catch (const Error& problem) {
-    std::error_code ignored;
-    fs::remove_all(beside, ignored);
-    throw Error(concat("the snapshot ", target.string(), " could not be written: ", problem.what()));
+    throw Error(concat("the snapshot ", store_->name_of(group), " could not be written: ", problem.what()));
+  }
+}
+
+/// Deletes what is no longer wanted. The snapshot is safe by then: what stays costs only room.
+void SnapshotStore::make_room(const std::function<void()>& remove) const {
+  try {
+    remove();
+  } catch (const Error& problem) {
+    log_warning(
+        concat("older snapshots in ", store_->name_of(""), " could not be deleted: ", problem.what()));
+  }
+}
+
+/// What writers left that were killed before a snapshot was whole.
+void SnapshotStore::remove_leftovers(const std::string& prefix) {
+  for (const Group& group : groups(prefix)) {
+    const bool is_beside = group.name.ends_with(".tmp") || group.name.ends_with(".old");
+    const bool is_unfinished = !group.has_state && !store_->has_atomic_groups();
+    if (is_beside || is_unfinished) store_->remove_group(group.name, state_file);
   }
 }
 
 void SnapshotStore::save(const Snapshot& snapshot) {
-  write_directory(step_name(snapshot.step), snapshot);
-  std::vector<std::string> names = steps_newest_first();
-  // A later one is damaged, or this run would have gone on from it: it takes no place from the valid ones.
-  names.erase(names.begin(), std::find(names.begin(), names.end(), step_name(snapshot.step)));
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(step_prefix) && (name.ends_with(".tmp") || name.ends_with(".old")))
-      fs::remove_all(entry.path(), ignored);
-  }
-  for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
-    fs::remove_all(fs::path(directory_) / names[i], ignored);
+  const std::string saved = numbered(step_prefix, snapshot.step);
+  write(saved, snapshot);
+  make_room([&] {
+    remove_leftovers(step_prefix);
+    std::vector<std::string> names = snapshots_newest_first(step_prefix);
+    // A later one is damaged, or this run would have gone on from it: it takes no place from the valid ones.
+    names.erase(names.begin(), std::find(names.begin(), names.end(), saved));
+    for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
+      store_->remove_group(names[i], state_file);
+  });
 }
 
-void SnapshotStore::save_best(const Snapshot& snapshot) { write_directory(best_name, snapshot); }
+void SnapshotStore::save_best(const Snapshot& snapshot) {
+  if (store_->has_atomic_groups()) {
+    write(best_name, snapshot);
+    return;
+  }
+  // In a bucket nothing is renamed: the old one stays until the new one is whole.
+  const std::string saved = numbered(best_prefix, snapshot.step);
+  write(saved, snapshot);
+  make_room([&] {
+    for (const Group& group : groups(best_prefix))
+      if (group.name != saved) store_->remove_group(group.name, state_file);
+  });
+}
 
 std::optional<SnapshotFiles> SnapshotStore::newest(
     const std::function<void(const std::string&)>& report) const {
-  for (const std::string& name : steps_newest_first()) {
+  for (const std::string& name : snapshots_newest_first(step_prefix)) {
     try {
-      return read_directory(fs::path(directory_) / name);
+      return read(name);
     } catch (const UserError& problem) {
       report(problem.what());
     }
@@ -192,20 +242,21 @@ std::optional<SnapshotFiles> SnapshotStore::newest(
 }
 
 Snapshot load_snapshot(const std::string& path) {
-  const fs::path directory(path);
-  require(fs::is_directory(directory), path,
-          " is not a directory: give a snapshot, or a directory of snapshots");
-  if (fs::exists(directory / state_file)) return from_files(read_directory(directory), path);
-  for (const char* name : {"best", "best.old"}) {
-    if (!fs::exists(directory / name / state_file)) continue;
+  const SnapshotStore snapshots(path, 1);
+  if (snapshots.store_->exists(state_file)) return from_files(snapshots.read(""), path);
+  std::vector<std::string> best = snapshots.snapshots_newest_first(best_prefix);
+  for (const char* name : {"best", "best.old"})
+    if (snapshots.store_->exists(concat(name, "/", state_file))) best.emplace_back(name);
+  for (const std::string& name : best) {
     try {
-      return from_files(read_directory(directory / name), (directory / name).string());
+      return from_files(snapshots.read(name), snapshots.store_->name_of(name));
     } catch (const UserError& problem) {
       log_warning(problem.what());
     }
   }
-  const auto files = SnapshotStore(path, 1).newest([](const std::string& problem) { log_warning(problem); });
-  require(files.has_value(), path, " holds no valid snapshot");
+  const auto files = snapshots.newest([](const std::string& problem) { log_warning(problem); });
+  require(files.has_value(), path,
+          " holds no valid snapshot: give a snapshot, or a folder or prefix of them");
   return from_files(*files, path);
 }
 

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "store/object_store.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {
@@ -32,14 +34,17 @@ SnapshotFiles to_files(const Snapshot& snapshot);
 /// Throws UserError naming the file that is cut, altered or missing. `origin` is the directory.
 Snapshot from_files(const SnapshotFiles& files, const std::string& origin);
 
-/// A directory of snapshots: step-00001000/ and so on, and best/. One process uses it at a time.
+/// Snapshots in a folder or in s3://bucket/prefix: step-00001000/ and so on, and the best one, which is best/
+/// in a folder and best-00001000/ in a bucket. Each is whole or absent: a folder is renamed when it is whole,
+/// in a bucket state.json comes last. One process uses it at a time.
 class SnapshotStore {
  public:
-  /// Keeps the `keep` newest besides best/. Nothing is made before the first save.
-  SnapshotStore(std::string directory, int64_t keep);
+  /// Keeps the `keep` newest besides the best. Nothing is made or contacted before the first call.
+  SnapshotStore(const std::string& path, int64_t keep);
+  ~SnapshotStore();
 
-  /// Writes beside, syncs, renames, then deletes what is too many. Throws Error (a full disk, say) and leaves
-  /// older snapshots as they were.
+  /// Writes a snapshot, then deletes what is too many. Throws Error (a full disk, say) and leaves older
+  /// snapshots as they were.
   void save(const Snapshot& snapshot);
   void save_best(const Snapshot& snapshot);
 
@@ -47,16 +52,26 @@ class SnapshotStore {
   /// `report`.
   std::optional<SnapshotFiles> newest(const std::function<void(const std::string&)>& report) const;
 
- private:
-  std::vector<std::string> steps_newest_first() const;
-  void write_directory(const std::string& name, const Snapshot& snapshot);
+  /// True if there is any snapshot, valid or not.
+  bool holds_any() const;
 
-  std::string directory_;
+ private:
+  friend Snapshot load_snapshot(const std::string& path);
+  struct Group;
+
+  std::vector<Group> groups(const std::string& prefix) const;
+  std::vector<std::string> snapshots_newest_first(const std::string& prefix) const;
+  SnapshotFiles read(const std::string& group) const;
+  void write(const std::string& group, const Snapshot& snapshot);
+  void make_room(const std::function<void()>& remove) const;
+  void remove_leftovers(const std::string& prefix);
+
+  std::unique_ptr<ObjectStore> store_;
   int64_t keep_;
 };
 
-/// Reads the files of one snapshot directory, or of the best (else the newest) in a directory of snapshots.
-/// Throws UserError naming the path if there is no valid one.
+/// Reads one snapshot, or the best (else the newest) of a folder or prefix of snapshots. Throws UserError
+/// naming the path if there is no valid one.
 Snapshot load_snapshot(const std::string& path);
 
 }  // namespace lockstep

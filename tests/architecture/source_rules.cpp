@@ -24,8 +24,10 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"tensor", {"core", "kernels"}},
     {"nn", {"core", "kernels", "tensor"}},
     {"dist", {"core", "kernels", "tensor"}},
-    {"data", {"core", "kernels", "tensor"}},
-    {"train", {"core", "kernels", "tensor", "nn", "dist", "data"}},
+    {"store", {"core"}},
+    {"data", {"core", "store", "kernels", "tensor"}},
+    {"train", {"core", "store", "kernels", "tensor", "nn", "dist", "data"}},
+    {"elastic", {"core", "kernels", "tensor", "dist"}},
 };
 
 struct Library {
@@ -39,10 +41,10 @@ const std::vector<Library> libraries = {
     {"spdlog", "(spdlog|fmt)/.*", {"src/core/log.cpp"}},
     {"nlohmann-json",
      "nlohmann/.*",
-     {"src/tensor/safetensors.cpp", "src/train/", "apps/", "bench/", "tests/"}},
-    {"CLI11", "CLI/.*", {"src/train/", "apps/", "bench/"}},
-    {"libcurl", "curl/.*", {"src/data/"}},
-    {"OpenSSL", "openssl/.*", {"src/data/"}},
+     {"src/store/", "src/tensor/safetensors.cpp", "src/train/", "src/elastic/", "apps/", "bench/", "tests/"}},
+    {"CLI11", "CLI/.*", {"src/train/", "src/elastic/", "apps/", "bench/", "tests/"}},
+    {"libcurl", "curl/.*", {"src/store/"}},
+    {"OpenSSL", "openssl/.*", {"src/store/", "src/elastic/"}},
     {"xxHash", "xxh.*\\.h", {"src/dist/", "src/train/"}},
     {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
     {"Google Benchmark", "benchmark/.*", {"bench/"}},
@@ -56,7 +58,7 @@ const std::vector<Library> libraries = {
 /// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.
 const std::regex platform(
     "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
-    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|elf|errno|fcntl|glob|link|"
+    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|link|"
     "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|time|ucontext|unistd|cxxabi|execinfo)\\.h");
 const std::regex include_line("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
 

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "data/download.h"
+#include "store/download.h"
+#include "store/sha256.h"
 
 namespace lockstep {
 namespace {

@@ -21,7 +21,8 @@ struct RunResult {
 inline RunResult read_result(const std::string& directory) {
   RunResult result;
   std::ifstream file(directory + "/metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
+  // A run that is still going on may just be writing the last line.
+  for (std::string line; std::getline(file, line) && !file.eof();) {
     const auto object = nlohmann::json::parse(line);
     if (object.contains("loss")) result.losses.push_back(object["loss"]);
     if (object.contains("loss_bits")) result.loss_bits.push_back(object["loss_bits"]);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+struct Credentials {
+  std::string access_key;
+  std::string secret_key;
+  std::string session_token;  ///< empty for those of a user
+  std::string source;         ///< for a person: "the environment (AWS_ACCESS_KEY_ID)"
+  std::optional<std::chrono::system_clock::time_point> expires;
+};
+
+/// The keys of a profile (AWS_PROFILE, else "default") in AWS's shared files, the credentials file over the
+/// configuration file. Empty if there is none. Throws UserError if AWS_PROFILE names one that is missing.
+std::map<std::string, std::string> read_aws_profile();
+
+/// AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
+std::string aws_region();
+
+/// AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url; empty: AWS itself.
+std::string aws_endpoint();
+
+/// What the metadata service of a container or an EC2 instance (IMDSv2) says; nothing if there is none or it
+/// is switched off. Gives up after a second or two. Appends to `tried` what it asked and why it got nothing.
+std::optional<Credentials> container_credentials(std::string& tried);
+std::optional<Credentials> instance_credentials(std::string& tried);
+
+/// Finds credentials: environment, shared files, container, instance. Keeps them, and renews those that
+/// expire five minutes before they do.
+class CredentialsProvider {
+ public:
+  /// Throws UserError that says what was tried, and never a secret.
+  const Credentials& current();
+  /// They were refused as expired: asks for others next time. False if there cannot be any.
+  bool renew();
+
+ private:
+  std::optional<Credentials> found_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/folder_store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs the body; what the file system refuses becomes an Error without the two paths that it repeats.
+template <class Body>
+void naming_failures(const std::string& what, Body body) {
+  try {
+    body();
+  } catch (const fs::filesystem_error& problem) {
+    throw Error(concat(what, ": ", problem.path1().string(), ": ", problem.code().message()));
+  }
+}
+
+void list_below(const fs::path& folder, const std::string& key, std::vector<std::string>& keys) {
+  // A folder that goes while it is read has nothing to list.
+  std::error_code ignored;
+  size_t entries = 0;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    ++entries;
+    const std::string below = key + "/" + entry.path().filename().string();
+    if (entry.is_directory(ignored))
+      list_below(entry.path(), below, keys);
+    else
+      keys.push_back(below);
+  }
+  if (entries == 0) keys.push_back(key + "/");
+}
+
+}  // namespace
+
+std::string FolderStore::name_of(const std::string& key) const {
+  return key.empty() ? folder_ : (fs::path(folder_) / key).string();
+}
+
+void FolderStore::put(const std::string& key, Pieces contents) {
+  const fs::path path = name_of(key);
+  naming_failures(concat("cannot write ", path.string()), [&] {
+    fs::create_directories(path.parent_path());
+    write_file(path.string(), contents);
+    sync_directory(path.parent_path().string());
+  });
+}
+
+std::optional<std::string> FolderStore::get(const std::string& key) {
+  const std::string path = name_of(key);
+  std::error_code problem;
+  const fs::file_status status = fs::status(path, problem);
+  if (status.type() == fs::file_type::not_found) return std::nullopt;
+  require(fs::is_regular_file(status), path, " is not a file that can be read");
+  std::ifstream file(path, std::ios::binary);
+  std::string contents(fs::file_size(path, problem), '\0');
+  file.read(contents.data(), static_cast<std::streamsize>(contents.size()));
+  require(file.good() && !problem, path, " cannot be read");
+  return contents;
+}
+
+bool FolderStore::exists(const std::string& key) {
+  std::error_code ignored;
+  return fs::is_regular_file(name_of(key), ignored);
+}
+
+void FolderStore::remove(const std::string& key) {
+  naming_failures("cannot remove a file", [&] { fs::remove(name_of(key)); });
+}
+
+std::vector<std::string> FolderStore::list(const std::string& prefix) {
+  const std::string::size_type slash = prefix.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : prefix.substr(0, slash);
+  std::vector<std::string> keys;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(name_of(folder), ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string key = folder.empty() ? name : folder + "/" + name;
+    if (!key.starts_with(prefix)) continue;
+    if (entry.is_directory(ignored))
+      list_below(entry.path(), key, keys);
+    else
+      keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+void FolderStore::write_group(const std::string& group, std::span<const Object> objects) {
+  const fs::path target = name_of(group);
+  const fs::path beside = name_of(group + ".tmp");
+  const fs::path replaced = name_of(group + ".old");
+  fs::create_directories(folder_);
+  fs::remove_all(beside);
+  fs::create_directory(beside);
+  for (const Object& object : objects) write_file((beside / object.key).string(), object.pieces);
+  sync_directory(beside.string());
+  // A directory cannot be renamed over another. If it ends between the two steps, .old is still there.
+  if (fs::exists(target)) {
+    fs::remove_all(replaced);
+    fs::rename(target, replaced);
+  }
+  fs::rename(beside, target);
+  sync_directory(folder_);
+  fs::remove_all(replaced);
+}
+
+void FolderStore::put_group(const std::string& group, std::span<const Object> objects) {
+  try {
+    naming_failures(concat("cannot write ", name_of(group)), [&] { write_group(group, objects); });
+  } catch (const Error&) {
+    std::error_code ignored;
+    fs::remove_all(name_of(group + ".tmp"), ignored);
+    throw;
+  }
+}
+
+void FolderStore::remove_group(const std::string& group, const std::string& /*last*/) {
+  const fs::path target = name_of(group);
+  naming_failures(concat("cannot remove ", target.string()), [&] {
+    // Renamed first: a crash leaves it whole, or under a name that is not a group's.
+    const fs::path beside = group.ends_with(".tmp") ? target : fs::path(target.string() + ".tmp");
+    if (beside != target) {
+      fs::remove_all(beside);
+      fs::rename(target, beside);
+    }
+    fs::remove_all(beside);
+  });
+}
+
+}  // namespace lockstep

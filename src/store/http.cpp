@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/http.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <curl/curl.h>
+
+#include "core/error.h"
+#include "store/retry.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint64_t largest_reservation = uint64_t{1} << 36;
+constexpr long upload_buffer_bytes = 512L << 10;
+constexpr long expect_milliseconds = 100;  // lost on each body where a server knows nothing of "Expect:"
+constexpr unsigned int first_version_that_signs_s3 = 0x075800;
+
+/// Where the next byte of a body comes from.
+struct BodyReader {
+  Pieces pieces;
+  size_t piece = 0;
+  size_t offset = 0;
+};
+
+size_t read_body(char* target, size_t item_bytes, size_t items, void* state) {
+  auto& reader = *static_cast<BodyReader*>(state);
+  size_t done = 0;
+  while (done < item_bytes * items && reader.piece < reader.pieces.size()) {
+    const auto rest = reader.pieces[reader.piece].subspan(reader.offset);
+    const size_t count = std::min(rest.size(), item_bytes * items - done);
+    if (count > 0) std::memcpy(target + done, rest.data(), count);
+    done += count;
+    reader.offset += count;
+    if (count == rest.size()) {
+      ++reader.piece;
+      reader.offset = 0;
+    }
+  }
+  return done;
+}
+
+/// libcurl goes back to the start when a kept connection turns out to be dead.
+int seek_body(void* state, curl_off_t offset, int origin) {
+  auto& reader = *static_cast<BodyReader*>(state);
+  if (origin != SEEK_SET || offset != 0) return CURL_SEEKFUNC_CANTSEEK;
+  reader.piece = reader.offset = 0;
+  return CURL_SEEKFUNC_OK;
+}
+
+/// Makes room for what the headers announce, so that a large body is not moved while it grows.
+void reserve_body(HttpReply& reply) {
+  const auto announced = reply.headers.find("content-length");
+  uint64_t bytes = 0;
+  if (announced == reply.headers.end()) return;
+  const std::string& text = announced->second;
+  std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (bytes <= largest_reservation) reply.body.reserve(bytes);
+}
+
+size_t append_body(const char* data, size_t item_bytes, size_t items, void* state) {
+  auto& reply = *static_cast<HttpReply*>(state);
+  if (reply.body.empty()) reserve_body(reply);
+  reply.body.append(data, item_bytes * items);
+  return item_bytes * items;
+}
+
+std::string trimmed(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin));
+}
+
+size_t read_header(const char* data, size_t item_bytes, size_t items, void* state) {
+  auto& reply = *static_cast<HttpReply*>(state);
+  const std::string_view line(data, item_bytes * items);
+  // A redirect or an interim reply came before.
+  if (line.starts_with("HTTP/")) reply.headers.clear();
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return line.size();
+  std::string name(line.substr(0, colon));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  reply.headers[name] = trimmed(line.substr(colon + 1));
+  return line.size();
+}
+
+bool is_users_fault(CURLcode result) {
+  switch (result) {
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_URL_MALFORMAT:
+    case CURLE_FILE_COULDNT_READ_FILE:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_TOO_MANY_REDIRECTS:
+      return true;
+    default:
+      return false;
+  }
+}
+
+using HeaderList = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+HeaderList make_headers(const HttpRequest& request) {
+  // "Expect:" may not be among them to switch it off: libcurl 7.88 would sign it without sending it.
+  HeaderList list(nullptr, curl_slist_free_all);
+  for (const std::string& header : request.headers) {
+    curl_slist* longer = curl_slist_append(list.get(), header.c_str());
+    expect(longer != nullptr, "libcurl takes no header");
+    static_cast<void>(list.release());
+    list.reset(longer);
+  }
+  return list;
+}
+
+long milliseconds(double seconds) { return static_cast<long>(seconds * 1000.0); }
+
+void set_address(CURL* curl, const HttpRequest& request) {
+  curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
+  // Signed is what was encoded by us: nothing may be tidied up on the way.
+  curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
+  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#else
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS | CURLPROTO_FILE);
+  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, request.may_redirect ? 1L : 0L);
+  curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 10L);
+  if (!request.may_use_proxy) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+  if (!request.ca_bundle.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, request.ca_bundle.c_str());
+}
+
+void set_limits(CURL* curl, const HttpRequest& request) {
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request.connect_seconds));
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.stall_seconds)));
+  if (request.total_seconds > 0.0)
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, milliseconds(request.total_seconds));
+}
+
+void set_method(CURL* curl, const HttpRequest& request, BodyReader& reader) {
+  if (request.method == "HEAD") {
+    curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
+    return;
+  }
+  if (request.method == "PUT" || request.method == "POST") {
+    curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(total_bytes(request.body)));
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, read_body);
+    curl_easy_setopt(curl, CURLOPT_READDATA, &reader);
+    curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, seek_body);
+    curl_easy_setopt(curl, CURLOPT_SEEKDATA, &reader);
+    curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, upload_buffer_bytes);
+    curl_easy_setopt(curl, CURLOPT_EXPECT_100_TIMEOUT_MS, expect_milliseconds);
+  }
+  if (request.method != "GET") curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+}
+
+void set_signature(CURL* curl, const S3Signature& signature) {
+  require(curl_version_info(CURLVERSION_NOW)->version_num >= first_version_that_signs_s3,
+          "S3 needs libcurl 7.88 or newer; this program runs with ",
+          curl_version_info(CURLVERSION_NOW)->version);
+  curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, concat("aws:amz:", signature.region, ":s3").c_str());
+  curl_easy_setopt(curl, CURLOPT_USERNAME, signature.access_key.c_str());
+  curl_easy_setopt(curl, CURLOPT_PASSWORD, signature.secret_key.c_str());
+}
+
+}  // namespace
+
+struct HttpClient::Handle {
+  CURL* curl;
+};
+
+HttpClient::HttpClient() {
+  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
+  expect(initialised == CURLE_OK, "libcurl does not start: ", curl_easy_strerror(initialised));
+  handle_ = std::make_unique<Handle>(Handle{curl_easy_init()});
+  expect(handle_->curl != nullptr, "libcurl opens no handle");
+}
+
+HttpClient::~HttpClient() { curl_easy_cleanup(handle_->curl); }
+
+HttpReply HttpClient::perform(const HttpRequest& request) {
+  CURL* curl = handle_->curl;
+  HttpReply reply;
+  BodyReader reader{.pieces = request.body};
+  std::array<char, CURL_ERROR_SIZE> reason{};
+  const HeaderList headers = make_headers(request);
+  curl_easy_reset(curl);
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason.data());
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, read_header);
+  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &reply);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append_body);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &reply);
+  set_address(curl, request);
+  set_limits(curl, request);
+  set_method(curl, request, reader);
+  if (request.signature) set_signature(curl, *request.signature);
+  const CURLcode result = curl_easy_perform(curl);
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
+  // The handle must not keep a pointer into what ends with this call.
+  curl_easy_reset(curl);
+  if (result == CURLE_OK) return reply;
+  const std::string problem = reason[0] != 0 ? reason.data() : curl_easy_strerror(result);
+  require(!is_users_fault(result), problem);
+  throw TransientError(problem);
+}
+
+}  // namespace lockstep

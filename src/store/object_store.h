@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Memory that is written piece after piece, so that nothing has to be copied together first.
+using Pieces = std::span<const std::span<const std::byte>>;
+
+size_t total_bytes(Pieces pieces);
+
+/// An object to be written: its key and its contents.
+struct Object {
+  std::string key;
+  std::vector<std::span<const std::byte>> pieces;
+};
+
+/// Objects by key ("a/b.txt") in a folder or a bucket. Failures of the network or the disk throw Error after
+/// retries; what the user has to change (address, credentials, permissions) throws UserError. Both name the
+/// object. One thread uses a store at a time.
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+
+  /// Whoever reads meanwhile sees the old object or the new one, whole.
+  virtual void put(const std::string& key, Pieces contents) = 0;
+  /// Nothing if there is no such object.
+  virtual std::optional<std::string> get(const std::string& key) = 0;
+  virtual bool exists(const std::string& key) = 0;
+  /// It is no error if there is no such object.
+  virtual void remove(const std::string& key) = 0;
+  /// The keys that start with `prefix`, in ASCII order. An empty folder is listed with a slash at its end.
+  virtual std::vector<std::string> list(const std::string& prefix) = 0;
+  /// The full name of a key for a person: a path, or s3://bucket/key.
+  virtual std::string name_of(const std::string& key) const = 0;
+
+  /// Writes objects under group + "/" that belong together: they are whole once the last one is there.
+  virtual void put_group(const std::string& group, std::span<const Object> objects) = 0;
+  /// Removes all objects under group + "/"; `last` first, so that what is left by a crash is not whole.
+  virtual void remove_group(const std::string& group, const std::string& last) = 0;
+  /// True if a group appears, and is replaced, in one step. Then one without its last object is damaged;
+  /// elsewhere it was only never finished.
+  virtual bool has_atomic_groups() const = 0;
+};
+
+/// The store at a path, file:// or s3://bucket[/prefix] address. Contacts nothing and makes nothing yet.
+/// Throws UserError for any other address.
+std::unique_ptr<ObjectStore> open_store(const std::string& address);
+
+/// The path that an address of the local file system means; nothing for one of a bucket.
+std::optional<std::string> local_path(const std::string& address);
+
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/s3_client.h"
+
+#include <charconv>
+
+#include "core/error.h"
+#include "store/environment.h"
+#include "store/s3_address.h"
+#include "store/sha256.h"
+#include "store/xml.h"
+
+namespace lockstep {
+namespace {
+
+/// What S3 says of a failure: a code such as NoSuchKey, and a sentence. Both empty if it says nothing.
+struct S3Failure {
+  std::string code;
+  std::string message;
+};
+
+S3Failure failure_of(const HttpReply& reply) {
+  try {
+    const XmlElement root = parse_xml(reply.body);
+    if (root.name == "Error") return {.code = root.text_of("Code"), .message = root.text_of("Message")};
+  } catch (const Error&) {
+    // A proxy's page, or none: the status says enough.
+  }
+  return {};
+}
+
+std::string describe(const HttpReply& reply) {
+  const S3Failure failure = failure_of(reply);
+  std::string text = std::to_string(reply.status);
+  if (!failure.code.empty()) text += " " + failure.code;
+  if (!failure.message.empty()) text += ": " + failure.message;
+  return text;
+}
+
+double number_from(const char* variable, double otherwise) {
+  const std::string text = environment(variable);
+  if (text.empty()) return otherwise;
+  double number = 0.0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  require(problem == std::errc() && end == text.data() + text.size() && number >= 1.0 && number <= 5000.0,
+          variable, " = ", text, " is not a number from 1 to 5000");
+  return number;
+}
+
+/// The key of a request, or the prefix that it lists.
+std::string subject_of(const S3Request& request) {
+  const auto prefix = request.query.find("prefix");
+  return prefix == request.query.end() ? request.key : prefix->second;
+}
+
+const char* permission_for(const S3Request& request) {
+  if (request.key.empty()) return "s3:ListBucket on the bucket";
+  if (request.method == "GET" || request.method == "HEAD") return "s3:GetObject on it";
+  if (request.method == "DELETE" && request.query.empty()) return "s3:DeleteObject on it";
+  return request.method == "DELETE" ? "s3:AbortMultipartUpload on it" : "s3:PutObject on it";
+}
+
+}  // namespace
+
+S3Options S3Options::from_environment() {
+  S3Options options{
+      .region = aws_region(), .endpoint = aws_endpoint(), .ca_bundle = environment("AWS_CA_BUNDLE")};
+  const double mebibytes = number_from("LOCKSTEP_S3_PART_MIB", static_cast<double>(options.part_bytes >> 20));
+  options.part_bytes = static_cast<size_t>(mebibytes) << 20;
+  options.stall_seconds = number_from("LOCKSTEP_S3_STALL_SECONDS", options.stall_seconds);
+  return options;
+}
+
+S3Client::S3Client(std::string bucket, S3Options options)
+    : bucket_(std::move(bucket)), options_(std::move(options)) {
+  s3_endpoint(bucket_, options_.region, options_.endpoint);
+}
+
+std::string S3Client::name_of(const std::string& key) const {
+  return concat("s3://", bucket_, key.empty() ? "" : "/", key);
+}
+
+HttpReply S3Client::send(const S3Request& request) {
+  const std::string body_sha256 = sha256(request.body);
+  return with_retries(options_.retries, [&] { return attempt(request, body_sha256); });
+}
+
+HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sha256) {
+  const S3Endpoint endpoint = s3_endpoint(bucket_, options_.region, options_.endpoint);
+  const std::string query = canonical_query(request.query);
+  const Credentials& credentials = credentials_.current();
+  HttpRequest signed_request{
+      .method = request.method,
+      .url = concat(endpoint.host, endpoint.path, "/", percent_encode(request.key, true),
+                    query.empty() ? "" : "?", query),
+      .headers = {"x-amz-content-sha256: " + body_sha256},
+      .body = request.body,
+      .signature = S3Signature{.region = options_.region,
+                               .access_key = credentials.access_key,
+                               .secret_key = credentials.secret_key},
+      .ca_bundle = options_.ca_bundle,
+      .stall_seconds = options_.stall_seconds};
+  if (!credentials.session_token.empty())
+    signed_request.headers.push_back("x-amz-security-token: " + credentials.session_token);
+  if (!request.body.empty()) signed_request.headers.emplace_back("content-type: application/octet-stream");
+  const std::string what = concat(name_of(subject_of(request)), ": ", request.method, " failed: ");
+  HttpReply reply;
+  try {
+    reply = http_.perform(signed_request);
+  } catch (const TransientError& problem) {
+    throw TransientError(what + problem.what());
+  } catch (const UserError& problem) {
+    throw UserError(what + problem.what());
+  }
+  judge(request, reply);
+  return reply;
+}
+
+void S3Client::judge(const S3Request& request, const HttpReply& reply) {
+  const bool is_success = reply.status >= 200 && reply.status < 300;
+  // S3 starts its answer to the last request of an upload before it knows how that ends.
+  if (is_success && (request.method != "POST" || failure_of(reply).code.empty())) return;
+  const std::string code = failure_of(reply).code;
+  if (reply.status == 404 && code != "NoSuchBucket") return;
+  const auto region = reply.headers.find("x-amz-bucket-region");
+  const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
+                            region != reply.headers.end() && region->second != options_.region;
+  if (is_elsewhere) options_.region = region->second;
+  const bool is_busy = reply.status >= 500 || reply.status == 429 || is_success || code == "RequestTimeout" ||
+                       code == "SlowDown" || code == "OperationAborted";
+  if (is_busy || is_elsewhere || (code == "ExpiredToken" && credentials_.renew()))
+    throw TransientError(concat(name_of(subject_of(request)), ": ", request.method,
+                                " failed: the server answered ", describe(reply)));
+  refuse(request, reply);
+}
+
+void S3Client::refuse(const S3Request& request, const HttpReply& reply) {
+  const std::string host = s3_endpoint(bucket_, options_.region, options_.endpoint).host;
+  const std::string said = concat(name_of(subject_of(request)), ": ", request.method, " was refused by ",
+                                  host, " (", describe(reply), ")");
+  require(reply.status == 401 || reply.status == 403, said,
+          reply.status == 404 ? "; make the bucket first, or correct its name, AWS_REGION or AWS_ENDPOINT_URL"
+                              : "");
+  throw UserError(concat(said, ". Tried: bucket ", bucket_, ", key ", subject_of(request), ", region ",
+                         options_.region, ", credentials from ", credentials_.current().source,
+                         ". They need ", permission_for(request)));
+}
+
+}  // namespace lockstep

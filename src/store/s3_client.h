@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "store/credentials.h"
+#include "store/http.h"
+#include "store/retry.h"
+
+namespace lockstep {
+
+struct S3Options {
+  std::string region = {};
+  std::string endpoint = {};   ///< empty: AWS
+  std::string ca_bundle = {};  ///< empty: the system's certificates
+  size_t part_bytes = size_t{32} << 20;
+  double stall_seconds = 20.0;
+  RetryPolicy retries = {};
+
+  /// Region, endpoint and AWS_CA_BUNDLE as AWS's own tools read them; LOCKSTEP_S3_PART_MIB and
+  /// LOCKSTEP_S3_STALL_SECONDS. Throws UserError.
+  static S3Options from_environment();
+};
+
+struct S3Request {
+  std::string method = "GET";
+  std::string key = {};  ///< empty: of the bucket itself
+  std::map<std::string, std::string> query = {};
+  Pieces body = {};
+};
+
+/// Signed and retried requests to one bucket.
+class S3Client {
+ public:
+  S3Client(std::string bucket, S3Options options);
+
+  /// The reply if its status is 2xx or 404. Throws UserError for what the user has to change (403, no such
+  /// bucket, no credentials), saying what was tried; Error if no attempt succeeded.
+  HttpReply send(const S3Request& request);
+
+  std::string name_of(const std::string& key) const;
+  const S3Options& options() const { return options_; }
+
+ private:
+  HttpReply attempt(const S3Request& request, const std::string& body_sha256);
+  void judge(const S3Request& request, const HttpReply& reply);
+  [[noreturn]] void refuse(const S3Request& request, const HttpReply& reply);
+
+  std::string bucket_;
+  S3Options options_;
+  CredentialsProvider credentials_;
+  HttpClient http_;
+};
+
+}  // namespace lockstep

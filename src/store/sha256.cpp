@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sha256.h"
+
+#include <array>
+#include <memory>
+#include <openssl/evp.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+std::string sha256(std::string_view bytes) {
+  const std::array pieces = {std::as_bytes(std::span(bytes))};
+  return sha256(pieces);
+}
+
+std::string sha256(Pieces pieces) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int digest_bytes = 0;
+  bool done = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  for (const auto& piece : pieces)
+    done = done && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
+  done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &digest_bytes) == 1;
+  expect(done, "OpenSSL computes no SHA-256");
+  std::string text;
+  for (unsigned int i = 0; i < digest_bytes; ++i) {
+    text += "0123456789abcdef"[digest[i] >> 4];
+    text += "0123456789abcdef"[digest[i] & 15];
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "store/download.h"
+#include "store/http.h"
+#include "store/s3_store.h"
+#include "tensor/create.h"
+#include "tests/cluster/s3_server.h"
+#include "tests/support/cluster.h"
+#include "tests/support/config_support.h"
+#include "tests/support/run_result.h"
+#include "tests/support/temporary_directory.h"
+#include "train/snapshot.h"
+
+namespace lockstep {
+namespace {
+
+/// A server that checks signatures, and an environment whose only credentials are those of its user "writer".
+class S3 : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string python = python_with_moto();
+    if (python.empty())
+      LOCKSTEP_SKIP_OR_FAIL("no Python with moto[server]; scripts/install_deps.sh --cluster makes one");
+    server_ = std::make_unique<S3Server>(python, certificate_);
+    ASSERT_TRUE(server_->runs()) << "tests/cluster/s3_server.py did not start";
+    for (const char* variable : {"AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_REGION",
+                                 "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "LOCKSTEP_S3_PART_MIB"})
+      ::unsetenv(variable);
+    ::setenv("HOME", directory_.path().c_str(), 1);
+    ::setenv("AWS_REGION", "us-east-1", 1);
+    ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+    ::setenv("LOCKSTEP_S3_STALL_SECONDS", "2", 1);
+    ::setenv("no_proxy", "127.0.0.1", 1);
+    use(server_->plain(), "writer");
+  }
+
+  void use(const std::string& endpoint, const std::string& user) {
+    ::setenv("AWS_ENDPOINT_URL", endpoint.c_str(), 1);
+    ::setenv("AWS_ACCESS_KEY_ID", server_->access_key(user).c_str(), 1);
+    ::setenv("AWS_SECRET_ACCESS_KEY", server_->secret_key(user).c_str(), 1);
+  }
+
+  std::string address(const std::string& prefix) const {
+    return "s3://" + server_->bucket() + (prefix.empty() ? "" : "/" + prefix);
+  }
+
+  /// How many requests the faulty side spoiled.
+  int faults() {
+    HttpClient client;
+    const auto counts =
+        nlohmann::json::parse(client.perform({.url = server_->faulty() + "/proxy/counts"}).body);
+    int spoiled = 0;
+    for (const auto& [kind, count] : counts.items()) spoiled += kind == "none" ? 0 : count.get<int>();
+    return spoiled;
+  }
+
+  TemporaryDirectory directory_;
+  std::string certificate_ = directory_ / "certificate.pem";
+  std::unique_ptr<S3Server> server_;
+};
+
+void put(ObjectStore& store, const std::string& key, const std::string& text) {
+  const std::array pieces = {std::as_bytes(std::span(text))};
+  store.put(key, pieces);
+}
+
+/// Bytes in which every part differs from every other.
+std::string some_bytes(size_t count) {
+  std::string bytes(count, '\0');
+  uint32_t state = 1;
+  for (char& byte : bytes) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<char>(state >> 24);
+  }
+  return bytes;
+}
+
+Snapshot example(int64_t step) {
+  return {.step = step,
+          .optimizer_steps = step,
+          .is_finished = false,
+          .best_validation_loss = {},
+          .configuration = "[train]\nsteps = 10\n",
+          .artifacts = {},
+          .matmul_plans = {},
+          .model = {{"a", full({64, 32}, static_cast<double>(step))}},
+          .optimizer = {{"a.exp_avg", full({64, 32}, 0.5)}}};
+}
+
+TEST_F(S3, HoldsObjectsUnderAnyKey) {
+  const auto store = open_store(address("some/prefix/"));
+  const std::vector<std::string> keys = {"a b/c+d=e&f.txt", "plain", "\u00fcmlaut/~%41*'()!:@$,;?#"};
+  for (const std::string& key : keys) put(*store, key, "contents of " + key);
+  put(*store, "empty", "");
+  for (const std::string& key : keys) {
+    EXPECT_EQ(store->get(key), "contents of " + key);
+    EXPECT_TRUE(store->exists(key)) << key;
+  }
+  EXPECT_EQ(store->get("empty"), "");
+  EXPECT_EQ(store->get("missing"), std::nullopt);
+  EXPECT_FALSE(store->exists("missing"));
+  EXPECT_EQ(store->list(""), (std::vector<std::string>{keys[0], "empty", "plain", keys[2]}));
+  EXPECT_EQ(store->list("a b/"), std::vector<std::string>{keys[0]});
+  for (const std::string& key : keys) store->remove(key);
+  store->remove("missing");
+  EXPECT_EQ(store->list(""), std::vector<std::string>{"empty"});
+  EXPECT_EQ(download(address("some/prefix/empty")), "");
+  expect_contains(user_error([&] { download(address("nothing")); }), {"s3://training/nothing", "404"});
+}
+
+TEST_F(S3, SendsLargeObjectsInParts) {
+  ::setenv("LOCKSTEP_S3_PART_MIB", "5", 1);
+  const auto store = open_store(address("large"));
+  const std::string bytes = some_bytes((size_t{12} << 20) + 3);
+  // Pieces that no border of a part respects.
+  const auto whole = std::as_bytes(std::span(bytes));
+  const std::array pieces = {whole.first(1000), whole.subspan(1000, 0), whole.subspan(1000, 7 << 20),
+                             whole.subspan(1000 + (7 << 20))};
+  store->put("object", pieces);
+  EXPECT_TRUE(store->get("object") == bytes);
+  EXPECT_EQ(store->list(""), std::vector<std::string>{"object"});
+}
+
+TEST_F(S3, ListsMoreThanAPage) {
+  const auto store = open_store(address("many"));
+  std::vector<std::string> keys;
+  for (int i = 10'000; i < 11'005; ++i) keys.push_back(std::to_string(i));
+  for (const std::string& key : keys) put(*store, key, "");
+  EXPECT_EQ(store->list(""), keys);
+}
+
+TEST_F(S3, RefusalsSayWhatWasTriedAndNoSecret) {
+  const std::string secret = server_->secret_key("writer");
+  ::setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-secret", 1);
+  const std::string wrong = user_error([&] { open_store(address("a"))->get("b"); });
+  expect_contains(wrong, {"s3://training/a/b", "403 SignatureDoesNotMatch", "bucket training", "key a/b",
+                          "us-east-1", "AWS_ACCESS_KEY_ID", "s3:GetObject"});
+  EXPECT_EQ(wrong.find("not-the-right-secret"), std::string::npos);
+  ::setenv("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN", 1);
+  expect_contains(user_error([&] { open_store(address("a"))->list(""); }), {"403 InvalidAccessKeyId"});
+  use(server_->plain(), "reader");
+  const std::string denied = user_error([&] { put(*open_store(address("a")), "b", "text"); });
+  expect_contains(denied, {"s3://training/a/b", "403 AccessDenied", "s3:PutObject"});
+  EXPECT_EQ(denied.find(server_->secret_key("reader")), std::string::npos);
+  use(server_->plain(), "writer");
+  expect_contains(user_error([] { open_store("s3://no-such-bucket/a")->list(""); }),
+                  {"s3://no-such-bucket", "404 NoSuchBucket", "make the bucket"});
+  EXPECT_EQ(secret.size(), 40u);
+}
+
+TEST_F(S3, AServerThatIsNotThereEndsInAnError) {
+  ::setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1", 1);
+  S3Options options = S3Options::from_environment();
+  options.retries = {.attempts = 3, .first_delay_seconds = 0.01};
+  S3Store store({.bucket = "training", .key = "a"}, options);
+  try {
+    store.get("b");
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    FAIL() << "an outage is not the user's fault: " << error.what();
+  } catch (const Error& error) {
+    expect_contains(error.what(), {"s3://training/a/b", "3 attempts"});
+  }
+}
+
+TEST_F(S3, TrustsNoUnknownCertificate) {
+  use(server_->tls(), "writer");
+  expect_contains(user_error([&] { open_store(address("a"))->get("b"); }),
+                  {"s3://training/a/b", "certificate"});
+  ::setenv("AWS_CA_BUNDLE", certificate_.c_str(), 1);
+  put(*open_store(address("a")), "b", "text");
+  EXPECT_EQ(open_store(address("a"))->get("b"), "text");
+}
+
+TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
+  SnapshotStore snapshots(address("run"), 2);
+  EXPECT_FALSE(snapshots.holds_any());
+  EXPECT_FALSE(snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; }).has_value());
+  for (int64_t step : {1, 2, 30}) snapshots.save(example(step));
+  snapshots.save_best(example(1));
+  snapshots.save_best(example(2));
+  const auto store = open_store(address("run"));
+  EXPECT_EQ(store->list("best").size(), 3u);
+  EXPECT_EQ(store->list("step-").size(), 6u);
+  EXPECT_EQ(load_snapshot(address("run")).step, 2) << "the best one";
+  EXPECT_EQ(load_snapshot(address("run/step-00000030")).step, 30);
+  // Killed before the last file: not a snapshot, and not called damaged.
+  put(*store, "step-00000040/model.safetensors", "unfinished");
+  auto newest = snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; });
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_EQ(from_files(*newest, "").step, 30);
+  put(*store, "step-00000030/model.safetensors", "damaged");
+  std::vector<std::string> reports;
+  newest = snapshots.newest([&](const std::string& report) { reports.push_back(report); });
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_EQ(from_files(*newest, "").step, 2);
+  ASSERT_EQ(reports.size(), 1u);
+  expect_contains(reports[0], {"s3://training/run/step-00000030/model.safetensors", "damaged"});
+  snapshots.save(example(41));
+  EXPECT_EQ(store->list("step-00000040"), std::vector<std::string>{}) << "what a killed writer left";
+}
+
+TEST_F(S3, SurvivesAFifthOfItsRequestsFailing) {
+  use(server_->faulty(), "writer");
+  ::setenv("LOCKSTEP_S3_PART_MIB", "5", 1);
+  const auto store = open_store(address("faulty"));
+  const std::string large = some_bytes(size_t{21} << 20);
+  put(*store, "large", large);
+  EXPECT_TRUE(store->get("large") == large);
+  for (int i = 0; i < 20; ++i)
+    put(*store, concat("small/", 10 + i), some_bytes(1000 + static_cast<size_t>(i)));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(store->get(concat("small/", 10 + i)) == some_bytes(1000 + static_cast<size_t>(i)));
+  EXPECT_EQ(store->list("small/").size(), 20u);
+  EXPECT_GE(faults(), 5);
+}
+
+/// A tiny run of train_gpt on the built-in text with its snapshots in the bucket.
+class S3Training : public S3 {
+ protected:
+  std::string train(int ranks, const std::string& run, const std::string& more) const {
+    return (ranks > 1 ? mpirun(ranks) : "") + program("train_gpt") +
+           " data.dataset=sample data.block_size=16 data.train_split=0.995 model.n_layer=2 model.n_head=2 "
+           "model.n_embd=16 model.dropout=0.1 train.steps=24 train.batch_size=2 train.warmup_steps=3 "
+           "train.eval_every=12 dist.replicas=4 train.threads=1 log.every_steps=100 log.dir=" +
+           (directory_ / run) + " " + more;
+  }
+};
+
+TEST_F(S3Training, StoppedAndResumedAtAnotherNumberOfRanksOverAFaultyBucketItHasTheSameBits) {
+  if (!has_mpirun()) LOCKSTEP_SKIP_OR_FAIL("there is no mpirun");
+  const Outcome alone = run_command(train(1, "alone", "snapshot.path="));
+  ASSERT_EQ(alone.exit_code, 0) << alone.errors;
+  ASSERT_EQ(read_bits(directory_ / "alone").size(), 25u);
+
+  use(server_->faulty(), "writer");
+  const std::string snapshots = "snapshot.every_steps=4 snapshot.path=" + address("training");
+  // Killed once the metrics have so many lines, wherever the run and its snapshot are then.
+  const std::string metrics = directory_ / "disturbed/metrics.jsonl";
+  const Outcome killed = run_command(
+      train(2, "disturbed", snapshots) + " & job=$!; while kill -0 $job 2>/dev/null; do if [ $(cat " +
+          metrics + " 2>/dev/null | wc -l) -ge 14 ]; then pkill -KILL -f log.dir=" +
+          (directory_ / "disturbed") + "; fi; sleep 0.02; done; wait $job",
+      300);
+  EXPECT_NE(killed.exit_code, 0) << "the run was over before it could be killed";
+  const Outcome resumed = run_command(train(3, "disturbed", snapshots + " snapshot.resume=required"), 300);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  expect_contains(resumed.errors, {"resuming after step", address("training")});
+  EXPECT_EQ(resumed.errors.find("could not be written"), std::string::npos) << resumed.errors;
+  EXPECT_EQ(read_bits(directory_ / "disturbed"), read_bits(directory_ / "alone"));
+  EXPECT_GE(faults(), 3);
+
+  use(server_->plain(), "writer");
+  const Outcome text =
+      run_command(program("generate") + " --snapshot " + address("training") + " --prompt '- ' --tokens 5");
+  EXPECT_EQ(text.exit_code, 0) << text.errors;
+}
+
+TEST_F(S3Training, WhatTheUserHasToChangeIsSaidWithTheCodeTwo) {
+  const std::string path = "snapshot.path=" + address("taken");
+  ASSERT_EQ(run_command(train(1, "first", path)).exit_code, 0);
+  const Outcome anew = run_command(train(1, "second", path + " snapshot.resume=never"));
+  EXPECT_EQ(anew.exit_code, 2);
+  expect_contains(anew.errors, {"snapshot.resume = never", address("taken"), "another snapshot.path"});
+  EXPECT_EQ(run_command(train(1, "third", "snapshot.path=" + address("empty") + " snapshot.resume=required"))
+                .exit_code,
+            2);
+  ::setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-secret", 1);
+  const Outcome refused = run_command(train(1, "fourth", path));
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_contains(refused.errors, {"403", address("taken")});
+  EXPECT_EQ(refused.errors.find("not-the-right-secret"), std::string::npos);
+}
+
+TEST_F(S3Training, ReadsItsTextFromTheBucket) {
+  put(*open_store(address("texts")), "lines.txt", std::string(40'000, 'a') + "b\n");
+  ::setenv("XDG_CACHE_HOME", (directory_ / "cache").c_str(), 1);
+  const std::string data =
+      "snapshot.path= train.steps=4 data.train_split=0.9 data.dataset=" + address("texts/lines.txt");
+  const Outcome first = run_command(train(1, "first", data));
+  EXPECT_EQ(first.exit_code, 0) << first.errors;
+  ::setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1", 1);
+  const Outcome cached = run_command(train(1, "second", data));
+  EXPECT_EQ(cached.exit_code, 0) << cached.errors;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+#include "store/s3_client.h"
+#include "tests/support/http_server.h"
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+
+/// A test that starts without any of AWS's variables and files, and with the metadata service switched off.
+class AwsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* variable :
+         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
+          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_CONFIG_FILE",
+          "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+          "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+          "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+          "LOCKSTEP_S3_PART_MIB", "LOCKSTEP_S3_STALL_SECONDS"})
+      ::unsetenv(variable);
+    set("HOME", home_.path());
+    set("AWS_EC2_METADATA_DISABLED", "true");
+    set("no_proxy", "127.0.0.1");
+    std::filesystem::create_directory(home_ / ".aws");
+  }
+
+  static void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
+
+  TemporaryDirectory home_;
+};
+
+/// A client of a server that answers as a test says; no wait between attempts is long.
+class S3Test : public AwsTest {
+ protected:
+  void SetUp() override {
+    AwsTest::SetUp();
+    set("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE");
+    set("AWS_SECRET_ACCESS_KEY", "the secret");
+    set("AWS_SESSION_TOKEN", "the token");
+  }
+
+  static S3Options options(const HttpServer& server) {
+    S3Options options = S3Options::from_environment();
+    options.endpoint = server.url();
+    options.retries = {.attempts = 4, .first_delay_seconds = 0.001};
+    return options;
+  }
+};
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "store/object_store.h"
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+void put(ObjectStore& store, const std::string& key, const std::string& text) {
+  const std::array pieces = {bytes_of(text)};
+  store.put(key, pieces);
+}
+
+TEST(FolderStore, HoldsObjects) {
+  const TemporaryDirectory directory;
+  const auto store = open_store("file://" + (directory / "store"));
+  EXPECT_EQ(store->list(""), std::vector<std::string>{});
+  EXPECT_FALSE(fs::exists(directory / "store")) << "opened, not written to";
+  const std::string hello = "hello ", world = "world";
+  const std::array pieces = {bytes_of(hello), bytes_of(world)};
+  store->put("a/b.txt", pieces);
+  put(*store, "a/c.txt", std::string("\0\xff", 2));
+  put(*store, "top", "");
+  fs::create_directory(directory / "store/empty");
+  EXPECT_EQ(store->get("a/b.txt"), "hello world");
+  EXPECT_EQ(store->get("a/c.txt"), std::string("\0\xff", 2));
+  EXPECT_EQ(store->get("missing"), std::nullopt);
+  EXPECT_THROW(store->get("a"), UserError);
+  EXPECT_TRUE(store->exists("a/b.txt"));
+  EXPECT_FALSE(store->exists("a"));
+  EXPECT_EQ(store->list(""), (std::vector<std::string>{"a/b.txt", "a/c.txt", "empty/", "top"}));
+  EXPECT_EQ(store->list("a/b"), std::vector<std::string>{"a/b.txt"});
+  store->remove("a/b.txt");
+  store->remove("a/b.txt");
+  EXPECT_FALSE(store->exists("a/b.txt"));
+  EXPECT_EQ(store->name_of("a"), directory / "store/a");
+}
+
+TEST(FolderStore, ReplacesGroupsAtOnce) {
+  const TemporaryDirectory directory;
+  const auto store = open_store(directory.path());
+  const std::string text = "old", other = "new";
+  store->put_group("g", std::array{Object{"one", {bytes_of(text)}}, Object{"two", {bytes_of(text)}}});
+  store->put_group("g", std::array{Object{"two", {bytes_of(other), bytes_of(other)}}});
+  EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"});
+  EXPECT_EQ(store->get("g/two"), "newnew");
+  EXPECT_THROW(store->put_group("g", std::array{Object{"no/such/folder", {bytes_of(text)}}}), Error);
+  EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"}) << "the old one stays, and nothing beside it";
+  store->remove_group("g", "two");
+  EXPECT_TRUE(fs::is_empty(directory.path()));
+}
+
+TEST(FolderStore, AFailureNamesThePath) {
+  const TemporaryDirectory directory;
+  write_text(directory / "file", "in the way");
+  const auto store = open_store(directory / "file");
+  try {
+    put(*store, "a", "text");
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(directory / "file"), std::string::npos) << error.what();
+  }
+}
+
+TEST(OpenStore, RefusesOtherAddresses) {
+  for (const char* address : {"gs://bucket/a", "http://host/a", "file://host/a", "s3://"})
+    EXPECT_THROW(open_store(address), UserError) << address;
+  EXPECT_EQ(local_path("file:///a/b"), "/a/b");
+  EXPECT_EQ(local_path("a/b"), "a/b");
+  EXPECT_EQ(local_path("s3://bucket/a"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace lockstep

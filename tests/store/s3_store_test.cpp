@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/s3_store.h"
+
+#include <array>
+#include <atomic>
+
+#include "core/error.h"
+#include "tests/store/aws_support.h"
+
+namespace lockstep {
+namespace {
+
+/// What an upload in parts asks for, as a word.
+std::string step_of(const std::string& request) {
+  if (contains(request, "uploads=")) return "start";
+  if (contains(request, "partNumber=")) return "part";
+  return request.starts_with("DELETE") ? "abort" : "complete";
+}
+
+class S3UploadTest : public S3Test {
+ protected:
+  /// Puts an object of three parts; the steps that the server saw.
+  static std::vector<std::string> upload(const HttpServer& server) {
+    S3Options small_parts = options(server);
+    small_parts.part_bytes = 4;
+    S3Store store({.bucket = "bucket", .key = ""}, small_parts);
+    const std::string text = "0123456789";
+    const std::array pieces = {std::as_bytes(std::span(text))};
+    std::vector<std::string> steps;
+    try {
+      store.put("key", pieces);
+    } catch (const Error& error) {
+      steps.push_back("thrown");
+    }
+    for (const std::string& request : server.requests()) steps.push_back(step_of(request));
+    return steps;
+  }
+
+  static std::string good_answer(const std::string& step) {
+    if (step == "start")
+      return http_reply(
+          "200 OK", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+    if (step == "part") return http_reply("200 OK", "", "ETag: \"tag\"\r\n");
+    return http_reply("200 OK", "<CompleteMultipartUploadResult/>");
+  }
+};
+
+TEST_F(S3UploadTest, TriesAgainASuccessThatIsAnError) {
+  std::atomic<int> completed = 0;
+  const HttpServer server([&](const std::string& request) {
+    const bool fails = step_of(request) == "complete" && ++completed == 1;
+    return fails ? http_reply("200 OK", "<Error><Code>InternalError</Code></Error>")
+                 : good_answer(step_of(request));
+  });
+  EXPECT_EQ(upload(server),
+            (std::vector<std::string>{"start", "part", "part", "part", "complete", "complete"}));
+}
+
+TEST_F(S3UploadTest, StartsAnewWhereTheUploadIsGone) {
+  std::atomic<int> completed = 0;
+  const HttpServer server([&](const std::string& request) {
+    const bool is_gone = step_of(request) == "complete" && ++completed == 1;
+    return is_gone ? http_reply("404 Not Found", "<Error><Code>NoSuchUpload</Code></Error>")
+                   : good_answer(step_of(request));
+  });
+  EXPECT_EQ(upload(server), (std::vector<std::string>{"start", "part", "part", "part", "complete", "start",
+                                                      "part", "part", "part", "complete"}));
+}
+
+TEST_F(S3UploadTest, AbortsWhatItCannotFinish) {
+  const HttpServer server([](const std::string& request) {
+    return step_of(request) == "part" ? http_reply("403 Forbidden") : good_answer(step_of(request));
+  });
+  EXPECT_EQ(upload(server), (std::vector<std::string>{"thrown", "start", "part", "abort"}));
+}
+
+class S3GroupTest : public S3Test {
+ protected:
+  static S3Store store(const HttpServer& server) {
+    return S3Store({.bucket = "bucket", .key = "run"}, options(server));
+  }
+
+  /// "PUT /bucket/run/g/a" of each request.
+  static std::vector<std::string> lines(const HttpServer& server) {
+    std::vector<std::string> lines;
+    for (const std::string& request : server.requests())
+      lines.push_back(request.substr(0, request.find_first_of("? ", request.find(' ') + 1)));
+    return lines;
+  }
+};
+
+TEST_F(S3GroupTest, TheLastObjectVouchesForTheOthers) {
+  const HttpServer server([](const std::string&) { return http_reply("200 OK"); });
+  const std::string text = "text";
+  const std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(text))};
+  store(server).put_group("g", std::array{Object{"z", pieces}, Object{"a", pieces}, Object{"last", pieces}});
+  EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/z",
+                                                     "PUT /bucket/run/g/a", "PUT /bucket/run/g/last"}));
+}
+
+TEST_F(S3GroupTest, AGroupThatBreaksOffHasNoLastObject) {
+  const HttpServer server([](const std::string& request) {
+    return http_reply(request.starts_with("PUT /bucket/run/g/b") ? "403 Forbidden" : "200 OK");
+  });
+  EXPECT_THROW(store(server).put_group("g", std::array{Object{"a", {}}, Object{"b", {}}, Object{"last", {}}}),
+               UserError);
+  EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/a",
+                                                     "PUT /bucket/run/g/b"}));
+}
+
+TEST_F(S3GroupTest, TheLastObjectIsRemovedFirst) {
+  const HttpServer server([](const std::string& request) {
+    return request.starts_with("GET")
+               ? http_reply("200 OK",
+                            "<ListBucketResult><IsTruncated>false</IsTruncated>"
+                            "<Contents><Key>run/g/a</Key></Contents></ListBucketResult>")
+               : http_reply("204 No Content");
+  });
+  store(server).remove_group("g", "last");
+  EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "GET /bucket/",
+                                                     "DELETE /bucket/run/g/a"}));
+}
+
+}  // namespace
+}  // namespace lockstep
