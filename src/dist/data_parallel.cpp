@@ -12,9 +12,12 @@
 namespace lockstep {
 namespace {
 
-// A replica's loss is the first element of the flat space, so that it is averaged as the gradients are.
-constexpr int64_t loss_elements = 1;
-constexpr int bucket_of_loss = 0;
+// The flat space begins with a replica's loss and its rank's vote to stop, so that both are averaged as the
+// gradients are, and cost no message of their own.
+constexpr int64_t loss_element = 0;
+constexpr int64_t vote_element = 1;
+constexpr int64_t reserved_elements = 2;
+constexpr int bucket_of_reserved = 0;
 
 std::vector<NamedTensor> without_repeats(const std::vector<NamedTensor>& parameters) {
   std::vector<NamedTensor> unique;
@@ -55,7 +58,7 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
 
   std::vector<int64_t> sizes;
   for (const NamedTensor& parameter : parameters_) sizes.push_back(parameter.tensor.size());
-  plan_ = std::make_unique<BucketPlan>(sizes, options_.bucket_bytes, loss_elements);
+  plan_ = std::make_unique<BucketPlan>(sizes, options_.bucket_bytes, reserved_elements);
   const Stream stream = parameters_.empty() ? current_stream() : parameters_[0].tensor.stream();
   reducer_ = make_gradient_reducer(communicator_, *plan_,
                                    {.replicas = options_.replicas,
@@ -65,6 +68,7 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
                                     .transport = options_.transport},
                                    stream);
   move_values(stream);
+  stop_vote_ = full({}, 0.0, DType::f32, stream);
   gradients_.resize(static_cast<size_t>(reducer_->slots()));
   for (size_t slot = 0; slot < gradients_.size(); ++slot)
     for (size_t p = 0; p < parameters_.size(); ++p) {
@@ -123,17 +127,22 @@ void DataParallel::on_ready(int parameter) {
   count_down(plan_->bucket_of[p]);
 }
 
+View DataParallel::reserved(int slot, int64_t element) const {
+  return {reducer_->storage()->data.get() + (slot * plan_->elements + element) * 4, {}, DType::f32};
+}
+
 /// The mean over a replica's micro-batches, added up from left to right.
 void DataParallel::write_loss(const Tensor& loss, int slot, int micro) const {
-  const std::shared_ptr<Storage>& slots = reducer_->storage();
+  const Stream& stream = reducer_->storage()->stream;
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
-  const View sum{slots->data.get() + slot * plan_->elements * 4, loss.shape(), DType::f32};
+  const View sum = reserved(slot, loss_element);
+  const View value{loss.view().data, {}, DType::f32};
   if (micro == 0)
-    launch(slots->stream, Copy{.x = loss.view(), .y = sum});
+    launch(stream, Copy{.x = value, .y = sum});
   else
-    launch(slots->stream, Add{.a = sum, .b = loss.view(), .y = sum});
+    launch(stream, Add{.a = sum, .b = value, .y = sum});
   if (micro > 0 && micro == options_.accumulate - 1)
-    launch(slots->stream, Scale{.x = sum, .y = sum, .factor = 1.0 / options_.accumulate});
+    launch(stream, Scale{.x = sum, .y = sum, .factor = 1.0 / options_.accumulate});
 }
 
 void DataParallel::backward(const Tensor& loss) {
@@ -145,10 +154,11 @@ void DataParallel::backward(const Tensor& loss) {
   std::fill(is_ready_.begin(), is_ready_.end(), false);
   for (size_t bucket = 0; bucket < missing_in_bucket_.size(); ++bucket)
     missing_in_bucket_[bucket] = static_cast<int>(plan_->buckets[bucket].parameters.size());
-  ++missing_in_bucket_[bucket_of_loss];
+  ++missing_in_bucket_[bucket_of_reserved];
 
   write_loss(loss, slot, micro);
-  count_down(bucket_of_loss);
+  launch(stop_vote_.stream(), Copy{.x = stop_vote_.view(), .y = reserved(slot, vote_element)});
+  count_down(bucket_of_reserved);
   lockstep::backward(loss, 1.0 / options_.accumulate);
 
   const auto unused = std::find(is_ready_.begin(), is_ready_.end(), false);
@@ -166,7 +176,11 @@ void DataParallel::finish() {
   micro_batches_done_ = 0;
 }
 
-Tensor DataParallel::mean_loss() const { return {reducer_->storage(), 0, {}, DType::f32}; }
+Tensor DataParallel::mean_loss() const { return {reducer_->storage(), loss_element * 4, {}, DType::f32}; }
+
+void DataParallel::vote_to_stop() { fill(stop_vote_, 1.0); }
+
+Tensor DataParallel::stop_votes() const { return {reducer_->storage(), vote_element * 4, {}, DType::f32}; }
 
 float DataParallel::wait() {
   finish();

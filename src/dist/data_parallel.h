@@ -57,6 +57,12 @@ class DataParallel {
   /// finish(), and the loss as a number: the host waits for it.
   float wait();
 
+  /// This rank asks all ranks to stop, in every backward() from now on. The request travels with the
+  /// gradients.
+  void vote_to_stop();
+  /// Above zero if a rank had asked, one element with equal bits on every rank; read as mean_loss() is.
+  Tensor stop_votes() const;
+
   /// True if backward() and finish() may be recorded as a graph, after one step that was not.
   bool is_capturable() const { return reducer_->is_capturable(); }
   /// Starts a recorded step: step.launch(), with its communication under the deadline and in the flight
@@ -75,6 +81,7 @@ class DataParallel {
  private:
   void move_values(const Stream& stream);
   void bind_gradients(int slot, bool accumulate);
+  View reserved(int slot, int64_t element) const;
   void write_loss(const Tensor& loss, int slot, int micro) const;
   void count_down(int bucket);
   int owed() const { return replicas().size() * options_.accumulate; }
@@ -85,6 +92,7 @@ class DataParallel {
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<BucketPlan> plan_;
   std::unique_ptr<GradientReducer> reducer_;
+  Tensor stop_vote_;                            ///< of this rank: 0 or 1
   std::vector<std::vector<Tensor>> gradients_;  ///< [slot][parameter]
   std::vector<bool> is_ready_;                  ///< parameters of the running backward
   std::vector<int> missing_in_bucket_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <sched.h>
 #include <unistd.h>
@@ -162,10 +163,32 @@ bool initialized() {
   return yes != 0;
 }
 
+/// Open MPI 4 answers PMI-2 with a page of text that does not name the option, Open MPI 5 by starting every
+/// task as a run of one rank.
+void refuse_pmi2() {
+#if defined(OPEN_MPI)
+  const bool by_srun = std::getenv("SLURM_PROCID") != nullptr && std::getenv("PMI_FD") != nullptr;
+  require(!by_srun || std::getenv("PMIX_RANK") != nullptr || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr,
+          "srun speaks PMI-2 with its tasks, which Open MPI does not understand: use srun --mpi=pmix");
+#endif
+}
+
+/// Under srun, Open MPI 4 exchanges addresses in a fence of Slurm's, and was seen to let one rank go on while
+/// another was still in it: the first message then found no handler, and its receiver crashed (about one
+/// start of 200). Addresses that are asked for on demand need no such fence.
+void exchange_addresses_on_demand() {
+  const bool by_srun = std::getenv("SLURM_PROCID") != nullptr && std::getenv("PMIX_RANK") != nullptr;
+  if (!by_srun || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return;
+  ::setenv("OMPI_MCA_pmix_base_async_modex", "1", 0);
+  ::setenv("OMPI_MCA_pmix_base_collect_data", "0", 0);
+}
+
 }  // namespace
 
 MpiPlace initialize_mpi() {
   if (!initialized()) {
+    refuse_pmi2();
+    exchange_addresses_on_demand();
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     expect(provided >= MPI_THREAD_SERIALIZED, "this MPI cannot be called from a communication thread");
@@ -194,6 +217,14 @@ void abort_mpi(int exit_code) {
   ::_exit(exit_code);
 }
 
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  const std::string all(text);
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
 std::unique_ptr<Communicator> make_mpi_communicator() {
   const MpiPlace place = initialize_mpi();
   // A communicator of our own: its messages can never meet those of a program that also uses MPI.
@@ -213,6 +244,7 @@ MpiPlace initialize_mpi() {
 }
 void finalize_mpi() {}
 void abort_mpi(int exit_code) { ::_exit(exit_code); }
+std::string mpi_library() { return ""; }
 std::unique_ptr<Communicator> make_mpi_communicator() {
   initialize_mpi();
   return nullptr;

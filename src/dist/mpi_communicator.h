@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "dist/communicator.h"
 
@@ -21,6 +22,10 @@ MpiPlace initialize_mpi();
 void finalize_mpi();
 /// Ends all ranks of the job at once with this exit code; does not return.
 [[noreturn]] void abort_mpi(int exit_code);
+
+/// What the MPI library that this program is linked with calls itself: "Open MPI v4.1.4"; empty in a build
+/// without MPI.
+std::string mpi_library();
 
 /// Ranks that are MPI processes. Blocking calls are polled, so that a deadline holds whatever MPI does.
 std::unique_ptr<Communicator> make_mpi_communicator();

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/gpu.h"
+#include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "dist/local_communicator.h"
@@ -44,6 +45,17 @@ Launched launched() {
   return {};
 }
 
+/// A launcher that started several processes without MPI would get as many runs of one rank, which write over
+/// each other. Throws UserError saying what to do.
+void refuse_several_alone() {
+  const int tasks = integer_from_environment("SLURM_STEP_NUM_TASKS", 1);
+  require(tasks <= 1 || std::getenv("SLURM_PROCID") == nullptr, "srun started ", tasks,
+          " tasks, but MPI was not told: use srun --mpi=pmix");
+  const int processes = integer_from_environment("WORLD_SIZE", 1);
+  require(processes <= 1 || std::getenv("RANK") == nullptr, "RANK and WORLD_SIZE say that this is one of ",
+          processes, " processes, but MPI was not told: use lockrun, mpirun or srun --mpi=pmix");
+}
+
 bool mpi_was_used = false;
 
 /// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
@@ -63,16 +75,14 @@ int count_ranks_on_my_cores(Communicator& communicator) {
 World World::from_environment() {
   const Launched launch = launched();
   if (!launch.by_mpi) {
-    const int tasks = integer_from_environment("SLURM_STEP_NUM_TASKS", 1);
-    require(tasks <= 1 || std::getenv("SLURM_PROCID") == nullptr, "srun started ", tasks,
-            " tasks, but MPI was not told: use srun --mpi=pmix");
+    refuse_several_alone();
     return alone();
   }
   const MpiPlace place = initialize_mpi();
   mpi_was_used = true;
   require(launch.ranks == 0 || place.size == launch.ranks, "the launcher started ", launch.ranks,
           " ranks, but MPI sees ", place.size,
-          ": the program and mpirun belong to different MPI installations");
+          ": the program and the launcher belong to different MPI installations");
   World world{std::shared_ptr<Communicator>(make_mpi_communicator())};
   world.local_rank_ = place.local_rank;
   world.local_size_ = place.local_size;
@@ -150,6 +160,7 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 
 int run_program(const std::function<int()>& body) {
   const auto report = [](const std::string& message, int code, bool is_everybodys) {
+    tell_failure(message);
     // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone.
     if (is_everybodys && launched().rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     log_error(message);

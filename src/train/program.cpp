@@ -7,6 +7,8 @@
 #include "core/gpu.h"
 #include "core/log.h"
 #include "train/processor_peak.h"
+#include "train/rank_table.h"
+#include "train/stop_request.h"
 
 namespace lockstep {
 
@@ -18,6 +20,7 @@ void require_same_configuration(const Config& config, const World& world) {
 }
 
 World start_world(Config& config) {
+  listen_for_stop_requests();
   const World world = World::from_environment();
   set_log_rank(world.rank(), !world.is_first());
   settle_replicas(config, world.size());
@@ -35,6 +38,7 @@ World start_world(Config& config) {
   std::filesystem::create_directories(config.log.dir, problem);
   require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+  print_rank_table(world);
   return world;
 }
 

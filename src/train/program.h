@@ -11,7 +11,8 @@ namespace lockstep {
 void require_same_configuration(const Config& config, const World& world);
 
 /// What every training program does first: joins the other ranks, settles dist.replicas, gives each rank its
-/// threads, compares configurations, and opens each rank's log file (rank<r>.log in log.dir).
+/// threads, compares configurations, opens each rank's log file (rank<r>.log in log.dir), and prints where
+/// the ranks are.
 World start_world(Config& config);
 
 }  // namespace lockstep

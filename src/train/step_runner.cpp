@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/heartbeat.h"
 #include "core/memory.h"
 #include "kernels/elementwise.h"
 #include "nn/gradient_clip.h"
@@ -15,6 +16,8 @@ namespace lockstep {
 namespace {
 
 /// As it lies in a Report.
+constexpr int64_t loss_offset = 0;
+constexpr int64_t votes_offset = 4;
 constexpr int64_t norm_offset = 8;
 constexpr int64_t report_bytes = 16;
 
@@ -30,6 +33,7 @@ StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Op
       feeder_(stream_, options.batch_size),
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_(empty({}, DType::f32, stream_)),
+      stop_votes_(empty({}, DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
   for (Report& report : reports_)
     report.memory = on_gpu() ? allocate_pinned(report_bytes) : allocate(report_bytes, stream_);
@@ -77,6 +81,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   const GradientNorm norm = measure_gradient_norm(task_.parameters, options_.grad_clip);
   optimizer_.update(norm.factor);
   copy(data_parallel_.mean_loss(), loss_);
+  copy(data_parallel_.stop_votes(), stop_votes_);
   copy(norm.norm, norm_);
 }
 
@@ -90,6 +95,7 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
         .step = static_cast<uint32_t>(index),
         .sample = static_cast<uint32_t>(batch.first_sample + first),
         .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr};
+    beat("training");
     const Tensor loss = [&] {
       const MemoryScope scope("activations");
       return task_.loss(batch.inputs.slice(first, first + micro_samples),
@@ -102,8 +108,12 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
 
 void StepRunner::report() {
   Report& report = reports_[static_cast<size_t>(started_ % 2)];
-  copy_bytes_in_background(report.memory.get(), loss_.view().data, sizeof(float), stream_);
-  copy_bytes_in_background(report.memory.get() + norm_offset, norm_.view().data, sizeof(double), stream_);
+  const auto bring = [&](int64_t offset, const Tensor& value, int64_t bytes) {
+    copy_bytes_in_background(report.memory.get() + offset, value.view().data, bytes, stream_);
+  };
+  bring(loss_offset, loss_, sizeof(float));
+  bring(votes_offset, stop_votes_, sizeof(float));
+  bring(norm_offset, norm_, sizeof(double));
   report.arrived.record(stream_);
   ++started_;
 }
@@ -118,8 +128,11 @@ StepResult StepRunner::collect() {
   data_parallel_.check();
   ++collected_;
   StepResult result;
-  std::memcpy(&result.loss, report.memory.get(), sizeof(float));
+  float votes = 0.0f;
+  std::memcpy(&result.loss, report.memory.get() + loss_offset, sizeof(float));
+  std::memcpy(&votes, report.memory.get() + votes_offset, sizeof(float));
   std::memcpy(&result.gradient_norm, report.memory.get() + norm_offset, sizeof(double));
+  result.stop = votes > 0.0f;
   return result;
 }
 

@@ -19,6 +19,7 @@ namespace lockstep {
 struct StepResult {
   float loss = 0.0f;           ///< mean over replicas, before the update
   double gradient_norm = 0.0;  ///< before clipping
+  bool stop = false;           ///< some rank asked all to stop, equal on every rank
 };
 
 /// Runs a training's steps on this rank: forward and backward of each replica, the tree, clipping, the
@@ -44,6 +45,8 @@ class StepRunner {
 
   /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
   void start(const Step& step, double learning_rate);
+  /// Asks all ranks to stop, with the next step that is started.
+  void ask_to_stop() { data_parallel_.vote_to_stop(); }
   /// Steps that were started and not collected.
   int under_way() const { return static_cast<int>(started_ - collected_); }
   /// Waits for the oldest of them. Throws what went wrong in the background, such as a rank that did not
@@ -72,6 +75,7 @@ class StepRunner {
   BatchFeeder feeder_;
   Tensor step_number_;  ///< i32, for kernels that draw at random
   Tensor loss_;         ///< f32
+  Tensor stop_votes_;   ///< f32
   Tensor norm_;         ///< f64
   std::unique_ptr<Graph> graph_;
   std::array<Report, 2> reports_;

@@ -4,14 +4,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/event.h"
+#include "core/exit_code.h"
 #include "core/file.h"
 #include "core/gpu.h"
+#include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
@@ -26,7 +31,9 @@
 #include "train/program.h"
 #include "train/progress.h"
 #include "train/resume.h"
+#include "train/snapshot_writer.h"
 #include "train/step_runner.h"
+#include "train/stop_request.h"
 
 namespace lockstep {
 namespace {
@@ -104,9 +111,11 @@ class Run {
   void start(int64_t index);
   void finish_oldest();
   StepMetrics metrics_of(const StartedStep& step);
-  void observe(StepMetrics& metrics);
+  bool observe(StepMetrics& metrics);
   Snapshot snapshot(int64_t step) const;
-  void save(int64_t step);
+  void save(int64_t step, SnapshotWriter::Purpose purpose);
+  int finish();
+  int stop();
   bool is_due(int64_t step, int64_t every) const {
     return step == total_steps_ || (every > 0 && step % every == 0);
   }
@@ -131,8 +140,12 @@ class Run {
   std::deque<StartedStep> started_;
   Clock::time_point last_end_;
   std::optional<double> best_validation_loss_;
-  std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0
-  std::unique_ptr<Progress> progress_;     ///< on rank 0
+  int64_t last_step_ = 0;                      ///< whose result is known
+  bool has_asked_ = false;                     ///< this rank asked all to stop
+  bool stopping_ = false;                      ///< all ranks know that one did
+  std::unique_ptr<MetricsWriter> writer_;      ///< on rank 0
+  std::unique_ptr<SnapshotWriter> snapshots_;  ///< on rank 0, where snapshots are wanted
+  std::unique_ptr<Progress> progress_;         ///< on rank 0
 };
 
 int Run::operator()(const std::optional<Snapshot>& found) {
@@ -143,22 +156,49 @@ int Run::operator()(const std::optional<Snapshot>& found) {
     writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
     progress_ = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
                                            Display::of_stderr());
+    if (!config_.snapshot.path.empty())
+      snapshots_ = std::make_unique<SnapshotWriter>(config_.snapshot.path, config_.snapshot.keep);
   }
   loader_.seek(first_step_);
   // A GPU gets its next step before the result of this one is read.
   const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
-  for (int64_t index = first_step_; index < total_steps_; ++index) {
+  heartbeat().deadline_seconds.store(config_.dist.timeout_s);
+  for (int64_t index = first_step_; index < total_steps_ && !stopping_; ++index) {
     start(index);
     while (started_.size() > (is_watched(index + 1) ? 0 : most_ahead)) finish_oldest();
   }
+  while (!started_.empty()) finish_oldest();
+  // Writing the last snapshot may take longer than any deadline.
+  heartbeat().deadline_seconds.store(0.0);
+  progress_.reset();
+  return last_step_ < total_steps_ ? stop() : finish();
+}
+
+/// The end of a run whose steps are all done.
+int Run::finish() {
   const uint64_t hash_value = parameters_hash(task_.parameters);
   const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
+  if (snapshots_) snapshots_->finish();
   if (writer_) writer_->finish(hash_value);
-  progress_.reset();
-  if (is_first)
+  if (world_.is_first())
     log_info(concat("done: ", total_steps_, " steps, parameters ", hash, ", results in ", config_.log.dir));
   return 0;
+}
+
+/// The end for now: whoever asked may start the run again, if there is something to go on from.
+int Run::stop() {
+  if (snapshots_ && snapshots_->finish() != last_step_) save(last_step_, {.step = true});
+  const bool is_saved = snapshots_ && snapshots_->finish() == last_step_;
+  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
+  if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
+  if (is_saved)
+    log_info(concat("stopped on request after step ", last_step_, "; start the run again to go on"));
+  else
+    log_error(concat("stopped on request after step ", last_step_, " without a snapshot of it",
+                     config_.snapshot.path.empty() ? ", since snapshot.path is empty" : ""));
+  return is_saved ? exit_stopped : 1;
 }
 
 /// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
@@ -166,7 +206,7 @@ int Run::operator()(const std::optional<Snapshot>& found) {
 void Run::resume(const std::optional<Snapshot>& found) {
   if (!found) return;
   restore(*found, task_.parameters, *optimizer_);
-  first_step_ = found->step;
+  first_step_ = last_step_ = found->step;
   best_validation_loss_ = found->best_validation_loss;
   if (found->is_finished && world_.is_first())
     log_info(concat("this run is finished: ", found->step, " steps are in ", config_.snapshot.path));
@@ -197,6 +237,7 @@ void Run::describe() const {
 void Run::start(int64_t index) {
   StartedStep started{.index = index, .begin = Clock::now()};
   const Step step = loader_.next();
+  if (stop_was_requested() && !std::exchange(has_asked_, true)) runner_.ask_to_stop();
   started.data_wait_seconds = seconds_since(started.begin);
   started.learning_rate = schedule_.at(index);
   // Every replica has the same number of samples, so this rank knows the whole step.
@@ -210,17 +251,17 @@ void Run::start(int64_t index) {
 void Run::finish_oldest() {
   StepMetrics metrics = metrics_of(started_.front());
   started_.pop_front();
-  observe(metrics);
+  const bool is_best = observe(metrics);
   if (writer_) writer_->write(metrics);
-  if (!is_due(metrics.step, config_.snapshot.every_steps)) return;
-  // A snapshot must never be ahead of the lines it builds on.
-  if (writer_) writer_->sync();
-  save(metrics.step);
+  save(metrics.step, {.step = is_due(metrics.step, config_.snapshot.every_steps), .best = is_best});
 }
 
 StepMetrics Run::metrics_of(const StartedStep& started) {
   const StepResult result = runner_.collect();
   const int64_t step = started.index + 1;
+  last_step_ = step;
+  heartbeat().step.store(step);
+  stopping_ |= result.stop;
   expect(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
          result.loss, " and the gradient norm ", result.gradient_norm,
          "; lower train.learning_rate, or set train.grad_clip");
@@ -241,31 +282,27 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
           .memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0};
 }
 
-/// Evaluates and writes text where that is due, and tells the progress.
-void Run::observe(StepMetrics& metrics) {
+/// Evaluates and writes text where that is due, and tells the progress. Returns whether the model is the best
+/// so far.
+bool Run::observe(StepMetrics& metrics) {
+  bool is_best = false;
   if (progress_) progress_->update(metrics.step, metrics.loss, metrics.tokens_per_second);
   if (task_.validation_data && is_due(metrics.step, config_.train.eval_every)) {
     const double loss =
         evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate);
     metrics.validation_loss = loss;
-    const bool is_best = !best_validation_loss_ || loss < *best_validation_loss_;
+    is_best = !best_validation_loss_ || loss < *best_validation_loss_;
     if (is_best) best_validation_loss_ = loss;
     if (progress_)
       progress_->print(
           concat("step ", metrics.step, ": validation loss ", loss, is_best ? " (best so far)" : ""));
-    if (is_best && world_.is_first() && !config_.snapshot.path.empty()) {
-      try {
-        SnapshotStore(config_.snapshot.path, config_.snapshot.keep).save_best(snapshot(metrics.step));
-      } catch (const Error& problem) {
-        log_error(concat(problem.what(), "; training goes on"));
-      }
-    }
     last_end_ = Clock::now();
   }
   // The last step always shows what the model has learnt.
   const bool writes =
       task_.sample_text && config_.train.sample_every > 0 && is_due(metrics.step, config_.train.sample_every);
   if (progress_ && writes) progress_->print(task_.sample_text());
+  return is_best;
 }
 
 Snapshot Run::snapshot(int64_t step) const {
@@ -280,13 +317,13 @@ Snapshot Run::snapshot(int64_t step) const {
           .optimizer = optimizer_->state()};
 }
 
-void Run::save(int64_t step) {
-  if (config_.snapshot.path.empty() || !world_.is_first()) return;
-  try {
-    SnapshotStore(config_.snapshot.path, config_.snapshot.keep).save(snapshot(step));
-  } catch (const Error& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
-  }
+void Run::save(int64_t step, SnapshotWriter::Purpose purpose) {
+  if (!snapshots_ || (!purpose.step && !purpose.best)) return;
+  // A snapshot must never be ahead of the lines it builds on.
+  if (writer_) writer_->sync();
+  beat("snapshot");
+  // The other ranks wait meanwhile, no longer than they are ready to.
+  snapshots_->save(snapshot(step), purpose, config_.dist.timeout_s / 2);
 }
 
 }  // namespace
@@ -311,7 +348,8 @@ int train(Config config, const World& world, const TrainingTask& task) {
   std::filesystem::create_directories(config.log.dir, problem);
   require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
   try {
-    world.communicator().record_flights_in(config.log.dir);
+    const char* records = std::getenv("LOCKSTEP_RECORDS");
+    world.communicator().record_flights_in(records ? records : config.log.dir);
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; it is kept in memory only"));
   }
@@ -331,6 +369,7 @@ double evaluate(const World& world, const TrainingTask& task, const Dataset& dat
   for (int64_t batch = begin; batch < end; ++batch) {
     std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size, data.size() - batch * batch_size)));
     std::iota(indices.begin(), indices.end(), batch * batch_size);
+    beat("evaluation");
     const Batch samples = collect(data, indices, current_stream());
     const double loss = item(task.loss(samples.inputs, samples.targets, {}));
     sums[static_cast<size_t>(batch - begin)] = loss * static_cast<double>(samples.samples);

@@ -43,11 +43,15 @@ TEST_F(TrainGpt, OneToFourRanksHaveTheSameBits) {
 
 TEST_F(TrainGpt, KilledAnywhereAndResumedOnOtherRanksItHasTheSameBits) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
-  ASSERT_EQ(run_command(train("undisturbed")).exit_code, 0);
-  const std::string snapshots = " snapshot.path=" + (directory_ / "snapshots") + " snapshot.every_steps=4 ";
+  // Long enough that a run is not over before it is killed, also where looking at it takes its time.
+  const std::string steps = " train.steps=400 train.eval_every=100";
+  ASSERT_EQ(run_command(train("undisturbed") + steps).exit_code, 0);
+  const std::string snapshots =
+      steps + " snapshot.path=" + (directory_ / "snapshots") + " snapshot.every_steps=40 ";
   int kills = 0;
   // Killed as soon as the metrics have so many lines, which is in the midst of any step.
-  for (const auto& [ranks, lines] : {std::pair(2, 3), std::pair(1, 9), std::pair(3, 18), std::pair(4, 31)}) {
+  for (const auto& [ranks, lines] :
+       {std::pair(2, 3), std::pair(1, 60), std::pair(3, 100), std::pair(4, 150)}) {
     const std::string metrics = directory_ / "disturbed/metrics.jsonl";
     const Outcome outcome = run_command(
         mpirun(ranks) + train("disturbed") + snapshots + "& job=$!; while kill -0 $job 2>/dev/null; do " +
@@ -60,6 +64,52 @@ TEST_F(TrainGpt, KilledAnywhereAndResumedOnOtherRanksItHasTheSameBits) {
   const Outcome last = run_command(mpirun(2) + train("disturbed") + snapshots);
   ASSERT_EQ(last.exit_code, 0) << last.errors;
   EXPECT_EQ(bits("disturbed"), bits("undisturbed"));
+}
+
+TEST_F(TrainGpt, StoppedOnRequestItLeavesWithASnapshotOfThatStepAndGoesOnElsewhere) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const std::string steps = " train.steps=400 train.eval_every=100";
+  ASSERT_EQ(run_command(train("undisturbed") + steps).exit_code, 0);
+  const std::string snapshots =
+      steps + " snapshot.path=" + (directory_ / "snapshots") + " snapshot.every_steps=0 ";
+  const std::string metrics = directory_ / "stopped/metrics.jsonl";
+  // The newest process is a rank, whichever: what one is asked for, all do.
+  for (const auto& [ranks, signal] : {std::pair(3, "USR1"), std::pair(2, "TERM")}) {
+    const Outcome outcome =
+        run_command(mpirun(ranks) + train("stopped") + snapshots + "& job=$!; lines=$(cat " + metrics +
+                    " 2>/dev/null | wc -l); while kill -0 $job 2>/dev/null && [ $(cat " + metrics +
+                    " 2>/dev/null | wc -l) -le $((lines + 5)) ]; do sleep 0.01; done; pkill -" + signal +
+                    " -n -f '^" + program("train_gpt") + ".*" + (directory_ / "stopped") + "'; wait $job");
+    EXPECT_EQ(outcome.exit_code, 75) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("stopped on request after step"), std::string::npos) << outcome.errors;
+    EXPECT_LT(bits("stopped").size(), 400U) << "the run was over before it was asked";
+  }
+  const Outcome last = run_command(mpirun(4) + train("stopped") + snapshots);
+  ASSERT_EQ(last.exit_code, 0) << last.errors;
+  EXPECT_NE(last.errors.find("resuming after step"), std::string::npos) << last.errors;
+  EXPECT_EQ(bits("stopped"), bits("undisturbed"));
+}
+
+TEST_F(TrainGpt, StoppedOnRequestWithoutAPlaceForSnapshotsItHasFailed) {
+  const std::string metrics = directory_ / "run/metrics.jsonl";
+  const Outcome outcome =
+      run_command(train("run") + " train.steps=1000000 & job=$!; while kill -0 $job && [ ! -s " + metrics +
+                  " ]; do sleep 0.01; done; kill -TERM $job; wait $job");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.errors;
+  EXPECT_NE(outcome.errors.find("snapshot.path is empty"), std::string::npos) << outcome.errors;
+}
+
+TEST_F(TrainGpt, ARestartGoesOnAlsoWhereTheRunWasToBeginAnew) {
+  const std::string snapshots =
+      " snapshot.resume=never snapshot.every_steps=10 snapshot.path=" + (directory_ / "snapshots");
+  ASSERT_EQ(run_command(train("run") + snapshots).exit_code, 0);
+  fs::remove_all(directory_ / "snapshots/step-00000040");
+  const Outcome restarted = run_command("LOCKSTEP_RESTART_COUNT=1 " + train("run") + snapshots);
+  EXPECT_EQ(restarted.exit_code, 0);
+  EXPECT_NE(restarted.errors.find("resuming after step 30"), std::string::npos) << restarted.errors;
+  const Outcome anew = run_command("LOCKSTEP_RESTART_COUNT=0 " + train("run") + snapshots);
+  EXPECT_EQ(anew.exit_code, 0);
+  EXPECT_EQ(anew.errors.find("resuming"), std::string::npos) << anew.errors;
 }
 
 TEST_F(TrainGpt, GenerateWritesFromItsSnapshot) {
@@ -103,7 +153,7 @@ TEST_F(TrainGpt, ARankThatDiesEndsTheJobWithinSeconds) {
                   "'; begin=$SECONDS; wait $job; code=$?; echo $((SECONDS - begin)); exit $code");
   EXPECT_NE(outcome.exit_code, 0);
   ASSERT_FALSE(outcome.out.empty());
-  EXPECT_LE(std::stoi(outcome.out), 10) << "seconds from the death of a rank to the end of the job";
+  EXPECT_LE(std::stoi(outcome.out), 60) << "seconds from the death of a rank to the end of the job";
 }
 
 struct BadInput {

@@ -259,6 +259,23 @@ TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
   EXPECT_THROW(ddp.finish(), Error) << "the step is over";
 }
 
+TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
+  run_ranks(3, [](Communicator& ranks) {
+    const TinyModel model(0, true);
+    DataParallel ddp(model.parameters(), World(ranks.shared_from_this()), {.replicas = 4});
+    const auto step = [&] {
+      for (int i = 0; i < ddp.replicas().size(); ++i) ddp.backward(model.loss(1));
+      const float loss = ddp.wait();
+      return std::pair(loss, to_doubles(model.weight.grad()));
+    };
+    const auto before = step();
+    EXPECT_EQ(item(ddp.stop_votes()), 0.0);
+    if (ranks.rank() == 1) ddp.vote_to_stop();
+    EXPECT_EQ(step(), before) << "the vote shows in the bits";
+    EXPECT_GT(item(ddp.stop_votes()), 0.0) << "rank " << ranks.rank();
+  });
+}
+
 TEST(DataParallel, TheParametersOutliveIt) {
   const TinyModel model(0, true);
   {

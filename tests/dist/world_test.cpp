@@ -67,6 +67,25 @@ TEST(World, RanksOfAHostShareItsCores) {
   });
 }
 
+TEST(World, OneOfSeveralProcessesWithoutMpiIsRefused) {
+  const auto refusal = [](const std::vector<std::pair<const char*, const char*>>& variables) {
+    std::string message;
+    for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+    try {
+      World::from_environment();
+    } catch (const UserError& failure) {
+      message = failure.what();
+    }
+    for (const auto& [name, value] : variables) ::unsetenv(name);
+    return message;
+  };
+  EXPECT_NE(refusal({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).find("use lockrun"), std::string::npos);
+  EXPECT_NE(refusal({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}).find("srun --mpi=pmix"),
+            std::string::npos);
+  EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
+  EXPECT_EQ(refusal({{"SLURM_PROCID", "0"}}), "") << "a batch file that starts the program itself";
+}
+
 TEST(DistributeGpus, RanksThatSeeTheSameOnesTakeTurns) {
   EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n"}, false), (std::vector{0, 1}));
   EXPECT_EQ(distribute_gpus({"a\nb\n", "c\nd\n", "a\nb\n", "c\nd\n"}, false), (std::vector{0, 0, 1, 1}))
@@ -84,22 +103,6 @@ TEST(DistributeGpus, TooFewAreRefusedWithBothNumbers) {
         << failure.what();
     EXPECT_NE(std::string(failure.what()).find("LOCKSTEP_SHARE_GPU=1"), std::string::npos) << failure.what();
   }
-}
-
-TEST(World, SeveralSrunTasksWithoutMpiAreRefused) {
-  ::unsetenv("OMPI_COMM_WORLD_SIZE");
-  ::unsetenv("PMIX_RANK");
-  ::setenv("SLURM_STEP_NUM_TASKS", "4", 1);
-  ::setenv("SLURM_PROCID", "0", 1);
-  try {
-    World::from_environment();
-    FAIL() << "accepted";
-  } catch (const UserError& failure) {
-    EXPECT_NE(std::string(failure.what()).find("--mpi=pmix"), std::string::npos) << failure.what();
-  }
-  ::unsetenv("SLURM_STEP_NUM_TASKS");
-  ::unsetenv("SLURM_PROCID");
-  EXPECT_EQ(World::from_environment().size(), 1);
 }
 
 TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {

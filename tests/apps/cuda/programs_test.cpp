@@ -36,6 +36,24 @@ TEST_F(ProgramsOnGpu, RanksThatShareAGpuHaveTheBitsOfOne) {
   EXPECT_EQ(bits("two"), bits("alone"));
 }
 
+TEST_F(ProgramsOnGpu, StoppedOnRequestBetweenRecordedStepsItGoesOnWithTheSameBits) {
+  LOCKSTEP_NEEDS_GPU();
+  const std::string steps = "train.steps=40 ";
+  ASSERT_EQ(run_command(train("undisturbed", steps), 280).exit_code, 0);
+  const std::string snapshots = steps + "snapshot.every_steps=0 snapshot.path=" + (directory_ / "snapshots");
+  const std::string metrics = directory_ / "stopped/metrics.jsonl";
+  const Outcome stopped =
+      run_command(train("stopped", snapshots) + " & job=$!; while kill -0 $job && [ $(cat " + metrics +
+                      " 2>/dev/null | wc -l) -lt 4 ]; do sleep 0.01; done; pkill -USR1 -f '^" +
+                      program("train_gpt") + ".*" + (directory_ / "stopped") + "'; wait $job",
+                  280);
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
+  EXPECT_LT(bits("stopped").size(), 40U) << "the run was over before it was asked";
+  const Outcome last = run_command(train("stopped", snapshots), 280);
+  ASSERT_EQ(last.exit_code, 0) << last.errors;
+  EXPECT_EQ(bits("stopped"), bits("undisturbed"));
+}
+
 TEST_F(ProgramsOnGpu, HeadsThatTheKernelsDoNotKnowAreSaid) {
   LOCKSTEP_NEEDS_GPU();
   for (const char* sizes : {"model.n_embd=512", "model.n_embd=60 model.n_head=5 train.precision=bf16"}) {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dist/world.h"
+
+namespace lockstep {
+
+/// Where one rank computes.
+struct RankPlace {
+  std::string host;
+  std::string processor;  ///< its model, as /proc/cpuinfo names it
+  std::string gpu;        ///< its model; empty where the rank computes on the processor
+  std::string gpu_id;     ///< the beginning of its UUID, as nvidia-smi -L prints it
+
+  bool operator==(const RankPlace&) const = default;
+};
+
+/// The places in the order of ranks as lines for a person, one for each host and model: "ranks 0-3 on node1:
+/// NVIDIA H200 (GPU-1b2c3d4e ...)".
+std::vector<std::string> rank_table(const std::vector<RankPlace>& places);
+
+/// What a person should know if not all processors are of one model; empty if they are.
+std::string mixed_processors(const std::vector<RankPlace>& places);
+
+/// Where every rank is, on all of them. All ranks call it.
+std::vector<RankPlace> gather_places(const World& world);
+
+/// Rank 0 prints the table and the warning, if there are other ranks. All ranks call it; each says where it
+/// is.
+void print_rank_table(const World& world);
+
+}  // namespace lockstep

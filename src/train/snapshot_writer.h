@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "train/snapshot.h"
+
+namespace lockstep {
+
+/// Writes snapshots while training goes on: save() copies the tensors to host memory and returns, and a
+/// thread of the writer brings the copy to its place. A snapshot that cannot be written is reported, and
+/// training goes on.
+class SnapshotWriter {
+ public:
+  /// What a snapshot is kept as: the newest of the run, the best, or both.
+  struct Purpose {
+    bool step = false;
+    bool best = false;
+  };
+
+  SnapshotWriter(std::string path, int64_t keep);
+  /// Waits for the last one.
+  ~SnapshotWriter();
+  SnapshotWriter(const SnapshotWriter&) = delete;
+  SnapshotWriter& operator=(const SnapshotWriter&) = delete;
+
+  /// Only one is written at a time: if the one before takes longer than `patience_seconds`, this one is left
+  /// out.
+  void save(const Snapshot& snapshot, Purpose purpose, double patience_seconds);
+  /// Waits until nothing is being written. Returns the step of the newest snapshot that was; -1: none was.
+  int64_t finish();
+
+ private:
+  void serve();
+  void write(const Snapshot& snapshot, Purpose purpose);
+
+  SnapshotStore store_;
+  Snapshot copy_;  ///< its memory is used again by the next snapshot
+  Purpose purpose_;
+  int64_t newest_step_ = -1;
+  bool is_writing_ = false;
+  bool stopping_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep
