@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-set(rooms core store kernels tensor nn dist data train)
+set(rooms core store kernels tensor nn dist data train elastic)
 list(TRANSFORM rooms PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT lockstep ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake

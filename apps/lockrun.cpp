@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "elastic/fixed_nodes.h"
+#include "elastic/host_file.h"
+#include "elastic/keeper.h"
+#include "elastic/launch_agent.h"
+#include "elastic/node.h"
+#include "elastic/rendezvous.h"
+#include "elastic/supervisor.h"
+
+using namespace lockstep;
+
+namespace {
+
+int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) {
+  return Supervisor(options, nodes, request).run();
+}
+
+int launch(const LaunchOptions& options) {
+  if (!options.hostfile.empty()) {
+    StopRequest request;
+    HostFile nodes(options);
+    return supervise(options, nodes, request);
+  }
+  const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
+  const bool has_rendezvous = !options.nodes.endpoint.empty() || (options.nodes.most_nodes > 1 && !in_slurm);
+  if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
+  StopRequest request;
+  if (has_rendezvous) {
+    Rendezvous nodes(options.nodes);
+    return supervise(options, nodes, request);
+  }
+  FixedNodes nodes = in_slurm ? FixedNodes::slurm_allocation(options) : FixedNodes::this_host(options);
+  return supervise(options, nodes, request);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const std::string mode = arguments.empty() ? "" : arguments[0];
+  if (mode == "--keeper" && arguments.size() == 2) return run_keeper(arguments[1]);
+  if (mode == "--launch-agent" && arguments.size() > 2)
+    return run_launch_agent(arguments[1], {arguments.begin() + 2, arguments.end()});
+  const std::optional<LaunchOptions> options = parse_launch_options(arguments);
+  return options ? launch(*options) : 0;
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  // Whoever reads the output may leave earlier; the ranks are not to end of that.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return run({arguments + 1, arguments + argument_count});
+  } catch (const UserError& failure) {
+    log_error(failure.what());
+    return exit_usage;
+  } catch (const std::exception& failure) {
+    log_error(failure.what());
+    return 1;
+  }
+}

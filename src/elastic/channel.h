@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "elastic/descriptor.h"
+#include "elastic/secret.h"
+
+namespace lockstep {
+
+/// The other side of a channel is gone.
+class ChannelClosed : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What both sides of a channel authenticate its frames with, one key for each direction.
+struct SessionKeys {
+  std::string sending;
+  std::string receiving;
+};
+
+/// An authenticated TCP connection that carries messages of bytes, not encrypted. A frame that is altered,
+/// repeated, out of order or longer than 16 MiB ends it. One thread may send while another receives.
+class Channel {
+ public:
+  static constexpr size_t most_bytes = size_t(16) << 20;
+
+  Channel(Descriptor socket, SessionKeys keys);
+
+  /// Throws ChannelClosed when the other side is gone or takes nothing for ten seconds.
+  void send(std::string_view message);
+  /// The next message; nothing if none came in time. Throws ChannelClosed at the end, Error for a bad frame.
+  std::optional<std::string> receive(double timeout_seconds);
+  /// For poll(): once it is readable, receive(0) until there is nothing.
+  int descriptor() const { return socket_.get(); }
+  /// True if a whole message waits that poll() does not know of.
+  bool has_buffered() const;
+  /// Number and port of the other side: "10.0.0.2:41234", "[fe80::1]:4000".
+  const std::string& peer() const { return peer_; }
+  /// The number of this side, as the other one sees it.
+  std::string local_host() const;
+
+ private:
+  std::optional<std::string> take_frame();
+  size_t frame_bytes() const;
+  bool read_more(std::chrono::steady_clock::time_point deadline);
+  [[noreturn]] void fail(const std::string& reason);
+
+  Descriptor socket_;
+  SessionKeys keys_;
+  std::string peer_;
+  std::string received_;
+  uint64_t sent_frames_ = 0;
+  uint64_t received_frames_ = 0;
+  bool at_end_ = false;
+};
+
+/// Connects and proves to know the secret, and has the other side prove it. `bind_address`: the own address
+/// to use. Throws Error if nobody answers in time, UserError if the secrets differ.
+Channel connect_channel(const std::string& endpoint, const Secret& secret, double timeout_seconds,
+                        std::string_view bind_address = {});
+
+/// Waits for channels on one address. Who does not know the secret is refused and logged, and whoever
+/// connects and says nothing keeps nobody waiting.
+class Listener {
+ public:
+  /// Port 0: the system chooses. UserError if the address is not this host's or the port is taken.
+  Listener(const std::string& address, int port);
+  ~Listener();
+  Listener(Listener&&) noexcept;
+  Listener& operator=(Listener&&) noexcept;
+
+  std::string endpoint() const;
+  /// For poll(): once it is readable, accept(secret, 0).
+  int descriptor() const { return events_.get(); }
+  /// The next channel whose other side knows the secret; null if there is none in time.
+  std::unique_ptr<Channel> accept(const Secret& secret, double timeout_seconds);
+
+ private:
+  struct Stranger;
+
+  void welcome();
+  std::unique_ptr<Channel> hear(Stranger& stranger, const Secret& secret);
+  void dismiss(Stranger& stranger, const std::string& reason);
+  void dismiss_silent();
+
+  Descriptor socket_;
+  Descriptor events_;
+  std::list<Stranger> strangers_;  ///< connected, and have not proved anything yet
+};
+
+}  // namespace lockstep

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/generation.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <poll.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "elastic/interfaces.h"
+
+namespace lockstep {
+namespace {
+
+/// How long failures are gathered after the first, so that the cause can be told from its consequences.
+constexpr double settle_seconds = 0.3;
+/// How long keepers and launcher get to end by themselves.
+constexpr double leave_seconds = 3.0;
+
+std::string make_folder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "lockrun-XXXXXX").string();
+  expect(::mkdtemp(pattern.data()) != nullptr, "cannot make ", pattern, ": ", std::strerror(errno));
+  return pattern;
+}
+
+/// What this process was told about training, for ranks on hosts where mpirun does not say it.
+std::vector<std::pair<std::string, std::string>> own_settings() {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    for (const char* prefix : {"LOCKSTEP_", "NCCL_", "OMP_"})
+      if (text.starts_with(prefix)) settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return settings;
+}
+
+/// How often the job around lockrun came back from its queue: a program resumes then as after a restart.
+int earlier_restarts() {
+  const char* text = std::getenv("LOCKSTEP_RESTART_COUNT");
+  return text ? std::atoi(text) : 0;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+Generation::Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes,
+                       StopRequest& request, int number)
+    : options_(options),
+      placement_(placement),
+      nodes_(nodes),
+      request_(request),
+      number_(number),
+      kind_(choose_launcher(options, placement.ranks)),
+      folder_(make_folder()),
+      listener_(placement.address, 0) {}
+
+Generation::~Generation() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+Generation::Outcome Generation::run() {
+  launcher_.emplace(ProcessOptions{
+      .command = launch_command(kind_, placement_, options_.nodes.program, listener_.endpoint()),
+      .environment = launch_environment(placement_, folder_),
+      .without_input = true});
+  while (!is_over()) {
+    wait(0.1);
+    attend();
+    look_at_launcher();
+    look_at_deadlines();
+    pass_request_on();
+  }
+  const bool left_early = request_.is_asked() && !all_started() && !failed_;
+  const bool finished = all_have_left() && !failed_;
+  end();
+  if (request_.is_cancelled()) return Outcome::cancelled;
+  if (left_early) return Outcome::stopped;
+  if (!finished) return Outcome::failed;
+  const bool stopped = std::any_of(reports_.begin(), reports_.end(), [](const auto& entry) {
+    return entry.second.ending.code() == exit_stopped;
+  });
+  if (!stopped) return Outcome::done;
+  return request_.is_asked() ? Outcome::stopped : Outcome::failed;
+}
+
+void Generation::wait(double seconds) {
+  std::vector<pollfd> entries;
+  const auto add = [&](int descriptor) { entries.push_back({descriptor, POLLIN, 0}); };
+  add(request_.descriptor());
+  add(nodes_.events());
+  add(listener_.descriptor());
+  if (!launcher_ending_) add(launcher_->descriptor());
+  bool is_buffered = false;
+  for (const Keeper& keeper : keepers_) {
+    add(keeper.channel->descriptor());
+    is_buffered |= keeper.channel->has_buffered();
+  }
+  if (!is_buffered) ::poll(entries.data(), entries.size(), static_cast<int>(seconds * 1000.0));
+}
+
+void Generation::attend() {
+  request_.hear();
+  hear_nodes();
+  welcome();
+  for (Keeper& keeper : keepers_) hear(keeper);
+  keepers_.remove_if([](const Keeper& keeper) { return keeper.channel == nullptr; });
+}
+
+void Generation::hear_nodes() {
+  while (const auto event = nodes_.next_event()) {
+    if (event->kind == NodeEvent::Kind::stop_requested) request_.ask();
+    if (event->kind == NodeEvent::Kind::joined)
+      log_info(concat("lockrun: ", event->node, " waits; it takes part from the next start on"));
+    // Its keepers may have been missed first: it is the cause all the same.
+    if (event->kind != NodeEvent::Kind::lost) continue;
+    other_cause_.clear();
+    fail(concat(event->node, " was lost: ", event->reason));
+  }
+}
+
+void Generation::welcome() {
+  while (auto channel = listener_.accept(nodes_.secret(), 0.0))
+    keepers_.push_back({.channel = std::move(channel)});
+}
+
+void Generation::hear(Keeper& keeper) {
+  try {
+    while (const auto message = keeper.channel->receive(0.0)) hear(keeper, *message);
+  } catch (const Error& problem) {
+    if (dynamic_cast<const ChannelClosed*>(&problem) == nullptr) log_error(problem.what());
+    lose(keeper);
+  }
+}
+
+void Generation::hear(Keeper& keeper, const std::string& message) {
+  if (message == asked_message) return request_.ask();
+  const RankReport report = report_from_json(message);
+  if (keeper.rank < 0) {
+    expect(report.rank >= 0 && report.rank < placement_.ranks && !reports_.contains(report.rank),
+           "lockrun: a second keeper for rank ", report.rank, " from ", keeper.channel->peer());
+    keeper.rank = report.rank;
+    keeper.channel->send(plan(report));
+  }
+  expect(report.rank == keeper.rank, "lockrun: the keeper of rank ", keeper.rank, " reports of another");
+  RankReport& known = reports_[report.rank];
+  if (report.has_ended && !known.has_ended) ended_ranks_.push_back(report.rank);
+  known = report;
+  if (!report.has_ended) return;
+  const int code = report.ending.code();
+  if (code == exit_stopped && !first_left_) first_left_ = Clock::now();
+  if (code != 0 && code != exit_stopped) fail("");
+}
+
+void Generation::lose(Keeper& keeper) {
+  keeper.channel = nullptr;
+  const auto known = reports_.find(keeper.rank);
+  if (known == reports_.end() || known->second.has_ended) return;
+  known->second.has_ended = known->second.is_lost = true;
+  ended_ranks_.push_back(keeper.rank);
+  fail("");
+}
+
+void Generation::look_at_launcher() {
+  if (launcher_ending_ || !launcher_->ending()) return;
+  launcher_ending_ = launcher_->ending();
+  if (all_have_left() || failed_) return;
+  const std::string missing = missing_ranks();
+  fail(concat(name(kind_), " ended (", describe(*launcher_ending_), ") before ",
+              missing.empty() ? "its ranks" : missing + " had started"));
+}
+
+void Generation::look_at_deadlines() {
+  if (failed_ || all_have_left()) return;
+  if (!all_started() && seconds_since(started_) > options_.start_seconds)
+    fail(concat(missing_ranks(), " did not start within ", options_.start_seconds, " s"));
+  const std::string within = concat(" within ", options_.grace_seconds, " s (--grace)");
+  if (request_.seconds_since_asked() > options_.grace_seconds)
+    fail(concat("the ranks were asked to stop and did not", within));
+  else if (first_left_ && seconds_since(*first_left_) > options_.grace_seconds)
+    fail(concat("a rank stopped after a snapshot, and the others did not follow", within));
+}
+
+void Generation::pass_request_on() {
+  if (!request_.is_asked() || request_passed_on_) return;
+  request_passed_on_ = true;
+  log_info(concat("lockrun: asked to stop: the ranks write a snapshot and leave, within ",
+                  options_.grace_seconds, " s"));
+  tell(stop_message);
+}
+
+void Generation::fail(const std::string& other_cause) {
+  if (!failed_ || !other_cause.empty()) {
+    if (other_cause_.empty()) other_cause_ = other_cause;
+  }
+  if (!failed_) failed_ = Clock::now();
+}
+
+void Generation::tell(const std::string& message) {
+  for (Keeper& keeper : keepers_) {
+    try {
+      if (keeper.channel) keeper.channel->send(message);
+    } catch (const Error&) {
+      // That it is gone is noticed where it is listened to.
+    }
+  }
+}
+
+std::string Generation::plan(const RankReport& hello) const {
+  RankPlan plan{.command = options_.command, .environment = own_settings(), .folder = folder_};
+  const auto host = std::find(placement_.hosts.begin(), placement_.hosts.end(), hello.host);
+  const auto group = host == placement_.hosts.end() ? 0 : host - placement_.hosts.begin();
+  const int ranks_per_host = placement_.ranks / static_cast<int>(placement_.hosts.size());
+  const std::vector<std::pair<std::string, std::string>> places = {
+      {"WORLD_SIZE", std::to_string(placement_.ranks)},
+      {"GROUP_RANK", std::to_string(group)},
+      {"GROUP_WORLD_SIZE", std::to_string(placement_.hosts.size())},
+      {"LOCAL_WORLD_SIZE", std::to_string(ranks_per_host)},
+      {"MASTER_ADDR", placement_.address},
+      {"MASTER_PORT", std::to_string(options_.master_port)},
+      {"LOCKSTEP_RESTART_COUNT", std::to_string(earlier_restarts() + number_)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(number_)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", options_.nodes.id}};
+  plan.environment.insert(plan.environment.end(), places.begin(), places.end());
+  return to_json(plan);
+}
+
+std::string Generation::missing_ranks() const {
+  std::string text;
+  for (int rank = 0; rank < placement_.ranks; ++rank)
+    if (!reports_.contains(rank)) text += concat(text.empty() ? "rank " : ", ", rank);
+  return text;
+}
+
+bool Generation::all_started() const {
+  const auto has_started = [](const auto& entry) { return entry.second.process != 0; };
+  return std::count_if(reports_.begin(), reports_.end(), has_started) == placement_.ranks;
+}
+
+bool Generation::all_have_left() const {
+  const auto has_left = [](const auto& entry) {
+    const RankReport& report = entry.second;
+    const bool is_good = report.ending.is_success() || report.ending.code() == exit_stopped;
+    return report.has_ended && !report.is_lost && is_good;
+  };
+  return std::count_if(reports_.begin(), reports_.end(), has_left) == placement_.ranks;
+}
+
+bool Generation::is_over() const {
+  if (request_.is_cancelled() || all_have_left()) return true;
+  if (failed_) return seconds_since(*failed_) > settle_seconds;
+  // Before all ranks run there is nothing to write a snapshot of.
+  return request_.is_asked() && !all_started();
+}
+
+void Generation::end() {
+  tell(end_message);
+  const Clock::time_point begin = Clock::now();
+  while (!keepers_.empty() && seconds_since(begin) < leave_seconds) {
+    wait(0.05);
+    attend();
+  }
+  // Without its keepers the launcher tidies up and ends; what it has not started yet must not start now.
+  if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
+  if (!launcher_->wait(leave_seconds)) launcher_->signal_group(SIGKILL);
+  for (const auto& [rank, report] : reports_)
+    if (report.is_lost && report.process > 0 && report.host == host_name()) ::kill(-report.process, SIGKILL);
+  launcher_.reset();
+  nodes_.end_generation();
+}
+
+Failure Generation::failure() const {
+  Failure failure{.reports = {}, .other_cause = other_cause_, .launcher_ending = launcher_ending_};
+  for (const int rank : ended_ranks_) failure.reports.push_back(reports_.at(rank));
+  for (const auto& [rank, report] : reports_)
+    if (!report.has_ended) failure.reports.push_back(report);
+  return failure;
+}
+
+int64_t Generation::snapshot_step() const {
+  int64_t newest = -1;
+  for (const auto& [rank, report] : reports_) newest = std::max(newest, report.snapshot_step);
+  return newest;
+}
+
+}  // namespace lockstep

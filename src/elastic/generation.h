@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "elastic/channel.h"
+#include "elastic/launch_options.h"
+#include "elastic/mpirun.h"
+#include "elastic/nodes.h"
+#include "elastic/process.h"
+#include "elastic/root_cause.h"
+#include "elastic/stop_request.h"
+
+namespace lockstep {
+
+/// How the ranks of a run live from one start to their common end.
+class Generation {
+ public:
+  enum class Outcome { done, stopped, cancelled, failed };
+
+  /// `number` counts the starts of the run, from 0.
+  Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes, StopRequest& request,
+             int number);
+  ~Generation();
+
+  /// Starts the ranks and watches them until all have left, or one has failed and all were ended.
+  Outcome run();
+  /// What made it fail.
+  Failure failure() const;
+  /// Of the newest snapshot that a rank has told of; -1: none.
+  int64_t snapshot_step() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// The connection to a rank's keeper.
+  struct Keeper {
+    std::unique_ptr<Channel> channel;
+    int rank = -1;  ///< -1: it has not said yet
+  };
+
+  void wait(double seconds);
+  void attend();
+  void hear_nodes();
+  void welcome();
+  void hear(Keeper& keeper);
+  void hear(Keeper& keeper, const std::string& message);
+  void lose(Keeper& keeper);
+  void look_at_launcher();
+  void look_at_deadlines();
+  void pass_request_on();
+  void fail(const std::string& other_cause);
+  void tell(const std::string& message);
+  std::string plan(const RankReport& hello) const;
+  std::string missing_ranks() const;
+  bool all_started() const;
+  bool all_have_left() const;
+  bool is_over() const;
+  void end();
+
+  const LaunchOptions& options_;
+  Placement placement_;
+  Nodes& nodes_;
+  StopRequest& request_;
+  int number_;
+  Launcher kind_;
+  std::string folder_;
+  Listener listener_;
+  std::optional<Process> launcher_;
+  std::list<Keeper> keepers_;
+  std::map<int, RankReport> reports_;
+  std::vector<int> ended_ranks_;  ///< in the order they ended
+  std::string other_cause_;
+  std::optional<Ending> launcher_ending_;
+  std::optional<Clock::time_point> failed_;
+  std::optional<Clock::time_point> first_left_;  ///< when a rank left with 75
+  bool request_passed_on_ = false;
+  Clock::time_point started_ = Clock::now();
+};
+
+}  // namespace lockstep

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/keeper.h"
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <poll.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "elastic/channel.h"
+#include "elastic/interfaces.h"
+#include "elastic/last_lines.h"
+#include "elastic/launch_agent.h"
+#include "elastic/process.h"
+#include "elastic/rank_folder.h"
+#include "elastic/rank_report.h"
+#include "elastic/signals.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double connect_seconds = 30.0;
+constexpr int tick_milliseconds = 100;
+constexpr double report_seconds = 0.5;
+/// How much longer than its own deadline a rank may be silent: it gets the time to fail by itself.
+constexpr double patience_seconds = 2.0;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// What the launcher calls it; without a launcher, `fallback`.
+std::string place(std::initializer_list<const char*> names, const char* fallback) {
+  for (const char* name : names)
+    if (const char* text = std::getenv(name)) return text;
+  return fallback;
+}
+
+int own_rank() {
+  return std::stoi(place({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, "0"));
+}
+
+/// torchrun's names for where a rank is, for programs that look at them.
+std::map<std::string, std::string> environment_of(const RankPlan& plan, const RankFolder& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& [name, value] : plan.environment) all[name] = value;
+  all["RANK"] = std::to_string(own_rank());
+  all["LOCAL_RANK"] = place({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, "0");
+  if (const char* size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) all["LOCAL_WORLD_SIZE"] = size;
+  all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path();
+  all["LOCKSTEP_RECORDS"] = folder.path();
+  return all;
+}
+
+/// One rank and the connection about it.
+class Keeper {
+ public:
+  Keeper(Channel channel, int rank, pid_t launcher) : channel_(std::move(channel)), launcher_(launcher) {
+    report_.rank = rank;
+    report_.host = host_name();
+  }
+
+  void run() {
+    try {
+      keep();
+    } catch (const Error&) {
+      // Supervisor or launcher are gone, and cannot tidy up themselves.
+      child_.reset();
+      std::error_code ignored;
+      if (folder_) std::filesystem::remove_all(folder_->path(), ignored);
+      throw;
+    }
+  }
+
+ private:
+  void keep() {
+    channel_.send(to_json(report_));
+    const std::optional<std::string> plan = channel_.receive(connect_seconds);
+    expect(plan.has_value(), "the supervisor sends no plan");
+    if (*plan == end_message) return;
+    start(plan_from_json(*plan));
+    while (!report_.has_ended) attend();
+    // Whoever hears of a failure ends the generation: until then the launcher is to see all keepers alive.
+    while (!report_.ending.is_success() && !is_over_) {
+      wait();
+      obey();
+    }
+  }
+
+  void start(const RankPlan& plan) {
+    folder_.emplace(plan.folder, report_.rank);
+    try {
+      child_.emplace(ProcessOptions{
+          .command = plan.command, .environment = environment_of(plan, *folder_), .pipe_errors = true});
+    } catch (const UserError& problem) {
+      report_.failure = problem.what();
+      report_.ending.exit_code = exit_usage;
+      return finish();
+    }
+    report_.process = child_->id();
+    channel_.send(to_json(report_));
+  }
+
+  void attend() {
+    wait();
+    obey();
+    if (report_.has_ended) return;
+    pass_errors_on();
+    if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
+    look_at_heartbeat();
+    if (!report_.has_ended) look_at_end();
+  }
+
+  void look_at_end() {
+    if (const auto ending = child_->ending()) {
+      report_.ending = *ending;
+      finish();
+    }
+  }
+
+  void wait() {
+    std::array<pollfd, 4> entries{};
+    size_t count = 0;
+    const auto add = [&](int descriptor) { entries[count++] = {descriptor, POLLIN, 0}; };
+    add(channel_.descriptor());
+    add(signals_.descriptor());
+    if (!report_.has_ended) {
+      add(child_->descriptor());
+      if (errors_open_) add(child_->errors());
+    }
+    if (!channel_.has_buffered()) ::poll(entries.data(), count, tick_milliseconds);
+    while (const auto signal = signals_.next())
+      if (*signal == SIGUSR1) channel_.send(asked_message);
+    expect(::getppid() == launcher_, "the launcher is gone");
+  }
+
+  void obey() {
+    while (const auto message = channel_.receive(0.0)) {
+      if (*message == stop_message) must_stop_ = true;
+      if (*message != end_message) continue;
+      is_over_ = true;
+      if (!report_.has_ended) end_rank();
+    }
+  }
+
+  /// Ends the rank and reports it.
+  void end_rank() {
+    report_.was_stopped = process_state(child_->id()) == 'T';
+    report_.was_ended = true;
+    if (const auto ending = child_->ending()) {
+      report_.was_ended = false;
+      report_.ending = *ending;
+    }
+    child_->signal_group(SIGKILL);
+    if (const auto ending = child_->wait(5.0)) report_.ending = *ending;
+    finish();
+  }
+
+  void finish() {
+    if (child_) pass_errors_on();
+    read_page();
+    if (report_.failure.empty()) report_.failure = folder_->page().failure;
+    report_.last_lines = last_lines_.lines();
+    report_.last_collective = folder_->last_collective();
+    report_.has_ended = true;
+    channel_.send(to_json(report_));
+  }
+
+  void pass_errors_on() {
+    std::array<char, 8192> part{};
+    ssize_t count = 0;
+    while (errors_open_ && (count = ::read(child_->errors(), part.data(), part.size())) > 0) {
+      const std::string_view text(part.data(), static_cast<size_t>(count));
+      last_lines_.add(text);
+      for (size_t written = 0; written < text.size();) {
+        const ssize_t some = ::write(STDERR_FILENO, text.data() + written, text.size() - written);
+        if (some <= 0) break;
+        written += static_cast<size_t>(some);
+      }
+    }
+    if (count == 0) errors_open_ = false;
+  }
+
+  void read_page() {
+    report_.step = folder_->page().step;
+    report_.snapshot_step = folder_->page().snapshot_step;
+    report_.phase = folder_->page().phase;
+  }
+
+  void look_at_heartbeat() {
+    const HeartbeatPage& page = folder_->page();
+    if (page.beats != beats_) {
+      beats_ = page.beats;
+      last_beat_ = Clock::now();
+    }
+    const double deadline = page.deadline_seconds;
+    const double silence = seconds_since(last_beat_);
+    if (deadline > 0 && silence > deadline + patience_seconds) {
+      report_.stuck_seconds = silence;
+      return end_rank();
+    }
+    if (seconds_since(last_report_) < report_seconds) return;
+    const RankReport before = report_;
+    read_page();
+    last_report_ = Clock::now();
+    if (report_.step != before.step || report_.snapshot_step != before.snapshot_step ||
+        report_.phase != before.phase)
+      channel_.send(to_json(report_));
+  }
+
+  Channel channel_;
+  pid_t launcher_;
+  /// A launcher that ends its job signals the keepers too, which have to report first.
+  Signals signals_{SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
+  RankReport report_;
+  std::optional<RankFolder> folder_;
+  std::optional<Process> child_;
+  LastLines last_lines_;
+  bool errors_open_ = true;
+  bool must_stop_ = false;  ///< and has not been told yet
+  bool is_over_ = false;
+  uint64_t beats_ = 0;
+  Clock::time_point last_beat_ = Clock::now();
+  Clock::time_point last_report_ = Clock::now();
+};
+
+}  // namespace
+
+int run_keeper(const std::string& endpoint) {
+  const pid_t launcher = ::getppid();
+  const char* secret_text = std::getenv(secret_variable);
+  require(secret_text != nullptr, "a keeper is started by lockrun, not by hand: ", secret_variable,
+          " is not set");
+  const Secret secret = Secret::from_text(secret_text);
+  ::unsetenv(secret_variable);
+  try {
+    Keeper(connect_channel(endpoint, secret, connect_seconds), own_rank(), launcher).run();
+  } catch (const ChannelClosed&) {
+    // The supervisor is gone, and with this object the rank.
+  }
+  return 0;
+}
+
+}  // namespace lockstep

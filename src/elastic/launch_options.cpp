@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/launch_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/gpu.h"
+#include "core/log.h"
+#include "core/thread_pool.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* usage =
+    R"(lockrun [options] [--] program [arguments]
+Starts a program on several ranks through mpirun or srun, watches them, and restarts them after a failure.
+Exit codes: 0 done; 2 bad usage, never restarted; 75 stopped on request after a snapshot; else the failure's.)";
+
+/// The texts of options whose values need more than a conversion.
+struct Texts {
+  std::string nproc;
+  std::string nnodes;
+  std::string master_address;
+  std::string rendezvous_settings;
+  std::string backend;
+  bool standalone = false;
+  std::string ignored;
+  bool ignored_flag = false;
+};
+
+void add_ignored(CLI::App& app, Texts& texts) {
+  constexpr const char* group = "Accepted for torchrun's sake, without effect";
+  for (const char* name :
+       {"--role", "--monitor-interval", "--signals-to-handle", "--start-method", "-r,--redirects", "-t,--tee",
+        "--local-ranks-filter", "--logs-specs", "--numa-binding"})
+    app.add_option(name, texts.ignored)->group(group);
+  for (const char* name : {"--no-python", "--run-path"}) app.add_flag(name, texts.ignored_flag)->group(group);
+}
+
+void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
+  NodeOptions& nodes = options.nodes;
+  app.set_help_flag("-h,--help", "this text");
+  app.add_option("--nproc,--nproc-per-node", texts.nproc,
+                 "ranks on each node: a number, auto (a rank a GPU, or a core), gpu or cpu (default 1)");
+  app.add_option("--nnodes", texts.nnodes, "nodes: a number or MIN:MAX (default 1, or all of the host file)");
+  app.add_option("--hostfile", options.hostfile, "hosts, as mpirun's; read before every start");
+  app.add_option("--max-restarts", options.max_restarts,
+                 "restarts without a newer snapshot before giving up (default 3)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--grace", options.grace_seconds,
+                 "seconds to stop in before what still runs is killed (default 30)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--via", options.via, "who starts the ranks (default auto: srun in a Slurm allocation)")
+      ->check(CLI::IsMember({"auto", "mpirun", "srun"}));
+  app.add_option("--log-dir", options.log_directory, "where failure.json tells about the last failure");
+  app.add_flag("--standalone", texts.standalone, "this host alone");
+  app.add_option("--node-rank", nodes.node_rank, "this node's number; 0 waits for the others");
+  app.add_option("--rdzv-endpoint", nodes.endpoint, "host[:port] of node 0, where the nodes meet");
+  app.add_option("--rdzv-id", nodes.id, "the run's name, the same on every node");
+  app.add_option("--rdzv-backend", texts.backend, "static and c10d mean the same here");
+  app.add_option("--rdzv-conf", texts.rendezvous_settings, "join_timeout=S,last_call_timeout=S,...");
+  app.add_option("--rdzv-timeout", nodes.timeout_seconds, "seconds to wait for other nodes (default 600)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--rdzv-secret-file", nodes.secret_file, "file with the run's secret; else LOCKRUN_SECRET");
+  app.add_option("--interface,--local-addr", nodes.local_address, "this host's address to use");
+  app.add_option("--master-addr", texts.master_address, "the endpoint, if --rdzv-endpoint is not given");
+  app.add_option("--master-port", options.master_port, "its port");
+  add_ignored(app, texts);
+}
+
+/// "--nproc_per_node=4" -> "--nproc-per-node=4"
+std::string with_dashes(std::string argument) {
+  const size_t end = std::min(argument.find('='), argument.size());
+  if (argument.starts_with("--")) std::replace(argument.begin(), argument.begin() + end, '_', '-');
+  return argument;
+}
+
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+[[noreturn]] void refuse_option(const CLI::App& app, const std::string& name) {
+  std::string closest;
+  size_t least = 4;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& known : option->get_lnames()) {
+      const size_t far = distance(name, "--" + known);
+      if (far < least) closest = "--" + known;
+      least = std::min(least, far);
+    }
+  throw UserError(concat("lockrun does not know ", name,
+                         closest.empty() ? "; see lockrun --help" : concat("; did you mean ", closest, "?")));
+}
+
+/// Cuts the arguments where the program begins: after "--", or at the first that is no option's.
+std::vector<std::string> take_options(const CLI::App& app, const std::vector<std::string>& arguments,
+                                      std::vector<std::string>& command) {
+  std::vector<std::string> options;
+  size_t at = 0;
+  for (; at < arguments.size() && arguments[at].starts_with("-") && arguments[at] != "--"; ++at) {
+    const std::string argument = with_dashes(arguments[at]);
+    const std::string name = argument.substr(0, argument.find('='));
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr) refuse_option(app, name);
+    options.push_back(argument);
+    const bool takes_next = option->get_expected_min() > 0 && argument.find('=') == std::string::npos;
+    if (takes_next && at + 1 < arguments.size()) options.push_back(arguments[++at]);
+  }
+  if (at < arguments.size() && arguments[at] == "--") ++at;
+  command.assign(arguments.begin() + static_cast<ptrdiff_t>(at), arguments.end());
+  return options;
+}
+
+void name_variables(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty() || option->check_lname("help")) continue;
+    std::string name = option->get_lnames().back();
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    option->envname("PET_" + name);
+  }
+}
+
+int positive_number(const std::string& name, const std::string& text) {
+  size_t used = 0;
+  int number = 0;
+  try {
+    number = std::stoi(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  require(used == text.size() && number > 0, name, " = '", text, "' is not a number from 1 up");
+  return number;
+}
+
+int ranks_of(const std::string& text) {
+  if (text == "cpu") return available_cores();
+  if (text == "auto") return count_gpus() > 0 ? count_gpus() : available_cores();
+  if (text != "gpu") return positive_number("--nproc", text);
+  require(count_gpus() > 0, "--nproc gpu: ", why_no_gpu());
+  return count_gpus();
+}
+
+void set_nodes(NodeOptions& nodes, const std::string& text) {
+  const size_t colon = text.find(':');
+  nodes.least_nodes = positive_number("--nnodes", text.substr(0, colon));
+  nodes.most_nodes =
+      colon == std::string::npos ? nodes.least_nodes : positive_number("--nnodes", text.substr(colon + 1));
+  require(nodes.least_nodes <= nodes.most_nodes, "--nnodes = ", text, ": the least is more than the most");
+}
+
+void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
+  std::istringstream stream(settings);
+  for (std::string setting; std::getline(stream, setting, ',');) {
+    const size_t equals = std::min(setting.find('='), setting.size());
+    const std::string name = setting.substr(0, equals);
+    const std::string value = equals < setting.size() ? setting.substr(equals + 1) : "";
+    if (name == "timeout" || name == "join_timeout")
+      nodes.timeout_seconds = positive_number("--rdzv-conf: " + name, value);
+    else if (name == "last_call_timeout")
+      nodes.last_call_seconds = positive_number("--rdzv-conf: " + name, value);
+    else
+      log_info(concat("lockrun: --rdzv-conf: ", name, " means nothing here"));
+  }
+}
+
+void complete(LaunchOptions& options, const Texts& texts) {
+  NodeOptions& nodes = options.nodes;
+  if (!options.hostfile.empty()) nodes.most_nodes = std::numeric_limits<int>::max();
+  if (!texts.nnodes.empty()) set_nodes(nodes, texts.nnodes);
+  set_rendezvous(nodes, texts.rendezvous_settings);
+  options.ranks_given = !texts.nproc.empty();
+  options.ranks_per_node = options.ranks_given ? ranks_of(texts.nproc) : 1;
+  if (nodes.endpoint.empty() && !texts.master_address.empty() && nodes.most_nodes > 1)
+    nodes.endpoint = concat(texts.master_address, ":", options.master_port);
+  if (texts.standalone) {
+    require(nodes.least_nodes == 1, "--standalone is one node, and --nnodes asks for more");
+    nodes.endpoint.clear();
+    nodes.most_nodes = 1;
+  }
+  require(texts.backend.empty() || texts.backend == "static" || texts.backend == "c10d",
+          "--rdzv-backend: there is static and c10d, which mean the same here");
+  nodes.slots = options.ranks_per_node;
+  nodes.program = std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+}  // namespace
+
+std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>& arguments) {
+  LaunchOptions options;
+  Texts texts;
+  CLI::App app(usage, "lockrun");
+  add_options(app, options, texts);
+  name_variables(app);
+  std::vector<std::string> own = take_options(app, arguments, options.command);
+  std::reverse(own.begin(), own.end());
+  try {
+    app.parse(own);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::ParseError& problem) {
+    throw UserError(concat("lockrun: ", problem.what(), "; see lockrun --help"));
+  }
+  require(!options.command.empty(),
+          "lockrun has no program to start: lockrun [options] -- program [arguments]");
+  complete(options, texts);
+  return options;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/node.h"
+
+#include <chrono>
+#include <optional>
+#include <poll.h>
+
+#include "core/log.h"
+#include "elastic/channel.h"
+#include "elastic/ending.h"
+#include "elastic/interfaces.h"
+#include "elastic/launch_agent.h"
+#include "elastic/node_processes.h"
+#include "elastic/stop_request.h"
+#include "elastic/timing.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = NodeMessage::Kind;
+
+constexpr double connect_seconds = 5.0;
+constexpr double retry_seconds = 0.5;
+constexpr double word_seconds = 10.0;
+constexpr double introduction_seconds = 15.0;
+
+class Node {
+ public:
+  explicit Node(const NodeOptions& options) : options_(options), secret_(run_secret(options)) {}
+
+  int run() {
+    while (!code_) {
+      join();
+      if (!code_) serve();
+    }
+    return *code_;
+  }
+
+ private:
+  void join();
+  bool try_to_join();
+  void serve();
+  void attend();
+  void wait_for_something(double seconds);
+  void obey(const NodeMessage& message);
+  void start(const NodeMessage& order);
+  void heed_requests();
+  void leave_the_rendezvous(const std::string& reason);
+  void send(const NodeMessage& message) { channel_->send(message.encode()); }
+
+  NodeOptions options_;
+  Secret secret_;
+  StopRequest request_;
+  NodeProcesses processes_;
+  std::optional<Channel> channel_;
+  std::optional<int> code_;  ///< what to leave with, once that is known
+  std::string obstacle_;     ///< why it has not joined yet
+  bool is_told_ = false;     ///< the rendezvous knows of the request
+};
+
+void Node::join() {
+  const Clock::time_point deadline = after(options_.timeout_seconds);
+  Clock::time_point next_word = after(2.0);
+  while (!try_to_join()) {
+    if (Clock::now() >= deadline)
+      throw Error(concat("gave up after ", options_.timeout_seconds, " s: no rendezvous at ",
+                         options_.endpoint, ": ", obstacle_,
+                         ": is lockrun running on node 0, and does a firewall let this host through?"));
+    if (Clock::now() >= next_word) {
+      log_info(concat("waiting for the rendezvous at ", options_.endpoint, ": ", obstacle_));
+      next_word = after(word_seconds);
+    }
+    wait_for_something(retry_seconds);
+    heed_requests();
+    if (code_) return;
+  }
+}
+
+bool Node::try_to_join() {
+  try {
+    const std::string endpoint = Endpoint::parse(options_.endpoint, default_rendezvous_port).text();
+    channel_.emplace(connect_channel(endpoint, secret_, connect_seconds, options_.local_address));
+    const std::string address = channel_->local_host();
+    send({.kind = Kind::join,
+          .facts = {.node_rank = options_.node_rank,
+                    .host = host_name(),
+                    .address = address,
+                    .network = network_of(address),
+                    .slots = options_.slots,
+                    .run = options_.id,
+                    .least_nodes = options_.least_nodes,
+                    .most_nodes = options_.most_nodes}});
+    const auto bytes = channel_->receive(introduction_seconds);
+    expect(bytes.has_value(), "the rendezvous does not answer");
+    const NodeMessage answer = NodeMessage::decode(*bytes);
+    require(answer.kind != Kind::refused || answer.code != exit_usage, "refused by ", endpoint, ": ",
+            answer.text);
+    if (answer.kind == Kind::finish) {
+      code_ = answer.code;
+      return true;
+    }
+    expect(answer.kind == Kind::welcome, answer.text);
+    log_info(concat("joined run ", options_.id, " at ", endpoint, " as node ", answer.process));
+    return true;
+  } catch (const UserError&) {
+    throw;
+  } catch (const Error& failure) {
+    channel_.reset();
+    obstacle_ = failure.what();
+    return false;
+  }
+}
+
+void Node::serve() {
+  Clock::time_point heard = Clock::now();
+  Clock::time_point next_beat = Clock::now();
+  try {
+    while (!code_) {
+      if (Clock::now() >= next_beat) {
+        send({.kind = Kind::beat});
+        next_beat = after(beat_seconds);
+      }
+      wait_for_something(beat_seconds);
+      heed_requests();
+      processes_.attend([this](const NodeMessage& report) { send(report); });
+      while (const auto bytes = channel_->receive(0)) {
+        heard = Clock::now();
+        obey(NodeMessage::decode(*bytes));
+        if (code_) break;
+      }
+      expect(Clock::now() < heard + duration(silence_seconds), "nothing heard for ", silence_seconds, " s");
+    }
+  } catch (const Error& failure) {
+    leave_the_rendezvous(failure.what());
+  }
+  processes_.end_all();
+}
+
+void Node::leave_the_rendezvous(const std::string& reason) {
+  log_warning(concat("lost the rendezvous (", reason, "): its processes on this node end"));
+  channel_.reset();
+}
+
+void Node::wait_for_something(double seconds) {
+  std::vector<pollfd> watched;
+  const auto watch = [&](int descriptor) {
+    watched.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  };
+  watch(request_.descriptor());
+  if (channel_) watch(channel_->descriptor());
+  for (const int output : processes_.descriptors()) watch(output);
+  ::poll(watched.data(), watched.size(), int(seconds * 1000));
+}
+
+void Node::obey(const NodeMessage& message) {
+  switch (message.kind) {
+    case Kind::start:
+      start(message);
+      break;
+    case Kind::kill:
+      processes_.end(message.process);
+      break;
+    case Kind::end_generation:
+      processes_.end_all();
+      send({.kind = Kind::generation_ended});
+      break;
+    case Kind::finish:
+      code_ = message.code;
+      break;
+    default:
+      break;
+  }
+}
+
+void Node::start(const NodeMessage& order) {
+  std::map<std::string, std::string> environment = nccl_environment(channel_->local_host());
+  environment[secret_variable] = secret_.bytes();
+  processes_.start(order.process, order.text, environment);
+}
+
+void Node::heed_requests() {
+  request_.hear();
+  if (request_.is_cancelled()) {
+    code_ = request_.cancel_code();
+  } else if (request_.is_asked() && !channel_) {
+    code_ = exit_stopped;
+  } else if (request_.is_asked() && !is_told_) {
+    log_info("asking the run to write a snapshot and stop");
+    send({.kind = Kind::stop, .text = "asked to stop on " + host_name()});
+    is_told_ = true;
+  }
+}
+
+}  // namespace
+
+int run_node(const NodeOptions& options) { return Node(options).run(); }
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <poll.h>
+#include <sstream>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+struct Pipe {
+  Descriptor reading;
+  Descriptor writing;
+
+  Pipe() {
+    int ends[2];
+    expect(::pipe2(ends, O_CLOEXEC) == 0, "no pipe: ", std::strerror(errno));
+    reading = Descriptor(ends[0]);
+    writing = Descriptor(ends[1]);
+  }
+};
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& additions) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!additions.contains(text.substr(0, text.find('=')))) all.push_back(text);
+  }
+  for (const auto& [name, value] : additions) all.push_back(concat(name, "=", value));
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+/// "" if there is none.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = folder + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
+}
+
+void restore_signals() {
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// What a child needs to become the program, made before the fork: after it nothing may be allocated.
+struct Image {
+  const char* path;
+  char* const* arguments;
+  char* const* environment;
+  pid_t parent;
+  int errors;   ///< -1: as the parent's
+  int input;    ///< -1: as the parent's
+  int problem;  ///< where errno goes if it cannot be started
+};
+
+bool catches(pid_t process, int number) {
+  std::ifstream file(concat("/proc/", process, "/status"));
+  uint64_t mask = 0;
+  for (std::string word; file >> word;)
+    if (word == "SigCgt:") file >> std::hex >> mask;
+  return (mask >> (number - 1) & 1) != 0;
+}
+
+[[noreturn]] void become(const Image& image) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have ended before it was asked for.
+  if (::getppid() != image.parent) ::_exit(1);
+  restore_signals();
+  if (image.errors >= 0) ::dup2(image.errors, STDERR_FILENO);
+  if (image.input >= 0) ::dup2(image.input, STDIN_FILENO);
+  ::execve(image.path, image.arguments, image.environment);
+  const int problem = errno;
+  [[maybe_unused]] const ssize_t told = ::write(image.problem, &problem, sizeof problem);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Process::Process(const ProcessOptions& options) {
+  const std::string& name = options.command.at(0);
+  const std::string path = find_program(name);
+  require(!path.empty(), "cannot start ", name, ": there is no such program");
+  std::vector<std::string> arguments = options.command;
+  std::vector<std::string> environment = environment_with(options.environment);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  Pipe problem, errors;
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Image image{.path = path.c_str(),
+                    .arguments = argument_pointers.data(),
+                    .environment = environment_pointers.data(),
+                    .parent = ::getpid(),
+                    .errors = options.pipe_errors ? errors.writing.get() : -1,
+                    .input = options.without_input ? nothing.get() : -1,
+                    .problem = problem.writing.get()};
+  id_ = ::fork();
+  expect(id_ >= 0, "cannot start ", name, ": ", std::strerror(errno));
+  if (id_ == 0) become(image);
+  ::setpgid(id_, id_);
+  problem.writing.reset();
+  int reason = 0;
+  const ssize_t heard = ::read(problem.reading.get(), &reason, sizeof reason);
+  if (heard == sizeof reason) {
+    ::waitpid(id_, nullptr, 0);
+    throw UserError(concat("cannot start ", path, ": ", std::strerror(reason)));
+  }
+  descriptor_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
+  if (!options.pipe_errors) return;
+  errors_ = std::move(errors.reading);
+  ::fcntl(errors_.get(), F_SETFL, O_NONBLOCK);
+}
+
+Process::~Process() {
+  if (ending()) return;
+  ::kill(-id_, SIGKILL);
+  while (::waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<Ending> Process::ending() {
+  siginfo_t information{};
+  if (ending_ || ::waitid(P_PID, static_cast<id_t>(id_), &information, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      information.si_pid == 0)
+    return ending_;
+  // Before it is reaped, because then its number may become another's.
+  ::kill(-id_, SIGKILL);
+  int status = 0;
+  ::waitpid(id_, &status, 0);
+  return ending_ = Ending::of_status(status);
+}
+
+std::optional<Ending> Process::wait(double seconds) {
+  pollfd entry{.fd = descriptor_.get(), .events = POLLIN, .revents = 0};
+  if (!ending()) ::poll(&entry, 1, static_cast<int>(seconds * 1000.0));
+  return ending();
+}
+
+void Process::signal(int number) {
+  if (!ending()) ::kill(id_, number);
+}
+
+void Process::signal_group(int number) {
+  if (!ending()) ::kill(-id_, number);
+}
+
+bool is_program(const std::string& name) { return !find_program(name).empty(); }
+
+char process_state(pid_t process) {
+  std::ifstream file(concat("/proc/", process, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  // The name before it may hold anything, parentheses too.
+  const size_t end_of_name = line.rfind(')');
+  return end_of_name == std::string::npos || end_of_name + 2 >= line.size() ? '\0' : line[end_of_name + 2];
+}
+
+bool signal_catchers(pid_t group, int number) {
+  bool found = false;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process <= 0 || ::getpgid(process) != group || !catches(process, number)) continue;
+    found |= ::kill(process, number) == 0;
+  }
+  return found;
+}
+
+}  // namespace lockstep

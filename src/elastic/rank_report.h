@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dist/flight_recorder.h"
+#include "elastic/ending.h"
+
+namespace lockstep {
+
+/// What a keeper tells about its rank.
+struct RankReport {
+  int rank = -1;
+  std::string host;
+  int process = 0;  ///< 0: not started yet
+  int64_t step = 0;
+  int64_t snapshot_step = -1;                ///< -1: none yet
+  std::string phase = {};                    ///< "training"; empty: not known
+  bool has_ended = false;                    ///< what follows is known once it has
+  Ending ending = {};                        ///< how
+  bool was_ended = false;                    ///< by its keeper, because the generation was over
+  bool is_lost = false;                      ///< its keeper is gone, so nothing is known about its end
+  double stuck_seconds = 0.0;                ///< not 0: it was ended because it had not got on for so long
+  bool was_stopped = false;                  ///< by SIGSTOP, when it was ended
+  std::string failure = {};                  ///< in its own words; empty if it had none
+  std::vector<std::string> last_lines = {};  ///< of its stderr
+  FlightRecord last_collective = {};         ///< sequence 0: none
+};
+
+/// What a keeper does, as its supervisor tells it once they are connected.
+struct RankPlan {
+  std::vector<std::string> command;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string folder;  ///< for heartbeat and flight record; made where it does not exist
+};
+
+/// Messages between a keeper and its supervisor, as JSON. What is read throws Error if it is none.
+std::string to_json(const RankReport& report);
+std::string to_json(const RankPlan& plan);
+RankReport report_from_json(const std::string& text);
+RankPlan plan_from_json(const std::string& text);
+
+/// What else the two say to each other.
+constexpr const char* stop_message = "stop";    ///< to a keeper: the rank is to write a snapshot and leave
+constexpr const char* end_message = "end";      ///< to a keeper: end the rank, report and leave
+constexpr const char* asked_message = "asked";  ///< from a keeper: it was told to stop by SIGUSR1
+
+}  // namespace lockstep

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/rendezvous.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "elastic/interfaces.h"
+#include "elastic/launch_agent.h"
+#include "elastic/timing.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = NodeMessage::Kind;
+
+constexpr double acknowledge_seconds = 8.0;
+constexpr std::chrono::seconds word_interval{10};
+
+Listener listen_at(const std::string& address, int port) {
+  try {
+    return {address, port};
+  } catch (const UserError& failure) {
+    const std::string process = process_on_port(port);
+    const std::string who = process.empty() ? "" : concat(": ", process, " uses it");
+    throw UserError(concat(failure.what(), who, "; give another port with --rdzv-endpoint on every node"));
+  }
+}
+
+Descriptor event_descriptor(int flags) {
+  Descriptor descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | flags));
+  expect(bool(descriptor), "no eventfd");
+  return descriptor;
+}
+
+std::string fresh_directory() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "lockrun-XXXXXX").string();
+  expect(::mkdtemp(pattern.data()) != nullptr, "cannot make a directory ", pattern);
+  return pattern;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const NodeOptions& options)
+    : options_(options),
+      secret_(run_secret(options)),
+      address_(rendezvous_address(options)),
+      own_{.node_rank = 0,
+           .host = host_name(),
+           .address = address_,
+           .network = network_of(address_),
+           .slots = options.slots,
+           .run = options.id,
+           .least_nodes = options.least_nodes,
+           .most_nodes = options.most_nodes},
+      listener_(listen_at(address_, Endpoint::parse(options.endpoint, default_rendezvous_port).port)),
+      agent_listener_(address_.find(':') == std::string::npos ? "127.0.0.1" : "::1", 0),
+      event_signal_(event_descriptor(EFD_SEMAPHORE)),
+      wake_(event_descriptor(0)) {
+  require(options.program.find(' ') == std::string::npos, "mpirun cannot call ", options.program,
+          ": install lockrun where no space is in the path");
+  directory_ = fresh_directory();
+  log_info(concat("run ", options_.id, ": nodes meet at ", endpoint()));
+  thread_ = std::thread([this] { serve(); });
+}
+
+Rendezvous::~Rendezvous() {
+  if (!finish_code_) finish(1);
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+}
+
+std::optional<Placement> Rendezvous::gather(double seconds) {
+  std::unique_lock lock(mutex_);
+  const Clock::time_point until = after(seconds);
+  if (!gathering_since_) {
+    gathering_since_ = last_word_ = Clock::now();
+    last_change_ = std::max(last_change_, Clock::now());
+  }
+  while (true) {
+    const int here = 1 + int(members_.size());
+    const bool called = Clock::now() >= last_change_ + duration(options_.last_call_seconds);
+    if (here >= options_.most_nodes || (here >= options_.least_nodes && called)) {
+      gathering_since_.reset();
+      is_running_ = true;
+      return placement();
+    }
+    if (here < options_.least_nodes && Clock::now() >= *gathering_since_ + duration(options_.timeout_seconds))
+      throw Error(concat(
+          "gave up after ", options_.timeout_seconds, " s: ", missing(), " did not come to ", endpoint(),
+          ": is lockrun running there with this --rdzv-endpoint, and does a firewall let it through?"));
+    if (Clock::now() >= last_word_ + word_interval) {
+      log_info(concat("waiting at ", endpoint(), " for ", missing(), "; ", here, " of ", options_.least_nodes,
+                      ":", options_.most_nodes, " nodes are here"));
+      last_word_ = Clock::now();
+    }
+    if (Clock::now() >= until) return std::nullopt;
+    changed_.wait_until(lock, std::min(until, Clock::now() + std::chrono::milliseconds(200)));
+  }
+}
+
+std::string Rendezvous::missing() const {
+  std::string text;
+  int most_named = options_.most_nodes - 1 - int(members_.size());
+  for (int rank = 1; rank < options_.most_nodes && most_named > 0; ++rank) {
+    const bool here = std::any_of(members_.begin(), members_.end(),
+                                  [&](const Member& member) { return member.facts.node_rank == rank; });
+    if (here) continue;
+    text += concat(text.empty() ? "node " : ", node ", rank);
+    --most_named;
+  }
+  return text;
+}
+
+Placement Rendezvous::placement() {
+  members_.sort(
+      [](const Member& left, const Member& right) { return left.facts.node_rank < right.facts.node_rank; });
+  Placement placement{.ranks = own_.slots, .hosts = {own_.host}, .address = address_};
+  for (Member& member : members_) {
+    placement.ranks += member.facts.slots;
+    placement.hosts.push_back(member.facts.host);
+    member.generation_ended = false;
+  }
+  const std::string host_file = directory_ + "/hosts";
+  write_host_file(host_file);
+  placement.mpirun_arguments = {"--hostfile", host_file, "--leave-session-attached"};
+  // The nodes' names are made up here, so nobody may look them up, and who runs what is for the host file to
+  // say.
+  std::vector<std::pair<std::string, std::string>> parameters = {
+      {"plm", "rsh"},
+      {"plm_rsh_agent", options_.program + " --launch-agent"},
+      {"plm_rsh_no_tree_spawn", "1"},
+      {"plm_rsh_disable_qrsh", "1"},
+      {"if_base_do_not_resolve", "1"},
+      {"ras", "^slurm,gridengine,tm,lsf,alps,loadleveler"}};
+  for (const auto& [name, value] : network_parameters())
+    if (std::getenv(("OMPI_MCA_" + name).c_str()) == nullptr) parameters.emplace_back(name, value);
+  for (const auto& [name, value] : parameters)
+    placement.mpirun_arguments.insert(placement.mpirun_arguments.end(), {"--mca", name, value});
+  placement.environment = nccl_environment(address_);
+  placement.environment.insert(
+      {{secret_variable, secret_.bytes()}, {agent_endpoint_variable, agent_listener_.endpoint()}});
+  return placement;
+}
+
+std::vector<std::pair<std::string, std::string>> Rendezvous::network_parameters() const {
+  if (address_.find(':') != std::string::npos)
+    return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_disable_family", "4"}};
+  // Open MPI 4 reads networks in this form for IPv4 only.
+  std::set<std::string> networks = {own_.network};
+  for (const Member& member : members_) networks.insert(member.facts.network);
+  std::string list;
+  for (const std::string& network : networks) list += (list.empty() ? "" : ",") + network;
+  return {{"oob_tcp_disable_ipv6_family", "1"},
+          {"btl_tcp_disable_family", "6"},
+          {"oob_tcp_if_include", list},
+          {"btl_tcp_if_include", list}};
+}
+
+void Rendezvous::write_host_file(const std::string& path) const {
+  std::ofstream file(path);
+  file << "localhost slots=" << own_.slots << "\n";
+  for (const Member& member : members_)
+    file << "node" << member.facts.node_rank << " slots=" << member.facts.slots << "\n";
+  file.close();
+  expect(bool(file), "cannot write ", path);
+}
+
+std::optional<NodeEvent> Rendezvous::next_event() {
+  const std::lock_guard lock(mutex_);
+  if (events_.empty()) return std::nullopt;
+  eventfd_t ignored = 0;
+  ::eventfd_read(event_signal_.get(), &ignored);
+  NodeEvent event = events_.front();
+  events_.pop_front();
+  return event;
+}
+
+void Rendezvous::end_generation() {
+  std::unique_lock lock(mutex_);
+  is_running_ = false;
+  for (Member& member : members_)
+    if (!member.generation_ended) send(member, {.kind = Kind::end_generation});
+  const auto ended = [&] {
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const Member& member) { return member.generation_ended || !member.lost.empty(); });
+  };
+  // A node that does not answer is no reason to keep the others from going on: its ranks lose their keepers.
+  if (!changed_.wait_for(lock, duration(acknowledge_seconds), ended))
+    log_warning("a node has not said that its processes are gone");
+}
+
+void Rendezvous::finish(int exit_code) {
+  std::unique_lock lock(mutex_);
+  finish_code_ = exit_code;
+  for (Member& member : members_) send(member, {.kind = Kind::finish, .code = exit_code});
+  // Whoever leaves before the others have read this might take the message along.
+  if (!changed_.wait_for(lock, duration(acknowledge_seconds), [&] { return members_.empty(); }))
+    log_warning("a node has not left");
+}
+
+void Rendezvous::tell(NodeEvent event) {
+  events_.push_back(std::move(event));
+  ::eventfd_write(event_signal_.get(), 1);
+}
+
+Rendezvous::Member* Rendezvous::member_of(int node_rank) {
+  for (Member& member : members_)
+    if (member.facts.node_rank == node_rank && member.lost.empty()) return &member;
+  return nullptr;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "elastic/channel.h"
+#include "elastic/node_message.h"
+#include "elastic/node_options.h"
+#include "elastic/nodes.h"
+
+namespace lockstep {
+
+/// Node 0's side of a run on several nodes: the lockruns of the others join here and stay connected, and
+/// mpirun's launch agents come here to have their commands run on them. A node that is silent for six seconds
+/// is lost.
+class Rendezvous : public Nodes {
+ public:
+  /// Listens from now on. UserError if the endpoint cannot be used.
+  explicit Rendezvous(const NodeOptions& options);
+  ~Rendezvous() override;
+
+  std::optional<Placement> gather(double seconds) override;
+  int events() const override { return event_signal_.get(); }
+  std::optional<NodeEvent> next_event() override;
+  void end_generation() override;
+  void finish(int exit_code) override;
+  const Secret& secret() const override { return secret_; }
+  /// Where the others meet: number and port.
+  std::string endpoint() const { return listener_.endpoint(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// A node that has joined.
+  struct Member {
+    NodeFacts facts;
+    std::unique_ptr<Channel> channel;
+    Clock::time_point heard = Clock::now();
+    bool generation_ended = true;
+    std::string lost = {};  ///< why, once it is
+  };
+  /// A connection that has not said yet what it wants.
+  struct Newcomer {
+    std::unique_ptr<Channel> channel;
+    Clock::time_point since = Clock::now();
+  };
+  /// A launch agent, and the process that runs for it on a node.
+  struct Agent {
+    std::unique_ptr<Channel> channel;
+    int process = 0;
+    int node_rank = 0;  ///< 0: it has not said yet where
+    bool over = false;
+  };
+
+  void serve();
+  void wait_for_something();
+  void attend();
+  void hear_newcomers();
+  void hear_members();
+  void hear_agents();
+  void welcome(std::unique_ptr<Channel> channel, NodeFacts facts);
+  std::string objection(NodeFacts& facts, int& code);
+  void hear(Member& member, const NodeMessage& message);
+  void hear(Agent& agent, const NodeMessage& message);
+  void send(Member& member, const NodeMessage& message);
+  void reply(Agent& agent, const NodeMessage& message);
+  void beat();
+  void bury_the_lost();
+  void tell(NodeEvent event);
+  Member* member_of(int node_rank);
+  std::string missing() const;
+  Placement placement();
+  std::vector<std::pair<std::string, std::string>> network_parameters() const;
+  void write_host_file(const std::string& path) const;
+
+  NodeOptions options_;
+  Secret secret_;
+  std::string address_;  ///< this host's, where nodes and keepers reach it
+  NodeFacts own_;
+  Listener listener_;
+  Listener agent_listener_;
+  std::string directory_;  ///< for the host file
+  Descriptor event_signal_;
+  Descriptor wake_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Member> members_;
+  std::list<Newcomer> newcomers_;
+  std::list<Agent> agents_;
+  std::deque<NodeEvent> events_;
+  int processes_ = 0;
+  std::optional<int> finish_code_;  ///< once the run is over
+  bool is_running_ = false;         ///< a generation
+  bool leaving_ = false;
+  Clock::time_point last_change_ = Clock::now();  ///< when a node came or went
+  Clock::time_point last_beat_{};
+  std::optional<Clock::time_point> gathering_since_;
+  Clock::time_point last_word_{};  ///< when gather() named the missing
+  std::thread thread_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "core/log.h"
+#include "elastic/addresses.h"
+#include "elastic/ending.h"
+#include "elastic/rendezvous.h"
+#include "elastic/timing.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = NodeMessage::Kind;
+
+constexpr double introduction_seconds = 10.0;
+constexpr int no_node = 255;  ///< what ssh returns where it cannot reach the host
+
+}  // namespace
+
+void Rendezvous::serve() {
+  while (true) {
+    wait_for_something();
+    const std::lock_guard lock(mutex_);
+    if (leaving_) return;
+    try {
+      attend();
+    } catch (const Error& failure) {
+      log_error(concat("rendezvous: ", failure.what()));
+    }
+    changed_.notify_all();
+  }
+}
+
+void Rendezvous::wait_for_something() {
+  std::vector<pollfd> watched;
+  const auto watch = [&](int descriptor) {
+    watched.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    watch(wake_.get());
+    watch(listener_.descriptor());
+    watch(agent_listener_.descriptor());
+    for (const Newcomer& newcomer : newcomers_) watch(newcomer.channel->descriptor());
+    for (const Member& member : members_) watch(member.channel->descriptor());
+    for (const Agent& agent : agents_) watch(agent.channel->descriptor());
+  }
+  ::poll(watched.data(), watched.size(), 500);
+}
+
+void Rendezvous::attend() {
+  while (auto channel = listener_.accept(secret_, 0)) newcomers_.push_back({.channel = std::move(channel)});
+  while (auto channel = agent_listener_.accept(secret_, 0))
+    agents_.push_back({.channel = std::move(channel)});
+  hear_newcomers();
+  hear_members();
+  hear_agents();
+  beat();
+  bury_the_lost();
+  std::erase_if(agents_, [](const Agent& agent) { return agent.over; });
+}
+
+void Rendezvous::hear_newcomers() {
+  for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
+    bool settled = Clock::now() >= newcomer->since + duration(introduction_seconds);
+    try {
+      if (const auto bytes = newcomer->channel->receive(0)) {
+        const NodeMessage message = NodeMessage::decode(*bytes);
+        expect(message.kind == Kind::join, "it did not say who it is");
+        settled = true;
+        welcome(std::move(newcomer->channel), message.facts);
+      }
+    } catch (const Error& failure) {
+      log_warning(concat("a node left before it joined: ", failure.what()));
+      settled = true;
+    }
+    newcomer = settled ? newcomers_.erase(newcomer) : std::next(newcomer);
+  }
+}
+
+std::string Rendezvous::objection(NodeFacts& facts, int& code) {
+  code = exit_usage;
+  if (facts.run != own_.run)
+    return concat("this is run \"", own_.run, "\", not \"", facts.run,
+                  "\": give every node the same --rdzv-id");
+  if (facts.least_nodes != own_.least_nodes || facts.most_nodes != own_.most_nodes)
+    return concat("--nnodes is ", own_.least_nodes, ":", own_.most_nodes, " on node 0, ", facts.least_nodes,
+                  ":", facts.most_nodes, " on ", facts.name());
+  if (facts.node_rank == 0) return concat("node 0 is ", own_.host, ": --node-rank has to be another one");
+  Member* twin = member_of(facts.node_rank);
+  // A node whose connection broke is often back before it is missed.
+  if (twin != nullptr && twin->facts.host == facts.host && twin->facts.address == facts.address)
+    twin->lost = "it has come back";
+  else if (twin != nullptr)
+    return concat("there is a ", twin->facts.name(), " already: give every node another --node-rank");
+  code = 1;
+  for (int rank = 1; facts.node_rank < 0 && rank < own_.most_nodes; ++rank)
+    if (member_of(rank) == nullptr) facts.node_rank = rank;
+  return facts.node_rank < 0 ? concat("all ", own_.most_nodes, " nodes are here") : "";
+}
+
+void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
+  const std::string seen_at = Endpoint::parse(channel->peer()).host;
+  int code = exit_usage;
+  std::string reason;
+  if (seen_at != facts.address)
+    reason = concat("it calls itself ", facts.address, " but is seen at ", seen_at,
+                    ": nodes must reach each other without translation of addresses");
+  else
+    reason = objection(facts, code);
+  if (!reason.empty()) {
+    if (code == exit_usage) log_warning(concat("refused ", facts.name(), ": ", reason));
+    channel->send(NodeMessage{.kind = Kind::refused, .code = code, .text = reason}.encode());
+    return;
+  }
+  if (finish_code_) {
+    channel->send(NodeMessage{.kind = Kind::finish, .code = *finish_code_}.encode());
+    return;
+  }
+  bury_the_lost();
+  channel->send(NodeMessage{.kind = Kind::welcome, .process = facts.node_rank}.encode());
+  log_info(concat(facts.name(), " joined with ", facts.slots, " ranks"));
+  if (is_running_) tell({.kind = NodeEvent::Kind::joined, .node = facts.name(), .reason = "joined"});
+  last_change_ = Clock::now();
+  members_.push_back({.facts = std::move(facts), .channel = std::move(channel)});
+}
+
+void Rendezvous::hear_members() {
+  for (Member& member : members_) {
+    try {
+      while (const auto bytes = member.lost.empty() ? member.channel->receive(0) : std::nullopt) {
+        member.heard = Clock::now();
+        hear(member, NodeMessage::decode(*bytes));
+      }
+    } catch (const Error& failure) {
+      if (member.lost.empty()) member.lost = failure.what();
+    }
+    if (member.lost.empty() && Clock::now() >= member.heard + duration(silence_seconds))
+      member.lost = concat("nothing heard from it for ", silence_seconds, " s");
+  }
+}
+
+void Rendezvous::hear(Member& member, const NodeMessage& message) {
+  if (message.kind == Kind::stop)
+    tell({.kind = NodeEvent::Kind::stop_requested, .node = member.facts.name(), .reason = message.text});
+  if (message.kind == Kind::generation_ended) member.generation_ended = true;
+  for (Agent& agent : agents_) {
+    if (agent.node_rank != member.facts.node_rank || agent.process != message.process || agent.over) continue;
+    if (message.kind == Kind::output || message.kind == Kind::ended) reply(agent, message);
+    agent.over = message.kind == Kind::ended;
+  }
+}
+
+void Rendezvous::hear_agents() {
+  for (Agent& agent : agents_) {
+    try {
+      while (const auto bytes = agent.channel->receive(0)) hear(agent, NodeMessage::decode(*bytes));
+    } catch (const Error&) {
+      agent.over = true;
+      Member* member = member_of(agent.node_rank);
+      if (member != nullptr) send(*member, {.kind = Kind::kill, .process = agent.process});
+    }
+  }
+}
+
+void Rendezvous::hear(Agent& agent, const NodeMessage& message) {
+  if (message.kind != Kind::start) return;
+  Member* member = nullptr;
+  for (Member& one : members_)
+    if (one.lost.empty() && message.host == concat("node", one.facts.node_rank)) member = &one;
+  if (member == nullptr) {
+    reply(agent, {.kind = Kind::ended, .code = no_node});
+    agent.over = true;
+    return;
+  }
+  agent.process = ++processes_;
+  agent.node_rank = member->facts.node_rank;
+  send(*member, {.kind = Kind::start, .process = agent.process, .text = message.text});
+}
+
+void Rendezvous::send(Member& member, const NodeMessage& message) {
+  try {
+    if (member.lost.empty()) member.channel->send(message.encode());
+  } catch (const Error& failure) {
+    member.lost = failure.what();
+  }
+}
+
+void Rendezvous::reply(Agent& agent, const NodeMessage& message) {
+  try {
+    agent.channel->send(message.encode());
+  } catch (const Error&) {
+    agent.over = true;
+  }
+}
+
+void Rendezvous::beat() {
+  if (Clock::now() < last_beat_ + duration(beat_seconds)) return;
+  last_beat_ = Clock::now();
+  for (Member& member : members_) send(member, {.kind = Kind::beat});
+}
+
+void Rendezvous::bury_the_lost() {
+  for (Member& member : members_) {
+    if (member.lost.empty() || finish_code_) continue;
+    log_warning(concat(member.facts.name(), " is lost: ", member.lost));
+    tell({.kind = NodeEvent::Kind::lost, .node = member.facts.name(), .reason = member.lost});
+    last_change_ = Clock::now();
+    for (Agent& agent : agents_) {
+      if (agent.node_rank != member.facts.node_rank || agent.over) continue;
+      reply(agent, {.kind = Kind::ended, .code = no_node});
+      agent.over = true;
+    }
+  }
+  std::erase_if(members_, [](const Member& member) { return !member.lost.empty(); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/root_cause.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+/// A rank whose words say that it ended because another did not come.
+bool is_consequence(const RankReport& report) {
+  if (report.ending.signal != 0) return false;
+  for (const char* words : {" s for the other ranks", "did not arrive", "never entered collective"})
+    if (report.failure.find(words) != std::string::npos) return true;
+  return false;
+}
+
+/// The lower, the more likely the cause; equals are told apart by who ended first.
+enum Remoteness { cause, stopped, stuck, lost, left, consequence, none };
+
+Remoteness remoteness(const RankReport& report) {
+  if (report.was_stopped) return stopped;
+  if (report.stuck_seconds > 0) return stuck;
+  if (report.is_lost) return lost;
+  if (!report.has_ended || report.was_ended || report.ending.is_success()) return none;
+  if (report.ending.code() == exit_stopped) return left;
+  return is_consequence(report) ? consequence : cause;
+}
+
+std::string who(const RankReport& report) {
+  return report.process == 0
+             ? concat("rank ", report.rank, " (host ", report.host, ")")
+             : concat("rank ", report.rank, " (host ", report.host, ", pid ", report.process, ")");
+}
+
+std::string how(const RankReport& report) {
+  if (report.was_stopped) return "was stopped (SIGSTOP) and did not get on";
+  if (report.stuck_seconds > 0)
+    return concat("was stuck: no sign of life for ", static_cast<int>(report.stuck_seconds), " s");
+  if (report.is_lost) return "was lost: its keeper is gone";
+  if (report.was_ended) return "did not get on, and the others waited for it";
+  if (report.ending.signal != 0) return "was ended by " + describe(report.ending);
+  if (report.ending.code() == exit_stopped)
+    return "stopped after a snapshot (exit code 75), which lockrun had not asked for";
+  return "left with " + describe(report.ending);
+}
+
+std::string where(const RankReport& report) {
+  if (report.step == 0 && report.phase.empty()) return "";
+  return concat(" at step ", report.step, report.phase.empty() ? "" : concat(" (", report.phase, ")"));
+}
+
+/// The last collective that any rank has entered.
+FlightRecord furthest(const std::vector<RankReport>& reports) {
+  FlightRecord ahead;
+  for (const RankReport& report : reports)
+    if (report.last_collective.sequence > ahead.sequence) ahead = report.last_collective;
+  return ahead;
+}
+
+/// For whom the others waited: stuck or consequence, they all ended at about the same time.
+const RankReport* awaited(const std::vector<RankReport>& reports) {
+  const uint64_t ahead = furthest(reports).sequence;
+  const auto found = std::find_if(reports.begin(), reports.end(), [&](const RankReport& report) {
+    return !report.is_lost && report.process != 0 && report.last_collective.sequence < ahead;
+  });
+  return found == reports.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const RankReport* root_cause(const Failure& failure) {
+  const auto first = std::min_element(
+      failure.reports.begin(), failure.reports.end(),
+      [](const RankReport& a, const RankReport& b) { return remoteness(a) < remoteness(b); });
+  if (first == failure.reports.end() || remoteness(*first) == none) return nullptr;
+  if (remoteness(*first) == stuck || remoteness(*first) == consequence)
+    if (const RankReport* rank = awaited(failure.reports)) return rank;
+  // A launcher or a node that is gone takes its keepers along.
+  if (first->is_lost && !failure.other_cause.empty()) return nullptr;
+  return &*first;
+}
+
+int exit_code(const Failure& failure) {
+  const RankReport* rank = root_cause(failure);
+  const bool ended_itself = rank && !rank->was_ended && !rank->is_lost && !rank->ending.is_success();
+  if (ended_itself && rank->ending.code() != exit_stopped) return rank->ending.code();
+  if (!rank && failure.launcher_ending && !failure.launcher_ending->is_success())
+    return failure.launcher_ending->code();
+  return 1;
+}
+
+std::string ranks_behind(const std::vector<RankReport>& reports) {
+  const FlightRecord ahead = furthest(reports);
+  std::vector<const RankReport*> behind;
+  for (const RankReport& report : reports)
+    if (report.last_collective.sequence < ahead.sequence) behind.push_back(&report);
+  std::sort(behind.begin(), behind.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
+  std::string text;
+  for (const RankReport* report : behind) {
+    const FlightRecord& last = report->last_collective;
+    text += concat(text.empty() ? "" : "; ", "rank ", report->rank, " never entered collective ",
+                   ahead.sequence, " (", ahead.operation, ", ", ahead.bytes, " bytes), ");
+    text += last.sequence == 0 ? std::string("it recorded none")
+                               : concat("its last was ", last.sequence, " (", last.operation, ")");
+  }
+  return text;
+}
+
+std::string describe(const Failure& failure) {
+  const RankReport* rank = root_cause(failure);
+  std::string text = rank ? concat(who(*rank), " ", how(*rank), where(*rank)) : failure.other_cause;
+  if (rank && !rank->failure.empty()) text += ": " + rank->failure;
+  const std::string behind = ranks_behind(failure.reports);
+  if (!behind.empty()) text += "\n  " + behind;
+  if (rank && !rank->last_lines.empty()) {
+    text += concat("\n  last lines of rank ", rank->rank, ":");
+    for (const std::string& line : rank->last_lines) text += "\n    " + line;
+  }
+  return text;
+}
+
+std::string failure_json(const Failure& failure, int generation) {
+  using Json = nlohmann::json;
+  const RankReport* rank = root_cause(failure);
+  Json json = {{"message", describe(failure)},
+               {"generation", generation},
+               {"exit_code", exit_code(failure)},
+               {"root_cause", rank ? Json::parse(to_json(*rank)) : Json()},
+               {"behind", ranks_behind(failure.reports)},
+               {"ranks", Json::array()}};
+  for (const RankReport& report : failure.reports) json["ranks"].push_back(Json::parse(to_json(report)));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

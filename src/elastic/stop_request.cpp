@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/stop_request.h"
+
+#include <csignal>
+
+namespace lockstep {
+
+StopRequest::StopRequest() : signals_({SIGTERM, SIGUSR1, SIGHUP, SIGINT}) {}
+
+void StopRequest::hear() {
+  while (const auto number = signals_.next()) {
+    // Slurm sends SIGTERM some time after SIGUSR1: that is the same request, not a second one.
+    const bool again = *number == SIGTERM && was_terminated_;
+    was_terminated_ |= *number == SIGTERM;
+    if (*number == SIGINT || again)
+      cancel_signal_ = *number;
+    else
+      ask();
+  }
+}
+
+void StopRequest::ask() {
+  if (!asked_) asked_ = Clock::now();
+}
+
+double StopRequest::seconds_since_asked() const {
+  return asked_ ? std::chrono::duration<double>(Clock::now() - *asked_).count() : 0.0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/supervisor.h"
+
+#include <filesystem>
+#include <poll.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/thread_pool.h"
+
+namespace lockstep {
+
+Supervisor::Supervisor(const LaunchOptions& options, Nodes& nodes, StopRequest& request)
+    : options_(options), nodes_(nodes), request_(request), budget_(options.max_restarts) {}
+
+int Supervisor::run() {
+  try {
+    std::optional<int> code;
+    for (; !code; ++generation_) {
+      const std::optional<Placement> placement = gather();
+      code = placement ? run_generation(*placement) : stop_code();
+    }
+    nodes_.finish(*code);
+    return *code;
+  } catch (const UserError&) {
+    nodes_.finish(exit_usage);
+    throw;
+  } catch (const std::exception&) {
+    nodes_.finish(1);
+    throw;
+  }
+}
+
+std::optional<Placement> Supervisor::gather() {
+  while (true) {
+    request_.hear();
+    while (const auto event = nodes_.next_event())
+      if (event->kind == NodeEvent::Kind::stop_requested) request_.ask();
+    if (request_.is_asked() || request_.is_cancelled()) return std::nullopt;
+    if (auto placement = nodes_.gather(0.2)) return placement;
+  }
+}
+
+std::optional<int> Supervisor::run_generation(const Placement& placement) {
+  const int on_each = placement.ranks / static_cast<int>(placement.hosts.size());
+  if (generation_ == 0 && on_each > available_cores())
+    log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
+  Generation generation(options_, placement, nodes_, request_, generation_);
+  switch (generation.run()) {
+    case Generation::Outcome::done:
+      return 0;
+    case Generation::Outcome::stopped:
+      return exit_stopped;
+    case Generation::Outcome::cancelled:
+      return request_.cancel_code();
+    case Generation::Outcome::failed:
+      break;
+  }
+  const Failure failure = generation.failure();
+  report(failure);
+  const int code = exit_code(failure);
+  if (request_.is_asked() || code == exit_usage) return code;
+  const std::optional<double> wait = budget_.next_wait(generation.snapshot_step());
+  if (!wait) {
+    log_error(concat("lockrun: gave up after ", options_.max_restarts, " restarts without a newer snapshot"));
+    return code;
+  }
+  log_info(concat("lockrun: restarts in ", *wait, " s; ", budget_.left(),
+                  " more restarts without a newer snapshot"));
+  pause(*wait);
+  return std::nullopt;
+}
+
+void Supervisor::report(const Failure& failure) const {
+  log_error("lockrun: " + describe(failure));
+  if (options_.log_directory.empty()) return;
+  try {
+    std::filesystem::create_directories(options_.log_directory);
+    write_file(options_.log_directory + "/failure.json", failure_json(failure, generation_));
+  } catch (const std::exception& problem) {
+    log_warning(concat("lockrun: the failure could not be written down: ", problem.what()));
+  }
+}
+
+void Supervisor::pause(double seconds) {
+  pollfd entry{.fd = request_.descriptor(), .events = POLLIN, .revents = 0};
+  ::poll(&entry, 1, static_cast<int>(seconds * 1000.0));
+}
+
+int Supervisor::stop_code() const { return request_.is_cancelled() ? request_.cancel_code() : exit_stopped; }
+
+}  // namespace lockstep

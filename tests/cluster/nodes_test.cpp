@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "support/cluster.h"
+#include "support/namespace_hosts.h"
+#include "support/run_result.h"
+
+namespace lockstep {
+namespace {
+
+const std::string secret = "correct-horse-battery-staple-4711";
+const std::string variables =
+    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    "OMPI_MCA_btl_vader_single_copy_mechanism=none "
+    "OMPI_MCA_rmaps_base_oversubscribe=1 ";
+
+/// lockrun typed on hosts of namespaces.
+class Nodes : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_mpirun()) LOCKSTEP_SKIP_OR_FAIL("mpirun is missing");
+    const std::string obstacle = NamespaceHosts::obstacle();
+    if (!obstacle.empty()) LOCKSTEP_SKIP_OR_FAIL(obstacle);
+  }
+
+  std::string results() const { return directory_ / "run"; }
+
+  /// What trains; the results are on the first host only, the snapshots as well.
+  std::string training(int steps) const {
+    return program("train_mlp") + " train.epochs=0 train.steps=" + std::to_string(steps) +
+           " dist.replicas=4 train.threads=1 train.device=cpu log.every_steps=100000 dist.timeout_s=20 "
+           "snapshot.every_steps=50 "
+           "snapshot.path=" +
+           (directory_ / "snapshots") + " log.dir=" + results();
+  }
+
+  /// The bits of the same run on this host alone.
+  std::vector<std::string> undisturbed_bits(int steps) const {
+    const TemporaryDirectory alone;
+    const Outcome outcome = run_command(
+        program("train_mlp") + " train.epochs=0 train.steps=" + std::to_string(steps) +
+        " dist.replicas=4 train.threads=1 train.device=cpu log.every_steps=100000 snapshot.path= log.dir=" +
+        (alone / "run"));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+    return read_bits(alone / "run");
+  }
+
+  std::string lockrun(const std::string& nodes, int node_rank, const std::string& endpoint,
+                      const std::string& options = "") const {
+    return variables + "LOCKRUN_SECRET=" + secret + " " + program("lockrun") + " --nnodes " + nodes +
+           " --node-rank " + std::to_string(node_rank) + " --rdzv-endpoint " + endpoint + " --nproc 2 " +
+           options + " -- ";
+  }
+
+  int steps_done() const {
+    const std::string lines = read_text(results() + "/metrics.jsonl");
+    return int(std::count(lines.begin(), lines.end(), '\n'));
+  }
+
+  TemporaryDirectory directory_;
+};
+
+constexpr const char* endpoint = "10.77.0.1:29400";
+
+TEST_F(Nodes, TwoTrainTheSameBitsAsOne) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(300));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(300));
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  EXPECT_TRUE(first.says("node 1 (host-b, 10.77.0.2) joined", 0)) << first.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(300));
+}
+
+TEST_F(Nodes, TheSecretIsInNoFrameOfARun) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  hosts.record(directory_ / "frames");
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(20));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(20));
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  const std::string frames = read_text(directory_ / "frames");
+  EXPECT_NE(frames.find("orte_hnp_uri"), std::string::npos) << "the start of the daemon was not seen";
+  EXPECT_NE(frames.find("train_mlp"), std::string::npos) << "the start of the program was not seen";
+  for (size_t at = 0; at + 12 <= secret.size(); at += 4)
+    EXPECT_EQ(frames.find(secret.substr(at, 12)), std::string::npos);
+}
+
+TEST_F(Nodes, TwoTrainOverIPv6Alone) {
+  NamespaceHosts hosts(2, "6", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, "[fd77::1]:29400") + training(100));
+  auto first = hosts.start(0, lockrun("2", 0, "[fd77::1]:29400") + training(100));
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(100));
+}
+
+TEST_F(Nodes, TheOneThatOwnsTheAddressNeedsNoRank) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  const std::string line = variables + "LOCKRUN_SECRET=" + secret + " " + program("lockrun") +
+                           " --nnodes 2 --rdzv-endpoint 10.77.0.1:29400 --nproc 1 -- " + training(50);
+  auto second = hosts.start(1, line);
+  auto first = hosts.start(0, line);
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  EXPECT_TRUE(second.says("as node 1", 0)) << second.errors();
+}
+
+TEST_F(Nodes, TheLossOfOneIsSurvived) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(1500));
+  ASSERT_TRUE(second.says("waiting for the rendezvous")) << second.errors();
+  auto first = hosts.start(0, lockrun("1:2", 0, endpoint) + training(1500));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
+  hosts.switch_off(1);
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_TRUE(first.says("node 1 (host-b, 10.77.0.2) is lost", 0)) << first.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+  EXPECT_FALSE(hosts.runs(0, "train_mlp"));
+}
+
+TEST_F(Nodes, ACutCableIsSurvivedAndItsFarEndCleansUp) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(1500));
+  ASSERT_TRUE(second.says("waiting for the rendezvous")) << second.errors();
+  auto first = hosts.start(0, lockrun("1:2", 0, endpoint) + training(1500));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
+  hosts.cut(1);
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+  EXPECT_TRUE(second.says("lost the rendezvous")) << second.errors();
+  EXPECT_TRUE(eventually([&] { return !hosts.runs(1, "train_mlp") && !hosts.runs(1, "orted"); }));
+}
+
+TEST_F(Nodes, ACableThatIsMendedBringsTheNodeBack) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(1500));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(1500));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
+  hosts.cut(1);
+  ASSERT_TRUE(first.says("is lost")) << first.errors();
+  ASSERT_TRUE(second.says("lost the rendezvous")) << second.errors();
+  hosts.mend(1);
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+}
+
+TEST_F(Nodes, ASupervisorThatIsKilledLeavesNothingAndCanBeStartedAgain) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(1500));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(1500));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
+  hosts.signal(0, first, "KILL");
+  EXPECT_EQ(first.wait(), 137);
+  ASSERT_TRUE(second.says("lost the rendezvous")) << second.errors();
+  for (const int host : {0, 1})
+    for (const char* name : {"train_mlp", "mpirun", "orted"})
+      EXPECT_TRUE(eventually([&] { return !hosts.runs(host, name); })) << name << " on host " << host;
+  auto again = hosts.start(0, lockrun("2", 0, endpoint) + training(1500) + " snapshot.resume=auto");
+  EXPECT_EQ(again.wait(), 0) << again.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+}
+
+TEST_F(Nodes, AStopAskedForOnOneStopsAllAfterASnapshot) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(20000));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(20000));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 20; })) << first.errors();
+  hosts.signal(1, second, "TERM");
+  EXPECT_EQ(first.wait(), 75) << first.errors();
+  EXPECT_EQ(second.wait(), 75) << second.errors();
+}
+
+TEST_F(Nodes, ABadCommandLineEndsAllWithTwo) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + program("train_mlp") + " train.no_such_key=1");
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + program("train_mlp") + " train.no_such_key=1");
+  EXPECT_EQ(first.wait(), 2) << first.errors();
+  EXPECT_EQ(second.wait(), 2) << second.errors();
+}
+
+TEST_F(Nodes, AStrangerStartsNothing) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 8") + training(50));
+  ASSERT_TRUE(first.says("nodes meet at 10.77.0.1:29400")) << first.errors();
+  auto stranger = hosts.start(
+      1, variables + "LOCKRUN_SECRET=" + std::string(32, 'x') + " " + program("lockrun") +
+             " --nnodes 2 --node-rank 1 --rdzv-endpoint 10.77.0.1:29400 --nproc 2 -- " + training(50));
+  EXPECT_EQ(stranger.wait(), 2) << stranger.errors();
+  EXPECT_TRUE(stranger.says("the secret of the other side is another one", 0)) << stranger.errors();
+  EXPECT_TRUE(first.says("refused 10.77.0.2:")) << first.errors();
+  const int code = first.wait();
+  EXPECT_NE(code, 0);
+  EXPECT_NE(code, 2);
+  EXPECT_TRUE(first.says("node 1 did not come to 10.77.0.1:29400", 0)) << first.errors();
+  EXPECT_EQ(steps_done(), 0);
+}
+
+TEST_F(Nodes, AnotherRunsNodeIsRefusedByName) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-id blue") + training(50));
+  auto second = hosts.start(1, lockrun("2", 1, endpoint, "--rdzv-id green") + training(50));
+  EXPECT_EQ(second.wait(), 2) << second.errors();
+  EXPECT_TRUE(second.says("this is run \"blue\", not \"green\"", 0)) << second.errors();
+}
+
+TEST_F(Nodes, WithoutASecretOrAtALoopbackAddressNothingStarts) {
+  NamespaceHosts hosts(1, "46", {directory_.path()});
+  auto open = hosts.start(0, variables + program("lockrun") + " --nnodes 2 --node-rank 0 --rdzv-endpoint " +
+                                 endpoint + " -- true");
+  EXPECT_EQ(open.wait(), 2) << open.errors();
+  EXPECT_TRUE(open.says("openssl rand -hex 32", 0)) << open.errors();
+  for (const std::string useless : {"127.0.0.1:29400", "localhost:29400", "[::1]:29400", "0.0.0.0:29400"}) {
+    auto local = hosts.start(0, lockrun("2", 0, useless) + "true");
+    EXPECT_EQ(local.wait(), 2) << local.errors();
+    EXPECT_TRUE(local.says("other nodes cannot reach", 0)) << local.errors();
+    EXPECT_TRUE(local.says("10.77.0.1 (eth0)", 0)) << local.errors();
+  }
+}
+
+TEST_F(Nodes, ATakenPortIsNamedWithItsProcess) {
+  NamespaceHosts hosts(1, "4", {directory_.path()});
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + "true");
+  ASSERT_TRUE(first.says("nodes meet at")) << first.errors();
+  auto again = hosts.start(0, lockrun("2", 0, endpoint) + "true");
+  EXPECT_EQ(again.wait(), 2) << again.errors();
+  EXPECT_TRUE(again.says("10.77.0.1:29400", 0)) << again.errors();
+  EXPECT_TRUE(again.says("lockrun (pid", 0)) << again.errors();
+}
+
+}  // namespace
+}  // namespace lockstep

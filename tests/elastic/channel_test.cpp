@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/channel.h"
+
+#include <fcntl.h>
+#include <future>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <thread>
+
+#include "elastic/addresses.h"
+#include "support/relay.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double soon = 30.0;
+
+/// Both ends of a channel, through a relay if one stands between.
+struct Pair {
+  std::unique_ptr<Channel> listener_side;
+  std::unique_ptr<Channel> connector_side;
+
+  Pair(Listener& listener, const Secret& secret, const std::string& endpoint) {
+    auto connecting = std::async(std::launch::async, [&] {
+      return std::make_unique<Channel>(connect_channel(endpoint, secret, soon));
+    });
+    listener_side = listener.accept(secret, soon);
+    connector_side = connecting.get();
+  }
+};
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+/// One message through a relay that changes what follows the handshake.
+std::string receive_through(const Relay::Meddle& meddle) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  Relay relay(listener.endpoint(), meddle);
+  Pair pair(listener, secret, relay.endpoint());
+  pair.connector_side->send("a message");
+  std::string heard;
+  return message_of([&] {
+    while (auto message = pair.listener_side->receive(soon)) heard = *message;
+  });
+}
+
+/// Meddles with frames only: the handshake's 80 bytes to the listener pass as they are.
+class FrameMeddler {
+ public:
+  explicit FrameMeddler(std::function<std::string(std::string)> change) : change_(std::move(change)) {}
+  std::string operator()(std::string bytes, bool to_listener) {
+    if (!to_listener) return bytes;
+    const bool in_handshake = passed_ < 80;
+    passed_ += bytes.size();
+    return in_handshake ? bytes : change_(bytes);
+  }
+
+ private:
+  std::function<std::string(std::string)> change_;
+  size_t passed_ = 0;
+};
+
+TEST(Channel, CarriesMessagesBothWaysInOrder) {
+  for (const std::string address : {"127.0.0.1", "::1"}) {
+    const Secret secret = Secret::random();
+    Listener listener(address, 0);
+    Pair pair(listener, secret, listener.endpoint());
+    for (const std::string text : {"one", "", "three"}) pair.connector_side->send(text);
+    for (const std::string text : {"one", "", "three"})
+      EXPECT_EQ(pair.listener_side->receive(soon).value(), text);
+    pair.listener_side->send("back");
+    EXPECT_EQ(pair.connector_side->receive(soon).value(), "back");
+    EXPECT_EQ(Endpoint::parse(pair.connector_side->peer()).host, address);
+    EXPECT_EQ(pair.connector_side->local_host(), address);
+  }
+}
+
+TEST(Channel, BigMessagesArriveWholeAndTooBigOnesAreRefused) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  Pair pair(listener, secret, listener.endpoint());
+  const std::string big(Channel::most_bytes, 'x');
+  auto sending = std::async(std::launch::async, [&] { pair.connector_side->send(big); });
+  EXPECT_EQ(pair.listener_side->receive(soon).value(), big);
+  sending.get();
+  EXPECT_THROW(pair.connector_side->send(big + "y"), Error);
+}
+
+TEST(Channel, ReceiveGivesUpInTimeAndTellsTheEnd) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  Pair pair(listener, secret, listener.endpoint());
+  EXPECT_FALSE(pair.listener_side->receive(0).has_value());
+  EXPECT_FALSE(pair.listener_side->receive(0.05).has_value());
+  pair.connector_side->send("last words");
+  pair.connector_side.reset();
+  EXPECT_EQ(pair.listener_side->receive(soon).value(), "last words");
+  EXPECT_THROW(pair.listener_side->receive(soon), ChannelClosed);
+  EXPECT_THROW(pair.listener_side->receive(0), ChannelClosed);
+}
+
+TEST(Channel, SeveralMessagesReadAtOnceAreKept) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  Pair pair(listener, secret, listener.endpoint());
+  pair.connector_side->send("one");
+  pair.connector_side->send("two");
+  pair.connector_side.reset();
+  EXPECT_EQ(pair.listener_side->receive(soon).value(), "one");
+  EXPECT_EQ(pair.listener_side->receive(0).value(), "two");
+  EXPECT_FALSE(pair.listener_side->has_buffered());
+}
+
+TEST(Channel, AnotherSecretIsRefusedOnBothSides) {
+  Listener listener("127.0.0.1", 0);
+  const std::string endpoint = listener.endpoint();
+  auto connecting = std::async(std::launch::async, [&] {
+    return message_of([&] { (void)connect_channel(endpoint, Secret::random(), soon); });
+  });
+  testing::internal::CaptureStderr();
+  while (connecting.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    EXPECT_EQ(listener.accept(Secret::random(), 0.05), nullptr);
+  EXPECT_NE(connecting.get().find("the secret of the other side is another one"), std::string::npos);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("refused 127.0.0.1:"), std::string::npos) << log;
+  EXPECT_NE(log.find("it does not know the secret"), std::string::npos) << log;
+}
+
+TEST(Channel, AListenerThatDoesNotKnowTheSecretIsRefused) {
+  // A false listener can only guess: it answers the proof with bytes of its own.
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  int turn = 0;
+  Relay relay(listener.endpoint(), [&](std::string bytes, bool to_listener) {
+    if (!to_listener && ++turn == 2) bytes.assign(bytes.size(), 'p');
+    return bytes;
+  });
+  auto connecting = std::async(std::launch::async, [&] {
+    return message_of([&] { (void)connect_channel(relay.endpoint(), secret, soon); });
+  });
+  const auto channel = listener.accept(secret, soon);
+  EXPECT_NE(connecting.get().find("another one"), std::string::npos);
+}
+
+TEST(Channel, TheSecretIsNeverOnTheWire) {
+  const Secret secret = Secret::from_text("a-secret-that-is-easy-to-find-again");
+  Listener listener("127.0.0.1", 0);
+  Relay relay(listener.endpoint());
+  Pair pair(listener, secret, relay.endpoint());
+  pair.connector_side->send("hello");
+  EXPECT_EQ(pair.listener_side->receive(soon).value(), "hello");
+  const std::string bytes = relay.captured();
+  EXPECT_NE(bytes.find("hello"), std::string::npos) << "the relay saw nothing";
+  for (size_t at = 0; at + 6 <= secret.bytes().size(); ++at)
+    EXPECT_EQ(bytes.find(secret.bytes().substr(at, 6)), std::string::npos);
+}
+
+TEST(Channel, AnAlteredFrameEndsIt) {
+  EXPECT_NE(receive_through(FrameMeddler([](std::string bytes) {
+              bytes[4] ^= 1;
+              return bytes;
+            })).find("altered"),
+            std::string::npos);
+}
+
+TEST(Channel, ARepeatedFrameEndsIt) {
+  EXPECT_NE(
+      receive_through(FrameMeddler([](const std::string& bytes) { return bytes + bytes; })).find("repeated"),
+      std::string::npos);
+}
+
+TEST(Channel, AnOversizedFrameEndsIt) {
+  EXPECT_NE(receive_through(FrameMeddler([](std::string bytes) {
+              bytes[0] = '\x7f';
+              return bytes;
+            })).find("longer than 16 MiB"),
+            std::string::npos);
+}
+
+TEST(Channel, AFrameMirroredToItsSenderEndsIt) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  std::string frame;
+  std::atomic<bool> in_handshake{true};
+  Relay relay(listener.endpoint(), [&](std::string bytes, bool to_listener) {
+    if (!in_handshake && to_listener) frame = bytes;
+    return !in_handshake && !to_listener ? frame : bytes;
+  });
+  Pair pair(listener, secret, relay.endpoint());
+  in_handshake = false;
+  pair.connector_side->send("to the listener");
+  ASSERT_TRUE(pair.listener_side->receive(soon).has_value());
+  pair.listener_side->send("anything");
+  EXPECT_THROW(pair.connector_side->receive(soon), Error);
+}
+
+TEST(Channel, ARecordedConversationCannotBePlayedAgain) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  std::string recorded;
+  {
+    Relay relay(listener.endpoint(), [&](std::string bytes, bool to_listener) {
+      if (to_listener) recorded += bytes;
+      return bytes;
+    });
+    Pair pair(listener, secret, relay.endpoint());
+    pair.connector_side->send("start something");
+    ASSERT_TRUE(pair.listener_side->receive(soon).has_value());
+  }
+  const Descriptor thief = plain_connection(listener.endpoint());
+  ASSERT_EQ(::send(thief.get(), recorded.data(), recorded.size(), MSG_NOSIGNAL), ssize_t(recorded.size()));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(listener.accept(secret, 0.5), nullptr);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("does not know the secret"), std::string::npos);
+}
+
+TEST(Listener, StrangersThatSayNothingOrGarbageKeepNobodyWaiting) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  std::vector<Descriptor> strangers;
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(plain_connection(listener.endpoint()));
+    if (i % 3 == 1) ::send(strangers.back().get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+    if (i % 3 == 2) ::send(strangers.back().get(), "lockstep-chan-1\nshort", 21, MSG_NOSIGNAL);
+    if (i % 50 == 0) strangers.back().reset();
+    EXPECT_EQ(listener.accept(secret, 0), nullptr);
+  }
+  testing::internal::CaptureStderr();
+  Pair pair(listener, secret, listener.endpoint());
+  testing::internal::GetCapturedStderr();
+  pair.connector_side->send("still here");
+  EXPECT_EQ(pair.listener_side->receive(soon).value(), "still here");
+}
+
+TEST(Listener, ItsDescriptorWakesPollForEveryStepOfAHandshake) {
+  const Secret secret = Secret::random();
+  Listener listener("127.0.0.1", 0);
+  auto connecting = std::async(std::launch::async, [&] {
+    return std::make_unique<Channel>(connect_channel(listener.endpoint(), secret, soon));
+  });
+  std::unique_ptr<Channel> channel;
+  for (int steps = 0; channel == nullptr && steps < 100; ++steps) {
+    pollfd entry{listener.descriptor(), POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, int(soon * 1000)), 1);
+    channel = listener.accept(secret, 0);
+  }
+  ASSERT_NE(channel, nullptr);
+  connecting.get();
+}
+
+TEST(Listener, ATakenPortIsNamed) {
+  Listener listener("127.0.0.1", 0);
+  const int port = Endpoint::parse(listener.endpoint()).port;
+  const std::string message = message_of([&] { Listener("127.0.0.1", port); });
+  EXPECT_NE(message.find("127.0.0.1:" + std::to_string(port)), std::string::npos) << message;
+  EXPECT_NE(message.find("in use"), std::string::npos) << message;
+}
+
+TEST(Listener, NobodyThereIsAnError) {
+  std::string endpoint;
+  { endpoint = Listener("127.0.0.1", 0).endpoint(); }
+  const std::string message = message_of([&] { (void)connect_channel(endpoint, Secret::random(), soon); });
+  EXPECT_NE(message.find(endpoint), std::string::npos) << message;
+  EXPECT_NE(message.find("refused"), std::string::npos) << message;
+}
+
+TEST(Listener, OneThatNeverAnswersIsGivenUp) {
+  const Descriptor deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketAddress any = resolve({.host = "127.0.0.1", .port = 0}).at(0);
+  ASSERT_EQ(::bind(deaf.get(), any.get(), any.size), 0);
+  ASSERT_EQ(::listen(deaf.get(), 1), 0);
+  const std::string endpoint = bound_address(deaf.get()).endpoint().text();
+  const std::string message = message_of([&] { (void)connect_channel(endpoint, Secret::random(), 0.2); });
+  EXPECT_NE(message.find("no answer in time"), std::string::npos) << message;
+}
+
+TEST(Secret, AFileIsReadWithoutTheLinesEnd) {
+  const TemporaryDirectory directory;
+  write_text(directory / "secret", "0123456789abcdef\n");
+  ASSERT_EQ(::chmod((directory / "secret").c_str(), 0600), 0);
+  EXPECT_EQ(Secret::from_file(directory / "secret").bytes(), "0123456789abcdef");
+}
+
+TEST(Secret, AFileThatOthersMayReadIsRefused) {
+  const TemporaryDirectory directory;
+  write_text(directory / "secret", "0123456789abcdef\n");
+  for (const mode_t mode : {0640, 0604}) {
+    ASSERT_EQ(::chmod((directory / "secret").c_str(), mode), 0);
+    EXPECT_THROW(Secret::from_file(directory / "secret"), UserError);
+  }
+}
+
+TEST(Secret, AShortOrMissingOneIsRefused) {
+  const TemporaryDirectory directory;
+  EXPECT_THROW(Secret::from_text("too short"), UserError);
+  EXPECT_THROW(Secret::from_text("0123456789abcde\n"), UserError);
+  EXPECT_THROW(Secret::from_file(directory / "missing"), UserError);
+  EXPECT_THROW(Secret::from_file(directory.path()), UserError);
+}
+
+TEST(Secret, RandomOnesDiffer) {
+  EXPECT_EQ(Secret::random().bytes().size(), 64u);
+  EXPECT_NE(Secret::random().bytes(), Secret::random().bytes());
+}
+
+TEST(Secret, TheCodeIsThatOfTheStandard) {
+  // RFC 4231, test case 2.
+  const std::string code = authentication_code("Jefe", "what do ya want for nothing?");
+  EXPECT_EQ(code.size(), 32u);
+  EXPECT_EQ(uint8_t(code[0]), 0x5b);
+  EXPECT_EQ(uint8_t(code[31]), 0x43);
+}
+
+TEST(Endpoint, IsReadInEverySpelling) {
+  const auto read = [](const std::string& text) {
+    const Endpoint endpoint = Endpoint::parse(text, 29400);
+    return concat(endpoint.host, " ", endpoint.port);
+  };
+  EXPECT_EQ(read("node0:1234"), "node0 1234");
+  EXPECT_EQ(read("node0"), "node0 29400");
+  EXPECT_EQ(read("[fe80::1]:12"), "fe80::1 12");
+  EXPECT_EQ(read("[fe80::1]"), "fe80::1 29400");
+  EXPECT_EQ(read("fe80::1"), "fe80::1 29400");
+  for (const char* wrong : {"node0:", "node0:x", "node0:70000", ":12", ""})
+    EXPECT_THROW(Endpoint::parse(wrong, 29400), UserError) << wrong;
+  EXPECT_THROW(Endpoint::parse("node0"), UserError);
+  EXPECT_EQ(Endpoint::parse("[::1]:7").text(), "[::1]:7");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/launch_options.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/thread_pool.h"
+
+namespace lockstep {
+namespace {
+
+using Words = std::vector<std::string>;
+
+LaunchOptions parse(const Words& arguments) { return parse_launch_options(arguments).value(); }
+
+std::string refusal(const Words& arguments) {
+  try {
+    parse_launch_options(arguments);
+  } catch (const UserError& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+TEST(LaunchOptions, BothSpellingsMeanTheSame) {
+  for (const Words& words : {Words{"--nproc-per-node", "4", "--max-restarts", "1", "train", "x"},
+                             Words{"--nproc_per_node=4", "--max_restarts=1", "--", "train", "x"},
+                             Words{"--nproc=4", "--max_restarts", "1", "train", "x"}}) {
+    const LaunchOptions options = parse(words);
+    EXPECT_EQ(options.ranks_per_node, 4);
+    EXPECT_EQ(options.max_restarts, 1);
+    EXPECT_EQ(options.command, (Words{"train", "x"}));
+  }
+}
+
+TEST(LaunchOptions, WhatFollowsTheProgramIsTheProgramsOwn) {
+  EXPECT_EQ(parse({"--nproc", "2", "train", "--nproc", "7", "--", "a_b"}).command,
+            (Words{"train", "--nproc", "7", "--", "a_b"}));
+  EXPECT_EQ(parse({"--", "--odd-name"}).command, Words{"--odd-name"});
+}
+
+TEST(LaunchOptions, NodesAreANumberOrARange) {
+  EXPECT_EQ(parse({"--nnodes", "3", "train"}).nodes.least_nodes, 3);
+  const NodeOptions nodes = parse({"--nnodes=1:4", "--node_rank=2", "--rdzv_endpoint", "a:1", "train"}).nodes;
+  EXPECT_EQ(nodes.least_nodes, 1);
+  EXPECT_EQ(nodes.most_nodes, 4);
+  EXPECT_EQ(nodes.node_rank, 2);
+  EXPECT_EQ(nodes.endpoint, "a:1");
+  EXPECT_NE(refusal({"--nnodes", "4:1", "train"}), "");
+  EXPECT_NE(refusal({"--nnodes", "few", "train"}), "");
+  EXPECT_NE(refusal({"--nproc", "0", "train"}), "");
+}
+
+TEST(LaunchOptions, TorchrunsMasterAddressIsAnEndpoint) {
+  const Words words = {"--nnodes=2", "--master-addr=host-a", "--master_port", "4000", "train"};
+  EXPECT_EQ(parse(words).nodes.endpoint, "host-a:4000");
+  EXPECT_EQ(parse({"--standalone", "--rdzv-endpoint=a:1", "train"}).nodes.endpoint, "");
+}
+
+TEST(LaunchOptions, RanksMayFollowTheCores) {
+  EXPECT_EQ(parse({"--nproc=cpu", "train"}).ranks_per_node, available_cores());
+}
+
+TEST(LaunchOptions, TheEnvironmentGivesDefaults) {
+  ::setenv("PET_MAX_RESTARTS", "7", 1);
+  ::setenv("PET_NPROC_PER_NODE", "5", 1);
+  EXPECT_EQ(parse({"train"}).max_restarts, 7);
+  EXPECT_EQ(parse({"train"}).ranks_per_node, 5);
+  EXPECT_EQ(parse({"--max-restarts=2", "train"}).max_restarts, 2);
+  ::unsetenv("PET_MAX_RESTARTS");
+  ::unsetenv("PET_NPROC_PER_NODE");
+}
+
+TEST(LaunchOptions, AnUnknownOptionIsRefusedWithASuggestion) {
+  EXPECT_EQ(refusal({"--nprok", "2", "train"}), "lockrun does not know --nprok; did you mean --nproc?");
+  EXPECT_EQ(refusal({"--max_restart=2", "train"}),
+            "lockrun does not know --max-restart; did you mean --max-restarts?");
+  EXPECT_NE(refusal({"--nproc", "2"}).find("no program"), std::string::npos);
+}
+
+TEST(LaunchOptions, TorchrunsOthersAreAccepted) {
+  const Words words = {"--role",  "a",    "--monitor_interval=1", "--no-python",
+                       "-t",      "3",    "--rdzv-backend=c10d",  "--signals-to-handle",
+                       "SIGTERM", "train"};
+  EXPECT_EQ(parse(words).command, Words{"train"});
+  EXPECT_NE(refusal({"--rdzv-backend=etcd", "train"}), "");
+}
+
+}  // namespace
+}  // namespace lockstep

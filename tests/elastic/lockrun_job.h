@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <sys/types.h>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "elastic/process.h"
+#include "tests/support/program.h"
+
+namespace lockstep {
+
+/// Waits until something is so; false if it is not within a minute.
+inline bool becomes_true(const std::function<bool()>& condition) {
+  for (int tries = 0; tries < 1200; ++tries) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+/// A lockrun whose ranks count in a directory of their own. Everything it started goes with it.
+class LockrunJob {
+ public:
+  /// `options` are lockrun's, `faults` elastic_rank's.
+  LockrunJob(const std::string& options, int steps, const std::string& faults = "")
+      : LockrunJob(concat(options, " -- ", program("elastic_rank")), concat(steps, " ", faults), true) {}
+
+  /// With any program.
+  static LockrunJob of_command(const std::string& options, const std::string& command) {
+    return {concat(options, " -- ", command), "", false};
+  }
+
+  ~LockrunJob() {
+    lockrun_->signal(SIGKILL);
+    for (const pid_t process : processes()) ::kill(process, SIGKILL);
+  }
+  LockrunJob(LockrunJob&&) = default;
+
+  pid_t id() const { return lockrun_->id(); }
+  void signal(int number) { lockrun_->signal(number); }
+  /// 124 if it takes longer than a minute.
+  int exit_code() {
+    const std::optional<Ending> ending = lockrun_->wait(60.0);
+    return ending ? ending->code() : 124;
+  }
+
+  std::string errors() const { return read_text(*directory_ / "errors"); }
+  std::string output() const { return read_text(*directory_ / "output"); }
+  /// A line for each start: its number, its ranks, its first step.
+  std::string starts() const { return read_text(*directory_ / "starts"); }
+  std::string file(const std::string& name) const { return *directory_ / name; }
+  int snapshot_step() const { return std::atoi(read_text(*directory_ / "snapshot").c_str()); }
+  bool reaches_step(int step) const {
+    return becomes_true([&] { return snapshot_step() >= step; });
+  }
+
+  /// All that live with this job's mark in their environment and, if given, this text in their command.
+  std::vector<pid_t> processes(const std::string& command = "") const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const pid_t process = std::atoi(entry.path().filename().c_str());
+      if (process <= 0 || read_text(entry.path() / "environ").find(mark_) == std::string::npos) continue;
+      if (process_state(process) == 'Z') continue;
+      if (read_text(entry.path() / "cmdline").find(command) != std::string::npos) found.push_back(process);
+    }
+    return found;
+  }
+  bool leaves_nothing() const {
+    return becomes_true([&] { return processes().empty(); }) && std::filesystem::is_empty(file("tmp"));
+  }
+
+ private:
+  LockrunJob(const std::string& before, const std::string& after, bool counts)
+      : directory_(std::make_unique<TemporaryDirectory>()),
+        mark_(concat("LOCKRUN_TEST_MARK=", directory_->path())) {
+    std::filesystem::create_directory(file("tmp"));
+    const std::string line =
+        concat("exec ", program("lockrun"), " ", before, " ", counts ? directory_->path() : "", " ", after,
+               " >", file("output"), " 2>", file("errors"));
+    lockrun_ =
+        std::make_unique<Process>(ProcessOptions{.command = {"bash", "-c", line},
+                                                 .environment = {{"LOCKRUN_TEST_MARK", directory_->path()},
+                                                                 {"TMPDIR", file("tmp")},
+                                                                 // See mpirun() in tests/support/program.h.
+                                                                 {"ASAN_OPTIONS", "fast_unwind_on_malloc=0"}},
+                                                 .without_input = true});
+  }
+
+  std::unique_ptr<TemporaryDirectory> directory_;
+  std::string mark_;
+  std::unique_ptr<Process> lockrun_;
+};
+
+}  // namespace lockstep

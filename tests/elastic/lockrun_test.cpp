@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockrun with mpirun on this host, from start to end.
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/elastic/lockrun_job.h"
+
+namespace lockstep {
+namespace {
+
+/// Ranks are named in the order of a run's messages.
+void expect_in_order(const std::string& text, std::initializer_list<const char*> parts) {
+  size_t at = 0;
+  for (const char* part : parts) {
+    at = text.find(part, at);
+    ASSERT_NE(at, std::string::npos) << "'" << part << "' is missing or too early in:\n" << text;
+  }
+}
+
+class Lockrun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  }
+};
+
+TEST_F(Lockrun, ARunWithoutFailureIsStartedOnce) {
+  LockrunJob job("--nproc 2", 6);
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n");
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, WhatRanksPrintIsPassedOnUnchanged) {
+  LockrunJob job = LockrunJob::of_command("--nproc 1", "bash -c 'echo out; echo error >&2'");
+  EXPECT_EQ(job.exit_code(), 0);
+  EXPECT_EQ(job.output(), "out\n");
+  EXPECT_EQ(job.errors(), "error\n");
+}
+
+TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
+  LockrunJob job = LockrunJob::of_command(
+      "--nproc 1 --rdzv-id seven",
+      "bash -c 'echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $TORCHELASTIC_RUN_ID; "
+      "env | grep -c LOCKRUN_SECRET; true'");
+  job.exit_code();
+  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\n");
+}
+
+TEST_F(Lockrun, AKilledRankIsNamedAndTheRunGoesOnFromTheSnapshot) {
+  LockrunJob job("--nproc 2 --log-dir " + std::string("$TMPDIR/../log"), 12, "0:1:7:kill");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n1 2 5\n");
+  expect_in_order(job.errors(),
+                  {"lockrun: rank 1 (host ", "was ended by SIGKILL (killed) at step 7 (counting)",
+                   "rank 1 never entered collective ", "lockrun: restarts in 0.2 s"});
+  const auto json = nlohmann::json::parse(read_text(job.file("log/failure.json")));
+  EXPECT_EQ(json["root_cause"]["rank"], 1);
+  EXPECT_EQ(json["root_cause"]["signal"], SIGKILL);
+  EXPECT_EQ(json["exit_code"], 137);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, EveryOtherEndIsAFailureToo) {
+  LockrunJob job("--nproc 2 --max-restarts 1", 15, "0:0:6:segv 1:1:11:throw");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n1 2 5\n2 2 10\n");
+  expect_in_order(job.errors(), {"rank 0 (host ", "was ended by SIGSEGV", "rank 1 (host ",
+                                 "left with exit code 1 at step 11", "the loss exploded",
+                                 "last lines of rank 1", "error: the loss exploded"});
+}
+
+TEST_F(Lockrun, AStoppedRankIsTheCauseAndNotThoseThatWaitForIt) {
+  ::setenv("ELASTIC_TIMEOUT", "3", 1);
+  LockrunJob job("--nproc 3", 8, "0:1:6:stop");
+  ::unsetenv("ELASTIC_TIMEOUT");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "0 3 0\n1 3 5\n");
+  expect_in_order(job.errors(), {"lockrun: rank 1 (host ", "was stopped (SIGSTOP)", "rank 1 never entered"});
+}
+
+TEST_F(Lockrun, ARankThatHangsAloneIsNoticedByItsHeartbeat) {
+  ::setenv("ELASTIC_TIMEOUT", "1", 1);
+  LockrunJob job("--nproc 1", 8, "0:0:6:hang");
+  ::unsetenv("ELASTIC_TIMEOUT");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  expect_in_order(job.errors(), {"rank 0 (host ", "was stuck: no sign of life for 3 s at step 6"});
+}
+
+TEST_F(Lockrun, BadInputIsNotTriedAgain) {
+  LockrunJob job("--nproc 2", 12, "0:1:3:usage");
+  EXPECT_EQ(job.exit_code(), exit_usage);
+  EXPECT_EQ(job.starts(), "0 2 0\n");
+  LockrunJob missing = LockrunJob::of_command("--nproc 2", "no_such_program");
+  EXPECT_EQ(missing.exit_code(), exit_usage);
+  EXPECT_NE(missing.errors().find("no_such_program"), std::string::npos) << missing.errors();
+}
+
+TEST_F(Lockrun, WithoutProgressItGivesUpWithTheFailuresCode) {
+  LockrunJob job("--nproc 2 --max-restarts 1", 12, "0:1:3:segv 1:1:3:kill");
+  EXPECT_EQ(job.exit_code(), 137) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n1 2 0\n");
+  EXPECT_NE(job.errors().find("gave up after 1 restarts"), std::string::npos) << job.errors();
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, ToldToStopItSnapshotsAndLeavesWith75) {
+  for (const int number : {SIGTERM, SIGUSR1}) {
+    LockrunJob job("--nproc 2", 100000);
+    ASSERT_TRUE(job.reaches_step(5)) << job.errors();
+    job.signal(number);
+    EXPECT_EQ(job.exit_code(), exit_stopped) << job.errors();
+    EXPECT_EQ(job.starts(), "0 2 0\n");
+    EXPECT_TRUE(job.leaves_nothing());
+  }
+}
+
+TEST_F(Lockrun, ARankThatSomebodyElseTerminatesIsRestarted) {
+  LockrunJob job("--nproc 2", 12, "0:1:6:left");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n1 2 7\n");
+  EXPECT_NE(job.errors().find("which lockrun had not asked for"), std::string::npos) << job.errors();
+}
+
+TEST_F(Lockrun, RanksThatDoNotStopAreKilledAfterTheGrace) {
+  LockrunJob job("--nproc 1 --grace 1", 100000, "0:0:5:hang");
+  ASSERT_TRUE(job.reaches_step(5));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.exit_code(), 1);
+  EXPECT_NE(job.errors().find("asked to stop and did not within 1 s"), std::string::npos) << job.errors();
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, AnInterruptEndsEverythingAtOnce) {
+  LockrunJob job("--nproc 2", 100000);
+  ASSERT_TRUE(job.reaches_step(5));
+  job.signal(SIGINT);
+  EXPECT_EQ(job.exit_code(), 130);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, NothingIsLeftWhenItIsKilledItself) {
+  LockrunJob job("--nproc 2", 100000);
+  ASSERT_TRUE(job.reaches_step(5));
+  ASSERT_GE(job.processes().size(), 5U);
+  job.signal(SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, TheHostFileIsReadBeforeEveryStart) {
+  const TemporaryDirectory directory;
+  const std::string hosts = directory / "hosts";
+  write_text(hosts, "localhost slots=2\n");
+  LockrunJob job("--hostfile " + hosts, 60, "0:1:20:kill 1:1:40:kill");
+  ASSERT_TRUE(job.reaches_step(5));
+  write_text(hosts, "localhost slots=3  # one more\n");
+  ASSERT_TRUE(job.reaches_step(25)) << job.errors();
+  write_text(hosts, "localhost slots=1\n");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n1 3 20\n2 1 40\n");
+}
+
+TEST_F(Lockrun, AKilledKeeperIsALostRank) {
+  LockrunJob job("--nproc 2", 60);
+  ASSERT_TRUE(job.reaches_step(5));
+  const std::vector<pid_t> keepers = job.processes("--keeper");
+  // mpirun has the keepers' command line in its own.
+  ::kill(*std::max_element(keepers.begin(), keepers.end()), SIGKILL);
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_NE(job.errors().find("was lost: its keeper is gone"), std::string::npos) << job.errors();
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, AKilledMpirunIsTheCause) {
+  LockrunJob job("--nproc 2", 60);
+  ASSERT_TRUE(job.reaches_step(5));
+  for (const pid_t process : job.processes("mpirun")) ::kill(process, SIGKILL);
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_NE(job.errors().find("mpirun ended (SIGKILL (killed)) before its ranks"), std::string::npos)
+      << job.errors();
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+}  // namespace
+}  // namespace lockstep

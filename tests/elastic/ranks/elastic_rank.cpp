@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// elastic_rank <directory> <steps> [generation:rank:step:fault ...]: a rank that counts instead of training.
+// It keeps its count in <directory>/snapshot every fifth step and when it is told to stop, goes on from
+// there, and has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code 75).
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/exit_code.h"
+#include "core/file.h"
+#include "core/heartbeat.h"
+#include "dist/world.h"
+
+namespace lockstep {
+namespace {
+
+std::atomic<bool> is_asked_to_stop = false;
+
+void commit_fault(const std::string& fault) {
+  if (fault == "kill") ::raise(SIGKILL);
+  if (fault == "segv") ::raise(SIGSEGV);
+  if (fault == "stop") ::raise(SIGSTOP);
+  if (fault == "left") ::raise(SIGTERM);
+  expect(fault != "throw", "the loss exploded");
+  require(fault != "usage", "train.steps is wrong");
+  while (fault == "hang") ::pause();
+}
+
+class CountingRank {
+ public:
+  CountingRank(int argument_count, char** arguments)
+      : snapshot_(concat(arguments[1], "/snapshot")),
+        starts_(concat(arguments[1], "/starts")),
+        steps_(std::atoi(arguments[2])),
+        faults_(arguments + 3, arguments + argument_count),
+        generation_(std::getenv("LOCKSTEP_RESTART_COUNT")) {
+    if (const char* records = std::getenv("LOCKSTEP_RECORDS")) ranks_.record_flights_in(records);
+    const char* timeout = std::getenv("ELASTIC_TIMEOUT");
+    ranks_.set_timeout(timeout ? std::atof(timeout) : 60.0);
+    if (world_.is_first()) std::ifstream(snapshot_) >> step_;
+    step_ = std::stoi(ranks_.broadcast_text(concat(step_), 0));
+    if (world_.is_first())
+      std::ofstream(starts_, std::ios::app) << generation_ << " " << world_.size() << " " << step_ << "\n";
+  }
+
+  int run() {
+    while (step_ < steps_) {
+      beat("counting");
+      heartbeat().deadline_seconds = ranks_.timeout();
+      for (const std::string& fault : faults_) {
+        const std::string now = concat(generation_, ":", world_.rank(), ":", step_, ":");
+        if (fault.starts_with(now)) commit_fault(fault.substr(now.size()));
+      }
+      const std::vector<std::string> asked = ranks_.all_gather_text(is_asked_to_stop ? "1" : "");
+      heartbeat().step = ++step_;
+      if (std::count(asked.begin(), asked.end(), "1") > 0) return stop();
+      if (step_ % 5 == 0) write_snapshot();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return 0;
+  }
+
+ private:
+  int stop() {
+    write_snapshot();
+    return exit_stopped;
+  }
+
+  void write_snapshot() {
+    if (world_.is_first()) write_file(snapshot_, concat(step_));
+    heartbeat().snapshot_step = step_;
+  }
+
+  World world_ = World::from_environment();
+  Communicator& ranks_ = world_.communicator();
+  std::string snapshot_;
+  std::string starts_;
+  int step_ = 0;
+  int steps_;
+  std::vector<std::string> faults_;
+  std::string generation_;
+};
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argument_count, char** arguments) {
+  std::signal(SIGUSR1, [](int) { lockstep::is_asked_to_stop = true; });
+  std::signal(SIGTERM, [](int) { lockstep::is_asked_to_stop = true; });
+  return lockstep::run_program([&] { return lockstep::CountingRank(argument_count, arguments).run(); });
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/rendezvous.h"
+
+#include <algorithm>
+#include <future>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "elastic/interfaces.h"
+#include "elastic/launch_agent.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = NodeMessage::Kind;
+
+constexpr double soon = 30.0;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+/// A rendezvous on an address of this machine, and nodes that only talk.
+class RendezvousTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const InterfaceAddress& one : interface_addresses())
+      if (one.shared) address_ = one.address;
+    if (address_.empty()) GTEST_SKIP() << "this machine has no address that others could reach";
+    write_text(directory_ / "secret", secret_.bytes());
+    ASSERT_EQ(::chmod((directory_ / "secret").c_str(), 0600), 0);
+  }
+
+  NodeOptions options(int least, int most) const {
+    NodeOptions options;
+    options.least_nodes = least;
+    options.most_nodes = most;
+    options.node_rank = 0;
+    options.endpoint = Endpoint{.host = address_, .port = 0}.text();
+    options.id = "blue";
+    options.secret_file = directory_ / "secret";
+    options.slots = 2;
+    options.program = "/opt/lockrun";
+    options.last_call_seconds = 0.3;
+    return options;
+  }
+
+  NodeFacts facts(int node_rank, int least, int most) const {
+    return {.node_rank = node_rank,
+            .host = "host-b",
+            .address = address_,
+            .network = network_of(address_),
+            .slots = 3,
+            .run = "blue",
+            .least_nodes = least,
+            .most_nodes = most};
+  }
+
+  /// A node's connection, after it has said who it is.
+  Channel introduce(const Rendezvous& rendezvous, const NodeFacts& node) const {
+    Channel channel = connect_channel(rendezvous.endpoint(), secret_, soon, address_);
+    channel.send(NodeMessage{.kind = Kind::join, .facts = node}.encode());
+    return channel;
+  }
+
+  static NodeMessage next_but_beats(Channel& channel) {
+    while (auto bytes = channel.receive(soon)) {
+      NodeMessage message = NodeMessage::decode(*bytes);
+      if (message.kind != Kind::beat) return message;
+    }
+    ADD_FAILURE() << "no message";
+    return {};
+  }
+
+  static NodeEvent next_event(Rendezvous& rendezvous) {
+    pollfd entry{rendezvous.events(), POLLIN, 0};
+    EXPECT_EQ(::poll(&entry, 1, int(soon * 1000)), 1) << "no event";
+    return rendezvous.next_event().value_or(NodeEvent{});
+  }
+
+  Secret secret_ = Secret::random();
+  TemporaryDirectory directory_;
+  std::string address_;
+};
+
+TEST_F(RendezvousTest, StartsWhenAllAreThere) {
+  Rendezvous rendezvous(options(2, 2));
+  EXPECT_FALSE(rendezvous.gather(0).has_value());
+  Channel node = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  const auto placement = rendezvous.gather(soon);
+  ASSERT_TRUE(placement.has_value());
+  EXPECT_EQ(placement->ranks, 5);
+  EXPECT_EQ(placement->hosts, (std::vector<std::string>{host_name(), "host-b"}));
+  EXPECT_EQ(placement->address, address_);
+  EXPECT_EQ(placement->environment.at(secret_variable), secret_.bytes());
+  const auto& words = placement->mpirun_arguments;
+  EXPECT_EQ(read_text(words.at(1)), "localhost slots=2\nnode1 slots=3\n");
+  EXPECT_NE(std::find(words.begin(), words.end(), "/opt/lockrun --launch-agent"), words.end());
+  for (const std::string& word : words) EXPECT_EQ(word.find(secret_.bytes()), std::string::npos);
+}
+
+TEST_F(RendezvousTest, WithTheLeastThereItCallsOnceMore) {
+  Rendezvous rendezvous(options(1, 3));
+  Channel node = introduce(rendezvous, facts(-1, 1, 3));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  const auto placement = rendezvous.gather(soon);
+  ASSERT_TRUE(placement.has_value());
+  EXPECT_EQ(placement->hosts.size(), 2u);
+}
+
+TEST_F(RendezvousTest, NamesTheMissingWhenItGivesUp) {
+  NodeOptions impatient = options(4, 4);
+  impatient.timeout_seconds = 0.5;
+  Rendezvous rendezvous(impatient);
+  Channel node = introduce(rendezvous, facts(2, 4, 4));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  const std::string message = message_of([&] { (void)rendezvous.gather(soon); });
+  EXPECT_NE(message.find("node 1, node 3 did not come"), std::string::npos) << message;
+}
+
+TEST_F(RendezvousTest, RefusesWhoDoesNotBelongByName) {
+  Rendezvous rendezvous(options(2, 2));
+  NodeFacts other_run = facts(1, 2, 2);
+  other_run.run = "green";
+  NodeFacts other_address = facts(1, 2, 2);
+  other_address.address = "192.0.2.1";
+  const std::vector<std::pair<NodeFacts, std::string>> cases = {
+      {other_run, "this is run \"blue\", not \"green\""},
+      {facts(1, 2, 3), "--nnodes is 2:2 on node 0"},
+      {facts(0, 2, 2), "node 0 is " + host_name()},
+      {other_address, "it calls itself 192.0.2.1 but is seen at " + address_}};
+  for (const auto& [node, reason] : cases) {
+    Channel channel = introduce(rendezvous, node);
+    const NodeMessage answer = next_but_beats(channel);
+    EXPECT_EQ(answer.kind, Kind::refused);
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_NE(answer.text.find(reason), std::string::npos) << answer.text;
+  }
+  EXPECT_FALSE(rendezvous.gather(0).has_value());
+}
+
+TEST_F(RendezvousTest, ANodeRankIsTakenOnceButANodeMayComeBack) {
+  Rendezvous rendezvous(options(2, 2));
+  Channel node = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  NodeFacts twin = facts(1, 2, 2);
+  twin.host = "host-c";
+  Channel second = introduce(rendezvous, twin);
+  const NodeMessage answer = next_but_beats(second);
+  EXPECT_NE(answer.text.find("there is a node 1 (host-b"), std::string::npos) << answer.text;
+  NodeFacts spare = facts(-1, 2, 2);
+  Channel third = introduce(rendezvous, spare);
+  const NodeMessage full = next_but_beats(third);
+  EXPECT_EQ(full.kind, Kind::refused);
+  EXPECT_EQ(full.code, 1) << "a spare node asks again";
+  Channel again = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(again).kind, Kind::welcome);
+  EXPECT_TRUE(rendezvous.gather(soon).has_value());
+}
+
+TEST_F(RendezvousTest, ALostNodeAndARequestToStopAreEvents) {
+  Rendezvous rendezvous(options(2, 2));
+  {
+    Channel node = introduce(rendezvous, facts(1, 2, 2));
+    EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+    node.send(NodeMessage{.kind = Kind::stop, .text = "SIGTERM (terminated)"}.encode());
+    const NodeEvent stop = next_event(rendezvous);
+    EXPECT_EQ(stop.kind, NodeEvent::Kind::stop_requested);
+    EXPECT_EQ(stop.reason, "SIGTERM (terminated)");
+    EXPECT_EQ(stop.node, "node 1 (host-b, " + address_ + ")");
+  }
+  EXPECT_EQ(next_event(rendezvous).kind, NodeEvent::Kind::lost);
+  EXPECT_FALSE(rendezvous.next_event().has_value());
+}
+
+TEST_F(RendezvousTest, ANodeThatFallsSilentIsLost) {
+  Rendezvous rendezvous(options(2, 2));
+  Channel node = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  const NodeEvent lost = next_event(rendezvous);
+  EXPECT_EQ(lost.kind, NodeEvent::Kind::lost);
+  EXPECT_NE(lost.reason.find("nothing heard"), std::string::npos) << lost.reason;
+}
+
+TEST_F(RendezvousTest, ANodeThatJoinsARunningGenerationIsAnEvent) {
+  Rendezvous rendezvous(options(1, 2));
+  ASSERT_TRUE(rendezvous.gather(soon).has_value());
+  Channel node = introduce(rendezvous, facts(1, 1, 2));
+  EXPECT_EQ(next_event(rendezvous).kind, NodeEvent::Kind::joined);
+}
+
+TEST_F(RendezvousTest, TheEndOfAGenerationIsAcknowledged) {
+  Rendezvous rendezvous(options(2, 2));
+  Channel node = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  ASSERT_TRUE(rendezvous.gather(soon).has_value());
+  auto ending = std::async(std::launch::async, [&] { rendezvous.end_generation(); });
+  EXPECT_EQ(next_but_beats(node).kind, Kind::end_generation);
+  EXPECT_NE(ending.wait_for(std::chrono::milliseconds(50)), std::future_status::ready);
+  node.send(NodeMessage{.kind = Kind::generation_ended}.encode());
+  ending.get();
+}
+
+TEST_F(RendezvousTest, TheEndOfTheRunReachesEveryNode) {
+  Rendezvous rendezvous(options(2, 2));
+  auto node = std::make_unique<Channel>(introduce(rendezvous, facts(1, 2, 2)));
+  EXPECT_EQ(next_but_beats(*node).kind, Kind::welcome);
+  auto finishing = std::async(std::launch::async, [&] { rendezvous.finish(75); });
+  const NodeMessage message = next_but_beats(*node);
+  EXPECT_EQ(message.kind, Kind::finish);
+  EXPECT_EQ(message.code, 75);
+  node.reset();
+  finishing.get();
+  Channel late = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(late).kind, Kind::finish);
+}
+
+TEST_F(RendezvousTest, AnAgentsCommandRunsOnItsNode) {
+  Rendezvous rendezvous(options(2, 2));
+  Channel node = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  const auto placement = rendezvous.gather(soon);
+  ASSERT_TRUE(placement.has_value());
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    for (const auto& [name, value] : placement->environment) ::setenv(name.c_str(), value.c_str(), 1);
+    ::_exit(run_launch_agent("node1", {"orted", "-mca", "ess", "\"env\""}));
+  }
+  const NodeMessage order = next_but_beats(node);
+  EXPECT_EQ(order.kind, Kind::start);
+  EXPECT_EQ(order.text, "orted -mca ess \"env\"");
+  node.send(NodeMessage{.kind = Kind::output, .process = order.process, .text = "hello\n"}.encode());
+  node.send(NodeMessage{.kind = Kind::ended, .process = order.process, .code = 7}.encode());
+  int status = 0;
+  ASSERT_EQ(::waitpid(agent, &status, 0), agent);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+TEST_F(RendezvousTest, AnAgentThatDiesTakesItsCommandAlong) {
+  Rendezvous rendezvous(options(2, 2));
+  Channel node = introduce(rendezvous, facts(1, 2, 2));
+  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
+  const auto placement = rendezvous.gather(soon);
+  ASSERT_TRUE(placement.has_value());
+  {
+    Channel agent = connect_channel(placement->environment.at(agent_endpoint_variable), secret_, soon);
+    agent.send(NodeMessage{.kind = Kind::start, .text = "orted", .host = "node1"}.encode());
+    EXPECT_EQ(next_but_beats(node).kind, Kind::start);
+  }
+  EXPECT_EQ(next_but_beats(node).kind, Kind::kill);
+  Channel lost = connect_channel(placement->environment.at(agent_endpoint_variable), secret_, soon);
+  lost.send(NodeMessage{.kind = Kind::start, .text = "orted", .host = "node7"}.encode());
+  EXPECT_EQ(next_but_beats(lost).kind, Kind::ended);
+}
+
+TEST(NodeMessage, SurvivesTheWayWhateverAProgramWrites) {
+  const NodeMessage message{.kind = Kind::output, .process = 3, .text = "\xff and \"quotes\"\n"};
+  const NodeMessage read = NodeMessage::decode(message.encode());
+  EXPECT_EQ(read.kind, Kind::output);
+  EXPECT_EQ(read.process, 3);
+  EXPECT_NE(read.text.find(" and \"quotes\"\n"), std::string::npos);
+  for (const char* wrong :
+       {"", "{}", "[1]", R"({"kind":99,"process":0,"code":0,"text":""})", R"({"kind":"join"})"})
+    EXPECT_THROW(NodeMessage::decode(wrong), Error) << wrong;
+}
+
+TEST(Interfaces, LoopbackAndLinkLocalAddressesAreNotShared) {
+  const auto shared = [](const std::string& number) {
+    return is_shared(resolve({.host = number, .port = 1}).at(0));
+  };
+  for (const char* number : {"127.0.0.1", "127.0.1.1", "0.0.0.0", "169.254.1.1", "::1", "::", "fe80::1"})
+    EXPECT_FALSE(shared(number)) << number;
+  for (const char* number : {"10.0.0.1", "192.168.1.1", "fd00::1", "2001:db8::1", "::1:0:0:0"})
+    EXPECT_TRUE(shared(number)) << number;
+}
+
+TEST(Interfaces, AnAddressHasANetwork) {
+  EXPECT_EQ(network_of("127.0.0.1"), "127.0.0.0/8");
+  EXPECT_THROW(network_of("192.0.2.1"), Error);
+}
+
+TEST(Interfaces, ThePortsProcessIsFound) {
+  const Listener listener("127.0.0.1", 0);
+  const std::string process = process_on_port(Endpoint::parse(listener.endpoint()).port);
+  EXPECT_NE(process.find(concat("(pid ", ::getpid(), ")")), std::string::npos) << process;
+}
+
+}  // namespace
+}  // namespace lockstep
