@@ -97,14 +97,103 @@ TEST_F(Tutorial, OneReplicaIsOneDevice) {
             parameters_after(step("1_single_device", "3 1")));
 }
 
+/// The steps that survive: 3_fault_tolerant and 4_multi_node, on two ranks.
+class FaultTolerantTutorial : public Tutorial, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+    // By a name of its own, so that its ranks can be found and killed.
+    std::filesystem::create_symlink(program(GetParam()), own_program());
+  }
+
+  std::string own_program() const { return directory_ / "program"; }
+  std::string snapshot() const { return directory_ / "snapshot.safetensors"; }
+  std::string on_two_ranks(const std::string& arguments) const {
+    return "cd " + directory_.path() + " && " + mpirun(2) + own_program() + " " + arguments;
+  }
+
+  /// Trains until two snapshots are written, then kills one of the ranks.
+  Outcome run_and_kill(const std::string& arguments) const {
+    const std::string rank = "pgrep -o -f '^" + own_program() + "'";
+    return run_command("cd " + directory_.path() + "\n" + mpirun(2) + own_program() + " " + arguments +
+                       " >out & job=$!\n" +
+                       "while [ $(grep -c saved out) -lt 2 ] && kill -0 $job; do sleep 0.02; done\n" +
+                       "kill -KILL $(" + rank + ")\nwait $job\ncode=$?\ncat out\nexit $code");
+  }
+};
+
+/// The number behind the first `mark`; -1 if there is none.
+int number_after(const std::string& text, const std::string& mark) {
+  const size_t at = text.find(mark);
+  return at == std::string::npos ? -1 : std::stoi(text.substr(at + mark.size()));
+}
+
+TEST_P(FaultTolerantTutorial, KilledAndStartedAgainItEndsAsIfNothingHadHappened) {
+  const std::string arguments = "600 7 --replicas 4";
+  run(on_two_ranks(arguments));
+  const std::string undisturbed = read_text(snapshot());
+  ASSERT_FALSE(undisturbed.empty());
+  std::filesystem::remove(snapshot());
+
+  const Outcome killed = run_and_kill(arguments);
+  ASSERT_NE(killed.exit_code, 0) << "it was over before it could be killed\n" << killed.out;
+  const int epochs_run = std::stoi(load_safetensors(snapshot()).metadata.at("epochs_run"));
+  ASSERT_GE(epochs_run, 8);
+  ASSERT_LT(epochs_run, 600);
+
+  const Outcome resumed = run(on_two_ranks(arguments));
+  EXPECT_EQ(number_after(resumed.out, "Resuming training from snapshot at Epoch "), epochs_run);
+  EXPECT_EQ(number_after(resumed.out, "] Epoch "), epochs_run) << "an epoch was repeated or left out";
+  EXPECT_TRUE(has(resumed, "Epoch 599 | Training snapshot saved at snapshot.safetensors"));
+  EXPECT_TRUE(read_text(snapshot()) == undisturbed) << "the resumed run has other parameters or velocities";
+}
+
+TEST_P(FaultTolerantTutorial, ResumesOnAnotherNumberOfRanks) {
+  run(on_two_ranks("6 2 --replicas 4"));
+  const std::string undisturbed = read_text(snapshot());
+  std::filesystem::remove(snapshot());
+  run(on_two_ranks("3 2 --replicas 4"));
+  const Outcome outcome =
+      run("cd " + directory_.path() + " && " + mpirun(3) + own_program() + " 6 2 --replicas 4");
+  EXPECT_TRUE(has(outcome, "Resuming training from snapshot at Epoch 3")) << outcome.out;
+  EXPECT_TRUE(read_text(snapshot()) == undisturbed);
+}
+
+TEST_P(FaultTolerantTutorial, AFinishedRunIsNotRunAgain) {
+  run(on_two_ranks("3 2"));
+  const Outcome again = run(on_two_ranks("3 2"));
+  EXPECT_EQ(again.out, "Resuming training from snapshot at Epoch 3\n");
+}
+
+TEST_P(FaultTolerantTutorial, RefusesADamagedSnapshot) {
+  write_text(snapshot(), "not a snapshot");
+  const Outcome outcome = run_command(on_two_ranks("3 2"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("snapshot.safetensors"), std::string::npos) << outcome.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, FaultTolerantTutorial, testing::Values("3_fault_tolerant", "4_multi_node"));
+
+TEST_F(Tutorial, SeveralNodesNameTheirRanksAndHosts) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Outcome outcome = run(step("4_multi_node", "1 1", mpirun(2)));
+  const Outcome host = run_command("uname -n");
+  const std::string name = host.out.substr(0, host.out.find('\n'));
+  for (const std::string rank : {"0", "1"})
+    EXPECT_TRUE(
+        has(outcome, "[CPU" + rank + " = " + name + ":" + rank + "] Epoch 0 | Batchsize: 32 | Steps: 32"))
+        << outcome.out;
+}
+
 TEST_F(Tutorial, RefusesBadArguments) {
   for (const char* arguments : {"many", "3 1 2", "3 1 --batch_size 0", "--epochs 3", "99999999999"})
-    for (const char* name : {"1_single_device", "2_multi_device"}) {
+    for (const char* name : {"1_single_device", "2_multi_device", "3_fault_tolerant", "4_multi_node"}) {
       const Outcome outcome = run_command(step(name, arguments));
       EXPECT_EQ(outcome.exit_code, 2) << name << " " << arguments;
       EXPECT_TRUE(outcome.errors.starts_with("error: ")) << outcome.errors;
     }
   EXPECT_EQ(run_command(step("1_single_device", "--ranks 2")).exit_code, 2);
+  EXPECT_EQ(run_command(step("4_multi_node", "--ranks 2")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "1 1 --ranks 4 --replicas 3")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "--help")).exit_code, 0);
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
@@ -113,28 +202,41 @@ TEST_F(Tutorial, RefusesBadArguments) {
   EXPECT_NE(outcome.errors.find("3 ranks were asked for, but the launcher started 2"), std::string::npos);
 }
 
+/// Two neighbours, and how many lines may change between them.
+struct Stair {
+  std::string from;
+  std::string to;
+  int64_t most_lines = 0;
+};
+
+const std::vector<Stair> stairs = {{"1_single_device.cpp", "2_multi_device.cpp", 12},
+                                   {"2_multi_device.cpp", "3_fault_tolerant.cpp", 24},
+                                   {"3_fault_tolerant.cpp", "4_multi_node.cpp", 8}};
+
 TEST(TutorialSources, AreShortAndDifferInWhatTheStepTeaches) {
-  for (const char* name : {"1_single_device.cpp", "2_multi_device.cpp"})
-    EXPECT_LT(lines_of(read_text(sources + name)), 100) << name;
-  const Outcome outcome =
-      run_command("diff " + sources + "1_single_device.cpp " + sources + "2_multi_device.cpp");
-  ASSERT_EQ(outcome.exit_code, 1) << outcome.errors;
-  int64_t before = 0;
-  int64_t after = 0;
-  for (size_t at = 0; at < outcome.out.size(); at = outcome.out.find('\n', at) + 1) {
-    before += outcome.out[at] == '<' ? 1 : 0;
-    after += outcome.out[at] == '>' ? 1 : 0;
+  for (const Stair& stair : stairs) {
+    EXPECT_LT(lines_of(read_text(sources + stair.to)), 100) << stair.to;
+    const Outcome outcome = run_command("diff " + sources + stair.from + " " + sources + stair.to);
+    ASSERT_EQ(outcome.exit_code, 1) << outcome.errors;
+    int64_t before = 0;
+    int64_t after = 0;
+    for (size_t at = 0; at < outcome.out.size(); at = outcome.out.find('\n', at) + 1) {
+      before += outcome.out[at] == '<' ? 1 : 0;
+      after += outcome.out[at] == '>' ? 1 : 0;
+    }
+    EXPECT_GT(after, 0);
+    EXPECT_LE(std::max(before, after), stair.most_lines) << outcome.out;
   }
-  EXPECT_GT(after, 0);
-  EXPECT_LE(std::max(before, after), 12) << outcome.out;
 }
 
-TEST(TutorialSources, TheTextShowsTheirDifference) {
-  const Outcome outcome = run_command("diff -U 0 " + sources + "1_single_device.cpp " + sources +
-                                      "2_multi_device.cpp | tail -n +3");
-  ASSERT_FALSE(outcome.out.empty());
+TEST(TutorialSources, TheTextShowsTheirDifferences) {
   const std::string text = read_text(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/tutorial/README.md");
-  EXPECT_NE(text.find("```diff\n" + outcome.out + "```"), std::string::npos) << outcome.out;
+  for (const Stair& stair : stairs) {
+    const Outcome outcome =
+        run_command("diff -U 0 " + sources + stair.from + " " + sources + stair.to + " | tail -n +3");
+    ASSERT_FALSE(outcome.out.empty());
+    EXPECT_NE(text.find("```diff\n" + outcome.out + "```"), std::string::npos) << outcome.out;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small model learns, with every part of its training in sight. docs/tutorial/README.md explains it.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "arguments.h"
+#include "core/file.h"
+#include "core/host.h"
+#include "data/loader.h"
+#include "dist/data_parallel.h"
+#include "dist/world.h"
+#include "nn/initialize.h"
+#include "nn/mlp.h"
+#include "nn/sgd.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+constexpr const char* snapshot_path = "snapshot.safetensors";
+constexpr const char* known = "total_epochs=50 save_every=10 --batch_size=32 --replicas=0";
+
+int main(int argc, char** argv) {
+  const Arguments arguments(argc, argv, known);
+  return run_program([&] {
+    const World world = World::from_environment();
+    const std::string device = concat("CPU", world.rank(), " = ", host_name(), ":", world.local_rank());
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    DataParallel ddp(model.parameters(), world, {.replicas = arguments["--replicas"]});
+    Sgd optimizer(model.parameters(), {.momentum = 0.9});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .first_replica = ddp.replicas().begin,
+                         .end_replica = ddp.replicas().end,
+                         .batch_size = arguments["--batch_size"],
+                         .shuffle = true});
+
+    std::vector<NamedTensor> state = model.parameters();
+    for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity);
+    int epochs_run = 0;
+    const bool has_snapshot = world.is_first() && std::filesystem::exists(snapshot_path);
+    const std::string read = has_snapshot ? to_safetensors(load_safetensors(snapshot_path)) : "";
+    if (const std::string bytes = world.communicator().broadcast_text(read, 0); !bytes.empty()) {
+      const SafeTensors snapshot = from_safetensors(bytes, snapshot_path);
+      for (size_t i = 0; i < state.size(); ++i) copy(snapshot.tensors.at(i).tensor, state[i].tensor);
+      epochs_run = std::stoi(snapshot.metadata.at("epochs_run"));
+      loader.seek(epochs_run * loader.steps_per_epoch());
+      if (world.is_first())
+        std::cout << concat("Resuming training from snapshot at Epoch ", epochs_run, "\n");
+    }
+
+    for (int epoch = epochs_run; epoch < arguments["total_epochs"]; ++epoch) {
+      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", arguments["--batch_size"],
+                          " | Steps: ", loader.steps_per_epoch(), "\n")
+                << std::flush;
+
+      double total_loss = 0.0;
+      for (int64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+        const Step step = loader.next();
+        for (const Batch& batch : step.batches) {
+          const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
+          ddp.backward(loss);
+        }
+        total_loss += ddp.wait();
+        optimizer.step(learning_rate);
+      }
+
+      if (!world.is_first()) continue;
+      std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(), "\n");
+      const bool is_last = epoch + 1 == arguments["total_epochs"];
+      if (epoch % arguments["save_every"] != 0 && !is_last) continue;
+      const std::string epochs = concat(epoch + 1);
+      write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = {{"epochs_run", epochs}}}));
+      std::cout << concat("Epoch ", epoch, " | Training snapshot saved at ", snapshot_path, "\n");
+    }
+    return 0;
+  });
+}
