@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training under Slurm's own daemons: whatever starts, stops and requeues it, the bits are those of a run
+// without it.
+#include <gtest/gtest.h>
+#include <iostream>
+
+#include "cluster/slurm_cluster.h"
+#include "support/cluster.h"
+#include "support/run_result.h"
+
+namespace lockstep {
+namespace {
+
+// A GPT that takes no time.
+const std::string tiny_gpt =
+    " data.dataset=sample data.block_size=8 model.n_layer=1 model.n_head=2 model.n_embd=16 "
+    "train.batch_size=2 "
+    "train.warmup_steps=2 train.eval_every=0 dist.replicas=8 log.every_steps=1000 ";
+
+class Slurm : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = SlurmCluster::what_is_missing(); !missing.empty())
+      LOCKSTEP_SKIP_OR_FAIL(missing);
+    cluster_ = std::make_unique<SlurmCluster>();
+  }
+
+  void TearDown() override {
+    if (HasFailure() && cluster_) std::cerr << cluster().run("squeue; tail -n 40 *.log *.out").out;
+  }
+
+  const SlurmCluster& cluster() const { return *cluster_; }
+
+  /// What the program gives without Slurm, on one rank.
+  RunResult direct_result(const std::string& name, const std::string& arguments) const {
+    const std::string directory = cluster() / "direct_" + name;
+    const Outcome outcome = run_command("cd " + (cluster() / "") + " && " + program(name) + " " + arguments +
+                                        " log.dir=" + directory);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+    return read_result(directory);
+  }
+
+  /// The number of the job that sbatch starts.
+  std::string submit(const std::string& arguments) const {
+    const Outcome outcome = cluster().run("sbatch --parsable " + arguments);
+    expect(outcome.exit_code == 0, "sbatch ", arguments, ": ", outcome.errors);
+    return outcome.out.substr(0, outcome.out.find('\n'));
+  }
+
+  void expect_same_bits_after_stop(const std::string& batch_file, const std::string& signal) const;
+
+  /// Waits until the job has left its nodes.
+  std::string state_at_end(const std::string& job) const {
+    std::string state;
+    SlurmCluster::wait_until("job " + job + " has ended", [&] {
+      state = cluster().job_value(job, "JobState");
+      return state != "PENDING" && state != "RUNNING" && state != "COMPLETING";
+    });
+    return state;
+  }
+
+ private:
+  std::unique_ptr<SlurmCluster> cluster_;
+};
+
+const std::string batch_files = LOCKSTEP_SOURCE_DIR "/scripts/slurm/";
+
+TEST_F(Slurm, SrunOverTwoNodesGivesTheSameBits) {
+  for (const std::string name : {"train_mlp", "train_gpt"}) {
+    const std::string arguments =
+        name == "train_mlp" ? "3 1 dist.replicas=2 snapshot.path= " : tiny_gpt + "train.steps=30";
+    const std::string directory = cluster() / name;
+    const Outcome outcome = cluster().run("srun --mpi=pmix -N 2 -n 2 " + program(name) + " " + arguments +
+                                          " log.dir=" + directory);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("rank 0 on node1: "), std::string::npos) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("rank 1 on node2: "), std::string::npos) << outcome.errors;
+    const RunResult result = read_result(directory);
+    EXPECT_FALSE(result.parameters_hash.empty());
+    EXPECT_EQ(result, direct_result(name, arguments)) << name;
+  }
+}
+
+TEST_F(Slurm, SrunWithoutPmixIsRefusedWithWhatToDo) {
+  for (const std::string kind : {"none", "pmi2"}) {
+    const Outcome outcome = cluster().run("srun --mpi=" + kind + " -N 2 -n 2 " + program("train_mlp"));
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
+    EXPECT_NE(outcome.errors.find("use srun --mpi=pmix"), std::string::npos)
+        << kind << ": " << outcome.errors;
+    EXPECT_EQ(outcome.errors.find("MPI_Init"), std::string::npos) << "one sentence:\n" << outcome.errors;
+  }
+}
+
+TEST_F(Slurm, BatchFilesRunAsTheyAre) {
+  struct BatchFile {
+    std::string name;
+    std::string ranks;  ///< those of the first host, as the table names them
+  };
+  const auto expect_result = [&](const BatchFile& file, const std::string& arguments,
+                                 const RunResult& wanted) {
+    const std::string directory = cluster() / file.name, printed = cluster() / file.name + ".out";
+    const std::string job = submit("--output=" + printed + " " + batch_files + file.name + ".sbatch " +
+                                   arguments + " log.dir=" + directory);
+    EXPECT_EQ(state_at_end(job), "COMPLETED") << read_text(printed);
+    EXPECT_EQ(read_text(printed).find(file.ranks + " on node1: "), 0U) << read_text(printed);
+    EXPECT_EQ(read_result(directory), wanted) << file.name;
+  };
+  const std::string gpt = tiny_gpt + "train.steps=20", mlp = "3 1 dist.replicas=2";
+  const RunResult wanted = direct_result("train_gpt", gpt);
+  for (const BatchFile& file : {BatchFile{"one_node", "ranks 0-3"}, BatchFile{"gpus_2x2", "ranks 0-1"},
+                                BatchFile{"gpus_2x4", "ranks 0-3"}, BatchFile{"gpus_4x1", "rank 0"}})
+    expect_result(file, gpt, wanted);
+  expect_result({"mlp", "rank 0"}, mlp, direct_result("train_mlp", mlp));
+}
+
+// The test of a batch file whose job is asked to stop; `signal` are the options of scancel that reach its
+// ranks.
+void Slurm::expect_same_bits_after_stop(const std::string& batch_file, const std::string& signal) const {
+  const std::string arguments = tiny_gpt + "train.steps=2000";
+  const RunResult wanted = direct_result("train_gpt", arguments);
+  const std::string directory = cluster() / "run", printed = cluster() / "train_gpt.out";
+  const std::string job =
+      submit("--nodes=2 --ntasks=2 --ntasks-per-node=1 --output=" + printed + " " + batch_files + batch_file +
+             " " + arguments + " log.dir=" + directory + " snapshot.path=" + (cluster() / "snapshots"));
+  const auto steps = [&] { return read_result(directory).loss_bits.size(); };
+  SlurmCluster::wait_until("the run is under way", [&] { return steps() >= 20; });
+  EXPECT_EQ(cluster().run("scancel " + signal + " " + job).exit_code, 0);
+  SlurmCluster::wait_until("the job is requeued", [&] {
+    return cluster().job_value(job, "Restarts") == "1" && cluster().job_value(job, "JobState") == "PENDING";
+  });
+  EXPECT_LT(steps(), wanted.loss_bits.size()) << "it was to be stopped before its end";
+  // Slurm lets it wait for two minutes; its nodes refuse a job that was requeued in the same second.
+  cluster().run("scontrol update StartTime=now+2 JobId=" + job);
+  EXPECT_EQ(state_at_end(job), "COMPLETED") << read_text(printed);
+  EXPECT_EQ(read_result(directory), wanted) << read_text(printed);
+  EXPECT_NE(read_text(printed).find("goes back into the queue"), std::string::npos) << read_text(printed);
+}
+
+TEST_F(Slurm, AJobStoppedByUsr1ComesBackAndEndsWithTheSameBits) {
+  expect_same_bits_after_stop("one_node.sbatch", "--signal=USR1");
+}
+
+TEST_F(Slurm, AJobUnderLockrunStoppedByUsr1ComesBackAndEndsWithTheSameBits) {
+  expect_same_bits_after_stop("lockrun.sbatch", "--batch --signal=USR1");
+}
+
+TEST_F(Slurm, ACancelledJobStaysCancelled) {
+  const std::string directory = cluster() / "run";
+  const std::string job = submit(batch_files + "mlp.sbatch 1000000 dist.replicas=2 log.dir=" + directory);
+  SlurmCluster::wait_until("the run is under way", [&] { return !read_result(directory).loss_bits.empty(); });
+  EXPECT_EQ(cluster().run("scancel " + job).exit_code, 0);
+  EXPECT_EQ(state_at_end(job), "CANCELLED");
+  EXPECT_EQ(cluster().job_value(job, "Restarts"), "0");
+}
+
+}  // namespace
+}  // namespace lockstep
