@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Kills, stops and resizes training runs at random moments and compares each with an undisturbed one. Writes
+# docs/chaos.md (or --report FILE). Needs a build in build/cpu, or in the folder that BUILD names.
+#   scripts/chaos.sh [--runs 50] [--resizes 10] [--seed 7] [--steps 300] [--report docs/chaos.md]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+chaos=${BUILD:-build/cpu}/bin/chaos
+[[ -x $chaos ]] || { echo "there is no $chaos: cmake --preset cpu && cmake --build --preset cpu" >&2; exit 2; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+exec "$chaos" --report docs/chaos.md "$@"

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kills, stops and resizes runs at random moments, and compares what they compute with an undisturbed run.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "support/run_result.h"
+#include "support/temporary_directory.h"
+#include "tests/cluster/chaos_run.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  int runs = 50;
+  int resizes = 10;
+  uint64_t seed = 7;
+  int64_t steps = 300;
+  std::string report;
+  std::string folder;
+  bool keep = false;
+};
+
+/// A tiny GPT that evaluates and writes snapshots all the time. A stopped rank is noticed after
+/// dist.timeout_s.
+std::vector<std::string> training_arguments(int64_t steps) {
+  return {"data.dataset=sample",
+          "data.block_size=16",
+          "data.train_split=0.995",
+          "model.n_layer=1",
+          "model.n_head=2",
+          "model.n_embd=16",
+          "model.dropout=0.1",
+          "train.batch_size=2",
+          "train.warmup_steps=5",
+          "train.eval_every=25",
+          "dist.replicas=4",
+          "dist.timeout_s=5",
+          "train.threads=1",
+          "log.every_steps=1000",
+          "snapshot.every_steps=5",
+          "train.device=cpu",
+          concat("train.steps=", steps)};
+}
+
+std::string fixed(double value) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << value;
+  return text.str();
+}
+
+/// How a run differs from the undisturbed one; empty if in nothing.
+std::string difference(const RunResult& reference, const RunResult& result) {
+  if (result.loss_bits.size() != reference.loss_bits.size())
+    return concat(result.loss_bits.size(), " steps instead of ", reference.loss_bits.size());
+  for (size_t step = 0; step < reference.loss_bits.size(); ++step)
+    if (result.loss_bits[step] != reference.loss_bits[step])
+      return concat("other loss bits from step ", step + 1, " on");
+  if (result.parameters_hash != reference.parameters_hash) return "other parameters";
+  return result == reference ? "" : "other evaluations";
+}
+
+/// What happened to one run, as a row of the report.
+struct Row {
+  ChaosPlan plan;
+  ChaosResult result;
+  std::string verdict;  ///< "equal", "not struck", or what is wrong
+
+  bool is_good() const { return verdict == "equal"; }
+  bool counts() const { return verdict != "not struck"; }
+
+  std::string text(int number) const {
+    std::string blows, restarts, resumes;
+    for (size_t i = 0; i < result.strikes.size(); ++i) {
+      const Strike& blow = plan.strikes[i];
+      const StrikeResult& hit = result.strikes[i];
+      const std::string separator = i ? "; " : "";
+      blows += concat(separator, "SIG", ::sigabbrev_np(blow.signal), " at ", hit.step,
+                      hit.hit_snapshot ? " (snapshot)" : "");
+      if (blow.ranks_after > 0)
+        blows += concat(", then ", blow.ranks_after, blow.ranks_after == 1 ? " rank" : " ranks");
+      restarts += separator + (hit.happened ? fixed(hit.restart_seconds) : "–");
+      resumes += separator + (hit.happened ? fixed(hit.resume_seconds) : "–");
+    }
+    return concat("| ", number, " | ", plan.seed, " | ", plan.ranks, " | ", blows, " | ", restarts, " | ",
+                  resumes, " | ", fixed(result.seconds), " | ", verdict, " |\n");
+  }
+};
+
+/// The slowest restart after each signal.
+std::string slowest_restarts(const std::vector<Row>& rows) {
+  struct Slowest {
+    int strikes = 0, in_snapshots = 0;
+    double restart_seconds = 0.0, resume_seconds = 0.0;
+  };
+  std::map<std::string, Slowest> of_signal;
+  for (const Row& row : rows)
+    for (size_t i = 0; i < row.result.strikes.size(); ++i) {
+      const StrikeResult& hit = row.result.strikes[i];
+      if (!hit.happened) continue;
+      Slowest& slowest = of_signal[concat("SIG", ::sigabbrev_np(row.plan.strikes[i].signal))];
+      ++slowest.strikes;
+      slowest.in_snapshots += hit.hit_snapshot ? 1 : 0;
+      slowest.restart_seconds = std::max(slowest.restart_seconds, hit.restart_seconds);
+      slowest.resume_seconds = std::max(slowest.resume_seconds, hit.resume_seconds);
+    }
+  std::string text =
+      "| signal | strikes | of them during a snapshot | slowest restart [s] | slowest next step [s] "
+      "|\n|---|---|---|---|---|\n";
+  for (const auto& [signal, slowest] : of_signal)
+    text += concat("| ", signal, " | ", slowest.strikes, " | ", slowest.in_snapshots, " | ",
+                   fixed(slowest.restart_seconds), " | ", fixed(slowest.resume_seconds), " |\n");
+  return text;
+}
+
+std::string report(const Options& options, const std::vector<Row>& rows) {
+  const auto good = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.is_good(); });
+  const auto counted = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.counts(); });
+  std::string text = concat(
+      "# Chaos\n\nWritten by `scripts/chaos.sh --runs ", options.runs, " --resizes ", options.resizes,
+      " --seed ", options.seed, "` on a machine with ", ::sysconf(_SC_NPROCESSORS_ONLN),
+      " cores.\n\nEach run trains a tiny GPT for ", options.steps,
+      " steps under `lockrun`, with a snapshot every 5. At random moments a random rank gets a signal. In "
+      "the "
+      "last runs `lockrun` itself gets it, must leave no process behind, and is started again with another "
+      "number of ranks. A run is *equal* if it completes, leaves no process behind, and has the loss bits of "
+      "every step, the evaluations and the parameters of an undisturbed run on two ranks.\n\n**",
+      good, " of ", counted,
+      " runs are equal.** `dist.timeout_s` is 5: so long a stopped rank goes unnoticed.\n\n");
+  text += slowest_restarts(rows);
+  text +=
+      "\n*restart*: seconds from the signal until all ranks are other processes; *next step*: until a step "
+      "is completed "
+      "again.\n\n| run | seed | ranks | signal at step | restart [s] | next step [s] | run [s] | result |\n"
+      "|---|---|---|---|---|---|---|---|\n";
+  for (size_t i = 0; i < rows.size(); ++i) text += rows[i].text(static_cast<int>(i) + 1);
+  return text;
+}
+
+ChaosSetup setup_for(const Options& options, const std::string& name) {
+  const std::string programs = LOCKSTEP_PROGRAM_DIR;
+  return {.lockrun = programs + "/lockrun",
+          .program = fs::canonical(programs + "/train_gpt"),
+          .arguments = training_arguments(options.steps),
+          .folder = options.folder + "/" + name};
+}
+
+RunResult run_undisturbed(const Options& options) {
+  const ChaosSetup setup = setup_for(options, "undisturbed");
+  const ChaosResult result = run_with_chaos(setup, {.seed = 0, .ranks = 2, .strikes = {}});
+  expect(result.problem.empty(), "the undisturbed run: ", result.problem, "\n",
+         read_text(setup.folder + "/said"));
+  return read_result(setup.folder + "/run");
+}
+
+Row run_one(const Options& options, uint64_t seed, bool is_resize, const RunResult& reference) {
+  const ChaosSetup setup = setup_for(options, concat("run-", seed));
+  Row row{.plan = make_plan(seed, is_resize, options.steps), .result = {}, .verdict = {}};
+  row.result = run_with_chaos(setup, row.plan);
+  row.verdict = row.result.problem;
+  if (row.verdict.empty()) row.verdict = difference(reference, read_result(setup.folder + "/run"));
+  if (row.verdict.empty()) row.verdict = row.result.was_struck() ? "equal" : "not struck";
+  const bool is_wrong = !row.is_good() && row.counts();
+  if (is_wrong) std::cout << read_text(setup.folder + "/said");
+  if (!is_wrong && !options.keep) fs::remove_all(setup.folder);
+  return row;
+}
+
+int run_all(const Options& options) {
+  const RunResult reference = run_undisturbed(options);
+  std::cout << concat("undisturbed: ", reference.loss_bits.size(), " steps, parameters ",
+                      reference.parameters_hash, "\n")
+            << std::flush;
+  std::vector<Row> rows;
+  int failures = 0;
+  for (const bool is_resize : {false, true}) {
+    int wanted = is_resize ? options.resizes : options.runs;
+    // A run that was over before it could be struck shows nothing: another one takes its place, within
+    // reason.
+    for (int tries = 2 * wanted; wanted > 0 && tries > 0; --tries) {
+      const Row& row =
+          rows.emplace_back(run_one(options, options.seed * 1000 + rows.size(), is_resize, reference));
+      std::cout << row.text(static_cast<int>(rows.size())) << std::flush;
+      wanted -= row.counts() ? 1 : 0;
+      failures += row.counts() && !row.is_good() ? 1 : 0;
+      if (!options.report.empty()) write_file(options.report, report(options, rows));
+    }
+    failures += wanted;
+  }
+  std::cout << concat(failures == 0 ? "all runs are equal" : concat(failures, " runs failed"), "\n");
+  return failures == 0 ? 0 : 1;
+}
+
+int chaos(int argc, char** argv) {
+  Options options;
+  CLI::App app("Kills, stops and resizes runs at random moments, and compares them with an undisturbed one.");
+  app.add_option("--runs", options.runs, "runs that are struck")->check(CLI::NonNegativeNumber);
+  app.add_option("--resizes", options.resizes, "runs that come back with another number of ranks")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "of the moments, signals and ranks");
+  app.add_option("--steps", options.steps, "of each run")->check(CLI::PositiveNumber);
+  app.add_option("--report", options.report, "a Markdown file to write");
+  app.add_option("--folder", options.folder,
+                 "for the runs; those that fail stay there (default: a temporary one)");
+  app.add_flag("--keep", options.keep, "keep all runs");
+  app.option_defaults()->always_capture_default();
+  CLI11_PARSE(app, argc, argv);
+  const TemporaryDirectory temporary;
+  if (options.folder.empty()) options.folder = temporary.path();
+  fs::create_directories(options.folder);
+  options.folder = fs::canonical(options.folder);
+  return run_all(options);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::chaos(argc, argv);
+  } catch (const std::exception& problem) {
+    std::cerr << "error: " << problem.what() << "\n";
+    return 1;
+  }
+}
