@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+
+#include "core/error.h"
+#include "measure.h"
+#include "report.h"
+#include "timed_training.h"
+#include "train/program.h"
+#include "train/snapshot_writer.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* usage =
+    R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--config file] [section.key=value ...]
+
+What a snapshot costs a training on the CPU, on random tokens: stretches of steps without one, with one that is written
+in the background, and with one that is waited for take turns. Start it with mpirun for several ranks.
+  --seconds  length of a stretch (default 1); a snapshot has to be written within it
+  --repeats  stretches of each kind (default 31)
+  --append   add the row to bench/results/bench_snapshot.csv
+  --config   default shakespeare_cpu.ini
+
+snapshot.path is where they are written (default runs/bench_snapshot/snapshots).
+
+)";
+
+struct Options {
+  double seconds = 1.0;
+  int repeats = 31;
+  bool append = false;
+};
+
+/// The benchmark's own arguments, taken out of what the configuration does not know.
+Options take_options(Arguments& arguments) {
+  Options options;
+  CLI::App app;
+  app.add_option("--seconds", options.seconds)->check(CLI::PositiveNumber);
+  app.add_option("--repeats", options.repeats)->check(CLI::PositiveNumber);
+  app.add_flag("--append", options.append);
+  take_benchmark_arguments(app, arguments);
+  return options;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+enum Kind { without, background, waited, kinds };
+
+/// Seconds of one stretch, and of it those in which save() held up the steps and in which it was written.
+struct Stretch {
+  double whole = 0;
+  double held_up = 0;
+  double written = 0;
+};
+
+class SnapshotCost {
+ public:
+  SnapshotCost(const Config& config, const World& world, const TrainingTask& task)
+      : config_(config), task_(task), training_(config, world, task) {
+    if (world.is_first())
+      writer_ = std::make_unique<SnapshotWriter>(config.snapshot.path, config.snapshot.keep);
+  }
+
+  std::vector<PhaseSeconds> warm_up(int steps) { return training_.steps(steps); }
+
+  Stretch run(Kind kind, int steps) {
+    Stretch stretch;
+    const auto begin = std::chrono::steady_clock::now();
+    if (kind != without && writer_) {
+      save();
+      if (kind == waited) writer_->finish();
+      stretch.held_up = seconds_since(begin);
+    }
+    training_.steps(steps);
+    stretch.whole = seconds_since(begin);
+    if (kind != without && writer_) {
+      writer_->finish();
+      const auto of_file = std::filesystem::last_write_time(newest_file()).time_since_epoch();
+      const auto now = std::filesystem::file_time_type::clock::now().time_since_epoch();
+      stretch.written = seconds_since(begin) - std::chrono::duration<double>(now - of_file).count();
+    }
+    return stretch;
+  }
+
+  int64_t bytes() const {
+    int64_t total = 0;
+    for (const auto& file : std::filesystem::directory_iterator(newest_file().parent_path()))
+      total += static_cast<int64_t>(file.file_size());
+    return total;
+  }
+
+ private:
+  void save() {
+    Snapshot snapshot;
+    snapshot.step = ++saved_;
+    snapshot.configuration = to_ini(config_);
+    snapshot.model = task_.parameters;
+    snapshot.optimizer = training_.optimizer().state();
+    writer_->save(snapshot, {.step = true}, config_.dist.timeout_s);
+  }
+
+  /// The state, which is written last.
+  std::filesystem::path newest_file() const {
+    const std::string digits = std::to_string(saved_);
+    return std::filesystem::path(config_.snapshot.path) /
+           ("step-" + std::string(8 - digits.size(), '0') + digits) / "state.json";
+  }
+
+  const Config& config_;
+  const TrainingTask& task_;
+  TimedTraining training_;
+  std::unique_ptr<SnapshotWriter> writer_;  ///< on rank 0
+  int64_t saved_ = 0;
+};
+
+int bench(const Config& config, const World& world, const Options& options) {
+  const LanguageData tokens = load_language_data(config, world);
+  const std::unique_ptr<Gpt> model = make_gpt(config, tokens.vocabulary_size);
+  const TrainingTask task = language_task(config, *model, tokens);
+  SnapshotCost cost(config, world, task);
+  double step_seconds = 0;
+  for (const PhaseSeconds& step : cost.warm_up(20)) step_seconds += whole(step) / 20;
+  // All ranks take rank 0's number of steps.
+  const int steps = std::stoi(world.communicator().broadcast_text(
+      std::to_string(std::max(1, static_cast<int>(options.seconds / step_seconds))), 0));
+  cost.run(background, steps);
+  std::vector<Stretch> stretches[kinds];
+  for (int repeat = 0; repeat < options.repeats; ++repeat)
+    for (int kind = 0; kind < kinds; ++kind)
+      stretches[kind].push_back(cost.run(static_cast<Kind>(kind), steps));
+  if (!world.is_first()) return 0;
+
+  const auto length = [](const Stretch& stretch) { return stretch.whole; };
+  const Timing plain = timing_over(stretches[without], length);
+  const auto extra = [&](Kind kind) { return timing_over(stretches[kind], length).seconds - plain.seconds; };
+  const auto held_up = timing_over(stretches[background], [](const Stretch& s) { return s.held_up; });
+  const auto written = timing_over(stretches[background], [](const Stretch& s) { return s.written; });
+  Report report("bench_snapshot",
+                {{"workload", 41},
+                 {"mib", 8},
+                 {"step_ms"},
+                 {"spread", 8},
+                 {"copy_ms"},
+                 {"write_ms"},
+                 {"cost_ms"},
+                 {"waited_cost_ms", 15},
+                 {"percent_at_one_a_minute", 24}},
+                {.ranks = world.size(), .threads = static_cast<int>(config.train.threads)});
+  report.add({workload_of(config), fixed(static_cast<double>(cost.bytes()) / 1048576.0, 1),
+              fixed(plain.seconds / steps * 1e3, 3), fixed(plain.spread_percent, 1),
+              fixed(held_up.seconds * 1e3, 2), fixed(written.seconds * 1e3, 1),
+              fixed(extra(background) * 1e3, 1), fixed(extra(waited) * 1e3, 1),
+              fixed(extra(background) / 60.0 * 100.0, 3)});
+  if (options.append) report.append();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    Arguments arguments = split_arguments(argc, argv);
+    if (arguments.help) {
+      std::cout << usage << config_help(arguments.program);
+      return 0;
+    }
+    const Options options = take_options(arguments);
+    Config config = load_config(arguments);
+    require(config.train.accumulate == 1, "train.accumulate: set it to 1 for bench_snapshot");
+    const World world = start_world(config);
+    return bench(config, world, options);
+  });
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "timed_training.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <numeric>
+
+#include "core/error.h"
+#include "nn/gradient_clip.h"
+
+namespace lockstep {
+namespace {
+
+/// Charges the time since its last call to a phase.
+class Stopwatch {
+ public:
+  void charge(double& seconds) {
+    const auto now = std::chrono::steady_clock::now();
+    seconds += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+double whole(const PhaseSeconds& step) { return std::accumulate(step.begin(), step.end(), 0.0); }
+
+TimedTraining::TimedTraining(const Config& config, const World& world, const TrainingTask& task)
+    : config_(config),
+      task_(task),
+      data_parallel_(task.parameters, world,
+                     {.replicas = static_cast<int>(config.dist.replicas),
+                      .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
+                      .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
+                      .overlap = world.has_spare_core(static_cast<int>(config.train.threads))}),
+      optimizer_(task.make_optimizer(task.parameters)),
+      loader_(task.training_data, {.replicas = config.dist.replicas,
+                                   .first_replica = data_parallel_.replicas().begin,
+                                   .end_replica = data_parallel_.replicas().end,
+                                   .batch_size = config.train.batch_size,
+                                   .seed = static_cast<uint64_t>(config.train.seed)}) {}
+
+PhaseSeconds TimedTraining::step() {
+  PhaseSeconds seconds{};
+  Stopwatch watch;
+  const Step step = loader_.next();
+  watch.charge(seconds[data]);
+  for (const Batch& batch : step.batches) {
+    const Context context{.training = true,
+                          .seed = static_cast<uint64_t>(config_.train.seed),
+                          .step = static_cast<uint32_t>(step.index),
+                          .sample = static_cast<uint32_t>(batch.first_sample)};
+    const Tensor loss = task_.loss(batch.inputs, batch.targets, context);
+    watch.charge(seconds[forward]);
+    data_parallel_.backward(loss);
+    watch.charge(seconds[backward_pass]);
+  }
+  data_parallel_.wait();
+  watch.charge(seconds[communication]);
+  const float factor = clip_factor(gradient_norm(task_.parameters), config_.train.grad_clip);
+  watch.charge(seconds[norm_and_clip]);
+  optimizer_->step(config_.train.learning_rate, factor);
+  watch.charge(seconds[update]);
+  return seconds;
+}
+
+std::vector<PhaseSeconds> TimedTraining::steps(int count) {
+  std::vector<PhaseSeconds> all;
+  for (int i = 0; i < count; ++i) all.push_back(step());
+  return all;
+}
+
+std::string workload_of(const Config& config) {
+  return concat(config.model.n_layer, "x", config.model.n_head, "x", config.model.n_embd, " block ",
+                config.data.block_size, " replicas ", config.dist.replicas, " batch ",
+                config.train.batch_size, config.dist.reduction == "tree" ? "" : " native");
+}
+
+void take_benchmark_arguments(CLI::App& options, Arguments& arguments) {
+  std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
+  try {
+    options.parse(reversed);
+  } catch (const CLI::ParseError& problem) {
+    throw UserError(concat(problem.what(), "; see ", arguments.program, " --help"));
+  }
+  arguments.other.clear();
+  if (arguments.config_file.empty()) arguments.config_file = "shakespeare_cpu.ini";
+  const std::string directory = "runs/" + arguments.program;
+  const std::vector<Arguments::Override> own = {{"train.device", "cpu"},
+                                                {"data.dataset", "random_tokens"},
+                                                {"model.vocab_size", "65"},
+                                                {"log.dir", directory},
+                                                {"snapshot.path", directory + "/snapshots"}};
+  arguments.overrides.insert(arguments.overrides.begin(), own.begin(), own.end());
+}
+
+}  // namespace lockstep
