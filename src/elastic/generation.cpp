@@ -53,12 +53,12 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 Generation::Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes,
-                       StopRequest& request, int number)
+                       StopRequest& request, Starts earlier)
     : options_(options),
       placement_(placement),
       nodes_(nodes),
       request_(request),
-      number_(number),
+      earlier_(earlier),
       kind_(choose_launcher(options, placement.ranks)),
       folder_(make_folder()),
       listener_(placement.address, 0) {}
@@ -227,8 +227,8 @@ std::string Generation::plan(const RankReport& hello) const {
       {"LOCAL_WORLD_SIZE", std::to_string(ranks_per_host)},
       {"MASTER_ADDR", placement_.address},
       {"MASTER_PORT", std::to_string(options_.master_port)},
-      {"LOCKSTEP_RESTART_COUNT", std::to_string(earlier_restarts() + number_)},
-      {"TORCHELASTIC_RESTART_COUNT", std::to_string(number_)},
+      {"LOCKSTEP_RESTART_COUNT", std::to_string(earlier_restarts() + earlier_.begun)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(earlier_.all)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options_.nodes.id}};
   plan.environment.insert(plan.environment.end(), places.begin(), places.end());
@@ -285,6 +285,11 @@ Failure Generation::failure() const {
   for (const auto& [rank, report] : reports_)
     if (!report.has_ended) failure.reports.push_back(report);
   return failure;
+}
+
+bool Generation::has_begun() const {
+  return std::any_of(reports_.begin(), reports_.end(),
+                     [](const auto& entry) { return !entry.second.phase.empty(); });
 }
 
 int64_t Generation::snapshot_step() const {

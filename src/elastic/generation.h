@@ -22,15 +22,22 @@ class Generation {
  public:
   enum class Outcome { done, stopped, cancelled, failed };
 
-  /// `number` counts the starts of the run, from 0.
+  /// How often the run was started before.
+  struct Starts {
+    int all = 0;
+    int begun = 0;  ///< of them, those in which a rank began its work: only these leave something to resume
+  };
+
   Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes, StopRequest& request,
-             int number);
+             Starts earlier);
   ~Generation();
 
   /// Starts the ranks and watches them until all have left, or one has failed and all were ended.
   Outcome run();
   /// What made it fail.
   Failure failure() const;
+  /// True once a rank had a heartbeat.
+  bool has_begun() const;
   /// Of the newest snapshot that a rank has told of; -1: none.
   int64_t snapshot_step() const;
 
@@ -66,7 +73,7 @@ class Generation {
   Placement placement_;
   Nodes& nodes_;
   StopRequest& request_;
-  int number_;
+  Starts earlier_;
   Launcher kind_;
   std::string folder_;
   Listener listener_;

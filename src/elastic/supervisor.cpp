@@ -17,7 +17,7 @@ Supervisor::Supervisor(const LaunchOptions& options, Nodes& nodes, StopRequest& 
 int Supervisor::run() {
   try {
     std::optional<int> code;
-    for (; !code; ++generation_) {
+    while (!code) {
       const std::optional<Placement> placement = gather();
       code = placement ? run_generation(*placement) : stop_code();
     }
@@ -44,9 +44,9 @@ std::optional<Placement> Supervisor::gather() {
 
 std::optional<int> Supervisor::run_generation(const Placement& placement) {
   const int on_each = placement.ranks / static_cast<int>(placement.hosts.size());
-  if (generation_ == 0 && on_each > available_cores())
+  if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
-  Generation generation(options_, placement, nodes_, request_, generation_);
+  Generation generation(options_, placement, nodes_, request_, earlier_);
   switch (generation.run()) {
     case Generation::Outcome::done:
       return 0;
@@ -59,6 +59,8 @@ std::optional<int> Supervisor::run_generation(const Placement& placement) {
   }
   const Failure failure = generation.failure();
   report(failure);
+  ++earlier_.all;
+  if (generation.has_begun()) ++earlier_.begun;
   const int code = exit_code(failure);
   if (request_.is_asked() || code == exit_usage) return code;
   const std::optional<double> wait = budget_.next_wait(generation.snapshot_step());
@@ -77,7 +79,7 @@ void Supervisor::report(const Failure& failure) const {
   if (options_.log_directory.empty()) return;
   try {
     std::filesystem::create_directories(options_.log_directory);
-    write_file(options_.log_directory + "/failure.json", failure_json(failure, generation_));
+    write_file(options_.log_directory + "/failure.json", failure_json(failure, earlier_.all));
   } catch (const std::exception& problem) {
     log_warning(concat("lockrun: the failure could not be written down: ", problem.what()));
   }

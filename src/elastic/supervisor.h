@@ -28,7 +28,7 @@ class Supervisor {
   Nodes& nodes_;
   StopRequest& request_;
   RestartBudget budget_;
-  int generation_ = 0;
+  Generation::Starts earlier_;
 };
 
 }  // namespace lockstep

@@ -48,6 +48,15 @@ TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
   EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\n");
 }
 
+TEST_F(Lockrun, AStartThatFailedBeforeARankBeganLeavesNothingToResume) {
+  LockrunJob job =
+      LockrunJob::of_command("--nproc 1",
+                             "bash -c 'echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; "
+                             "exit $((TORCHELASTIC_RESTART_COUNT < 1))'");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.output(), "0 0\n0 1\n");
+}
+
 TEST_F(Lockrun, AKilledRankIsNamedAndTheRunGoesOnFromTheSnapshot) {
   LockrunJob job("--nproc 2 --log-dir " + std::string("$TMPDIR/../log"), 12, "0:1:7:kill");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();

@@ -40,7 +40,7 @@ class CountingRank {
         starts_(concat(arguments[1], "/starts")),
         steps_(std::atoi(arguments[2])),
         faults_(arguments + 3, arguments + argument_count),
-        generation_(std::getenv("LOCKSTEP_RESTART_COUNT")) {
+        generation_(std::getenv("TORCHELASTIC_RESTART_COUNT")) {
     if (const char* records = std::getenv("LOCKSTEP_RECORDS")) ranks_.record_flights_in(records);
     const char* timeout = std::getenv("ELASTIC_TIMEOUT");
     ranks_.set_timeout(timeout ? std::atof(timeout) : 60.0);
