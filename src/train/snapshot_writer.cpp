@@ -28,8 +28,8 @@ void copy_to_host(const std::vector<NamedTensor>& tensors, std::vector<NamedTens
 
 }  // namespace
 
-SnapshotWriter::SnapshotWriter(std::string path, int64_t keep)
-    : store_(std::move(path), keep), thread_([this] { serve(); }) {}
+SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep)
+    : store_(path, keep), thread_([this] { serve(); }) {}
 
 SnapshotWriter::~SnapshotWriter() {
   {

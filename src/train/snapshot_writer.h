@@ -22,7 +22,7 @@ class SnapshotWriter {
     bool best = false;
   };
 
-  SnapshotWriter(std::string path, int64_t keep);
+  SnapshotWriter(const std::string& path, int64_t keep);
   /// Waits for the last one.
   ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;
