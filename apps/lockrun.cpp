@@ -27,7 +27,7 @@ int launch(const LaunchOptions& options) {
     return supervise(options, nodes, request);
   }
   const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
-  const bool has_rendezvous = !options.nodes.endpoint.empty() || (options.nodes.most_nodes > 1 && !in_slurm);
+  const bool has_rendezvous = options.nodes.most_nodes > 1 && (!options.nodes.endpoint.empty() || !in_slurm);
   if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
   StopRequest request;
   if (has_rendezvous) {
@@ -50,7 +50,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  // Whoever reads the output may leave earlier; the ranks are not to end of that.
+  // Where nobody reads the output any more mpirun ends, which is to be a failure like others.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return run({arguments + 1, arguments + argument_count});

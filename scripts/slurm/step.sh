@@ -26,10 +26,10 @@ find_program() {
 # run_step <command>...: runs it, passes on the signals that this shell gets, and puts the job back into the queue if
 # the command was stopped after a snapshot (exit code 75). Ends the batch file with the command's exit code.
 run_step() {
-  local step status=0
+  local step='' status=0
+  trap 'if [[ -n $step ]]; then kill -USR1 "$step" 2>/dev/null || true; fi' USR1 TERM
   "$@" &
   step=$!
-  trap 'kill -USR1 "$step" 2>/dev/null || true' USR1 TERM
   # A signal ends wait before the step ends; the last wait has the step's own status.
   while kill -0 "$step" 2>/dev/null; do wait "$step" || true; done
   wait "$step" || status=$?

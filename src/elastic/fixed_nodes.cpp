@@ -40,7 +40,7 @@ FixedNodes FixedNodes::slurm_allocation(const LaunchOptions& options) {
   const NodeOptions& nodes = options.nodes;
   require(nodes.least_nodes <= allocated, "--nnodes asks for ", nodes.least_nodes, " nodes, and Slurm gave ",
           allocated);
-  const int used = nodes.most_nodes > 1 ? std::min(nodes.most_nodes, allocated) : allocated;
+  const int used = options.nodes_given ? std::min(nodes.most_nodes, allocated) : allocated;
   Placement placement{
       .ranks = used * (options.ranks_given ? options.ranks_per_node : tasks_per_node(allocated)),
       .hosts = std::vector<std::string>(static_cast<size_t>(used))};

@@ -59,9 +59,9 @@ Generation::Generation(const LaunchOptions& options, const Placement& placement,
       nodes_(nodes),
       request_(request),
       earlier_(earlier),
-      kind_(choose_launcher(options, placement.ranks)),
-      folder_(make_folder()),
-      listener_(placement.address, 0) {}
+      kind_(choose_launcher(options, placement)),
+      listener_(placement.address, 0),
+      folder_(make_folder()) {}
 
 Generation::~Generation() {
   std::error_code ignored;
@@ -130,7 +130,7 @@ void Generation::hear_nodes() {
 
 void Generation::welcome() {
   while (auto channel = listener_.accept(nodes_.secret(), 0.0))
-    keepers_.push_back({.channel = std::move(channel)});
+    keepers_.push_back({.channel = std::move(channel), .rank = -1, .heard = Clock::now()});
 }
 
 void Generation::hear(Keeper& keeper) {
@@ -143,6 +143,7 @@ void Generation::hear(Keeper& keeper) {
 }
 
 void Generation::hear(Keeper& keeper, const std::string& message) {
+  keeper.heard = Clock::now();
   if (message == asked_message) return request_.ask();
   const RankReport report = report_from_json(message);
   if (keeper.rank < 0) {
@@ -173,6 +174,7 @@ void Generation::lose(Keeper& keeper) {
 void Generation::look_at_launcher() {
   if (launcher_ending_ || !launcher_->ending()) return;
   launcher_ending_ = launcher_->ending();
+  attend();  // what the keepers said before it ended
   if (all_have_left() || failed_) return;
   const std::string missing = missing_ranks();
   fail(concat(name(kind_), " ended (", describe(*launcher_ending_), ") before ",
@@ -183,6 +185,12 @@ void Generation::look_at_deadlines() {
   if (failed_ || all_have_left()) return;
   if (!all_started() && seconds_since(started_) > options_.start_seconds)
     fail(concat(missing_ranks(), " did not start within ", options_.start_seconds, " s"));
+  for (const Keeper& keeper : keepers_) {
+    const auto known = reports_.find(keeper.rank);
+    if (known != reports_.end() && !known->second.has_ended && seconds_since(keeper.heard) > silence_seconds)
+      fail(concat("the keeper of rank ", keeper.rank, " (host ", known->second.host,
+                  ") says nothing any more"));
+  }
   const std::string within = concat(" within ", options_.grace_seconds, " s (--grace)");
   if (request_.seconds_since_asked() > options_.grace_seconds)
     fail(concat("the ranks were asked to stop and did not", within));
@@ -202,7 +210,9 @@ void Generation::fail(const std::string& other_cause) {
   if (!failed_ || !other_cause.empty()) {
     if (other_cause_.empty()) other_cause_ = other_cause;
   }
-  if (!failed_) failed_ = Clock::now();
+  if (failed_) return;
+  failed_ = Clock::now();
+  failed_while_asked_ = request_.is_asked();
 }
 
 void Generation::tell(const std::string& message) {

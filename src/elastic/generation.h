@@ -36,6 +36,8 @@ class Generation {
   Outcome run();
   /// What made it fail.
   Failure failure() const;
+  /// True if it failed after lockrun had been asked to stop.
+  bool failed_while_asked() const { return failed_while_asked_; }
   /// True once a rank had a heartbeat.
   bool has_begun() const;
   /// Of the newest snapshot that a rank has told of; -1: none.
@@ -48,6 +50,7 @@ class Generation {
   struct Keeper {
     std::unique_ptr<Channel> channel;
     int rank = -1;  ///< -1: it has not said yet
+    Clock::time_point heard = Clock::now();
   };
 
   void wait(double seconds);
@@ -75,8 +78,8 @@ class Generation {
   StopRequest& request_;
   Starts earlier_;
   Launcher kind_;
-  std::string folder_;
   Listener listener_;
+  std::string folder_;
   std::optional<Process> launcher_;
   std::list<Keeper> keepers_;
   std::map<int, RankReport> reports_;
@@ -86,6 +89,7 @@ class Generation {
   std::optional<Clock::time_point> failed_;
   std::optional<Clock::time_point> first_left_;  ///< when a rank left with 75
   bool request_passed_on_ = false;
+  bool failed_while_asked_ = false;
   Clock::time_point started_ = Clock::now();
 };
 

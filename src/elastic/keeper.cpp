@@ -31,6 +31,8 @@ constexpr int tick_milliseconds = 100;
 constexpr double report_seconds = 0.5;
 /// How much longer than its own deadline a rank may be silent: it gets the time to fail by itself.
 constexpr double patience_seconds = 2.0;
+/// How long a rank without a deadline may be stopped, by SIGSTOP or at a terminal.
+constexpr double stop_seconds = 30.0;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -54,6 +56,7 @@ std::map<std::string, std::string> environment_of(const RankPlan& plan, const Ra
   all["RANK"] = std::to_string(own_rank());
   all["LOCAL_RANK"] = place({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, "0");
   if (const char* size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) all["LOCAL_WORLD_SIZE"] = size;
+  if (const char* node = std::getenv("SLURM_NODEID")) all["GROUP_RANK"] = node;
   all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path();
   all["LOCKSTEP_RECORDS"] = folder.path();
   return all;
@@ -84,7 +87,7 @@ class Keeper {
     channel_.send(to_json(report_));
     const std::optional<std::string> plan = channel_.receive(connect_seconds);
     expect(plan.has_value(), "the supervisor sends no plan");
-    if (*plan == end_message) return;
+    if (*plan == end_message || *plan == stop_message) return;
     start(plan_from_json(*plan));
     while (!report_.has_ended) attend();
     // Whoever hears of a failure ends the generation: until then the launcher is to see all keepers alive.
@@ -159,7 +162,7 @@ class Keeper {
       report_.ending = *ending;
     }
     child_->signal_group(SIGKILL);
-    if (const auto ending = child_->wait(5.0)) report_.ending = *ending;
+    report_.ending = child_->wait(5.0).value_or(Ending{.signal = SIGKILL});
     finish();
   }
 
@@ -196,23 +199,34 @@ class Keeper {
 
   void look_at_heartbeat() {
     const HeartbeatPage& page = folder_->page();
-    if (page.beats != beats_) {
+    const double deadline = page.deadline_seconds;
+    const bool is_first = beats_ == 0 && page.beats != 0;
+    if (page.beats != beats_ || deadline != deadline_) {
       beats_ = page.beats;
+      deadline_ = deadline;
       last_beat_ = Clock::now();
     }
-    const double deadline = page.deadline_seconds;
     const double silence = seconds_since(last_beat_);
     if (deadline > 0 && silence > deadline + patience_seconds) {
       report_.stuck_seconds = silence;
       return end_rank();
     }
-    if (seconds_since(last_report_) < report_seconds) return;
+    if (!is_first && seconds_since(last_look_) < report_seconds) return;
+    last_look_ = Clock::now();
+    if (process_state(child_->id()) != 'T') last_run_ = Clock::now();
+    // No deadline holds while a rank starts and ends.
+    const double stopped = seconds_since(last_run_);
+    if (stopped > (deadline > 0 ? deadline : stop_seconds) + patience_seconds) {
+      report_.stuck_seconds = stopped;
+      return end_rank();
+    }
     const RankReport before = report_;
     read_page();
+    const bool has_news = report_.step != before.step || report_.snapshot_step != before.snapshot_step ||
+                          report_.phase != before.phase;
+    if (!has_news && seconds_since(last_report_) < keepalive_seconds) return;
     last_report_ = Clock::now();
-    if (report_.step != before.step || report_.snapshot_step != before.snapshot_step ||
-        report_.phase != before.phase)
-      channel_.send(to_json(report_));
+    channel_.send(to_json(report_));
   }
 
   Channel channel_;
@@ -227,7 +241,10 @@ class Keeper {
   bool must_stop_ = false;  ///< and has not been told yet
   bool is_over_ = false;
   uint64_t beats_ = 0;
+  double deadline_ = 0.0;
   Clock::time_point last_beat_ = Clock::now();
+  Clock::time_point last_run_ = Clock::now();
+  Clock::time_point last_look_ = Clock::now();
   Clock::time_point last_report_ = Clock::now();
 };
 

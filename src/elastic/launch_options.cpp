@@ -185,6 +185,7 @@ void complete(LaunchOptions& options, const Texts& texts) {
   if (!texts.nnodes.empty()) set_nodes(nodes, texts.nnodes);
   set_rendezvous(nodes, texts.rendezvous_settings);
   options.ranks_given = !texts.nproc.empty();
+  options.nodes_given = !texts.nnodes.empty() || texts.standalone;
   options.ranks_per_node = options.ranks_given ? ranks_of(texts.nproc) : 1;
   if (nodes.endpoint.empty() && !texts.master_address.empty() && nodes.most_nodes > 1)
     nodes.endpoint = concat(texts.master_address, ":", options.master_port);

@@ -13,6 +13,7 @@ namespace lockstep {
 struct LaunchOptions {
   int ranks_per_node = 1;
   bool ranks_given = false;  ///< else a host file's slots count
+  bool nodes_given = false;  ///< else all of an allocation count
   NodeOptions nodes;
   std::string hostfile;
   int max_restarts = 3;

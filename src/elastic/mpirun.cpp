@@ -26,14 +26,18 @@ bool may_read_siblings() {
 
 }  // namespace
 
-Launcher choose_launcher(const LaunchOptions& options, int ranks) {
-  const bool wants_srun = options.via == "srun" || (options.via == "auto" && in_slurm_allocation());
+Launcher choose_launcher(const LaunchOptions& options, const Placement& placement) {
+  const bool has_hosts = !placement.mpirun_arguments.empty();
+  const bool wants_srun =
+      options.via == "srun" || (options.via == "auto" && !has_hosts && in_slurm_allocation());
   if (wants_srun) {
+    require(!has_hosts,
+            "--via srun: srun takes the hosts of its allocation, not a host file's or a rendezvous'");
     require(in_slurm_allocation(), "--via srun: this is no Slurm allocation, or there is no srun");
     return Launcher::srun;
   }
   if (is_program("mpirun")) return Launcher::mpirun;
-  require(ranks == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
+  require(placement.ranks == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
   return Launcher::none;
 }
 

@@ -13,8 +13,9 @@ namespace lockstep {
 /// Who starts the processes of a generation.
 enum class Launcher { mpirun, srun, none };
 
-/// srun in a Slurm allocation, else mpirun, else none for one rank. UserError if that cannot be.
-Launcher choose_launcher(const LaunchOptions& options, int ranks);
+/// srun in a Slurm allocation unless hosts are named, else mpirun, else none for one rank. UserError if that
+/// cannot be.
+Launcher choose_launcher(const LaunchOptions& options, const Placement& placement);
 const char* name(Launcher launcher);
 
 /// The command line that starts a keeper for each rank.

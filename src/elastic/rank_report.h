@@ -42,6 +42,10 @@ std::string to_json(const RankPlan& plan);
 RankReport report_from_json(const std::string& text);
 RankPlan plan_from_json(const std::string& text);
 
+/// A keeper says something at least so often, and is lost when nothing came for so long.
+constexpr double keepalive_seconds = 5.0;
+constexpr double silence_seconds = 30.0;
+
 /// What else the two say to each other.
 constexpr const char* stop_message = "stop";    ///< to a keeper: the rank is to write a snapshot and leave
 constexpr const char* end_message = "end";      ///< to a keeper: end the rank, report and leave

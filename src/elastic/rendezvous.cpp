@@ -84,10 +84,7 @@ Rendezvous::~Rendezvous() {
 std::optional<Placement> Rendezvous::gather(double seconds) {
   std::unique_lock lock(mutex_);
   const Clock::time_point until = after(seconds);
-  if (!gathering_since_) {
-    gathering_since_ = last_word_ = Clock::now();
-    last_change_ = std::max(last_change_, Clock::now());
-  }
+  if (!gathering_since_) gathering_since_ = last_word_ = Clock::now();
   while (true) {
     const int here = 1 + int(members_.size());
     const bool called = Clock::now() >= last_change_ + duration(options_.last_call_seconds);

@@ -5,7 +5,19 @@
 
 namespace lockstep {
 
-StopRequest::StopRequest() : signals_({SIGTERM, SIGUSR1, SIGHUP, SIGINT}) {}
+namespace {
+
+/// Under nohup: whoever reads signals would get one that is ignored.
+bool is_ignored(int number) {
+  struct sigaction now {};
+  return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+StopRequest::StopRequest()
+    : signals_(is_ignored(SIGHUP) ? std::initializer_list<int>{SIGTERM, SIGUSR1, SIGINT}
+                                  : std::initializer_list<int>{SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {}
 
 void StopRequest::hear() {
   while (const auto number = signals_.next()) {

@@ -62,7 +62,8 @@ std::optional<int> Supervisor::run_generation(const Placement& placement) {
   ++earlier_.all;
   if (generation.has_begun()) ++earlier_.begun;
   const int code = exit_code(failure);
-  if (request_.is_asked() || code == exit_usage) return code;
+  if (generation.failed_while_asked() || code == exit_usage) return code;
+  if (request_.is_asked()) return exit_stopped;
   const std::optional<double> wait = budget_.next_wait(generation.snapshot_step());
   if (!wait) {
     log_error(concat("lockrun: gave up after ", options_.max_restarts, " restarts without a newer snapshot"));
@@ -86,8 +87,8 @@ void Supervisor::report(const Failure& failure) const {
 }
 
 void Supervisor::pause(double seconds) {
-  pollfd entry{.fd = request_.descriptor(), .events = POLLIN, .revents = 0};
-  ::poll(&entry, 1, static_cast<int>(seconds * 1000.0));
+  pollfd entries[] = {{request_.descriptor(), POLLIN, 0}, {nodes_.events(), POLLIN, 0}};
+  ::poll(entries, 2, static_cast<int>(seconds * 1000.0));
 }
 
 int Supervisor::stop_code() const { return request_.is_cancelled() ? request_.cancel_code() : exit_stopped; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "core/error.h"
 #include "store/environment.h"
@@ -132,9 +133,12 @@ const Credentials& CredentialsProvider::current() {
 }
 
 bool CredentialsProvider::renew() {
-  const bool can_change = found_ && found_->expires;
-  if (can_change) found_.reset();
-  return can_change;
+  if (!found_) return false;
+  const Credentials before = *std::exchange(found_, std::nullopt);
+  if (before.expires) return true;
+  // Whoever writes the shared file may have put others there.
+  const Credentials& now = current();
+  return now.access_key != before.access_key || now.session_token != before.session_token;
 }
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ class CredentialsProvider {
  public:
   /// Throws UserError that says what was tried, and never a secret.
   const Credentials& current();
-  /// They were refused as expired: asks for others next time. False if there cannot be any.
+  /// They were refused as expired: looks for others. False if there are none.
   bool renew();
 
  private:

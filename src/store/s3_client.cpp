@@ -28,6 +28,15 @@ S3Failure failure_of(const HttpReply& reply) {
   return {};
 }
 
+/// The name of the root of an XML answer; empty if it is none, or only a part of one.
+std::string root_of(const HttpReply& reply) {
+  try {
+    return parse_xml(reply.body).name;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 std::string describe(const HttpReply& reply) {
   const S3Failure failure = failure_of(reply);
   std::string text = std::to_string(reply.status);
@@ -117,8 +126,10 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
 
 void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_success = reply.status >= 200 && reply.status < 300;
-  // S3 starts its answer to the last request of an upload before it knows how that ends.
-  if (is_success && (request.method != "POST" || failure_of(reply).code.empty())) return;
+  // S3 starts its answer to the last request of an upload before it knows how that ends: only its words
+  // count.
+  const bool completes_upload = request.method == "POST" && request.query.contains("uploadId");
+  if (is_success && (!completes_upload || root_of(reply) == "CompleteMultipartUploadResult")) return;
   const std::string code = failure_of(reply).code;
   if (reply.status == 404 && code != "NoSuchBucket") return;
   const auto region = reply.headers.find("x-amz-bucket-region");

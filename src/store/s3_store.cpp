@@ -43,6 +43,11 @@ S3Store::S3Store(const S3Address& address, const S3Options& options)
 
 std::string S3Store::full_key(const std::string& key) const { return prefix_ + key; }
 
+std::string S3Store::without_prefix(const std::string& key) const {
+  expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key), ", which it was not asked for");
+  return key.substr(prefix_.size());
+}
+
 std::string S3Store::name_of(const std::string& key) const {
   std::string name = client_.name_of(full_key(key));
   if (key.empty() && name.ends_with('/')) name.pop_back();
@@ -124,7 +129,7 @@ std::vector<std::string> S3Store::list(const std::string& prefix) {
     const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query});
     const XmlElement page = parse_reply(reply, "ListBucketResult", name_of(prefix));
     for (const XmlElement& element : page.children)
-      if (element.name == "Contents") keys.push_back(element.text_of("Key").substr(prefix_.size()));
+      if (element.name == "Contents") keys.push_back(without_prefix(element.text_of("Key")));
     if (page.text_of("IsTruncated") != "true") break;
     const std::string next = page.text_of("NextContinuationToken");
     expect(!next.empty(), name_of(prefix), ": the server's list goes on nowhere");

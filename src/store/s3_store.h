@@ -26,6 +26,7 @@ class S3Store : public ObjectStore {
 
  private:
   std::string full_key(const std::string& key) const;
+  std::string without_prefix(const std::string& key) const;
   bool put_in_parts(const std::string& key, Pieces contents);
   std::string send_parts(const std::string& key, const std::string& upload, Pieces contents);
 

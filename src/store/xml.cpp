@@ -33,6 +33,8 @@ class XmlReader {
 
   XmlElement document() {
     take("\xef\xbb\xbf");
+    // S3 sends spaces to keep a connection alive until it knows its answer.
+    skip_space();
     if (take("<?xml")) rest_.remove_prefix(position_of("?>") + 2);
     skip_space();
     XmlElement root = element(1);

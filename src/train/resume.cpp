@@ -3,7 +3,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "core/log.h"
 #include "nn/precision.h"
@@ -18,16 +20,18 @@ SnapshotFiles newest_on_first_rank(const Config& config, const World& world) {
   SnapshotFiles files;
   if (world.is_first()) {
     std::string damage;
-    const auto found =
+    auto found =
         SnapshotStore(config.snapshot.path, config.snapshot.keep).newest([&](const std::string& problem) {
           log_warning(concat(problem, "; an older snapshot is tried"));
           damage = problem;
         });
-    if (found) files = *found;
+    if (found) files = std::move(*found);
     // Starting over would overwrite what a person might still want to save.
     require(found || damage.empty(), "snapshot.path: no valid snapshot is left in ", config.snapshot.path,
             ": ", damage, "; move it away to start from scratch");
   }
+  // Reading a large snapshot may take longer than any collective.
+  world.communicator().set_timeout(std::numeric_limits<double>::infinity());
   SnapshotFiles received;
   const int64_t count = std::stoll(world.communicator().broadcast_text(std::to_string(files.size()), 0));
   auto next = files.begin();
@@ -36,6 +40,7 @@ SnapshotFiles newest_on_first_rank(const Config& config, const World& world) {
     received[name] = world.communicator().broadcast_text(world.is_first() ? next->second : "", 0);
     if (world.is_first()) ++next;
   }
+  world.communicator().set_timeout(config.dist.timeout_s);
   return received;
 }
 

@@ -114,8 +114,6 @@ Snapshot from_files(const SnapshotFiles& files, const std::string& origin) {
     snapshot.model = from_safetensors(files.at(model_file), model_file).tensors;
     snapshot.optimizer = from_safetensors(files.at(optimizer_file), optimizer_file).tensors;
     return snapshot;
-  } catch (const UserError& problem) {
-    throw UserError(concat(origin, "/", file, " is damaged: ", problem.what()));
   } catch (const std::exception& problem) {
     throw UserError(concat(origin, "/", file, " is damaged: ", problem.what()));
   }

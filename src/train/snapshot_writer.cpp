@@ -28,8 +28,8 @@ void copy_to_host(const std::vector<NamedTensor>& tensors, std::vector<NamedTens
 
 }  // namespace
 
-SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep)
-    : store_(path, keep), thread_([this] { serve(); }) {}
+SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss)
+    : store_(path, keep), best_loss_(best_loss), thread_([this] { serve(); }) {}
 
 SnapshotWriter::~SnapshotWriter() {
   {
@@ -56,8 +56,15 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   copy_.model = std::move(model);
   copy_.optimizer = std::move(optimizer);
   purpose_ = purpose;
+  best_loss_before_ = best_loss_;
+  if (purpose.best) best_loss_ = snapshot.best_validation_loss;
   is_writing_ = true;
   changed_.notify_all();
+}
+
+std::optional<double> SnapshotWriter::best_loss() const {
+  const std::lock_guard lock(mutex_);
+  return best_loss_;
 }
 
 int64_t SnapshotWriter::finish() {
@@ -72,24 +79,34 @@ void SnapshotWriter::serve() {
     changed_.wait(lock, [this] { return is_writing_ || stopping_; });
     if (!is_writing_) return;
     lock.unlock();
-    try {
-      write(copy_, purpose_);
-    } catch (const std::exception& problem) {
-      log_error(concat(problem.what(), "; training goes on"));
-    }
+    // First, so that no snapshot to go on from tells of a best one that is not there.
+    if (purpose_.best) write_best();
+    if (purpose_.step) write_step();
     lock.lock();
     is_writing_ = false;
     changed_.notify_all();
   }
 }
 
-void SnapshotWriter::write(const Snapshot& snapshot, Purpose purpose) {
-  if (purpose.step) {
-    store_.save(snapshot);
-    newest_step_ = snapshot.step;
-    heartbeat().snapshot_step.store(snapshot.step);
+void SnapshotWriter::write_best() {
+  try {
+    store_.save_best(copy_);
+  } catch (const std::exception& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+    const std::lock_guard lock(mutex_);
+    best_loss_ = best_loss_before_;
   }
-  if (purpose.best) store_.save_best(snapshot);
+}
+
+void SnapshotWriter::write_step() {
+  try {
+    copy_.best_validation_loss = best_loss();
+    store_.save(copy_);
+    newest_step_ = copy_.step;
+    heartbeat().snapshot_step.store(copy_.step);
+  } catch (const std::exception& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+  }
 }
 
 }  // namespace lockstep

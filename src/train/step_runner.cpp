@@ -41,6 +41,7 @@ StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Op
 
 void StepRunner::start(const Step& step, double learning_rate) {
   expect(under_way() < 2, "a third step was started before the first was collected");
+  beat("training");  // a recorded step does not pass by the others
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
   optimizer_.prepare(learning_rate);
@@ -77,6 +78,8 @@ void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
 
 void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   for (const Batch& batch : batches) backward(batch, index);
+  // From here a rank waits for others, under the deadline of the collective.
+  beat("training");
   data_parallel_.finish();
   const GradientNorm norm = measure_gradient_norm(task_.parameters, options_.grad_clip);
   optimizer_.update(norm.factor);

@@ -157,11 +157,13 @@ int Run::operator()(const std::optional<Snapshot>& found) {
     progress_ = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
                                            Display::of_stderr());
     if (!config_.snapshot.path.empty())
-      snapshots_ = std::make_unique<SnapshotWriter>(config_.snapshot.path, config_.snapshot.keep);
+      snapshots_ = std::make_unique<SnapshotWriter>(config_.snapshot.path, config_.snapshot.keep,
+                                                    best_validation_loss_);
   }
   loader_.seek(first_step_);
   // A GPU gets its next step before the result of this one is read.
   const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
+  beat("training");
   heartbeat().deadline_seconds.store(config_.dist.timeout_s);
   for (int64_t index = first_step_; index < total_steps_ && !stopping_; ++index) {
     start(index);
@@ -179,7 +181,13 @@ int Run::finish() {
   const uint64_t hash_value = parameters_hash(task_.parameters);
   const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
-  if (snapshots_) snapshots_->finish();
+  if (snapshots_ && first_step_ < total_steps_ && snapshots_->finish() != total_steps_) {
+    // It was left out, because the one before took long. Now nobody waits any more.
+    save(total_steps_, {.step = true});
+    if (snapshots_->finish() != total_steps_)
+      log_error(
+          concat("the last snapshot, of step ", total_steps_, ", is missing in ", config_.snapshot.path));
+  }
   if (writer_) writer_->finish(hash_value);
   if (world_.is_first())
     log_info(concat("done: ", total_steps_, " steps, parameters ", hash, ", results in ", config_.log.dir));
@@ -291,6 +299,8 @@ bool Run::observe(StepMetrics& metrics) {
     const double loss =
         evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate);
     metrics.validation_loss = loss;
+    // What could not be kept is not the best that there is.
+    if (snapshots_) best_validation_loss_ = snapshots_->best_loss();
     is_best = !best_validation_loss_ || loss < *best_validation_loss_;
     if (is_best) best_validation_loss_ = loss;
     if (progress_)

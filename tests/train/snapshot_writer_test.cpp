@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/snapshot_writer.h"
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <thread>
 
 #include "tensor/create.h"
+#include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {
@@ -74,19 +79,68 @@ TEST(SnapshotWriter, OneThatCannotBeWrittenIsReportedAndTheNextIsTried) {
   EXPECT_EQ(writer.finish(), 2);
 }
 
+/// A bucket without objects whose server takes what is sent as the test says.
+class Bucket {
+ public:
+  explicit Bucket(HttpServer::Answer answer)
+      : server_([answer = std::move(answer)](const std::string& request) {
+          return request.starts_with("GET")
+                     ? http_reply("200 OK",
+                                  "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+                     : answer(request);
+        }) {
+    ::setenv("AWS_ENDPOINT_URL", server_.url().c_str(), 1);
+    ::setenv("AWS_ACCESS_KEY_ID", "key", 1);
+    ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+  }
+  ~Bucket() {
+    for (const char* variable : {"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
+      ::unsetenv(variable);
+  }
+
+  std::vector<std::string> requests() const { return server_.requests(); }
+
+ private:
+  HttpServer server_;
+};
+
 TEST(SnapshotWriter, LeavesOneOutRatherThanWaitTooLongForTheOneBefore) {
-  const TemporaryDirectory directory;
-  const std::string path = directory / "snapshots";
-  SnapshotWriter writer(path, 10);
-  const Tensor weight = full({1 << 24}, 5.0);
+  std::atomic<bool> answers = false;
+  const Bucket bucket([&](const std::string&) {
+    while (!answers.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return http_reply("200 OK");
+  });
+  SnapshotWriter writer("s3://bucket/run", 10);
+  const Tensor weight = full({3}, 5.0);
   writer.save(snapshot_of(1, weight), {.step = true}, patient);
   testing::internal::CaptureStderr();
   writer.save(snapshot_of(2, weight), {.step = true}, 0.0);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("no snapshot of step 2: that of step 1 is still being written"), std::string::npos)
       << said;
+  answers = true;
   EXPECT_EQ(writer.finish(), 1);
-  EXPECT_FALSE(fs::exists(path + "/step-00000002"));
+  for (const std::string& request : bucket.requests())
+    EXPECT_EQ(request.find("step-00000002"), std::string::npos) << request;
+}
+
+TEST(SnapshotWriter, TellsOfNoBestSnapshotThatIsNotThere) {
+  const Bucket bucket([](const std::string& request) {
+    return http_reply(request.starts_with("PUT /bucket/run/best") ? "403 Forbidden" : "200 OK");
+  });
+  SnapshotWriter writer("s3://bucket/run", 10, 2.5);
+  Snapshot snapshot = snapshot_of(3, full({3}, 5.0));
+  snapshot.best_validation_loss = 1.25;
+  testing::internal::CaptureStderr();
+  writer.save(snapshot, {.step = true, .best = true}, patient);
+  EXPECT_EQ(writer.finish(), 3);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("403"), std::string::npos);
+  EXPECT_EQ(writer.best_loss(), 2.5);
+  bool was_told = false;
+  for (const std::string& request : bucket.requests())
+    was_told |= request.starts_with("PUT /bucket/run/step-00000003/state.json") &&
+                request.find("\"best_validation_loss\": 2.5") != std::string::npos;
+  EXPECT_TRUE(was_told) << "the snapshot to go on from tells of a best one that could not be kept";
 }
 
 }  // namespace

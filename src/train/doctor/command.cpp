@@ -78,7 +78,11 @@ CommandResult run_within(double deadline_seconds, const std::vector<std::string>
     result.timed_out = !read_until(deadline, ends[0], result.output);
     if (result.timed_out) end_group(process, ends[0]);
     int status = 0;
-    while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
+    // It may have closed its output and live on.
+    while (::waitpid(process, &status, WNOHANG) == 0) {
+      if (Clock::now() > deadline) end_group(process, ends[0]);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   ::close(ends[0]);

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/host.h"
+#include "core/log.h"
 #include "train/doctor/socket.h"
 #include "train/processor_peak.h"
 
@@ -81,8 +82,12 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
   std::vector<std::unique_ptr<ListeningSocket>> sockets;
   std::string mine;
   for (const std::string& address : speaks ? own_addresses() : std::vector<std::string>{}) {
-    sockets.push_back(std::make_unique<ListeningSocket>(Address{.host = address}));
-    mine += sockets.back()->address().text() + "\n";
+    try {
+      sockets.push_back(std::make_unique<ListeningSocket>(Address{.host = address}));
+      mine += sockets.back()->address().text() + "\n";
+    } catch (const Error& problem) {
+      log_warning(concat("nobody can listen at ", address, " of ", host_name(), ": ", problem.what()));
+    }
   }
   const std::vector<std::string> listening = ranks.all_gather_text(mine);
   std::string failure = speaks ? call_others(world, places, listening) : "";

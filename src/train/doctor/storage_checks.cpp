@@ -123,14 +123,14 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
                  ")")};
 }
 
-std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory,
-                                   int ranks_of_host) {
+std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
+                                   bool writes_snapshots) {
   const int64_t parameters = estimate_parameters(config);
   // Weights and two moments of four bytes; besides those that are kept, the best one and the one being
   // written.
   const int64_t snapshots = (config.snapshot.keep + 2) * 12 * parameters;
   std::vector<Finding> findings = {check_folder("log.dir", config.log.dir, 16 * mib)};
-  if (const std::string& path = config.snapshot.path; !path.empty()) {
+  if (const std::string& path = config.snapshot.path; writes_snapshots && !path.empty()) {
     const std::optional<std::string> folder = local_path(path);
     findings.push_back(folder ? check_folder("snapshot.path", *folder, snapshots) : check_bucket(path));
   }

@@ -19,7 +19,9 @@ Finding check_folder(const std::string& key, const std::string& path, int64_t wa
 /// Whether memory that ranks of a host share can be had below `folder` (/dev/shm), and enough of it.
 Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes);
 
-/// log.dir, snapshot.path and shared memory, as a configuration needs them on a host with so many ranks.
-std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host);
+/// log.dir, shared memory and, on the host of rank 0, which alone writes there, snapshot.path, as a
+/// configuration needs them on a host with so many ranks.
+std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
+                                   bool writes_snapshots);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/heartbeat.h"
 #include "dist/local_communicator.h"
 #include "support/cuda.h"
 #include "support/tiny_run.h"
@@ -64,6 +65,19 @@ TEST_F(TrainingOnGpu, HasTheLossesOfTheCpu) {
   ASSERT_EQ(on_gpu.losses.size(), 8U);
   expect_near(on_gpu, on_cpu, 1e-4);
   EXPECT_LT(on_gpu.losses.back(), on_gpu.losses.front());
+}
+
+TEST_F(TrainingOnGpu, ARecordedStepHasAHeartbeatToo) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  const auto beats_of = [&](int64_t steps) {
+    const uint64_t before = heartbeat().beats.load();
+    config.train.steps = steps;
+    train_on(1, config);
+    return heartbeat().beats.load() - before;
+  };
+  const uint64_t of_short_run = beats_of(4);
+  EXPECT_GE(beats_of(12), of_short_run + 8) << "whoever watches takes it for stuck";
 }
 
 TEST_F(TrainingOnGpu, InSixteenBitsStaysNear) {
