@@ -164,7 +164,10 @@ int run_program(const std::function<int()>& body) {
     // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone.
     if (is_everybodys && launched().rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     log_error(message);
-    if (mpi_was_used) abort_mpi(code);
+    if (!mpi_was_used) return code;
+    // The launcher has words of its own about an abort: the message gets the time to pass before them.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    abort_mpi(code);
     return code;
   };
   int code = 0;
