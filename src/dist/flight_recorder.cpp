@@ -32,7 +32,9 @@ FlightRecorder::FlightRecorder(const std::string& path) {
   int file = -1;
   int flags = MAP_SHARED | MAP_ANONYMOUS;
   if (!path.empty()) {
-    file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    // A rank of an earlier run may still have its file mapped: cutting it would kill that rank.
+    ::unlink(path.c_str());
+    file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     // Reserving the space now turns a full disk into an error here instead of a signal later.
     const int problem = file < 0 ? errno : ::posix_fallocate(file, 0, sizeof(Ring));
     if (problem && file >= 0) ::close(file);

@@ -50,6 +50,16 @@ TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {
   }
 }
 
+// It is killed if it touches its record between the moments in which a later run cuts and fills the file.
+TEST_F(FlightRecorderTest, ARankOfAnEarlierRunOutlivesItsFile) {
+  const std::string path = flight_path(directory_, 0);
+  FlightRecorder earlier(path);
+  earlier.begin("barrier", 1);
+  const FlightRecorder later(path);
+  EXPECT_EQ(earlier.begin("barrier", 2), 2U);
+  earlier.end(2);
+}
+
 TEST_F(FlightRecorderTest, CollectivesMayEndInTheBackground) {
   FlightRecorder recorder(flight_path(directory_, 0));
   const uint64_t first = recorder.begin("nccl_exchange", 1);
