@@ -1,60 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
-#include <arpa/inet.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "store/download.h"
 #include "store/sha256.h"
+#include "support/http_server.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A socket on a free port of this machine.
-class LoopbackSocket {
- public:
-  LoopbackSocket() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-    socklen_t size = sizeof(address);
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-  }
-  ~LoopbackSocket() { ::close(socket_); }
-  LoopbackSocket(const LoopbackSocket&) = delete;
-  LoopbackSocket& operator=(const LoopbackSocket&) = delete;
-
-  std::string url() const { return concat("http://127.0.0.1:", port_); }
-
-  /// Answers one request with a status line and a body.
-  std::thread answer_once(const std::string& status, const std::string& body) {
-    ::listen(socket_, 1);
-    return std::thread(
-        [this, reply = concat("HTTP/1.0 ", status, "\r\nContent-Length: ", body.size(), "\r\n\r\n", body)] {
-          const int peer = ::accept(socket_, nullptr, nullptr);
-          char request[4096];
-          if (::recv(peer, request, sizeof(request), 0) > 0)
-            ::send(peer, reply.data(), reply.size(), MSG_NOSIGNAL);
-          ::close(peer);
-        });
-  }
-
- private:
-  int socket_;
-  int port_ = 0;
-};
+/// Nothing listens on the port of a service that is not used any more.
+const std::string refusing = "http://127.0.0.1:1";
 
 /// Runs in a fresh folder with a cache of its own, no data folder, and a proxy that refuses every connection.
 class CorpusTest : public testing::Test {
@@ -65,7 +30,7 @@ class CorpusTest : public testing::Test {
     folder_ = pattern;
     set("XDG_CACHE_HOME", folder_ / "cache");
     set("LOCKSTEP_DATA_DIR", "");
-    set("https_proxy", refusing_.url());
+    set("https_proxy", refusing);
     set("no_proxy", "127.0.0.1");
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -88,7 +53,6 @@ class CorpusTest : public testing::Test {
   }
 
   fs::path folder_;
-  LoopbackSocket refusing_;  // bound, never listening
 };
 
 void expect_mentions(const std::string& message, const std::vector<std::string>& parts) {
@@ -165,36 +129,32 @@ TEST_F(CorpusTest, ReadsAFileUrlAnewEveryTime) {
 }
 
 TEST_F(CorpusTest, DownloadsOnceAndKeepsTheText) {
-  LoopbackSocket server;
-  std::thread answer = server.answer_once("200 OK", "to be or not");
+  const HttpServer server([](const std::string&) { return http_reply("200 OK", "to be or not"); });
   const Corpus first = resolve_corpus(server.url() + "/hamlet.txt");
-  answer.join();
   const Corpus second = resolve_corpus(server.url() + "/hamlet.txt");
   EXPECT_EQ(first.text, "to be or not");
   EXPECT_EQ(second.text, first.text);
+  EXPECT_EQ(server.requests().size(), 1U);
   EXPECT_EQ(fs::path(second.source).parent_path(), folder_ / "cache" / "lockstep");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "cache" / "lockstep"), fs::directory_iterator()),
             1);
 }
 
 TEST_F(CorpusTest, ARefusedConnectionSaysWhatToDo) {
-  const std::string url = refusing_.url() + "/a.txt";
+  const std::string url = refusing + "/a.txt";
   expect_mentions(message_of([&] { resolve_corpus(url); }), {"data.dataset = " + url, "data.dataset=sample"});
 }
 
 TEST_F(CorpusTest, AnErrorPageIsNoCorpus) {
-  LoopbackSocket server;
-  std::thread answer = server.answer_once("404 Not Found", "<html>nothing here</html>");
+  const HttpServer server(
+      [](const std::string&) { return http_reply("404 Not Found", "<html>nothing here</html>"); });
   expect_mentions(message_of([&] { resolve_corpus(server.url() + "/a.txt"); }), {"cannot download", "404"});
-  answer.join();
 }
 
 TEST_F(CorpusTest, GoesOnWithoutACache) {
   write("cache", "a file where the folder should be");
-  LoopbackSocket server;
-  std::thread answer = server.answer_once("200 OK", "text");
+  const HttpServer server([](const std::string&) { return http_reply("200 OK", "text"); });
   EXPECT_EQ(resolve_corpus(server.url() + "/a.txt").text, "text");
-  answer.join();
 }
 
 TEST_F(CorpusTest, RefusesAWrongChecksum) {
