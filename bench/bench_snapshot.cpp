@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "measure.h"
 #include "report.h"
@@ -45,10 +46,6 @@ Options take_options(Arguments& arguments) {
   app.add_flag("--append", options.append);
   take_benchmark_arguments(app, arguments);
   return options;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 enum Kind { without, background, waited, kinds };

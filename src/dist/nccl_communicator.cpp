@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -18,8 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::string words(const char* call, ncclResult_t result, ncclComm_t communicator) {
   const char* details = ncclGetLastError(communicator);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "core/graph.h"
@@ -14,7 +15,6 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto period = std::chrono::milliseconds(100);
 constexpr auto patience = std::chrono::seconds(10);
 

@@ -18,8 +18,6 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t length_bytes = 4;
 constexpr size_t code_bytes = 32;
 constexpr double send_timeout_seconds = 10.0;

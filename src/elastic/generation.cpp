@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "elastic/interfaces.h"
+#include "elastic/timing.h"
 
 namespace lockstep {
 namespace {
@@ -29,13 +30,13 @@ std::string make_folder() {
 }
 
 /// What this process was told about training, for ranks on hosts where mpirun does not say it.
-std::vector<std::pair<std::string, std::string>> own_settings() {
-  std::vector<std::pair<std::string, std::string>> settings;
+std::map<std::string, std::string> own_settings() {
+  std::map<std::string, std::string> settings;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const size_t equals = text.find('=');
     for (const char* prefix : {"LOCKSTEP_", "NCCL_", "OMP_"})
-      if (text.starts_with(prefix)) settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+      if (text.starts_with(prefix)) settings[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return settings;
 }
@@ -44,10 +45,6 @@ std::vector<std::pair<std::string, std::string>> own_settings() {
 int earlier_restarts() {
   const char* text = std::getenv("LOCKSTEP_RESTART_COUNT");
   return text ? std::atoi(text) : 0;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
@@ -187,7 +184,8 @@ void Generation::look_at_deadlines() {
     fail(concat(missing_ranks(), " did not start within ", options_.start_seconds, " s"));
   for (const Keeper& keeper : keepers_) {
     const auto known = reports_.find(keeper.rank);
-    if (known != reports_.end() && !known->second.has_ended && seconds_since(keeper.heard) > silence_seconds)
+    if (known != reports_.end() && !known->second.has_ended &&
+        seconds_since(keeper.heard) > keeper_silence_seconds)
       fail(concat("the keeper of rank ", keeper.rank, " (host ", known->second.host,
                   ") says nothing any more"));
   }
@@ -207,9 +205,7 @@ void Generation::pass_request_on() {
 }
 
 void Generation::fail(const std::string& other_cause) {
-  if (!failed_ || !other_cause.empty()) {
-    if (other_cause_.empty()) other_cause_ = other_cause;
-  }
+  if (other_cause_.empty()) other_cause_ = other_cause;
   if (failed_) return;
   failed_ = Clock::now();
   failed_while_asked_ = request_.is_asked();
@@ -226,11 +222,10 @@ void Generation::tell(const std::string& message) {
 }
 
 std::string Generation::plan(const RankReport& hello) const {
-  RankPlan plan{.command = options_.command, .environment = own_settings(), .folder = folder_};
   const auto host = std::find(placement_.hosts.begin(), placement_.hosts.end(), hello.host);
   const auto group = host == placement_.hosts.end() ? 0 : host - placement_.hosts.begin();
   const int ranks_per_host = placement_.ranks / static_cast<int>(placement_.hosts.size());
-  const std::vector<std::pair<std::string, std::string>> places = {
+  std::map<std::string, std::string> environment = {
       {"WORLD_SIZE", std::to_string(placement_.ranks)},
       {"GROUP_RANK", std::to_string(group)},
       {"GROUP_WORLD_SIZE", std::to_string(placement_.hosts.size())},
@@ -241,8 +236,8 @@ std::string Generation::plan(const RankReport& hello) const {
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(earlier_.all)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options_.nodes.id}};
-  plan.environment.insert(plan.environment.end(), places.begin(), places.end());
-  return to_json(plan);
+  environment.merge(own_settings());
+  return to_json({.command = options_.command, .environment = environment, .folder = folder_});
 }
 
 std::string Generation::missing_ranks() const {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "core/clock.h"
 #include "elastic/channel.h"
 #include "elastic/launch_options.h"
 #include "elastic/mpirun.h"
@@ -44,8 +44,6 @@ class Generation {
   int64_t snapshot_step() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// The connection to a rank's keeper.
   struct Keeper {
     std::unique_ptr<Channel> channel;

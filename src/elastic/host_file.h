@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <set>
 
+#include "core/clock.h"
 #include "elastic/launch_options.h"
 #include "elastic/nodes.h"
 
@@ -35,8 +35,6 @@ class HostFile : public Nodes {
   const Secret& secret() const override { return secret_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   Placement placement_on(const std::vector<Host>& hosts) const;
 
   const LaunchOptions& options_;

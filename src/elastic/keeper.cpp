@@ -2,7 +2,6 @@
 #include "elastic/keeper.h"
 
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -20,11 +19,10 @@
 #include "elastic/rank_folder.h"
 #include "elastic/rank_report.h"
 #include "elastic/signals.h"
+#include "elastic/timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double connect_seconds = 30.0;
 constexpr int tick_milliseconds = 100;
@@ -33,10 +31,6 @@ constexpr double report_seconds = 0.5;
 constexpr double patience_seconds = 2.0;
 /// How long a rank without a deadline may be stopped, by SIGSTOP or at a terminal.
 constexpr double stop_seconds = 30.0;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// What the launcher calls it; without a launcher, `fallback`.
 std::string place(std::initializer_list<const char*> names, const char* fallback) {
@@ -51,8 +45,7 @@ int own_rank() {
 
 /// torchrun's names for where a rank is, for programs that look at them.
 std::map<std::string, std::string> environment_of(const RankPlan& plan, const RankFolder& folder) {
-  std::map<std::string, std::string> all;
-  for (const auto& [name, value] : plan.environment) all[name] = value;
+  std::map<std::string, std::string> all = plan.environment;
   all["RANK"] = std::to_string(own_rank());
   all["LOCAL_RANK"] = place({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, "0");
   if (const char* size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) all["LOCAL_WORLD_SIZE"] = size;
@@ -117,8 +110,9 @@ class Keeper {
     if (report_.has_ended) return;
     pass_errors_on();
     if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
-    look_at_heartbeat();
-    if (!report_.has_ended) look_at_end();
+    if (!is_getting_on()) return end_rank();
+    tell_news();
+    look_at_end();
   }
 
   void look_at_end() {
@@ -156,11 +150,7 @@ class Keeper {
   /// Ends the rank and reports it.
   void end_rank() {
     report_.was_stopped = process_state(child_->id()) == 'T';
-    report_.was_ended = true;
-    if (const auto ending = child_->ending()) {
-      report_.was_ended = false;
-      report_.ending = *ending;
-    }
+    report_.was_ended = !child_->ending();
     child_->signal_group(SIGKILL);
     report_.ending = child_->wait(5.0).value_or(Ending{.signal = SIGKILL});
     finish();
@@ -197,34 +187,31 @@ class Keeper {
     report_.phase = folder_->page().phase;
   }
 
-  void look_at_heartbeat() {
+  bool is_getting_on() {
     const HeartbeatPage& page = folder_->page();
     const double deadline = page.deadline_seconds;
-    const bool is_first = beats_ == 0 && page.beats != 0;
-    if (page.beats != beats_ || deadline != deadline_) {
+    // No deadline holds while a rank starts and ends: then it only must not be stopped.
+    const bool is_free = deadline == 0 && process_state(child_->id()) != 'T';
+    if (is_free || page.beats != beats_ || deadline != deadline_) {
       beats_ = page.beats;
       deadline_ = deadline;
-      last_beat_ = Clock::now();
+      last_sign_ = Clock::now();
     }
-    const double silence = seconds_since(last_beat_);
-    if (deadline > 0 && silence > deadline + patience_seconds) {
-      report_.stuck_seconds = silence;
-      return end_rank();
-    }
-    if (!is_first && seconds_since(last_look_) < report_seconds) return;
+    const double silence = seconds_since(last_sign_);
+    const double limit = (deadline > 0 ? deadline : stop_seconds) + patience_seconds;
+    if (silence > limit) report_.stuck_seconds = silence;
+    return silence <= limit;
+  }
+
+  void tell_news() {
+    const bool has_begun = report_.phase.empty() && folder_->page().beats != 0;
+    if (!has_begun && seconds_since(last_look_) < report_seconds) return;
     last_look_ = Clock::now();
-    if (process_state(child_->id()) != 'T') last_run_ = Clock::now();
-    // No deadline holds while a rank starts and ends.
-    const double stopped = seconds_since(last_run_);
-    if (stopped > (deadline > 0 ? deadline : stop_seconds) + patience_seconds) {
-      report_.stuck_seconds = stopped;
-      return end_rank();
-    }
     const RankReport before = report_;
     read_page();
     const bool has_news = report_.step != before.step || report_.snapshot_step != before.snapshot_step ||
                           report_.phase != before.phase;
-    if (!has_news && seconds_since(last_report_) < keepalive_seconds) return;
+    if (!has_news && seconds_since(last_report_) < keeper_beat_seconds) return;
     last_report_ = Clock::now();
     channel_.send(to_json(report_));
   }
@@ -242,8 +229,7 @@ class Keeper {
   bool is_over_ = false;
   uint64_t beats_ = 0;
   double deadline_ = 0.0;
-  Clock::time_point last_beat_ = Clock::now();
-  Clock::time_point last_run_ = Clock::now();
+  Clock::time_point last_sign_ = Clock::now();
   Clock::time_point last_look_ = Clock::now();
   Clock::time_point last_report_ = Clock::now();
 };

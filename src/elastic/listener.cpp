@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "elastic/addresses.h"
 #include "elastic/channel.h"
@@ -14,8 +15,6 @@
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t most_strangers = 256;
 constexpr std::chrono::seconds patience{10};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/node.h"
 
-#include <chrono>
 #include <optional>
 #include <poll.h>
 
@@ -17,7 +16,6 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Kind = NodeMessage::Kind;
 
 constexpr double connect_seconds = 5.0;
@@ -119,9 +117,9 @@ void Node::serve() {
     while (!code_) {
       if (Clock::now() >= next_beat) {
         send({.kind = Kind::beat});
-        next_beat = after(beat_seconds);
+        next_beat = after(node_beat_seconds);
       }
-      wait_for_something(beat_seconds);
+      wait_for_something(node_beat_seconds);
       heed_requests();
       processes_.attend([this](const NodeMessage& report) { send(report); });
       while (const auto bytes = channel_->receive(0)) {
@@ -129,7 +127,8 @@ void Node::serve() {
         obey(NodeMessage::decode(*bytes));
         if (code_) break;
       }
-      expect(Clock::now() < heard + duration(silence_seconds), "nothing heard for ", silence_seconds, " s");
+      expect(Clock::now() < heard + duration(node_silence_seconds), "nothing heard for ",
+             node_silence_seconds, " s");
     }
   } catch (const Error& failure) {
     leave_the_rendezvous(failure.what());

@@ -21,8 +21,6 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double grace_seconds = 2.0;
 constexpr double patience_seconds = 10.0;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct RankReport {
 /// What a keeper does, as its supervisor tells it once they are connected.
 struct RankPlan {
   std::vector<std::string> command;
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::map<std::string, std::string> environment;
   std::string folder;  ///< for heartbeat and flight record; made where it does not exist
 };
 
@@ -41,10 +42,6 @@ std::string to_json(const RankReport& report);
 std::string to_json(const RankPlan& plan);
 RankReport report_from_json(const std::string& text);
 RankPlan plan_from_json(const std::string& text);
-
-/// A keeper says something at least so often, and is lost when nothing came for so long.
-constexpr double keepalive_seconds = 5.0;
-constexpr double silence_seconds = 30.0;
 
 /// What else the two say to each other.
 constexpr const char* stop_message = "stop";    ///< to a keeper: the rank is to write a snapshot and leave

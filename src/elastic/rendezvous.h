@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -9,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/clock.h"
 #include "elastic/channel.h"
 #include "elastic/node_message.h"
 #include "elastic/node_options.h"
@@ -35,8 +35,6 @@ class Rendezvous : public Nodes {
   std::string endpoint() const { return listener_.endpoint(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// A node that has joined.
   struct Member {
     NodeFacts facts;

@@ -137,8 +137,8 @@ void Rendezvous::hear_members() {
     } catch (const Error& failure) {
       if (member.lost.empty()) member.lost = failure.what();
     }
-    if (member.lost.empty() && Clock::now() >= member.heard + duration(silence_seconds))
-      member.lost = concat("nothing heard from it for ", silence_seconds, " s");
+    if (member.lost.empty() && Clock::now() >= member.heard + duration(node_silence_seconds))
+      member.lost = concat("nothing heard from it for ", node_silence_seconds, " s");
   }
 }
 
@@ -197,7 +197,7 @@ void Rendezvous::reply(Agent& agent, const NodeMessage& message) {
 }
 
 void Rendezvous::beat() {
-  if (Clock::now() < last_beat_ + duration(beat_seconds)) return;
+  if (Clock::now() < last_beat_ + duration(node_beat_seconds)) return;
   last_beat_ = Clock::now();
   for (Member& member : members_) send(member, {.kind = Kind::beat});
 }

@@ -35,8 +35,6 @@ void StopRequest::ask() {
   if (!asked_) asked_ = Clock::now();
 }
 
-double StopRequest::seconds_since_asked() const {
-  return asked_ ? std::chrono::duration<double>(Clock::now() - *asked_).count() : 0.0;
-}
+double StopRequest::seconds_since_asked() const { return asked_ ? seconds_since(*asked_) : 0.0; }
 
 }  // namespace lockstep

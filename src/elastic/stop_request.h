@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <optional>
 
+#include "core/clock.h"
 #include "elastic/signals.h"
 
 namespace lockstep {
@@ -11,8 +11,6 @@ namespace lockstep {
 /// What a user, a batch system or a node asks of lockrun while it runs. Made before other threads are.
 class StopRequest {
  public:
-  using Clock = std::chrono::steady_clock;
-
   StopRequest();
 
   /// For poll(): readable while a signal waits, which hear() then takes.

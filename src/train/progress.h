@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <ostream>
 #include <string>
+
+#include "core/clock.h"
 
 namespace lockstep {
 
@@ -50,8 +51,6 @@ class Progress {
  private:
   void draw();
   void erase();
-
-  using Clock = std::chrono::steady_clock;
 
   ProgressState state_;
   int64_t first_step_;

@@ -2,7 +2,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +11,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/event.h"
 #include "core/exit_code.h"
 #include "core/file.h"
@@ -37,12 +37,6 @@
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// A step that was started, until its result is known.
 struct StartedStep {
@@ -114,6 +108,7 @@ class Run {
   bool observe(StepMetrics& metrics);
   Snapshot snapshot(int64_t step) const;
   void save(int64_t step, SnapshotWriter::Purpose purpose);
+  bool save_last_step();
   int finish();
   int stop();
   bool is_due(int64_t step, int64_t every) const {
@@ -181,13 +176,8 @@ int Run::finish() {
   const uint64_t hash_value = parameters_hash(task_.parameters);
   const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
-  if (snapshots_ && first_step_ < total_steps_ && snapshots_->finish() != total_steps_) {
-    // It was left out, because the one before took long. Now nobody waits any more.
-    save(total_steps_, {.step = true});
-    if (snapshots_->finish() != total_steps_)
-      log_error(
-          concat("the last snapshot, of step ", total_steps_, ", is missing in ", config_.snapshot.path));
-  }
+  if (snapshots_ && first_step_ < total_steps_ && !save_last_step())
+    log_error(concat("the last snapshot, of step ", total_steps_, ", is missing in ", config_.snapshot.path));
   if (writer_) writer_->finish(hash_value);
   if (world_.is_first())
     log_info(concat("done: ", total_steps_, " steps, parameters ", hash, ", results in ", config_.log.dir));
@@ -196,8 +186,7 @@ int Run::finish() {
 
 /// The end for now: whoever asked may start the run again, if there is something to go on from.
 int Run::stop() {
-  if (snapshots_ && snapshots_->finish() != last_step_) save(last_step_, {.step = true});
-  const bool is_saved = snapshots_ && snapshots_->finish() == last_step_;
+  const bool is_saved = snapshots_ && save_last_step();
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
   const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
   if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
@@ -334,6 +323,13 @@ void Run::save(int64_t step, SnapshotWriter::Purpose purpose) {
   beat("snapshot");
   // The other ranks wait meanwhile, no longer than they are ready to.
   snapshots_->save(snapshot(step), purpose, config_.dist.timeout_s / 2);
+}
+
+/// Whether there is a snapshot of the last step. It may have been left out, because the one before took long:
+/// now nobody waits any more.
+bool Run::save_last_step() {
+  if (snapshots_->finish() != last_step_) save(last_step_, {.step = true});
+  return snapshots_->finish() == last_step_;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "elastic/ending.h"
 #include "support/temporary_directory.h"
@@ -27,14 +28,9 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::array signals = {SIGKILL, SIGSTOP, SIGTERM, SIGSEGV};
 constexpr double leave_seconds = 15.0;  ///< for the last process after lockrun itself
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// The launched job, from its start to its end; ended with the object if it still runs.
 class Job {

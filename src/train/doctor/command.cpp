@@ -15,12 +15,11 @@
 #include <thread>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void become(const std::vector<std::string>& words, const std::vector<std::string>& environment,
                          int output) {
