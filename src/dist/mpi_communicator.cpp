@@ -175,12 +175,15 @@ void refuse_pmi2() {
 
 /// Under srun, Open MPI 4 exchanges addresses in a fence of Slurm's, and was seen to let one rank go on while
 /// another was still in it: the first message then found no handler, and its receiver crashed (about one
-/// start of 200). Addresses that are asked for on demand need no such fence.
+/// start in 100). Addresses that are asked for on demand need no such fence; but PMIx 4 keeps them in shared
+/// memory, where a rank was seen to look too early and fail ("Not found", one start of 6 with eight ranks).
+/// Its other store, in the memory of each rank, has no such gap.
 void exchange_addresses_on_demand() {
   const bool by_srun = std::getenv("SLURM_PROCID") != nullptr && std::getenv("PMIX_RANK") != nullptr;
   if (!by_srun || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return;
   ::setenv("OMPI_MCA_pmix_base_async_modex", "1", 0);
   ::setenv("OMPI_MCA_pmix_base_collect_data", "0", 0);
+  ::setenv("PMIX_MCA_gds", "hash", 0);
 }
 
 }  // namespace

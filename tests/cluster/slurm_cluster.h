@@ -72,12 +72,12 @@ class SlurmCluster {
     return shown.substr(value, shown.find_first_of(" \n", value) - value);
   }
 
-  /// Throws Error if it takes more than a minute.
+  /// Throws Error if it takes more than three minutes.
   static void wait_until(const std::string& what, const std::function<bool()>& is_so) {
     const auto begin = std::chrono::steady_clock::now();
     while (!is_so()) {
-      expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60),
-             "waited for a minute until ", what);
+      expect(std::chrono::steady_clock::now() - begin < std::chrono::minutes(3),
+             "waited for three minutes until ", what);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
