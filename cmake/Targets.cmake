@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 function(lockstep_library room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
-  # <name>_none.cpp is what a build without CUDA has in the place of <name>_cuda.cpp.
+  # *_none.cpp are what a build without CUDA has in the place of *_cuda.cpp.
   if(LOCKSTEP_HAVE_CUDA)
     list(FILTER sources EXCLUDE REGEX "_none\\.cpp$")
   else()

@@ -21,7 +21,7 @@ struct LaunchOptions {
   double start_seconds = 120.0;  ///< until all ranks have to be there
   int master_port = 29500;
   std::string log_directory;         ///< where failure.json goes; empty: nowhere
-  std::string via = "auto";          ///< mpirun, srun, none (one rank needs neither), or auto
+  std::string via = "auto";          ///< mpirun, srun, or auto
   std::vector<std::string> command;  ///< the program and its arguments
 };
 

@@ -43,7 +43,7 @@ void add_data(std::vector<ConfigKey>& keys) {
   Rows<DataConfig> rows{"data", &Config::data, keys};
   using C = DataConfig;
   rows.add("dataset", &C::dataset, semantic, "",
-           "shakespeare, sample (built in), or the path or URL (https, s3) of a text");
+           "shakespeare, sample (built in), random_tokens, or the path or URL (https, s3) of a text");
   rows.add("tokenizer", &C::tokenizer, semantic, "",
            "how text becomes tokens: char makes every character one")
       .choices = {"char"};
