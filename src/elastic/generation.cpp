@@ -172,7 +172,11 @@ void Generation::look_at_launcher() {
   if (launcher_ending_ || !launcher_->ending()) return;
   launcher_ending_ = launcher_->ending();
   attend();  // what the keepers said before it ended
-  if (all_have_left() || failed_) return;
+  // One that was killed takes its keepers along, and they may be missed first: it is the cause all the same.
+  const bool took_keepers =
+      launcher_ending_->signal != 0 && std::all_of(ended_ranks_.begin(), ended_ranks_.end(),
+                                                   [&](int rank) { return reports_.at(rank).is_lost; });
+  if (all_have_left() || (failed_ && !took_keepers)) return;
   const std::string missing = missing_ranks();
   fail(concat(name(kind_), " ended (", describe(*launcher_ending_), ") before ",
               missing.empty() ? "its ranks" : missing + " had started"));
