@@ -188,7 +188,7 @@ int run_all(const Options& options) {
     int wanted = is_resize ? options.resizes : options.runs;
     // A run that was over before it could be struck shows nothing: another one takes its place, within
     // reason.
-    for (int tries = 2 * wanted; wanted > 0 && tries > 0; --tries) {
+    for (int tries = 2 * wanted + 4; wanted > 0 && tries > 0; --tries) {
       const Row& row =
           rows.emplace_back(run_one(options, options.seed * 1000 + rows.size(), is_resize, reference));
       std::cout << row.text(static_cast<int>(rows.size())) << std::flush;

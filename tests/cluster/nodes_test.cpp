@@ -62,6 +62,8 @@ class Nodes : public testing::Test {
 };
 
 constexpr const char* endpoint = "10.77.0.1:29400";
+/// Steps of a run that is disturbed: far more than pass before the disturbance arrives.
+constexpr int long_run = 6000;
 
 TEST_F(Nodes, TwoTrainTheSameBitsAsOne) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
@@ -109,34 +111,34 @@ TEST_F(Nodes, TheOneThatOwnsTheAddressNeedsNoRank) {
 
 TEST_F(Nodes, TheLossOfOneIsSurvived) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(1500));
+  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(long_run));
   ASSERT_TRUE(second.says("waiting for the rendezvous")) << second.errors();
-  auto first = hosts.start(0, lockrun("1:2", 0, endpoint) + training(1500));
+  auto first = hosts.start(0, lockrun("1:2", 0, endpoint) + training(long_run));
   ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
   hosts.switch_off(1);
   EXPECT_EQ(first.wait(), 0) << first.errors();
   EXPECT_TRUE(first.says("node 1 (host-b, 10.77.0.2) is lost", 0)) << first.errors();
-  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(long_run));
   EXPECT_FALSE(hosts.runs(0, "train_mlp"));
 }
 
 TEST_F(Nodes, ACutCableIsSurvivedAndItsFarEndCleansUp) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(1500));
+  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(long_run));
   ASSERT_TRUE(second.says("waiting for the rendezvous")) << second.errors();
-  auto first = hosts.start(0, lockrun("1:2", 0, endpoint) + training(1500));
+  auto first = hosts.start(0, lockrun("1:2", 0, endpoint) + training(long_run));
   ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
   hosts.cut(1);
   EXPECT_EQ(first.wait(), 0) << first.errors();
-  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(long_run));
   EXPECT_TRUE(second.says("lost the rendezvous")) << second.errors();
   EXPECT_TRUE(eventually([&] { return !hosts.runs(1, "train_mlp") && !hosts.runs(1, "orted"); }));
 }
 
 TEST_F(Nodes, ACableThatIsMendedBringsTheNodeBack) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(1500));
-  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(1500));
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(long_run));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(long_run));
   ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
   hosts.cut(1);
   ASSERT_TRUE(first.says("is lost")) << first.errors();
@@ -144,13 +146,13 @@ TEST_F(Nodes, ACableThatIsMendedBringsTheNodeBack) {
   hosts.mend(1);
   EXPECT_EQ(first.wait(), 0) << first.errors();
   EXPECT_EQ(second.wait(), 0) << second.errors();
-  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(long_run));
 }
 
 TEST_F(Nodes, ASupervisorThatIsKilledLeavesNothingAndCanBeStartedAgain) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(1500));
-  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(1500));
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(long_run));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint) + training(long_run));
   ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
   hosts.signal(0, first, "KILL");
   EXPECT_EQ(first.wait(), 137);
@@ -158,10 +160,10 @@ TEST_F(Nodes, ASupervisorThatIsKilledLeavesNothingAndCanBeStartedAgain) {
   for (const int host : {0, 1})
     for (const char* name : {"train_mlp", "mpirun", "orted"})
       EXPECT_TRUE(eventually([&] { return !hosts.runs(host, name); })) << name << " on host " << host;
-  auto again = hosts.start(0, lockrun("2", 0, endpoint) + training(1500) + " snapshot.resume=auto");
+  auto again = hosts.start(0, lockrun("2", 0, endpoint) + training(long_run) + " snapshot.resume=auto");
   EXPECT_EQ(again.wait(), 0) << again.errors();
   EXPECT_EQ(second.wait(), 0) << second.errors();
-  EXPECT_EQ(read_bits(results()), undisturbed_bits(1500));
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(long_run));
 }
 
 TEST_F(Nodes, AStopAskedForOnOneStopsAllAfterASnapshot) {
@@ -184,7 +186,7 @@ TEST_F(Nodes, ABadCommandLineEndsAllWithTwo) {
 
 TEST_F(Nodes, AStrangerStartsNothing) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 8") + training(50));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 20") + training(50));
   ASSERT_TRUE(first.says("nodes meet at 10.77.0.1:29400")) << first.errors();
   auto stranger = hosts.start(
       1, variables + "LOCKRUN_SECRET=" + std::string(32, 'x') + " " + program("lockrun") +

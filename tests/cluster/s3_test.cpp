@@ -8,6 +8,7 @@
 #include "store/s3_store.h"
 #include "tensor/create.h"
 #include "tests/cluster/s3_server.h"
+#include "tests/support/aws.h"
 #include "tests/support/cluster.h"
 #include "tests/support/config_support.h"
 #include "tests/support/run_result.h"
@@ -26,14 +27,9 @@ class S3 : public testing::Test {
       LOCKSTEP_SKIP_OR_FAIL("no Python with moto[server]; scripts/install_deps.sh --cluster makes one");
     server_ = std::make_unique<S3Server>(python, certificate_);
     ASSERT_TRUE(server_->runs()) << "tests/cluster/s3_server.py did not start";
-    for (const char* variable : {"AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_REGION",
-                                 "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "LOCKSTEP_S3_PART_MIB"})
-      ::unsetenv(variable);
-    ::setenv("HOME", directory_.path().c_str(), 1);
+    forget_aws(directory_.path());
     ::setenv("AWS_REGION", "us-east-1", 1);
-    ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
-    ::setenv("LOCKSTEP_S3_STALL_SECONDS", "2", 1);
-    ::setenv("no_proxy", "127.0.0.1", 1);
+    ::setenv("LOCKSTEP_S3_STALL_SECONDS", "4", 1);  // a server's stall is 6
     use(server_->plain(), "writer");
   }
 

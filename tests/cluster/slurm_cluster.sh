@@ -7,11 +7,11 @@
 set -euo pipefail
 
 wait_until() {
-  for _ in {1..1200}; do
+  for _ in {1..3600}; do
     if "$@" >/dev/null 2>&1; then return; fi
     sleep 0.05
   done
-  echo "slurm_cluster: waited a minute for: $*" >&2
+  echo "slurm_cluster: waited three minutes for: $*" >&2
   return 1
 }
 

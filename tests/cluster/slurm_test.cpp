@@ -34,8 +34,8 @@ class Slurm : public testing::Test {
   /// What the program gives without Slurm, on one rank.
   RunResult direct_result(const std::string& name, const std::string& arguments) const {
     const std::string directory = cluster() / "direct_" + name;
-    const Outcome outcome = run_command("cd " + (cluster() / "") + " && " + program(name) + " " + arguments +
-                                        " log.dir=" + directory);
+    const Outcome outcome = run_command(
+        "cd " + (cluster() / "") + " && " + program(name) + " " + arguments + " log.dir=" + directory, 500);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
     return read_result(directory);
   }

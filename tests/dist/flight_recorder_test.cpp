@@ -135,8 +135,8 @@ TEST_F(FlightRecorderTest, ADeadlineReportsWhoIsBehind) {
   try {
     run_ranks(2, [&](Communicator& ranks) {
       ranks.record_flights_in(directory_);
-      ranks.set_timeout(0.2);
       ranks.barrier();
+      ranks.set_timeout(0.2);
       if (ranks.rank() == 1) {
         while (!given_up.load()) std::this_thread::yield();
         return;

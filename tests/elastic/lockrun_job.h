@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-/// Waits until something is so; false if it is not within a minute.
+/// Waits until something is so; false if it is not within three minutes.
 inline bool becomes_true(const std::function<bool()>& condition) {
-  for (int tries = 0; tries < 1200; ++tries) {
+  for (int tries = 0; tries < 3600; ++tries) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -45,9 +45,9 @@ class LockrunJob {
 
   pid_t id() const { return lockrun_->id(); }
   void signal(int number) { lockrun_->signal(number); }
-  /// 124 if it takes longer than a minute.
+  /// 124 if it takes longer than three minutes.
   int exit_code() {
-    const std::optional<Ending> ending = lockrun_->wait(60.0);
+    const std::optional<Ending> ending = lockrun_->wait(180.0);
     return ending ? ending->code() : 124;
   }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "store/s3_client.h"
+#include "tests/support/aws.h"
 #include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"
 
@@ -14,17 +15,7 @@ namespace lockstep {
 class AwsTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* variable :
-         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
-          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_CONFIG_FILE",
-          "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-          "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-          "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-          "LOCKSTEP_S3_PART_MIB", "LOCKSTEP_S3_STALL_SECONDS"})
-      ::unsetenv(variable);
-    set("HOME", home_.path());
-    set("AWS_EC2_METADATA_DISABLED", "true");
-    set("no_proxy", "127.0.0.1");
+    forget_aws(home_.path());
     std::filesystem::create_directory(home_ / ".aws");
   }
 

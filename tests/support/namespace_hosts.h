@@ -48,7 +48,7 @@ class NamespaceHosts {
     std::string errors() const { return read_text(folder_ + "/errors"); }
     std::string pid_file() const { return folder_ + "/pid"; }
     /// Its exit code; -1 if it did not end in time.
-    int wait(double seconds = 120.0) {
+    int wait(double seconds = 300.0) {
       int status = 0;
       const bool ended =
           eventually([&] { return ::waitpid(process_, &status, WNOHANG) == process_; }, seconds);
@@ -119,6 +119,8 @@ class NamespaceHosts {
     const std::string path = "/proc/" + std::to_string(switch_) + "/ns/net";
     const bool inside = ::setns(::open(path.c_str(), O_RDONLY | O_CLOEXEC), CLONE_NEWNET) == 0;
     const int socket = inside ? ::socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)) : -1;
+    const int room = 64 << 20;  // no frame is to be lost while this process waits for a core
+    ::setsockopt(socket, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
     std::ofstream out(file, std::ios::binary);
     std::vector<char> frame(1 << 17);
     for (ssize_t count = 0; (count = ::recv(socket, frame.data(), frame.size(), 0)) > 0; out.flush())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <stdlib.h>
@@ -19,6 +20,11 @@ struct Outcome {
   double seconds = 0.0;
 
   std::string first_error_line() const { return errors.substr(0, errors.find('\n')); }
+  /// The first that a rank wrote: mpirun may print its own notice of the end before what it was sent.
+  std::string first_error_of_a_rank() const {
+    const size_t begin = std::min(errors.find("error: "), errors.size());
+    return errors.substr(begin, errors.find('\n', begin) - begin);
+  }
 };
 
 /// Runs a shell command to its end; after `limit_seconds` it is killed (exit code 137).

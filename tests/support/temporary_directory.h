@@ -3,7 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdlib.h>
 #include <string>
 
@@ -32,7 +32,10 @@ class TemporaryDirectory {
 
 inline std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  // An iterator would throw where a process of /proc is gone between open and read.
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 inline void write_text(const std::string& path, const std::string& text) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tensor/create.h"
+#include "tests/support/aws.h"
 #include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"
 
@@ -89,18 +90,15 @@ class Bucket {
                                   "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
                      : answer(request);
         }) {
+    forget_aws(home_.path());
     ::setenv("AWS_ENDPOINT_URL", server_.url().c_str(), 1);
     ::setenv("AWS_ACCESS_KEY_ID", "key", 1);
     ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
   }
-  ~Bucket() {
-    for (const char* variable : {"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
-      ::unsetenv(variable);
-  }
-
   std::vector<std::string> requests() const { return server_.requests(); }
 
  private:
+  TemporaryDirectory home_;
   HttpServer server_;
 };
 

@@ -24,6 +24,8 @@ namespace {
 std::atomic<bool> is_asked_to_stop = false;
 
 void commit_fault(const std::string& fault) {
+  // The others are to wait for this rank by then.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   if (fault == "kill") ::raise(SIGKILL);
   if (fault == "segv") {
     std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit code of it
@@ -63,14 +65,20 @@ class CountingRank {
       }
       const std::vector<std::string> asked = ranks_.all_gather_text(is_asked_to_stop ? "1" : "");
       heartbeat().step = ++step_;
-      if (std::count(asked.begin(), asked.end(), "1") > 0) return stop();
+      if (std::count(asked.begin(), asked.end(), "1") > 0) return leave(stop());
       if (step_ % 5 == 0) write_snapshot();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return 0;
+    return leave(0);
   }
 
  private:
+  /// As in training, no deadline holds while a rank ends.
+  static int leave(int code) {
+    heartbeat().deadline_seconds = 0.0;
+    return code;
+  }
+
   int stop() {
     write_snapshot();
     return exit_stopped;
