@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "core/exit_code.h"
 #include "train/language_model.h"
 
 using namespace lockstep;
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : 2;
+    return app.exit(problem) == 0 ? 0 : exit_usage;
   }
   return run_program([&] {
     set_threads(threads);

@@ -2,7 +2,8 @@
 #include "allreduce.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "core/clock.h"
 
 namespace lockstep {
 namespace {
@@ -42,11 +43,10 @@ std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_
   for (int sample = -2; sample < samples; ++sample)
     for (size_t i = 0; i < methods.size(); ++i) {
       communicator.barrier();
-      const auto begin = std::chrono::steady_clock::now();
+      const auto begin = Clock::now();
       for (int64_t call = 0; call < calls; ++call) methods[i].reduce();
       methods[i].finish();
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-      const double mine = elapsed.count() / static_cast<double>(calls);
+      const double mine = seconds_since(begin) / static_cast<double>(calls);
       std::vector<double> of_rank(static_cast<size_t>(communicator.size()));
       communicator.all_gather(&mine, sizeof(mine), of_rank.data());
       const bool is_warm = sample >= 0;

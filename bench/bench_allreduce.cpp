@@ -5,6 +5,7 @@
 
 #include "allreduce.h"
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "dist/host_reducer.h"
 #include "report.h"
 
@@ -106,11 +107,11 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--messages", options.messages,
                "the tree by messages, as between hosts, not in shared memory");
-  app.add_flag("--append", options.append, "add the rows to bench/results/bench_allreduce.csv");
+  app.add_flag("--append", options.append, "add the rows to bench/results");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : 2;
+    return app.exit(problem) == 0 ? 0 : exit_usage;
   }
   return run_program([&] { return bench(options, device); });
 }

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/memory.h"
 #include "dist/world.h"
@@ -141,7 +142,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : 2;
+    return app.exit(problem) == 0 ? 0 : exit_usage;
   }
   return run_program([&] { return options.device == "cuda" ? bench_gpu(options) : bench_cpu(options); });
 }

@@ -69,7 +69,7 @@ class SnapshotCost {
 
   Stretch run(Kind kind, int steps) {
     Stretch stretch;
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     if (kind != without && writer_) {
       save();
       if (kind == waited) writer_->finish();

@@ -2,9 +2,9 @@
 #include "gpu_rows.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "core/clock.h"
 #include "core/event.h"
 #include "core/graph.h"
 #include "core/memory.h"
@@ -30,11 +30,11 @@ class Replay {
     for (const auto& call : calls_) call();
     record(1);
     (*this)();
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     (*this)();
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    const double elapsed = seconds_since(begin);
     const auto most = std::max<int64_t>(1, most_calls / static_cast<int64_t>(calls_.size()));
-    const double rounds = std::ceil(sample_seconds / std::max(elapsed.count(), 1e-6));
+    const double rounds = std::ceil(sample_seconds / std::max(elapsed, 1e-6));
     if (rounds > 1) record(std::clamp<int64_t>(static_cast<int64_t>(rounds), 1, most));
   }
 

@@ -17,8 +17,6 @@ struct Product {
   DType c_dtype = DType::f32;
 };
 
-View view_of(const Tensor& tensor) { return tensor ? tensor.view() : View{}; }
-
 Work product_work(const Product& product, DType dtype, double flops, const Fused& fused = {}) {
   const Tensor a = random_tensor(product.a, dtype), b = random_tensor(product.b, dtype);
   const Tensor c = empty(product.c, product.c_dtype);
@@ -26,11 +24,11 @@ Work product_work(const Product& product, DType dtype, double flops, const Fused
   kernel.a = a.view();
   kernel.b = b.view();
   kernel.c = c.view();
-  kernel.bias = view_of(fused.bias);
-  kernel.pre_activation = view_of(fused.pre_activation);
-  kernel.residual = view_of(fused.residual);
-  kernel.column_sum = view_of(fused.column_sum);
-  kernel.row_sum = view_of(fused.row_sum);
+  kernel.bias = fused.bias.view();
+  kernel.pre_activation = fused.pre_activation.view();
+  kernel.residual = fused.residual.view();
+  kernel.column_sum = fused.column_sum.view();
+  kernel.row_sum = fused.row_sum.view();
   std::vector<Tensor> operands{a, b, c};
   for (const Tensor& tensor :
        {fused.bias, fused.pre_activation, fused.residual, fused.column_sum, fused.row_sum})

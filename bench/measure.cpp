@@ -2,11 +2,11 @@
 #include "measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "train/processor_peak.h"
 
@@ -17,10 +17,9 @@ constexpr double sample_seconds = 1e-3;
 constexpr size_t fewest_samples = 7;
 
 double seconds_of(const std::function<void()>& body, int64_t calls) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (int64_t call = 0; call < calls; ++call) body();
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  return elapsed.count() / static_cast<double>(calls);
+  return seconds_since(begin) / static_cast<double>(calls);
 }
 
 /// How many calls make a sample long enough for the clock; the calls it takes to know are the warm-up.

@@ -19,13 +19,6 @@
 namespace lockstep {
 namespace {
 
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
-
 std::string commit() {
   const std::string command = "git -C '" LOCKSTEP_SOURCE_DIR "' describe --always --dirty 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -93,17 +86,17 @@ std::string fixed(double value, int digits) {
   return text.str();
 }
 
-Report::Report(std::string name, std::vector<Column> columns, Scale scale, bool shown)
-    : name_(std::move(name)), file_(name_), columns_(std::move(columns)), shown_(shown) {
+Report::Report(const std::string& name, std::vector<Column> columns, Scale scale, bool shown)
+    : file_(name), columns_(std::move(columns)), shown_(shown) {
   if (!shown_) return;
   place_ = {{"date", date()}, {"commit", commit()}};
   if (const int gpu = gpu_of(current_stream()); gpu >= 0) {
     const std::string device = gpu_properties(gpu).name;
-    file_ = concat(file_name_of(device), name_.empty() ? "" : "_", name_);
+    file_ = concat(file_name_of(device), name.empty() ? "" : "_", name);
     place_.insert(place_.end(), {{"device", device}, {"driver", gpu_driver()}});
-    if (!name_.empty()) place_.emplace_back("ranks", concat(scale.ranks));
+    if (!name.empty()) place_.emplace_back("ranks", concat(scale.ranks));
   } else {
-    place_.insert(place_.end(), {{"device", processor()},
+    place_.insert(place_.end(), {{"device", processor_name()},
                                  {"cores", concat(sysconf(_SC_NPROCESSORS_ONLN))},
                                  {"compiler", concat(compiler(), " ", instruction_set())},
                                  {"load", load()},

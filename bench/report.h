@@ -25,7 +25,7 @@ class Report {
   };
 
   /// A report that is not `shown` does nothing: that of all ranks but the first.
-  Report(std::string name, std::vector<Column> columns, Scale scale, bool shown = true);
+  Report(const std::string& name, std::vector<Column> columns, Scale scale, bool shown = true);
 
   /// Throws Error unless there is one cell a column.
   void add(std::vector<std::string> cells);
@@ -35,7 +35,6 @@ class Report {
   void append() const;
 
  private:
-  std::string name_;
   std::string file_;  ///< in bench/results, without .csv
   std::vector<Column> columns_;
   bool shown_;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "nn/gradient_clip.h"
 
@@ -15,13 +16,13 @@ namespace {
 class Stopwatch {
  public:
   void charge(double& seconds) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = Clock::now();
     seconds += std::chrono::duration<double>(now - last_).count();
     last_ = now;
   }
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  Clock::time_point last_ = Clock::now();
 };
 
 }  // namespace
@@ -31,11 +32,7 @@ double whole(const PhaseSeconds& step) { return std::accumulate(step.begin(), st
 TimedTraining::TimedTraining(const Config& config, const World& world, const TrainingTask& task)
     : config_(config),
       task_(task),
-      data_parallel_(task.parameters, world,
-                     {.replicas = static_cast<int>(config.dist.replicas),
-                      .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
-                      .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
-                      .overlap = world.has_spare_core(static_cast<int>(config.train.threads))}),
+      data_parallel_(task.parameters, world, data_parallel_options(config, world)),
       optimizer_(task.make_optimizer(task.parameters)),
       loader_(task.training_data, {.replicas = config.dist.replicas,
                                    .first_replica = data_parallel_.replicas().begin,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -45,6 +46,22 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
   const std::string problem = std::strerror(written ? errno : reason);
   ::unlink(beside.c_str());
   throw Error(concat("cannot write ", path, ": ", problem));
+}
+
+std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {
+  // Cutting a file that a process of an earlier run still has mapped would kill that process.
+  if (create) ::unlink(path.c_str());
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0644);
+  // Reserved now, so that a full disk is an error here and no signal later.
+  const int problem = file < 0 ? errno : create ? ::posix_fallocate(file, 0, static_cast<off_t>(bytes)) : 0;
+  const bool is_whole = file >= 0 && ::lseek(file, 0, SEEK_END) >= static_cast<off_t>(bytes);
+  void* memory = problem == 0 && is_whole
+                     ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                     : MAP_FAILED;
+  const std::string reason = std::strerror(problem ? problem : errno);
+  if (file >= 0) ::close(file);
+  expect(memory != MAP_FAILED, "cannot map ", path, ": ", problem || is_whole ? reason : "it is cut");
+  return {static_cast<std::byte*>(memory), [bytes](std::byte* mapped) { ::munmap(mapped, bytes); }};
 }
 
 std::string cache_folder() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,10 @@ namespace lockstep {
 void write_file(const std::string& path, std::string_view bytes);
 /// The same for contents that lie in several places of memory.
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+
+/// A file of `bytes` in memory which other processes map, too: a new one in the place of an older one, which
+/// whoever has mapped it keeps (`create`), or one that is there. Throws Error with the path and the reason.
+std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create);
 
 /// Where what can be made again is kept: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.
 std::string cache_folder();

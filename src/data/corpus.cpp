@@ -5,7 +5,6 @@
 #include <fstream>
 #include <optional>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
 #include "core/error.h"
@@ -55,17 +54,8 @@ std::string read_file(const std::string& path) {
 void keep(const fs::path& path, const std::string& text) {
   try {
     fs::create_directories(path.parent_path());
-    const fs::path beside = path.string() + concat(".", ::getpid());
-    std::ofstream file(beside, std::ios::binary);
-    file << text;
-    file.close();
-    if (file) {
-      fs::rename(beside, path);
-    } else {
-      fs::remove(beside);
-      log_warning(concat("cannot keep the download as ", path.string()));
-    }
-  } catch (const fs::filesystem_error& failure) {
+    write_file(path.string(), text);
+  } catch (const std::exception& failure) {
     log_warning(concat("cannot keep the download: ", failure.what()));
   }
 }

@@ -12,8 +12,7 @@ struct Corpus {
   std::string description;  ///< for a person: "Shakespeare, 1,115,394 characters from <path>"
 };
 
-/// Finds what data.dataset names: `sample` (built in), `shakespeare`, a path, or an http(s), s3 or
-/// file URL.
+/// Finds what data.dataset names: `sample` (built in), `shakespeare`, a path, or an http(s), s3 or file URL.
 /// Looks in $LOCKSTEP_DATA_DIR, then in a cache ($XDG_CACHE_HOME/lockstep or ~/.cache/lockstep), then
 /// downloads into it. Only one rank should call this and hand the text to the others. Throws UserError that
 /// says what to do.

@@ -8,6 +8,12 @@
 
 namespace lockstep {
 
+int64_t bytes_of(std::span<const Message> messages) {
+  int64_t bytes = 0;
+  for (const Message& message : messages) bytes += message.bytes;
+  return bytes;
+}
+
 void Communicator::recorded(const char* name, int64_t bytes, const std::function<void()>& operation) {
   if (size_ == 1) return operation();
   const uint64_t sequence = recorder_->begin(name, bytes);
@@ -39,9 +45,7 @@ void Communicator::all_gather(const void* mine, int64_t bytes, void* all) {
 }
 
 void Communicator::exchange(std::span<const Message> sends, std::span<const Message> receives) {
-  int64_t bytes = 0;
-  for (const Message& send : sends) bytes += send.bytes;
-  recorded("exchange", bytes, [&] { do_exchange(sends, receives); });
+  recorded("exchange", bytes_of(sends), [&] { do_exchange(sends, receives); });
 }
 
 void Communicator::native_all_reduce(float* values, int64_t count) {
@@ -69,6 +73,13 @@ std::string Communicator::broadcast_text(const std::string& text, int root) {
   std::string received = rank_ == root ? text : std::string(static_cast<size_t>(length), '\0');
   if (length > 0) broadcast(received.data(), length, root);
   return received;
+}
+
+bool Communicator::on_every_rank(bool holds) {
+  const char mine = holds ? 1 : 0;
+  std::vector<char> all(static_cast<size_t>(size_));
+  all_gather(&mine, sizeof(mine), all.data());
+  return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
 void Communicator::record_flights_in(const std::string& directory) {

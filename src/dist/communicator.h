@@ -22,6 +22,9 @@ struct Message {
   int64_t bytes = 0;
 };
 
+/// How much they carry together.
+int64_t bytes_of(std::span<const Message> messages);
+
 /// A group of ranks that exchange memory. A transport only: the order of additions is the engine's, but for
 /// native_all_reduce. All ranks call the same operations in the same order. Every call is written to the
 /// flight record and throws Error when its deadline passes, naming the rank that did not come where that is
@@ -45,6 +48,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Texts of any length, in rank order.
   std::vector<std::string> all_gather_text(const std::string& mine);
   std::string broadcast_text(const std::string& text, int root);
+  /// True on all ranks if it holds on each of them.
+  bool on_every_rank(bool holds);
 
   /// One zeroed block per rank that all ranks can address; null where they do not share a host or the memory
   /// cannot be had (then rank 0 says why, once).

@@ -5,12 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace lockstep {
 
@@ -29,25 +27,13 @@ int64_t wall_nanoseconds() {
 }  // namespace
 
 FlightRecorder::FlightRecorder(const std::string& path) {
-  int file = -1;
-  int flags = MAP_SHARED | MAP_ANONYMOUS;
-  if (!path.empty()) {
-    // A rank of an earlier run may still have its file mapped: cutting it would kill that rank.
-    ::unlink(path.c_str());
-    file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    // Reserving the space now turns a full disk into an error here instead of a signal later.
-    const int problem = file < 0 ? errno : ::posix_fallocate(file, 0, sizeof(Ring));
-    if (problem && file >= 0) ::close(file);
-    expect(problem == 0, "cannot make the flight record ", path, ": ", std::strerror(problem));
-    flags = MAP_SHARED;
+  if (path.empty()) {
+    ring_ = std::make_shared<Ring>();
+    return;
   }
-  void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, flags, file, 0);
-  if (file >= 0) ::close(file);
-  expect(memory != MAP_FAILED, "cannot map the flight record ", path, ": ", std::strerror(errno));
-  ring_ = new (memory) Ring;
+  const auto memory = map_file(path, sizeof(Ring), true);
+  ring_ = {memory, new (memory.get()) Ring};
 }
-
-FlightRecorder::~FlightRecorder() { ::munmap(ring_, sizeof(Ring)); }
 
 uint64_t FlightRecorder::begin(const char* operation, int64_t bytes) {
   const uint64_t sequence = ring_->sequence.load(std::memory_order_relaxed) + 1;

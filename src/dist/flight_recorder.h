@@ -25,7 +25,6 @@ class FlightRecorder {
 
   /// With an empty path the ring is kept in memory only. Throws Error if the file cannot be made.
   explicit FlightRecorder(const std::string& path = "");
-  ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
@@ -41,7 +40,7 @@ class FlightRecorder {
 
  private:
   struct Ring;
-  Ring* ring_ = nullptr;
+  std::shared_ptr<Ring> ring_;
 };
 
 /// The file that rank's recorder keeps in a directory.

@@ -2,9 +2,9 @@
 #include "dist/host_reducer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 
@@ -68,7 +68,7 @@ void HostReducer::complete(int bucket, int k) {
 }
 
 void HostReducer::finish() {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   std::unique_lock lock(mutex_);
   const auto missing = std::find(ready_.begin(), ready_.end(), false);
   expect(missing == ready_.end(), "bucket ", missing - ready_.begin(), " was never completed");
@@ -82,7 +82,7 @@ void HostReducer::finish() {
   next_ = 0;
   // Nobody may overwrite slots that a slower rank still reads.
   if (shared_) communicator_->recorded("tree_release", 0, [this] { meet(); });
-  exposed_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  exposed_seconds_ = seconds_since(begin);
 }
 
 void HostReducer::reduce_ready_buckets(std::unique_lock<std::mutex>& lock) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -42,9 +43,9 @@ struct LocalCommunicator::Group {
   void arrive(int rank, double timeout_seconds, const std::atomic<bool>& cancelled) {
     std::unique_lock lock(mutex_);
     const uint64_t round = enter(rank);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_seconds);
+    const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
     while (rounds_ == round) {
-      const bool late = std::chrono::steady_clock::now() >= deadline;
+      const bool late = Clock::now() >= deadline;
       if (failed_ || cancelled.load() || late) {
         const std::string problem = failed_ ? "another rank failed"
                                     : cancelled.load()

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -102,7 +103,7 @@ class MpiCommunicator : public Communicator {
   /// MPI makes progress only inside its calls, so waiting is polling; between polls a rank that shares its
   /// core lets the others run.
   void wait(std::span<MPI_Request> requests) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     for (int64_t tries = 0;; ++tries) {
       int done = 0;
       check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
@@ -112,8 +113,8 @@ class MpiCommunicator : public Communicator {
       ::sched_yield();
       if (tries % 256 != 0) continue;
       expect(!cancelled().load(), "this rank is going down");
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      expect(waited.count() < timeout(), "waited ", timeout(), " s for the other ranks (dist.timeout_s)");
+      expect(seconds_since(begin) < timeout(), "waited ", timeout(),
+             " s for the other ranks (dist.timeout_s)");
     }
   }
 

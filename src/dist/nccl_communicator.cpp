@@ -2,7 +2,6 @@
 #include "dist/nccl_communicator.h"
 
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <nccl.h>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/cuda_check.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -30,9 +30,7 @@ void check(ncclResult_t result, const char* call) {
   if (result != ncclSuccess) throw Error(words(call, result, nullptr));
 }
 
-cudaStream_t native(const Stream& stream) {
-  return static_cast<cudaStream_t>(std::get<CudaStream>(stream).handle);
-}
+cudaStream_t native(const Stream& stream) { return cuda::native(std::get<CudaStream>(stream)); }
 
 class NcclCommunicatorImplementation final : public NcclCommunicator {
  public:
@@ -96,13 +94,13 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     // Registered on every rank or on none: NCCL may not be given a mixture.
     void* memory = nullptr;
     const bool has_memory = bytes == 0 || ncclMemAlloc(&memory, static_cast<size_t>(bytes)) == ncclSuccess;
-    if (on_every_rank(has_memory)) {
+    if (host_.on_every_rank(has_memory)) {
       void* handle = nullptr;
       const bool is_registered =
           bytes == 0 ||
           (ncclCommRegister(communicator_, memory, static_cast<size_t>(bytes), &handle) == ncclSuccess &&
            handle != nullptr);
-      const bool all_registered = on_every_rank(is_registered);
+      const bool all_registered = host_.on_every_rank(is_registered);
       if (handle != nullptr && all_registered) registered_.push_back(handle);
       if (handle != nullptr && !all_registered) ncclCommDeregister(communicator_, handle);
       if (memory != nullptr)
@@ -133,13 +131,6 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   }
 
  private:
-  bool on_every_rank(bool holds) {
-    bool all = true;
-    for (const std::string& answer : host_.all_gather_text(holds ? "yes" : "no"))
-      all = all && answer == "yes";
-    return all;
-  }
-
   template <class Calls>
   void in_group(const char* what, Calls calls) {
     ncclResult_t result = ncclSuccess;
@@ -211,7 +202,7 @@ int nccl_version() {
 
 std::unique_ptr<NcclCommunicator> connect_nccl(Communicator& host, int device) {
   const ncclUniqueId id = agree_on_id(host);
-  expect(cudaSetDevice(device) == cudaSuccess, "cannot choose GPU ", device);
+  cuda::check(cudaSetDevice(device), "choosing a GPU");
   std::unique_ptr<NcclCommunicator> communicator;
   std::string problem;
   try {

@@ -20,12 +20,6 @@ std::shared_ptr<std::byte> slot_memory(NcclCommunicator& nccl, const Communicato
   return nccl.allocate(slots.slots * plan.elements * 4, stream);
 }
 
-int64_t bytes_of(const std::vector<Message>& messages) {
-  int64_t bytes = 0;
-  for (const Message& message : messages) bytes += message.bytes;
-  return bytes;
-}
-
 }  // namespace
 
 NcclReducer::NcclReducer(std::shared_ptr<Communicator> communicator, const BucketPlan& plan, Options options,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/shared_memory.h"
 
-#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -46,7 +46,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
   };
   ++rounds_;
   counter(static_cast<size_t>(rank_)).store(rounds_, std::memory_order_release);
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (size_t rank = 0; rank < memory_->of_rank.size(); ++rank) {
     // Counters wrap around; a peer may already be one round ahead.
     const auto arrived = [&] {
@@ -62,8 +62,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
       ::sched_yield();
       if (tries % 256 != 0) continue;
       expect(!cancelled.load(), "this rank is going down");
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      if (waited.count() < timeout_seconds) continue;
+      if (seconds_since(begin) < timeout_seconds) continue;
       std::string missing;
       for (size_t other = 0; other < memory_->of_rank.size(); ++other)
         if (static_cast<int32_t>(counter(other).load(std::memory_order_acquire) - rounds_) < 0)

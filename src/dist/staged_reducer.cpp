@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/staged_reducer.h"
 
-#include <chrono>
 #include <cstring>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/graph.h"
@@ -36,7 +36,7 @@ void StagedReducer::finish() {
   expect(!is_recording_graph(), "gradients that travel through the host cannot be recorded in a graph");
   DeviceReducer::finish();
   if (!written_.empty()) written_.back().synchronize();  // up to here it is computation
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   std::byte* const on_host = on_host_.storage()->data.get();
   const int last = replicas().size() - 1;
   for (size_t b = 0; b < arrived_.size(); ++b) {
@@ -51,7 +51,7 @@ void StagedReducer::finish() {
   on_host_.finish();
   std::memcpy(pinned_.get(), on_host, static_cast<size_t>(plan_.elements * 4));
   copy_bytes_in_background(storage_->data.get(), pinned_.get(), plan_.elements * 4, stream());
-  exposed_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  exposed_seconds_ = seconds_since(begin);
 }
 
 }  // namespace lockstep

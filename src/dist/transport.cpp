@@ -21,13 +21,11 @@ Transport choose_transport(const TransportFacts& facts) {
 
 TransportFacts gather_transport_facts(Communicator& communicator, int device) {
   const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  const std::string permission = allowed != nullptr && std::atoi(allowed) == 1 ? "+" : "-";
+  TransportFacts facts{.ranks = communicator.size(), .nccl_version = nccl_version()};
+  facts.nccl_may_share = communicator.on_every_rank(allowed != nullptr && std::atoi(allowed) == 1);
   std::set<std::string> gpus;
-  TransportFacts facts{.ranks = communicator.size(), .nccl_version = nccl_version(), .nccl_may_share = true};
-  for (const std::string& text : communicator.all_gather_text(permission + gpu_properties(device).uuid)) {
-    facts.shares_gpu |= !gpus.insert(text.substr(1)).second;
-    facts.nccl_may_share &= text[0] == '+';
-  }
+  for (const std::string& gpu : communicator.all_gather_text(gpu_properties(device).uuid))
+    facts.shares_gpu |= !gpus.insert(gpu).second;
   return facts;
 }
 

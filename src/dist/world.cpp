@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
@@ -123,19 +124,13 @@ std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, b
 int World::gpu() const {
   std::string seen;
   for (int device = 0; device < count_gpus(); ++device) seen += gpu_properties(device).uuid + "\n";
-  const bool may_share = integer_from_environment("LOCKSTEP_SHARE_GPU", 0) == 1;
-  // The permission is part of the text, so that all ranks come to the same decision.
-  std::vector<std::string> texts = communicator_->all_gather_text((may_share ? "+" : "-") + seen);
-  bool may_all_share = true;
-  for (std::string& text : texts) {
-    may_all_share &= text[0] == '+';
-    text.erase(0, 1);
-  }
+  const bool may_share = communicator_->on_every_rank(integer_from_environment("LOCKSTEP_SHARE_GPU", 0) == 1);
+  const std::vector<std::string> texts = communicator_->all_gather_text(seen);
   for (size_t r = 0; r < texts.size(); ++r)
     require(!texts[r].empty(), "train.device = cuda: rank ", r, " sees no GPU",
             r == static_cast<size_t>(rank()) ? concat(": ", why_no_gpu()) : "",
             "; or use train.device = cpu");
-  return distribute_gpus(texts, may_all_share)[static_cast<size_t>(rank())];
+  return distribute_gpus(texts, may_share)[static_cast<size_t>(rank())];
 }
 
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
@@ -174,7 +169,7 @@ int run_program(const std::function<int()>& body) {
   try {
     code = body();
   } catch (const UserError& failure) {
-    return report(failure.what(), 2, true);
+    return report(failure.what(), exit_usage, true);
   } catch (const Error& failure) {
     return report(concat(failure.what(), " (", failure.where(), ")"), 1, false);
   } catch (const std::exception& failure) {

@@ -54,7 +54,7 @@ struct AdamWStep {
       const View& parameter = segment.parameter;
       expect(parameter.dtype == DType::f32 || parameter.dtype == DType::f64 || parameter.dtype == DType::bf16,
              "f32, f64 or bf16 is needed, not ", parameter.dtype);
-      const DType state = parameter.dtype == DType::bf16 ? DType::f32 : parameter.dtype;
+      const DType state = accumulator_dtype(parameter.dtype);
       for (const View* view : {&segment.gradient, &segment.first_moment, &segment.second_moment})
         expect(view->size() == parameter.size() && view->dtype == state, "gradient or state is ", view->shape,
                " ", view->dtype, ", parameter is ", parameter.shape, " ", parameter.dtype);

@@ -27,7 +27,7 @@ struct CausalAttentionForward {
     expect(log_sum_exp.shape == statistics, "log_sum_exp is ", log_sum_exp.shape, ", not ", statistics);
     expect(qkv.dtype != DType::i32 && y.dtype == qkv.dtype, "y is ", y.dtype, ", qkv is ", qkv.dtype,
            "; both must be of one floating-point type");
-    const DType statistic = qkv.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const DType statistic = accumulator_dtype(qkv.dtype);
     expect(log_sum_exp.dtype == statistic, "log_sum_exp is ", log_sum_exp.dtype, "; beside ", qkv.dtype, " ",
            statistic, " is needed");
     expect(dropout >= 0 && dropout < 1, "a dropout probability of ", dropout, ", not in [0, 1)");

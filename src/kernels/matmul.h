@@ -31,17 +31,17 @@ struct MatMul {
   bool transpose_b = false;
   Activation activation = Activation::none;
 
-  int64_t m() const { return transpose_a ? a.shape[-1] : rows(a); }
-  int64_t k() const { return transpose_a ? rows(a) : a.shape[-1]; }
-  int64_t n() const { return transpose_b ? rows(b) : b.shape[-1]; }
+  int64_t m() const { return transpose_a ? a.shape[-1] : a.shape.rows(); }
+  int64_t k() const { return transpose_a ? a.shape.rows() : a.shape[-1]; }
+  int64_t n() const { return transpose_b ? b.shape.rows() : b.shape[-1]; }
 
   void check() const {
     expect(a.shape.rank() > 0 && b.shape.rank() > 0 && c.shape.rank() > 0, "matmul of a ", a.shape, ", b ",
            b.shape, " into c ", c.shape, ": scalars are no matrices");
-    const int64_t inner = transpose_b ? b.shape[-1] : rows(b);
+    const int64_t inner = transpose_b ? b.shape[-1] : b.shape.rows();
     expect(k() == inner, "matmul of a ", a.shape, flag(transpose_a), " and b ", b.shape, flag(transpose_b),
            ": ", k(), " and ", inner, " inner elements");
-    expect(rows(c) == m() && c.shape[-1] == n(), "matmul of a ", a.shape, flag(transpose_a), " and b ",
+    expect(c.shape.rows() == m() && c.shape[-1] == n(), "matmul of a ", a.shape, flag(transpose_a), " and b ",
            b.shape, flag(transpose_b), " is [", m(), ", ", n(), "], but c is ", c.shape);
     expect(a.dtype != DType::i32 && b.dtype == a.dtype, "a is ", a.dtype, ", b is ", b.dtype,
            "; one floating-point dtype is needed");
@@ -70,11 +70,6 @@ struct MatMul {
            "column_sum is ", column_sum.shape, " ", column_sum.dtype, " for ", n(), " columns of ", c.dtype);
     expect(!row_sum || (row_sum.shape == Shape{m()} && row_sum.dtype == accumulator_dtype(a.dtype)),
            "row_sum is ", row_sum.shape, " ", row_sum.dtype, " for ", m(), " rows of ", a.dtype);
-  }
-  static int64_t rows(const View& matrix) {
-    int64_t product = 1;
-    for (int i = 0; i + 1 < matrix.shape.rank(); ++i) product *= matrix.shape[i];
-    return product;
   }
   static const char* flag(bool transposed) { return transposed ? " (transposed)" : ""; }
 };

@@ -2,7 +2,6 @@
 #include "nn/sgd.h"
 
 #include "kernels/sgd.h"
-#include "tensor/create.h"
 
 namespace lockstep {
 

@@ -2,7 +2,9 @@
 #include "train/processor_peak.h"
 
 #include <algorithm>
-#include <chrono>
+#include <fstream>
+
+#include "core/clock.h"
 
 namespace lockstep {
 namespace {
@@ -47,10 +49,9 @@ double measure_peak_flops() {
   // Read and written every time, so that no call can be left out.
   volatile float value = multiply_add(rounds, 1.0f);
   for (int repeat = 0; repeat < 8; ++repeat) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     value = multiply_add(rounds, value);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    best_seconds = std::min(best_seconds, elapsed.count());
+    best_seconds = std::min(best_seconds, seconds_since(begin));
   }
   return 2.0 * lanes * chains * static_cast<double>(rounds) / best_seconds;
 }
@@ -88,6 +89,14 @@ std::string instruction_set() {
   text += " fma";
 #endif
   return text;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
+      return line.substr(colon + 2);
+  return instruction_set();  // processors other than x86 are not named there
 }
 
 }  // namespace lockstep

@@ -19,4 +19,7 @@ double gpu_peak_flops(const std::string& gpu_name, DType dtype);
 /// equal.
 std::string instruction_set();
 
+/// The model of this machine's processor as /proc/cpuinfo names it; instruction_set() where it does not.
+std::string processor_name();
+
 }  // namespace lockstep

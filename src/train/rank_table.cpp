@@ -2,7 +2,6 @@
 #include "train/rank_table.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "core/error.h"
@@ -13,14 +12,6 @@
 
 namespace lockstep {
 namespace {
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
-      return line.substr(colon + 2);
-  return instruction_set();  // processors other than x86 are not named there
-}
 
 RankPlace this_place() {
   RankPlace place{.host = host_name(), .processor = processor_name(), .gpu = {}, .gpu_id = {}};

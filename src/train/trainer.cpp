@@ -67,12 +67,7 @@ class Run {
       : config_(config),
         world_(world),
         task_(task),
-        data_parallel_(task.parameters, world,
-                       {.replicas = static_cast<int>(config.dist.replicas),
-                        .accumulate = static_cast<int>(config.train.accumulate),
-                        .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
-                        .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
-                        .overlap = world.has_spare_core(static_cast<int>(config.train.threads))}),
+        data_parallel_(task.parameters, world, data_parallel_options(config, world)),
         optimizer_(task.make_optimizer(task.parameters)),
         loader_(task.training_data, {.replicas = config.dist.replicas,
                                      .first_replica = data_parallel_.replicas().begin,
@@ -363,6 +358,14 @@ int train(Config config, const World& world, const TrainingTask& task) {
   const std::optional<Snapshot> found = find_snapshot_to_resume(config, world, task.artifacts);
   settle_matmul_plans(config, world, task, found ? found->matmul_plans : "");
   return Run(config, world, task)(found);
+}
+
+DataParallel::Options data_parallel_options(const Config& config, const World& world) {
+  return {.replicas = static_cast<int>(config.dist.replicas),
+          .accumulate = static_cast<int>(config.train.accumulate),
+          .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
+          .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
+          .overlap = world.has_spare_core(static_cast<int>(config.train.threads))};
 }
 
 double evaluate(const World& world, const TrainingTask& task, const Dataset& data, int64_t batch_size) {

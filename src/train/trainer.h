@@ -40,6 +40,9 @@ struct TrainingTask {
 /// the exit code. Throws UserError for what the user can mend.
 int train(Config config, const World& world, const TrainingTask& task);
 
+/// How the configuration wants gradients to be averaged.
+DataParallel::Options data_parallel_options(const Config& config, const World& world);
+
 /// Mean over a data set of each sample's loss, without dropout: batches of `batch_size` in order, summed in
 /// double in index order, so that it does not depend on ranks.
 double evaluate(const World& world, const TrainingTask& task, const Dataset& data, int64_t batch_size);

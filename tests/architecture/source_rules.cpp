@@ -45,7 +45,7 @@ const std::vector<Library> libraries = {
     {"CLI11", "CLI/.*", {"src/train/", "src/elastic/", "apps/", "bench/", "tests/"}},
     {"libcurl", "curl/.*", {"src/store/"}},
     {"OpenSSL", "openssl/.*", {"src/store/", "src/elastic/"}},
-    {"xxHash", "xxh.*\\.h", {"src/dist/", "src/train/"}},
+    {"xxHash", "xxh.*\\.h", {"src/train/"}},
     {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
     {"Google Benchmark", "benchmark/.*", {"bench/"}},
     {"GoogleTest", "g(test|mock)/.*", {"tests/"}},

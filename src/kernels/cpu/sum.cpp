@@ -2,7 +2,6 @@
 #include "kernels/sum.h"
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/cpu/lanes.h"

@@ -17,19 +17,17 @@ void check_feed_forward(const Tensor& x, const FeedForwardWeights& weights) {
 
 /// What the gradient needs of the forward: `z` is the hidden layer before its GELU, `h` after it.
 struct Saved {
-  Tensor x, z, h, in, out;
+  Tensor x, z, h, in, bias_in, out, bias_out;  ///< a bias is empty if its gradient is not wanted
   Gelu form;
-  bool wants_dx, wants_bias_in, wants_bias_out;
+  bool wants_dx;
 };
 
 /// Five results from four products: the hidden layer's gradient passes the GELU where it is made, and each
 /// bias's gradient is summed by the product that holds its rows.
 Gradients gradients(const Saved& saved, const Tensor& dy) {
   const Stream& stream = saved.x.stream();
-  const DType dtype = saved.in.dtype();
   const Tensor dout = gradient_memory(3, saved.out);
-  Tensor dbias_out, dbias_in, dx;
-  if (saved.wants_bias_out) dbias_out = gradient_memory(4, empty({saved.out.shape()[0]}, dtype, stream));
+  const Tensor dbias_out = saved.bias_out ? gradient_memory(4, saved.bias_out) : Tensor();
   launch(stream, MatMul{.a = dy.view(),
                         .b = saved.h.view(),
                         .c = dout.view(),
@@ -43,12 +41,13 @@ Gradients gradients(const Saved& saved, const Tensor& dy) {
                         .activation = saved.form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                : Activation::gelu_erf_backward});
   const Tensor din = gradient_memory(1, saved.in);
-  if (saved.wants_bias_in) dbias_in = gradient_memory(2, empty({saved.in.shape()[0]}, dtype, stream));
+  const Tensor dbias_in = saved.bias_in ? gradient_memory(2, saved.bias_in) : Tensor();
   launch(stream, MatMul{.a = dz.view(),
                         .b = saved.x.view(),
                         .c = din.view(),
                         .row_sum = dbias_in.view(),
                         .transpose_a = true});
+  Tensor dx;
   if (saved.wants_dx) {
     dx = empty_like(saved.x);
     launch(stream, MatMul{.a = dz.view(), .b = saved.in.operand(dy.dtype()), .c = dx.view()});
@@ -82,11 +81,11 @@ Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu for
                     .z = z,
                     .h = h,
                     .in = in.detach(),
+                    .bias_in = bias_in.requires_grad() ? bias_in.detach() : Tensor(),
                     .out = out.detach(),
+                    .bias_out = bias_out.requires_grad() ? bias_out.detach() : Tensor(),
                     .form = form,
-                    .wants_dx = x.requires_grad(),
-                    .wants_bias_in = bias_in.requires_grad(),
-                    .wants_bias_out = bias_out.requires_grad()};
+                    .wants_dx = x.requires_grad()};
   return record("feed_forward", y, inputs, [saved](const Tensor& dy) { return gradients(saved, dy); });
 }
 

@@ -9,20 +9,21 @@ namespace {
 /// What the gradient of a linear layer needs of its forward.
 struct Saved {
   Tensor x, weight;
-  bool wants_dx, wants_bias;
+  Tensor bias;  ///< empty if its gradient is not wanted
+  bool wants_dx;
 };
 
 /// dx, dweight and dbias of x . weight^T + bias, each only where it is wanted; the bias's is that of dy's
 /// rows, which the product for dweight reads anyway.
 Gradients linear_gradients(const Saved& saved, const Tensor& dy) {
-  const auto& [x, weight, wants_dx, wants_bias] = saved;
-  Tensor dx, dbias;
+  const auto& [x, weight, bias, wants_dx] = saved;
+  Tensor dx;
   if (wants_dx) {
     dx = empty_like(x);
     launch(x.stream(), MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view()});
   }
   const Tensor dweight = gradient_memory(1, weight);
-  if (wants_bias) dbias = gradient_memory(2, empty({weight.shape()[0]}, weight.dtype(), x.stream()));
+  const Tensor dbias = bias ? gradient_memory(2, bias) : Tensor();
   launch(
       x.stream(),
       MatMul{
@@ -47,7 +48,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .c = y.view(),
                             .residual = residual.view(),
                             .transpose_b = true});
-  const Saved saved{x.detach(), weight.detach(), x.requires_grad(), bias.requires_grad()};
+  const Saved saved{x.detach(), weight.detach(), bias.requires_grad() ? bias.detach() : Tensor(),
+                    x.requires_grad()};
   return record("linear", y, {x, weight, bias, residual}, [saved](const Tensor& dy) -> Gradients {
     Gradients gradients = linear_gradients(saved, dy);
     gradients.push_back(dy);

@@ -7,7 +7,6 @@
 namespace lockstep::cuda {
 
 inline constexpr float log2_e = 1.44269504088896340736f;
-inline constexpr float ln_2 = 0.69314718055994530942f;
 
 /// e^x by one exponential of base two: a relative error of about 2^-22 (1 + |x|), 0 below e^-87.
 LOCKSTEP_DEVICE float fast_exp(float x) { return exp2_approx(x * log2_e); }
