@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/doctor/doctor.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -27,35 +28,23 @@ constexpr const char* usage =
     "  --deadline SECONDS  for anything that ranks do together (60)\n"
     "  --json              a report for programs\n";
 
-/// Takes `--name VALUE` or `--name=VALUE` out of the arguments; `fallback` if it is not there.
-std::string take_option(Arguments& arguments, const std::string& name, const std::string& fallback) {
-  std::vector<std::string>& words = arguments.other;
-  const auto at = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
-    return word == name || word.starts_with(name + "=");
-  });
-  if (at == words.end()) return fallback;
-  const bool is_joined = *at != name;
-  require(is_joined || at + 1 != words.end(), "command line: ", name, " lacks its value");
-  const std::string value = is_joined ? at->substr(name.size() + 1) : *(at + 1);
-  words.erase(at, at + (is_joined ? 1 : 2));
-  return value;
-}
-
-bool take_flag(Arguments& arguments, const std::string& name) {
-  return std::erase(arguments.other, name) > 0;
-}
-
-double seconds_of(const std::string& text) {
-  size_t end = 0;
-  double value = 0.0;
+/// Takes what only this program knows out of the arguments.
+DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
+  DoctorOptions options{.program = std::filesystem::read_symlink("/proc/self/exe").string()};
+  CLI::App app;
+  app.allow_extras();
+  app.add_option("--listen", options.listen);
+  app.add_option("--shm", options.shared_memory);
+  app.add_option("--deadline", options.deadline_seconds)->check(CLI::PositiveNumber);
+  app.add_flag("--json", is_for_programs);
+  std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
   try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
+    app.parse(reversed);
+  } catch (const CLI::ParseError& problem) {
+    throw UserError(concat("command line: ", problem.what(), "; see doctor --help"));
   }
-  require(end == text.size() && value > 0.0, "command line: --deadline = '", text,
-          "' is no number of seconds above 0");
-  return value;
+  arguments.other = app.remaining();
+  return options;
 }
 
 /// What a training program would refuse is one finding more; the rest is then looked at for a run by default.
@@ -73,11 +62,8 @@ Config load_or_report(const Arguments& arguments, const Config& defaults, std::v
 }
 
 int examine_and_report(Arguments arguments) {
-  const bool is_for_programs = take_flag(arguments, "--json");
-  DoctorOptions options{.program = std::filesystem::read_symlink("/proc/self/exe").string()};
-  options.listen = take_option(arguments, "--listen", "");
-  options.shared_memory = take_option(arguments, "--shm", options.shared_memory);
-  options.deadline_seconds = seconds_of(take_option(arguments, "--deadline", "60"));
+  bool is_for_programs = false;
+  const DoctorOptions options = take_options(arguments, is_for_programs);
   Config defaults;
   defaults.train.steps = 1;  // how long the run takes does not matter here
   std::vector<Finding> findings;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sstream>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -69,6 +70,23 @@ std::string cache_folder() {
   if (cache != nullptr && *cache != '\0') return concat(cache, "/lockstep");
   const char* home = std::getenv("HOME");
   return home != nullptr && *home != '\0' ? concat(home, "/.cache/lockstep") : "";
+}
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = concat(folder.empty() ? "." : folder, "/", name);
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
+}
+
+std::string make_temporary_folder(const std::string& name) {
+  std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
+  expect(::mkdtemp(path.data()) != nullptr, "cannot make ", path, ": ", std::strerror(errno));
+  return path;
 }
 
 void sync_directory(const std::string& path) {

@@ -22,6 +22,12 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
 /// Where what can be made again is kept: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.
 std::string cache_folder();
 
+/// The path of a program that can be started, looked up in PATH unless it has a slash; empty: none.
+std::string find_program(const std::string& name);
+
+/// Makes a new folder <name>-XXXXXX below TMPDIR (else /tmp) and returns its path. Throws Error.
+std::string make_temporary_folder(const std::string& name);
+
 /// Makes the names in a directory durable. Throws Error.
 void sync_directory(const std::string& path);
 

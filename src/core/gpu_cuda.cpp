@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include "core/gpu.h"
 #include "core/graph.h"
 #include "core/memory_pool.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -113,18 +113,12 @@ std::string why_no_gpu() {
 GpuProperties gpu_properties(int device) {
   cudaDeviceProp properties = {};
   cuda::check(cudaGetDeviceProperties(&properties, device), "asking for a GPU's properties");
-  GpuProperties result{.name = properties.name,
-                       .uuid = "GPU-",
-                       .major = properties.major,
-                       .minor = properties.minor,
-                       .multiprocessors = properties.multiProcessorCount,
-                       .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
-  for (const char byte : properties.uuid.bytes) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(byte));
-    result.uuid += digits.data();
-  }
-  return result;
+  return {.name = properties.name,
+          .uuid = "GPU-" + hexadecimal({properties.uuid.bytes, sizeof properties.uuid.bytes}),
+          .major = properties.major,
+          .minor = properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
 }
 
 Stream make_gpu_stream(int device, bool high_priority) {

@@ -36,6 +36,11 @@ HeartbeatPage& heartbeat() {
   return **page;
 }
 
+int restart_count() {
+  const char* text = std::getenv("LOCKSTEP_RESTART_COUNT");
+  return text != nullptr ? std::atoi(text) : 0;
+}
+
 void beat(const char* phase) {
   HeartbeatPage& page = heartbeat();
   if (std::strncmp(page.phase, phase, sizeof(page.phase) - 1) != 0)

@@ -28,6 +28,9 @@ void beat(const char* phase);
 /// Says why the rank ends; the first reason stays.
 void tell_failure(const std::string& message);
 
+/// How often whoever watches has started this run again (LOCKSTEP_RESTART_COUNT); 0 if nobody does.
+int restart_count();
+
 /// Makes the file of a page (`create`) or opens it. Throws Error naming the path.
 std::shared_ptr<HeartbeatPage> map_heartbeat(const std::string& path, bool create);
 

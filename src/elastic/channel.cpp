@@ -11,7 +11,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "elastic/addresses.h"
+#include "core/addresses.h"
 #include "elastic/handshake.h"
 #include "elastic/timing.h"
 

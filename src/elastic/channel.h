@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -9,8 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "core/clock.h"
+#include "core/descriptor.h"
 #include "core/error.h"
-#include "elastic/descriptor.h"
 #include "elastic/secret.h"
 
 namespace lockstep {
@@ -51,7 +51,7 @@ class Channel {
  private:
   std::optional<std::string> take_frame();
   size_t frame_bytes() const;
-  bool read_more(std::chrono::steady_clock::time_point deadline);
+  bool read_more(Clock::time_point deadline);
   [[noreturn]] void fail(const std::string& reason);
 
   Descriptor socket_;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "elastic/interfaces.h"
+#include "core/interfaces.h"
 #include "elastic/launch_agent.h"
 
 namespace lockstep {

@@ -2,17 +2,15 @@
 #include "elastic/generation.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <poll.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/file.h"
+#include "core/heartbeat.h"
+#include "core/interfaces.h"
 #include "core/log.h"
-#include "elastic/interfaces.h"
 #include "elastic/timing.h"
 
 namespace lockstep {
@@ -22,12 +20,6 @@ namespace {
 constexpr double settle_seconds = 0.3;
 /// How long keepers and launcher get to end by themselves.
 constexpr double leave_seconds = 3.0;
-
-std::string make_folder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "lockrun-XXXXXX").string();
-  expect(::mkdtemp(pattern.data()) != nullptr, "cannot make ", pattern, ": ", std::strerror(errno));
-  return pattern;
-}
 
 /// What this process was told about training, for ranks on hosts where mpirun does not say it.
 std::map<std::string, std::string> own_settings() {
@@ -41,12 +33,6 @@ std::map<std::string, std::string> own_settings() {
   return settings;
 }
 
-/// How often the job around lockrun came back from its queue: a program resumes then as after a restart.
-int earlier_restarts() {
-  const char* text = std::getenv("LOCKSTEP_RESTART_COUNT");
-  return text ? std::atoi(text) : 0;
-}
-
 }  // namespace
 
 Generation::Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes,
@@ -58,7 +44,7 @@ Generation::Generation(const LaunchOptions& options, const Placement& placement,
       earlier_(earlier),
       kind_(choose_launcher(options, placement)),
       listener_(placement.address, 0),
-      folder_(make_folder()) {}
+      folder_(make_temporary_folder("lockrun")) {}
 
 Generation::~Generation() {
   std::error_code ignored;
@@ -91,18 +77,14 @@ Generation::Outcome Generation::run() {
 }
 
 void Generation::wait(double seconds) {
-  std::vector<pollfd> entries;
-  const auto add = [&](int descriptor) { entries.push_back({descriptor, POLLIN, 0}); };
-  add(request_.descriptor());
-  add(nodes_.events());
-  add(listener_.descriptor());
-  if (!launcher_ending_) add(launcher_->descriptor());
+  std::vector<int> watched = {request_.descriptor(), nodes_.events(), listener_.descriptor()};
+  if (!launcher_ending_) watched.push_back(launcher_->descriptor());
   bool is_buffered = false;
   for (const Keeper& keeper : keepers_) {
-    add(keeper.channel->descriptor());
+    watched.push_back(keeper.channel->descriptor());
     is_buffered |= keeper.channel->has_buffered();
   }
-  if (!is_buffered) ::poll(entries.data(), entries.size(), static_cast<int>(seconds * 1000.0));
+  if (!is_buffered) wait_for_any(watched, seconds);
 }
 
 void Generation::attend() {
@@ -115,7 +97,7 @@ void Generation::attend() {
 
 void Generation::hear_nodes() {
   while (const auto event = nodes_.next_event()) {
-    if (event->kind == NodeEvent::Kind::stop_requested) request_.ask();
+    if (event->kind == NodeEvent::Kind::stop_requested) request_.ask(event->node);
     if (event->kind == NodeEvent::Kind::joined)
       log_info(concat("lockrun: ", event->node, " waits; it takes part from the next start on"));
     // Its keepers may have been missed first: it is the cause all the same.
@@ -236,7 +218,8 @@ std::string Generation::plan(const RankReport& hello) const {
       {"LOCAL_WORLD_SIZE", std::to_string(ranks_per_host)},
       {"MASTER_ADDR", placement_.address},
       {"MASTER_PORT", std::to_string(options_.master_port)},
-      {"LOCKSTEP_RESTART_COUNT", std::to_string(earlier_restarts() + earlier_.begun)},
+      // A job that came back from its queue brings a count: its program resumes as after a restart.
+      {"LOCKSTEP_RESTART_COUNT", std::to_string(restart_count() + earlier_.begun)},
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(earlier_.all)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options_.nodes.id}};

@@ -9,9 +9,10 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/interfaces.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "elastic/fixed_nodes.h"
-#include "elastic/interfaces.h"
 #include "elastic/launch_agent.h"
 #include "elastic/process.h"
 #include "elastic/timing.h"
@@ -43,11 +44,10 @@ std::set<std::string> find_unreachable(const std::vector<Host>& hosts) {
     if (!is_this_host(host.name))
       asked.emplace_back(host.name, std::make_unique<Process>(ProcessOptions{
                                         .command = reach_command(host.name), .without_input = true}));
-  const auto deadline = after(reach_seconds);
+  const Clock::time_point begin = Clock::now();
   std::set<std::string> unreachable;
   for (const auto& [name, process] : asked) {
-    const std::chrono::duration<double> left = deadline - std::chrono::steady_clock::now();
-    const std::optional<Ending> ending = process->wait(std::max(0.0, left.count()));
+    const std::optional<Ending> ending = process->wait(std::max(0.0, reach_seconds - seconds_since(begin)));
     if (!ending || !ending->is_success()) unreachable.insert(name);
   }
   return unreachable;
@@ -63,12 +63,6 @@ Host parse_host(const std::string& line, const std::string& where) {
     require(host.slots > 0, where, ": '", word, "' is not a number of ranks");
   }
   return host;
-}
-
-std::string joined(const std::set<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 }  // namespace

@@ -6,13 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <poll.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/interfaces.h"
 #include "core/log.h"
 #include "elastic/channel.h"
-#include "elastic/interfaces.h"
 #include "elastic/last_lines.h"
 #include "elastic/launch_agent.h"
 #include "elastic/process.h"
@@ -25,7 +24,7 @@ namespace lockstep {
 namespace {
 
 constexpr double connect_seconds = 30.0;
-constexpr int tick_milliseconds = 100;
+constexpr double tick_seconds = 0.1;
 constexpr double report_seconds = 0.5;
 /// How much longer than its own deadline a rank may be silent: it gets the time to fail by itself.
 constexpr double patience_seconds = 2.0;
@@ -123,16 +122,12 @@ class Keeper {
   }
 
   void wait() {
-    std::array<pollfd, 4> entries{};
-    size_t count = 0;
-    const auto add = [&](int descriptor) { entries[count++] = {descriptor, POLLIN, 0}; };
-    add(channel_.descriptor());
-    add(signals_.descriptor());
+    std::vector<int> watched = {channel_.descriptor(), signals_.descriptor()};
     if (!report_.has_ended) {
-      add(child_->descriptor());
-      if (errors_open_) add(child_->errors());
+      watched.push_back(child_->descriptor());
+      if (errors_open_) watched.push_back(child_->errors());
     }
-    if (!channel_.has_buffered()) ::poll(entries.data(), count, tick_milliseconds);
+    if (!channel_.has_buffered()) wait_for_any(watched, tick_seconds);
     while (const auto signal = signals_.next())
       if (*signal == SIGUSR1) channel_.send(asked_message);
     expect(::getppid() == launcher_, "the launcher is gone");

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "elastic/channel.h"
 #include "elastic/node_message.h"
 
@@ -25,11 +26,10 @@ std::string variable(const char* name) {
 
 int run_launch_agent(const std::string& node, const std::vector<std::string>& command) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::string line;
-  for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
   const Secret secret = Secret::from_text(variable(secret_variable), secret_variable);
   Channel channel = connect_channel(variable(agent_endpoint_variable), secret, patience_seconds);
-  channel.send(NodeMessage{.kind = NodeMessage::Kind::start, .text = line, .host = node}.encode());
+  channel.send(
+      NodeMessage{.kind = NodeMessage::Kind::start, .text = joined(command, " "), .host = node}.encode());
   while (true) {
     const auto bytes = channel.receive(3600.0);
     if (!bytes) continue;

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <numeric>
 
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "core/thread_pool.h"
 
 namespace lockstep {
@@ -47,7 +47,8 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   app.set_help_flag("-h,--help", "this text");
   app.add_option("--nproc,--nproc-per-node", texts.nproc,
                  "ranks on each node: a number, auto (a rank a GPU, or a core), gpu or cpu (default 1)");
-  app.add_option("--nnodes", texts.nnodes, "nodes: a number or MIN:MAX (default 1, or all of the host file or allocation)");
+  app.add_option("--nnodes", texts.nnodes,
+                 "nodes: a number or MIN:MAX (default 1, or all of the host file or allocation)");
   app.add_option("--hostfile", options.hostfile, "hosts, as mpirun's; read before every start");
   app.add_option("--max-restarts", options.max_restarts,
                  "restarts without a newer snapshot before giving up (default 3)")
@@ -80,26 +81,12 @@ std::string with_dashes(std::string argument) {
   return argument;
 }
 
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 [[noreturn]] void refuse_option(const CLI::App& app, const std::string& name) {
   std::string closest;
   size_t least = 4;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& known : option->get_lnames()) {
-      const size_t far = distance(name, "--" + known);
+      const size_t far = edit_distance(name, "--" + known);
       if (far < least) closest = "--" + known;
       least = std::min(least, far);
     }

@@ -2,16 +2,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "core/clock.h"
+#include "core/addresses.h"
 #include "core/log.h"
-#include "elastic/addresses.h"
 #include "elastic/channel.h"
 #include "elastic/handshake.h"
+#include "elastic/timing.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +63,7 @@ Listener::Listener(const std::string& address, int port) {
 std::string Listener::endpoint() const { return bound_address(socket_.get()).endpoint().text(); }
 
 std::unique_ptr<Channel> Listener::accept(const Secret& secret, double timeout_seconds) {
-  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
+  const Clock::time_point deadline = after(timeout_seconds);
   while (true) {
     dismiss_silent();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "elastic/process.h"
+#include "core/file.h"
 
 namespace lockstep {
 namespace {
 
-bool in_slurm_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr && is_program("srun"); }
+bool in_slurm_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr && !find_program("srun").empty(); }
 
 /// Open MPI copies between processes with the kernel's help, which containers and Yama may forbid.
 bool may_read_siblings() {
@@ -36,7 +36,7 @@ Launcher choose_launcher(const LaunchOptions& options, const Placement& placemen
     require(in_slurm_allocation(), "--via srun: this is no Slurm allocation, or there is no srun");
     return Launcher::srun;
   }
-  if (is_program("mpirun")) return Launcher::mpirun;
+  if (!find_program("mpirun").empty()) return Launcher::mpirun;
   require(placement.ranks == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
   return Launcher::none;
 }

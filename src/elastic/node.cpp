@@ -2,12 +2,11 @@
 #include "elastic/node.h"
 
 #include <optional>
-#include <poll.h>
 
+#include "core/interfaces.h"
 #include "core/log.h"
 #include "elastic/channel.h"
 #include "elastic/ending.h"
-#include "elastic/interfaces.h"
 #include "elastic/launch_agent.h"
 #include "elastic/node_processes.h"
 #include "elastic/stop_request.h"
@@ -142,14 +141,10 @@ void Node::leave_the_rendezvous(const std::string& reason) {
 }
 
 void Node::wait_for_something(double seconds) {
-  std::vector<pollfd> watched;
-  const auto watch = [&](int descriptor) {
-    watched.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
-  };
-  watch(request_.descriptor());
-  if (channel_) watch(channel_->descriptor());
-  for (const int output : processes_.descriptors()) watch(output);
-  ::poll(watched.data(), watched.size(), int(seconds * 1000));
+  std::vector<int> watched = processes_.descriptors();
+  watched.push_back(request_.descriptor());
+  if (channel_) watched.push_back(channel_->descriptor());
+  wait_for_any(watched, seconds);
 }
 
 void Node::obey(const NodeMessage& message) {
@@ -186,7 +181,7 @@ void Node::heed_requests() {
     code_ = exit_stopped;
   } else if (request_.is_asked() && !is_told_) {
     log_info("asking the run to write a snapshot and stop");
-    send({.kind = Kind::stop, .text = "asked to stop on " + host_name()});
+    send({.kind = Kind::stop});
     is_told_ = true;
   }
 }

@@ -25,8 +25,8 @@ struct NodeEvent {
   enum class Kind { joined, lost, stop_requested };
 
   Kind kind;
-  std::string node;    ///< "node 1 (host-b, 10.0.0.2)"
-  std::string reason;  ///< in words
+  std::string node;         ///< "node 1 (host-b, 10.0.0.2)"
+  std::string reason = {};  ///< why it was lost, in words
 };
 
 /// The hosts of a run as its supervisor sees them.

@@ -8,14 +8,13 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <poll.h>
-#include <sstream>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace lockstep {
 namespace {
@@ -47,18 +46,6 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   for (std::string& text : texts) all.push_back(text.data());
   all.push_back(nullptr);
   return all;
-}
-
-/// "" if there is none.
-std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "/usr/local/bin:/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = folder + "/" + name;
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return "";
 }
 
 void restore_signals() {
@@ -157,8 +144,7 @@ std::optional<Ending> Process::ending() {
 }
 
 std::optional<Ending> Process::wait(double seconds) {
-  pollfd entry{.fd = descriptor_.get(), .events = POLLIN, .revents = 0};
-  if (!ending()) ::poll(&entry, 1, static_cast<int>(seconds * 1000.0));
+  if (!ending()) wait_for_any({descriptor_.get()}, seconds);
   return ending();
 }
 
@@ -169,8 +155,6 @@ void Process::signal(int number) {
 void Process::signal_group(int number) {
   if (!ending()) ::kill(-id_, number);
 }
-
-bool is_program(const std::string& name) { return !find_program(name).empty(); }
 
 char process_state(pid_t process) {
   std::ifstream file(concat("/proc/", process, "/stat"));

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "elastic/descriptor.h"
+#include "core/descriptor.h"
 #include "elastic/ending.h"
 
 namespace lockstep {
@@ -49,9 +49,6 @@ class Process {
   Descriptor errors_;
   std::optional<Ending> ending_;
 };
-
-/// True if a program of this name can be started from here.
-bool is_program(const std::string& name);
 
 /// The state of a process as /proc tells it: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0 if there is none.
 char process_state(pid_t process);

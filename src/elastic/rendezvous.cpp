@@ -7,10 +7,11 @@
 #include <fstream>
 #include <set>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "core/file.h"
+#include "core/interfaces.h"
 #include "core/log.h"
-#include "elastic/interfaces.h"
+#include "core/text.h"
 #include "elastic/launch_agent.h"
 #include "elastic/timing.h"
 
@@ -38,12 +39,6 @@ Descriptor event_descriptor(int flags) {
   return descriptor;
 }
 
-std::string fresh_directory() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "lockrun-XXXXXX").string();
-  expect(::mkdtemp(pattern.data()) != nullptr, "cannot make a directory ", pattern);
-  return pattern;
-}
-
 }  // namespace
 
 Rendezvous::Rendezvous(const NodeOptions& options)
@@ -64,7 +59,7 @@ Rendezvous::Rendezvous(const NodeOptions& options)
       wake_(event_descriptor(0)) {
   require(options.program.find(' ') == std::string::npos, "mpirun cannot call ", options.program,
           ": install lockrun where no space is in the path");
-  directory_ = fresh_directory();
+  directory_ = make_temporary_folder("lockrun");
   log_info(concat("run ", options_.id, ": nodes meet at ", endpoint()));
   thread_ = std::thread([this] { serve(); });
 }
@@ -109,13 +104,10 @@ std::optional<Placement> Rendezvous::gather(double seconds) {
 
 std::string Rendezvous::missing() const {
   std::string text;
-  int most_named = options_.most_nodes - 1 - int(members_.size());
-  for (int rank = 1; rank < options_.most_nodes && most_named > 0; ++rank) {
+  for (int rank = 1; rank < options_.most_nodes; ++rank) {
     const bool here = std::any_of(members_.begin(), members_.end(),
                                   [&](const Member& member) { return member.facts.node_rank == rank; });
-    if (here) continue;
-    text += concat(text.empty() ? "node " : ", node ", rank);
-    --most_named;
+    if (!here) text += concat(text.empty() ? "node " : ", node ", rank);
   }
   return text;
 }
@@ -157,8 +149,7 @@ std::vector<std::pair<std::string, std::string>> Rendezvous::network_parameters(
   // Open MPI 4 reads networks in this form for IPv4 only.
   std::set<std::string> networks = {own_.network};
   for (const Member& member : members_) networks.insert(member.facts.network);
-  std::string list;
-  for (const std::string& network : networks) list += (list.empty() ? "" : ",") + network;
+  const std::string list = joined(networks, ",");
   return {{"oob_tcp_disable_ipv6_family", "1"},
           {"btl_tcp_disable_family", "6"},
           {"oob_tcp_if_include", list},

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <poll.h>
 #include <sys/eventfd.h>
 
+#include "core/addresses.h"
 #include "core/log.h"
-#include "elastic/addresses.h"
 #include "elastic/ending.h"
 #include "elastic/rendezvous.h"
 #include "elastic/timing.h"
@@ -34,20 +33,14 @@ void Rendezvous::serve() {
 }
 
 void Rendezvous::wait_for_something() {
-  std::vector<pollfd> watched;
-  const auto watch = [&](int descriptor) {
-    watched.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
-  };
+  std::vector<int> watched = {wake_.get(), listener_.descriptor(), agent_listener_.descriptor()};
   {
     const std::lock_guard lock(mutex_);
-    watch(wake_.get());
-    watch(listener_.descriptor());
-    watch(agent_listener_.descriptor());
-    for (const Newcomer& newcomer : newcomers_) watch(newcomer.channel->descriptor());
-    for (const Member& member : members_) watch(member.channel->descriptor());
-    for (const Agent& agent : agents_) watch(agent.channel->descriptor());
+    for (const Newcomer& newcomer : newcomers_) watched.push_back(newcomer.channel->descriptor());
+    for (const Member& member : members_) watched.push_back(member.channel->descriptor());
+    for (const Agent& agent : agents_) watched.push_back(agent.channel->descriptor());
   }
-  ::poll(watched.data(), watched.size(), 500);
+  wait_for_any(watched, 0.5);
 }
 
 void Rendezvous::attend() {
@@ -122,7 +115,7 @@ void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
   bury_the_lost();
   channel->send(NodeMessage{.kind = Kind::welcome, .process = facts.node_rank}.encode());
   log_info(concat(facts.name(), " joined with ", facts.slots, " ranks"));
-  if (is_running_) tell({.kind = NodeEvent::Kind::joined, .node = facts.name(), .reason = "joined"});
+  if (is_running_) tell({.kind = NodeEvent::Kind::joined, .node = facts.name()});
   last_change_ = Clock::now();
   members_.push_back({.facts = std::move(facts), .channel = std::move(channel)});
 }
@@ -144,7 +137,7 @@ void Rendezvous::hear_members() {
 
 void Rendezvous::hear(Member& member, const NodeMessage& message) {
   if (message.kind == Kind::stop)
-    tell({.kind = NodeEvent::Kind::stop_requested, .node = member.facts.name(), .reason = message.text});
+    tell({.kind = NodeEvent::Kind::stop_requested, .node = member.facts.name()});
   if (message.kind == Kind::generation_ended) member.generation_ended = true;
   for (Agent& agent : agents_) {
     if (agent.node_rank != member.facts.node_rank || agent.process != message.process || agent.over) continue;

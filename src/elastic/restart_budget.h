@@ -15,7 +15,6 @@ class RestartBudget {
   /// the next one, 0.2 doubled with each failure up to 30; nothing if no restart is left.
   std::optional<double> next_wait(int64_t snapshot_step);
   int left() const { return most_restarts_ - used_; }
-  int most_restarts() const { return most_restarts_; }
 
  private:
   int most_restarts_;

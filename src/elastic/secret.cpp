@@ -10,8 +10,9 @@
 #include <openssl/rand.h>
 #include <sys/stat.h>
 
+#include "core/descriptor.h"
 #include "core/error.h"
-#include "elastic/descriptor.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -25,15 +26,7 @@ const unsigned char* bytes_of(std::string_view text) {
 
 }  // namespace
 
-Secret Secret::random() {
-  constexpr const char* digits = "0123456789abcdef";
-  std::string text;
-  for (const char byte : random_bytes(32)) {
-    text += digits[(byte >> 4) & 15];
-    text += digits[byte & 15];
-  }
-  return Secret(text);
-}
+Secret Secret::random() { return Secret(hexadecimal(random_bytes(32))); }
 
 Secret Secret::from_file(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "elastic/descriptor.h"
+#include "core/descriptor.h"
 
 namespace lockstep {
 

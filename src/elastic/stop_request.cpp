@@ -3,6 +3,9 @@
 
 #include <csignal>
 
+#include "core/error.h"
+#include "core/log.h"
+
 namespace lockstep {
 
 namespace {
@@ -31,8 +34,10 @@ void StopRequest::hear() {
   }
 }
 
-void StopRequest::ask() {
-  if (!asked_) asked_ = Clock::now();
+void StopRequest::ask(const std::string& where) {
+  if (asked_) return;
+  asked_ = Clock::now();
+  if (!where.empty()) log_info(concat("lockrun: ", where, " was asked to stop the run"));
 }
 
 double StopRequest::seconds_since_asked() const { return asked_ ? seconds_since(*asked_) : 0.0; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "core/clock.h"
 #include "elastic/signals.h"
@@ -16,8 +17,9 @@ class StopRequest {
   /// For poll(): readable while a signal waits, which hear() then takes.
   int descriptor() const { return signals_.descriptor(); }
   void hear();
-  /// As SIGTERM, SIGUSR1 and SIGHUP do: the ranks are to write a snapshot and leave.
-  void ask();
+  /// As SIGTERM, SIGUSR1 and SIGHUP do: the ranks are to write a snapshot and leave. `where` names the node
+  /// on which it was asked for, if that is another.
+  void ask(const std::string& where = "");
 
   bool is_asked() const { return asked_.has_value(); }
   double seconds_since_asked() const;

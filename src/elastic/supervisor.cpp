@@ -2,7 +2,6 @@
 #include "elastic/supervisor.h"
 
 #include <filesystem>
-#include <poll.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -36,7 +35,7 @@ std::optional<Placement> Supervisor::gather() {
   while (true) {
     request_.hear();
     while (const auto event = nodes_.next_event())
-      if (event->kind == NodeEvent::Kind::stop_requested) request_.ask();
+      if (event->kind == NodeEvent::Kind::stop_requested) request_.ask(event->node);
     if (request_.is_asked() || request_.is_cancelled()) return std::nullopt;
     if (auto placement = nodes_.gather(0.2)) return placement;
   }
@@ -86,10 +85,7 @@ void Supervisor::report(const Failure& failure) const {
   }
 }
 
-void Supervisor::pause(double seconds) {
-  pollfd entries[] = {{request_.descriptor(), POLLIN, 0}, {nodes_.events(), POLLIN, 0}};
-  ::poll(entries, 2, static_cast<int>(seconds * 1000.0));
-}
+void Supervisor::pause(double seconds) { wait_for_any({request_.descriptor(), nodes_.events()}, seconds); }
 
 int Supervisor::stop_code() const { return request_.is_cancelled() ? request_.cancel_code() : exit_stopped; }
 

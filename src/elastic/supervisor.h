@@ -11,7 +11,7 @@ class Supervisor {
  public:
   Supervisor(const LaunchOptions& options, Nodes& nodes, StopRequest& request);
 
-  /// The code for lockrun to leave with: 0, 2, 75, 130, or the failure's.
+  /// The code for lockrun to leave with: 0, 75, 130, 143, or the failure's. Throws UserError, Error.
   int run();
 
  private:

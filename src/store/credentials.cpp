@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "store/environment.h"
 
 namespace lockstep {
@@ -14,11 +15,6 @@ namespace {
 using Profile = std::map<std::string, std::string>;
 
 constexpr auto renewal_margin = std::chrono::minutes(5);
-
-std::string trimmed(const std::string& text) {
-  const size_t begin = std::min(text.find_first_not_of(" \t\r"), text.size());
-  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-}
 
 std::string shared_file(const char* variable, const char* name) {
   const std::string path = environment(variable);

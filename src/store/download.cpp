@@ -28,8 +28,9 @@ std::string contents_of_url(const std::string& url) {
 std::string contents_of_object(const std::string& url) {
   const S3Address address = parse_s3_address(url);
   require(!address.key.empty(), "it names a bucket, not an object");
-  auto contents =
-      S3Store({.bucket = address.bucket, .key = ""}, S3Options::from_environment()).get(address.key);
+  S3Options options = S3Options::from_environment();
+  options.retries = download_retries;
+  auto contents = S3Store({.bucket = address.bucket, .key = ""}, options).get(address.key);
   require(contents.has_value(), "there is no such object (404)");
   return std::move(*contents);
 }

@@ -10,6 +10,7 @@
 #include <curl/curl.h>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "store/retry.h"
 
 namespace lockstep {
@@ -67,11 +68,6 @@ size_t append_body(const char* data, size_t item_bytes, size_t items, void* stat
   if (reply.body.empty()) reserve_body(reply);
   reply.body.append(data, item_bytes * items);
   return item_bytes * items;
-}
-
-std::string trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin));
 }
 
 size_t read_header(const char* data, size_t item_bytes, size_t items, void* state) {

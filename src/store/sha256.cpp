@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace lockstep {
 
@@ -23,12 +24,7 @@ std::string sha256(Pieces pieces) {
     done = done && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
   done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &digest_bytes) == 1;
   expect(done, "OpenSSL computes no SHA-256");
-  std::string text;
-  for (unsigned int i = 0; i < digest_bytes; ++i) {
-    text += "0123456789abcdef"[digest[i] >> 4];
-    text += "0123456789abcdef"[digest[i] & 15];
-  }
-  return text;
+  return hexadecimal({reinterpret_cast<const char*>(digest.data()), digest_bytes});
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -35,9 +36,7 @@ std::string shipped_names() {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
       if (entry.path().extension() == ".ini") names.insert(entry.path().filename().string());
   }
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "none" : text;
+  return names.empty() ? "none" : joined(names);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -16,13 +17,6 @@ std::string number_text(double value) {
   std::array<char, 32> digits{};
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   return {digits.data(), end};
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words)
-    if (!word.empty()) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 std::string range_text(const Range& range) {

@@ -5,25 +5,18 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
-
-constexpr const char* blanks = " \t\r";
-
-std::string trim(const std::string& text) {
-  const size_t begin = text.find_first_not_of(blanks);
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
-}
 
 std::string without_comment(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const bool starts_comment = text[i] == '#' || text[i] == ';';
     const bool after_blank = i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t';
-    if (starts_comment && after_blank) return trim(text.substr(0, i));
+    if (starts_comment && after_blank) return trimmed(text.substr(0, i));
   }
-  return trim(text);
+  return trimmed(text);
 }
 
 std::string value_of(const std::string& text, const std::string& place) {
@@ -46,21 +39,21 @@ std::vector<IniEntry> parse_ini(const std::string& text, const std::string& file
   for (int number = 1; std::getline(lines, line); ++number) {
     const std::string place = concat(file, ":", number);
     require(line.find('\0') == std::string::npos, place, ": a zero byte; this is not a text file");
-    const std::string content = trim(line);
+    const std::string content = trimmed(line);
     const std::string bare = without_comment(content);
     if (bare.empty()) continue;
     if (bare.front() == '[') {
-      section = bare.back() == ']' ? trim(bare.substr(1, bare.size() - 2)) : "";
+      section = bare.back() == ']' ? trimmed(bare.substr(1, bare.size() - 2)) : "";
       require(!section.empty(), place, ": a section is written [name], not ", bare);
       continue;
     }
     const size_t equals = content.find('=');
     require(equals != std::string::npos, place, ": expected key = value or [section], not ", bare);
     require(!section.empty(), place, ": ", bare, " stands before the first [section]");
-    const std::string key = section + "." + trim(content.substr(0, equals));
+    const std::string key = section + "." + trimmed(content.substr(0, equals));
     const auto [first, is_first] = line_of_key.emplace(key, number);
     require(is_first, place, ": ", key, " was already set in line ", first->second, "; keep one of the two");
-    entries.push_back({key, value_of(trim(content.substr(equals + 1)), place), number});
+    entries.push_back({key, value_of(trimmed(content.substr(equals + 1)), place), number});
   }
   return entries;
 }

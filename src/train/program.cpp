@@ -19,6 +19,12 @@ void require_same_configuration(const Config& config, const World& world) {
   require_equal_on_all_ranks(world.communicator(), "the configuration", lines);
 }
 
+void make_log_folder(const Config& config) {
+  std::error_code problem;
+  std::filesystem::create_directories(config.log.dir, problem);
+  require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
+}
+
 World start_world(Config& config) {
   listen_for_stop_requests();
   const World world = World::from_environment();
@@ -32,11 +38,8 @@ World start_world(Config& config) {
                                describe_gpu(gpu_of(current_stream())) + "\n");
   }
   if (config.train.threads == 0) config.train.threads = world.share_of_cores();
-  const int threads = static_cast<int>(config.train.threads);
-  set_threads(threads);
-  std::error_code problem;
-  std::filesystem::create_directories(config.log.dir, problem);
-  require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
+  set_threads(static_cast<int>(config.train.threads));
+  make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
   print_rank_table(world);
   return world;

@@ -14,8 +14,6 @@ struct RankPlace {
   std::string processor;  ///< its model, as /proc/cpuinfo names it
   std::string gpu;        ///< its model; empty where the rank computes on the processor
   std::string gpu_id;     ///< the beginning of its UUID, as nvidia-smi -L prints it
-
-  bool operator==(const RankPlace&) const = default;
 };
 
 /// The places in the order of ranks as lines for a person, one for each host and model: "ranks 0-3 on node1:

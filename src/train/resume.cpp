@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <utility>
 
+#include "core/heartbeat.h"
 #include "core/log.h"
 #include "nn/precision.h"
 #include "store/object_store.h"
@@ -42,12 +42,6 @@ SnapshotFiles newest_on_first_rank(const Config& config, const World& world) {
   }
   world.communicator().set_timeout(config.dist.timeout_s);
   return received;
-}
-
-/// Whether a supervisor starts this run again after a failure: then what it has done so far counts.
-bool was_restarted() {
-  const char* count = std::getenv("LOCKSTEP_RESTART_COUNT");
-  return count != nullptr && std::atoi(count) > 0;
 }
 
 /// Renames a folder that holds anything to <path>.1, or the first number that is free, so that nothing is
@@ -86,11 +80,9 @@ void require_same_semantics(const Snapshot& snapshot, const Config& config) {
 
 std::optional<Snapshot> find_snapshot_to_resume(const Config& config, const World& world,
                                                 const std::map<std::string, std::string>& artifacts) {
-  if (config.snapshot.path.empty()) {
-    require(config.snapshot.resume != "required", "snapshot.resume = required, but snapshot.path is empty");
-    return std::nullopt;
-  }
-  if (config.snapshot.resume == "never" && !was_restarted()) {
+  if (config.snapshot.path.empty()) return std::nullopt;
+  // What a run has done before a supervisor starts it again counts.
+  if (config.snapshot.resume == "never" && restart_count() == 0) {
     if (world.is_first()) move_aside(config.snapshot.path);
     return std::nullopt;
   }

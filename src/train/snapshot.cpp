@@ -168,7 +168,6 @@ SnapshotFiles SnapshotStore::read(const std::string& group) const {
     require(bytes.has_value(), store_->name_of(key), " is missing");
     files[name] = std::move(*bytes);
   }
-  from_files(files, store_->name_of(group));
   return files;
 }
 
@@ -231,7 +230,9 @@ std::optional<SnapshotFiles> SnapshotStore::newest(
     const std::function<void(const std::string&)>& report) const {
   for (const std::string& name : snapshots_newest_first(step_prefix)) {
     try {
-      return read(name);
+      SnapshotFiles files = read(name);
+      from_files(files, store_->name_of(name));
+      return files;
     } catch (const UserError& problem) {
       report(problem.what());
     }

@@ -5,14 +5,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "core/clock.h"
-#include "core/event.h"
 #include "core/exit_code.h"
 #include "core/file.h"
 #include "core/gpu.h"
@@ -345,9 +343,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
   for (const auto& [name, artifact] : task.artifacts)
     artifacts += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
   require_equal_on_all_ranks(world.communicator(), "the data", artifacts);
-  std::error_code problem;
-  std::filesystem::create_directories(config.log.dir, problem);
-  require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
+  make_log_folder(config);
   try {
     const char* records = std::getenv("LOCKSTEP_RECORDS");
     world.communicator().record_flights_in(records ? records : config.log.dir);

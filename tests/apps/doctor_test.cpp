@@ -182,14 +182,14 @@ TEST_F(Doctor, AddressesToListenOn) {
     const Outcome outcome = examine(std::string("--listen '") + address + "'", "PATH=/nowhere");
     EXPECT_EQ(outcome.exit_code, 2) << address;
   }
-  const Address ipv6 = Address::parse("[fd00::1]:29400");
+  const Endpoint ipv6 = Endpoint::parse("[fd00::1]:29400");
   EXPECT_EQ(ipv6.host, "fd00::1");
   EXPECT_EQ(ipv6.port, 29400);
   EXPECT_EQ(ipv6.text(), "[fd00::1]:29400");
 }
 
 TEST_F(Doctor, AConnectionThatIsRefused) {
-  Address gone;
+  Endpoint gone;
   {
     const ListeningSocket socket({.host = "127.0.0.1", .port = 0});
     gone = socket.address();

@@ -173,6 +173,7 @@ TEST_F(Nodes, AStopAskedForOnOneStopsAllAfterASnapshot) {
   ASSERT_TRUE(eventually([&] { return steps_done() > 20; })) << first.errors();
   hosts.signal(1, second, "TERM");
   EXPECT_EQ(first.wait(), 75) << first.errors();
+  EXPECT_TRUE(first.says("node 1 (host-b, 10.77.0.2) was asked to stop the run", 0)) << first.errors();
   EXPECT_EQ(second.wait(), 75) << second.errors();
 }
 

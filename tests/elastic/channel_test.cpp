@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <thread>
 
-#include "elastic/addresses.h"
+#include "core/addresses.h"
 #include "support/relay.h"
 #include "support/temporary_directory.h"
 

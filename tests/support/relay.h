@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <thread>
 
-#include "elastic/addresses.h"
-#include "elastic/descriptor.h"
+#include "core/addresses.h"
+#include "core/descriptor.h"
 
 namespace lockstep {
 

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
-#include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -87,16 +86,6 @@ CommandResult run_within(double deadline_seconds, const std::vector<std::string>
   ::close(ends[0]);
   expect(process > 0, "no process for ", words.front(), ": ", std::strerror(errno));
   return result;
-}
-
-std::string find_in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = concat(folder.empty() ? "." : folder, "/", program);
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return "";
 }
 
 }  // namespace lockstep

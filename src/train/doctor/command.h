@@ -20,7 +20,4 @@ struct CommandResult {
 CommandResult run_within(double deadline_seconds, const std::vector<std::string>& words,
                          const std::vector<std::string>& environment = {});
 
-/// Where PATH has a program; empty if nowhere.
-std::string find_in_path(const std::string& program);
-
 }  // namespace lockstep

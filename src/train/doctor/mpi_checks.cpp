@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/thread_pool.h"
 #include "dist/world.h"
 #include "train/doctor/command.h"
@@ -107,7 +108,7 @@ Finding check_mpirun(const std::string& library) {
   if (library.empty())
     return {name, Verdict::warning, "this build has no MPI, so it runs one rank only",
             "install libopenmpi-dev and configure again with LOCKSTEP_MPI=ON"};
-  const std::string path = find_in_path("mpirun");
+  const std::string path = find_program("mpirun");
   if (path.empty())
     return {name, Verdict::problem, "there is none in PATH",
             concat("install openmpi-bin, or add the bin folder of ", first_line(library), " to PATH")};

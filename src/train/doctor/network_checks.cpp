@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "train/doctor/socket.h"
 
 namespace lockstep {
@@ -12,15 +13,9 @@ namespace {
 
 constexpr double connect_seconds = 3.0;
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 /// Why nobody on this machine can connect to an address of its own, or no error; `used` is the address with
 /// its port.
-std::optional<std::string> try_port(const Address& address, Address& used) {
+std::optional<std::string> try_port(const Endpoint& address, Endpoint& used) {
   try {
     const ListeningSocket socket(address);
     used = socket.address();
@@ -49,14 +44,14 @@ Finding check_host_name(const std::string& name) {
 }
 
 Finding check_port(const std::string& address) {
-  Address asked;
+  Endpoint asked;
   if (address.empty()) {
     const std::vector<std::string> own = own_addresses();
     asked.host = own.empty() ? "127.0.0.1" : own.front();
   } else {
-    asked = Address::parse(address);
+    asked = Endpoint::parse(address, 0);
   }
-  Address used = asked;
+  Endpoint used = asked;
   if (const std::optional<std::string> problem = try_port(asked, used))
     return {
         "port", Verdict::problem, *problem,
@@ -66,7 +61,7 @@ Finding check_port(const std::string& address) {
 }
 
 Finding check_ipv6() {
-  Address used{.host = "::1"};
+  Endpoint used{.host = "::1"};
   if (const std::optional<std::string> problem = try_port(used, used))
     return {"ipv6", Verdict::ok, concat("none here (", *problem, "): name nodes by IPv4 addresses")};
   return {"ipv6", Verdict::ok, "works"};

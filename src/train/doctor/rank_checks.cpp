@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "train/doctor/socket.h"
 #include "train/processor_peak.h"
 
@@ -52,12 +53,6 @@ std::vector<double> compare_clocks(const World& world) {
   return ahead;
 }
 
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += text.empty() || all.empty() ? text : "; " + text;
-  return all;
-}
-
 /// Connects to every address of the other hosts, one line of `listening` each. Says what fails.
 std::string call_others(const World& world, const std::vector<RankPlace>& places,
                         const std::vector<std::string>& listening) {
@@ -66,11 +61,12 @@ std::string call_others(const World& world, const std::vector<RankPlace>& places
   for (size_t peer = 0; peer < listening.size(); ++peer) {
     std::istringstream addresses(listening[peer]);
     for (std::string text; peer != mine && std::getline(addresses, text);)
-      if (const std::string problem = try_to_connect(Address::parse(text), connect_seconds); !problem.empty())
+      if (const std::string problem = try_to_connect(Endpoint::parse(text, 0), connect_seconds);
+          !problem.empty())
         failures.push_back(
             concat(places[mine].host, " cannot reach ", places[peer].host, " at ", text, " (", problem, ")"));
   }
-  return joined(failures);
+  return joined(failures, "; ");
 }
 
 /// The first rank of every host listens at each of the host's addresses; those of the others call.
@@ -83,7 +79,7 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
   std::string mine;
   for (const std::string& address : speaks ? own_addresses() : std::vector<std::string>{}) {
     try {
-      sockets.push_back(std::make_unique<ListeningSocket>(Address{.host = address}));
+      sockets.push_back(std::make_unique<ListeningSocket>(Endpoint{.host = address}));
       mine += sockets.back()->address().text() + "\n";
     } catch (const Error& problem) {
       log_warning(concat("nobody can listen at ", address, " of ", host_name(), ": ", problem.what()));
@@ -93,7 +89,7 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
   std::string failure = speaks ? call_others(world, places, listening) : "";
   if (speaks && sockets.empty())
     failure = concat(host_name(), " has no address that another host could reach");
-  const std::string found = joined(ranks.all_gather_text(failure));
+  const std::string found = joined(ranks.all_gather_text(failure), "; ");
   if (found.empty())
     return {"hosts", Verdict::ok, concat("all ", hosts, " reach each other at all addresses")};
   return {"hosts", Verdict::problem, found,
@@ -104,17 +100,16 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
 }  // namespace
 
 Finding judge_places(const std::vector<RankPlace>& ranks) {
-  return {"ranks", Verdict::ok, concat(ranks.size(), " of them; ", joined(rank_table(ranks)))};
+  return {"ranks", Verdict::ok, concat(ranks.size(), " of them; ", joined(rank_table(ranks), "; "))};
 }
 
 Finding judge_processors(const std::vector<RankPlace>& ranks,
                          const std::vector<std::string>& instruction_sets) {
   const std::set<std::string> sets(instruction_sets.begin(), instruction_sets.end());
   if (sets.size() > 1)
-    return {
-        "processors", Verdict::problem,
-        concat("the programs were built for different instructions: ", joined({sets.begin(), sets.end()})),
-        "install the same build on all hosts, such as one with LOCKSTEP_ARCH=x86-64-v3"};
+    return {"processors", Verdict::problem,
+            concat("the programs were built for different instructions: ", joined(sets, "; ")),
+            "install the same build on all hosts, such as one with LOCKSTEP_ARCH=x86-64-v3"};
   if (const std::string mixed = mixed_processors(ranks); !mixed.empty())
     return {"processors", Verdict::warning, mixed, "choose nodes that are alike (srun --constraint)"};
   return {"processors", Verdict::ok, concat("alike, ", *sets.begin())};

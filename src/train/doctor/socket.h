@@ -4,37 +4,28 @@
 #include <string>
 #include <vector>
 
+#include "core/addresses.h"
+#include "core/descriptor.h"
+
 namespace lockstep {
-
-/// Host and port of "host:port", "[ipv6]:port" or "host" (port 0: the system chooses). Throws UserError.
-struct Address {
-  std::string host;
-  int port = 0;
-
-  static Address parse(const std::string& text);
-  std::string text() const;
-};
 
 /// A TCP socket that accepts connections, for as long as it lives.
 class ListeningSocket {
  public:
   /// Throws Error saying why it cannot be had: the name is unknown, the address another machine's, the port
   /// taken.
-  explicit ListeningSocket(const Address& address);
-  ~ListeningSocket();
-  ListeningSocket(const ListeningSocket&) = delete;
-  ListeningSocket& operator=(const ListeningSocket&) = delete;
+  explicit ListeningSocket(const Endpoint& address);
 
   /// With the port that it got.
-  const Address& address() const { return address_; }
+  const Endpoint& address() const { return address_; }
 
  private:
-  int descriptor_ = -1;
-  Address address_;
+  Descriptor socket_;
+  Endpoint address_;
 };
 
 /// Why no connection comes about within some seconds; empty if one did.
-std::string try_to_connect(const Address& address, double seconds);
+std::string try_to_connect(const Endpoint& address, double seconds);
 
 /// The numeric addresses of a host name, each once; empty if it is unknown.
 std::vector<std::string> addresses_of(const std::string& host);

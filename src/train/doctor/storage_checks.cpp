@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -48,11 +47,11 @@ int64_t free_bytes(const std::string& folder) {
 double measure_writing(const std::string& folder) {
   const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
   const std::string contents(static_cast<size_t>(probe_bytes), 'x');
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   write_file(probe, contents);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double seconds = seconds_since(begin);
   ::unlink(probe.c_str());
-  return static_cast<double>(probe_bytes) / static_cast<double>(mib) / seconds.count();
+  return static_cast<double>(probe_bytes) / static_cast<double>(mib) / seconds;
 }
 
 /// Why a file of `bytes` below a folder cannot be mapped by two processes; empty if it can.

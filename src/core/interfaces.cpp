@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/interfaces.h"
+#include "core/interfaces.h"
 
 #include <arpa/inet.h>
 #include <cerrno>

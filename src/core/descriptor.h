@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <poll.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -31,5 +33,12 @@ class Descriptor {
  private:
   int descriptor_ = -1;
 };
+
+/// Returns once one of them (-1: none) has something to read, or after so many seconds.
+inline void wait_for_any(const std::vector<int>& descriptors, double seconds) {
+  std::vector<pollfd> entries;
+  for (const int descriptor : descriptors) entries.push_back({descriptor, POLLIN, 0});
+  ::poll(entries.data(), entries.size(), static_cast<int>(seconds * 1000.0));
+}
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/addresses.h"
+#include "core/addresses.h"
 
 #include <charconv>
 #include <cstring>
@@ -33,7 +33,7 @@ Endpoint Endpoint::parse(const std::string& text, int default_port) {
   endpoint.port = has_port ? parse_port(std::string_view(text).substr(last_colon + 1), text) : default_port;
   endpoint.host = has_port ? text.substr(0, last_colon) : text;
   if (bracketed) endpoint.host = text.substr(1, bracket - 1);
-  require(!endpoint.host.empty() && endpoint.port >= 0, "\"", text,
+  require(!endpoint.host.empty() && endpoint.port >= 0 && bracketed == text.starts_with('['), "\"", text,
           "\" is not host:port (IPv6: [address]:port)");
   return endpoint;
 }

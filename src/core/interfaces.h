@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/addresses.h"
 #include "core/host.h"
-#include "elastic/addresses.h"
 
 namespace lockstep {
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// The texts that are not empty, one after the other.
+template <class Texts>
+std::string joined(const Texts& texts, std::string_view separator = ", ") {
+  std::string all;
+  for (const std::string& text : texts) {
+    if (!all.empty() && !text.empty()) all += separator;
+    all += text;
+  }
+  return all;
+}
+
+/// Without blanks and line ends around it.
+inline std::string trimmed(std::string_view text) {
+  constexpr const char* blanks = " \t\r\n";
+  const size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+  return std::string(text.substr(begin, text.find_last_not_of(blanks) + 1 - begin));
+}
+
+/// Two digits a byte, in lower case.
+inline std::string hexadecimal(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+/// The fewest insertions, deletions, replacements and swaps of neighbours that turn a into b (Damerau 1964).
+size_t edit_distance(const std::string& a, const std::string& b);
+
+}  // namespace lockstep

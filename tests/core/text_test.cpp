@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/text.h"
+
+#include <gtest/gtest.h>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+TEST(Text, JoinsWhatIsNotEmpty) {
+  EXPECT_EQ(joined(std::vector<std::string>{}), "");
+  EXPECT_EQ(joined(std::vector<std::string>{"", "a", "", "b", ""}), "a, b");
+  EXPECT_EQ(joined(std::vector<std::string>{"a", "b"}, "; "), "a; b");
+}
+
+TEST(Text, TrimsBothEnds) {
+  EXPECT_EQ(trimmed(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trimmed(""), "");
+  EXPECT_EQ(trimmed(" \r\n"), "");
+  EXPECT_EQ(trimmed("a"), "a");
+}
+
+TEST(Text, WritesBytesAsDigits) {
+  EXPECT_EQ(hexadecimal(std::string_view("\x00\x0f\x7f\x80\xff", 5)), "000f7f80ff");
+}
+
+TEST(Text, CountsEdits) {
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+  EXPECT_EQ(edit_distance("--nporc", "--nproc"), 1U) << "neighbours swapped";
+  EXPECT_EQ(edit_distance("same", "same"), 0U);
+}
+
+}  // namespace
+}  // namespace lockstep
