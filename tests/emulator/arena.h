@@ -44,7 +44,7 @@ class Arena {
   }
   /// The allocation around an address: its start, or null.
   const void* find(const void* address, Allocation& allocation);
-  /// "1024 bytes behind allocation 3 of 4096 bytes".
+  /// "allocation 3 (4096 bytes) + 1024".
   std::string describe(const void* address);
 
   Shadow& shadow() { return shadow_; }

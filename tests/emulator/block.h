@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -132,7 +131,7 @@ struct Block {
 
 /// "block (1, 0, 0) thread 5".
 std::string describe(uint3 block, int thread);
-/// "kernel 'name(...)', block (1, 0, 0), thread 5": where an error message begins or ends.
+/// "kernel name, block (1, 0, 0) thread 5": where an error message ends.
 std::string describe_running();
 std::string describe(Site site);
 

@@ -2,8 +2,6 @@
 #include "emulator/checker.h"
 
 #include <algorithm>
-#include <cstring>
-#include <link.h>
 
 #include "core/error.h"
 #include "emulator/arena.h"

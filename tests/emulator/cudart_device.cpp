@@ -16,7 +16,6 @@ namespace {
 
 constexpr int cuda_version = 13000;
 constexpr int multiprocessors = 4;  // few, so that tests meet grids that are larger than the device
-constexpr int clock_khz = 1000000;
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device_of_thread = 0;
@@ -122,40 +121,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount:
       *value = emulator::multiprocessors;
       break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = 48 * 1024;
-      break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = emulator::most_shared_bytes;
       break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       *value = emulator::most_shared_bytes + 1024;
-      break;
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = emulator::most_threads;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = 2 * emulator::most_threads;
-      break;
-    case cudaDevAttrWarpSize:
-      *value = emulator::warp_size;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 8;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = 1 << 20;
-      break;
-    case cudaDevAttrClockRate:
-    case cudaDevAttrMemoryClockRate:
-      *value = emulator::clock_khz;
-      break;
-    case cudaDevAttrMemoryPoolsSupported:
-    case cudaDevAttrCooperativeLaunch:
-      *value = 0;
       break;
     default:
       return remember(cudaErrorInvalidValue);
@@ -166,12 +136,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
-  if (!is_device(device)) return remember(cudaErrorInvalidDevice);
-  std::snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0", device);
   return cudaSuccess;
 }
 
@@ -189,11 +153,5 @@ cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cuda
 cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
 const char* cudaGetErrorString(cudaError_t error) { return text_of(error).text; }
 const char* cudaGetErrorName(cudaError_t error) { return text_of(error).name; }
-
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int value) {
-  const bool is_too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
-                           value > static_cast<int>(emulator::most_shared_bytes);
-  return remember(is_too_much ? cudaErrorInvalidValue : cudaSuccess);
-}
 
 }  // extern "C"

@@ -72,9 +72,6 @@ cudaError_t cudaFree(void* memory) { return release(memory, Arena::Kind::device)
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return allocate(memory, bytes, Arena::Kind::pinned);
 }
-cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
-  return allocate(memory, bytes, Arena::Kind::pinned);
-}
 cudaError_t cudaFreeHost(void* memory) { return release(memory, Arena::Kind::pinned); }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* all_bytes) {
@@ -107,12 +104,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
     lockstep::expect(Arena::get().is_valid(to, bytes), "emulator: a graph fills memory that was freed");
     std::memset(to, value, bytes);
   }));
-}
-
-cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  if (const cudaError_t result = emulator::refuse_unsafe_call(); result != cudaSuccess)
-    return remember(result);
-  return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {

@@ -146,8 +146,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
-
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(emulator::mutex);
   if (emulator::streams.erase(stream) == 0) return remember(cudaErrorInvalidResourceHandle);
@@ -156,21 +154,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  cudaError_t result = cudaSuccess;
-  if (const CUstream_st* stream = find_stream(handle, result)) *priority = stream->priority;
-  return remember(result);
-}
-
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return remember(emulator::refuse_while_captured(stream));
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) { return remember(emulator::refuse_while_captured(stream)); }
 cudaError_t cudaDeviceSynchronize() { return remember(emulator::refuse_unsafe_call()); }
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return remember(emulator::enqueue(stream, [=] { function(data); }));
-}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   cudaError_t result = cudaSuccess;
@@ -206,15 +194,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  cudaError_t result = cudaSuccess;
-  const CUstream_st* stream = find_stream(handle, result);
-  *status = stream == nullptr || !stream->capture ? cudaStreamCaptureStatusNone
-            : stream->capture->is_valid           ? cudaStreamCaptureStatusActive
-                                                  : cudaStreamCaptureStatusInvalidated;
-  return remember(result);
-}
-
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   std::swap(*mode, emulator::thread_mode);
   return cudaSuccess;
@@ -222,12 +201,6 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   *executable = new CUgraphExec_st{graph->recorded};
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  if (nodes != nullptr) return remember(cudaErrorInvalidValue);
-  *count = graph->recorded.nodes.size();
   return cudaSuccess;
 }
 
@@ -272,10 +245,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   event->capture = stream->capture;
   event->last = stream->last;
   return cudaSuccess;
-}
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned) {
-  return cudaEventRecord(event, handle);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {

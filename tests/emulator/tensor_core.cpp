@@ -32,7 +32,6 @@ constexpr Site no_site{"ptx.cuh", 0};
 struct Rows {
   uint16_t row[8];  ///< the row that this lane gives
   uint32_t* matrices;
-  int count;
   bool transposed;
 };
 
@@ -42,7 +41,7 @@ void distribute(Warp& warp, uint32_t) {
   for (int lane = 0; lane < warp_size; ++lane) {
     const Rows& own = rows_of(warp, lane);
     const int row = lane / 4, column = lane % 4 * 2;
-    for (int matrix = 0; matrix < own.count; ++matrix) {
+    for (int matrix = 0; matrix < 4; ++matrix) {
       const auto element = [&](int i, int j) { return uint32_t{rows_of(warp, matrix * 8 + i).row[j]}; };
       own.matrices[matrix] = own.transposed ? element(column, row) | element(column + 1, row) << 16
                                             : element(row, column) | element(row, column + 1) << 16;
@@ -104,15 +103,13 @@ constexpr WarpOperation multiply_f16{false, false, multiply<Half::f16>};
 
 }  // namespace
 
-void load_matrices(uint32_t* matrices, int count, const void* row, bool transposed, Site site) {
-  Rows own{.row = {}, .matrices = matrices, .count = count, .transposed = transposed};
-  if (lane() < 8 * count) {
-    require_shared("ldmatrix", row, site);
-    require_alignment("ldmatrix", row, site);
-    touch(row, 16, Touch::read, __builtin_return_address(0));
-    // The lane's row as it is now: what other lanes write later is not ordered before this.
-    std::memcpy(own.row, row, 16);
-  }
+void load_matrices(uint32_t (&matrices)[4], const void* row, bool transposed, Site site) {
+  Rows own{.row = {}, .matrices = matrices, .transposed = transposed};
+  require_shared("ldmatrix", row, site);
+  require_alignment("ldmatrix", row, site);
+  touch(row, 16, Touch::read, __builtin_return_address(0));
+  // The lane's row as it is now: what other lanes write later is not ordered before this.
+  std::memcpy(own.row, row, 16);
   running_block->meet(load_operations[transposed ? 1 : 0], "ldmatrix", ~0u, &own, site);
 }
 

@@ -75,8 +75,4 @@ dim3 grid_dimensions() noexcept { return running_block->launch->blocks; }
 int lane() { return running_block->running->lane; }
 void* shared_memory() { return running_block->shared.begin(); }
 
-void trap(Site site) {
-  running_block->fail([&] { return lockstep::concat("trap: ", describe(site)); });
-}
-
 }  // namespace emulator

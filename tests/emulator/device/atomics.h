@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
 #include "emulator/device/thread.h"
@@ -31,31 +30,4 @@ T update(T* address, Next&& next) {
 template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
   return emulator::update(address, [value](T before) { return static_cast<T>(before + value); });
-}
-template <class T>
-T atomicMax(T* address, std::type_identity_t<T> value) {
-  return emulator::update(address, [value](T before) { return std::max(before, value); });
-}
-template <class T>
-T atomicMin(T* address, std::type_identity_t<T> value) {
-  return emulator::update(address, [value](T before) { return std::min(before, value); });
-}
-template <class T>
-T atomicOr(T* address, std::type_identity_t<T> value) {
-  return emulator::update(address, [value](T before) { return before | value; });
-}
-template <class T>
-T atomicAnd(T* address, std::type_identity_t<T> value) {
-  return emulator::update(address, [value](T before) { return before & value; });
-}
-template <class T>
-T atomicExch(T* address, std::type_identity_t<T> value) {
-  return emulator::update(address, [value](T) { return value; });
-}
-template <class T>
-T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  return emulator::update(address, [=](T before) { return before == expected ? value : before; });
-}
-inline unsigned atomicInc(unsigned* address, unsigned limit) {
-  return emulator::update(address, [limit](unsigned before) { return before >= limit ? 0 : before + 1; });
 }

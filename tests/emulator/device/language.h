@@ -28,8 +28,6 @@
 #define blockDim (::emulator::block_dimensions())
 #define gridDim (::emulator::grid_dimensions())
 
-inline constexpr int warpSize = 32;
-
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emulator::block_barrier("__syncthreads", false, {file, line});
 }
@@ -43,14 +41,6 @@ inline int __syncthreads_or(int predicate, const char* file = __builtin_FILE(), 
 inline int __syncthreads_and(int predicate, const char* file = __builtin_FILE(),
                              int line = __builtin_LINE()) {
   return emulator::block_barrier("__syncthreads_and", predicate == 0, {file, line}) == 0;
-}
-
-inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
-
-[[noreturn]] inline void __trap(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  emulator::trap({file, line});
 }
 
 namespace emulator {
@@ -73,34 +63,6 @@ T __ldcs(const T* from) {
   return *emulator::aligned(from);
 }
 template <class T>
-T __ldcg(const T* from) {
-  return *emulator::aligned(from);
-}
-template <class T>
-T __ldca(const T* from) {
-  return *emulator::aligned(from);
-}
-template <class T>
-T __ldlu(const T* from) {
-  return *emulator::aligned(from);
-}
-template <class T>
-T __ldcv(const T* from) {
-  return *emulator::aligned(from);
-}
-template <class T>
 void __stcs(T* to, T value) {
-  *emulator::aligned(to) = value;
-}
-template <class T>
-void __stcg(T* to, T value) {
-  *emulator::aligned(to) = value;
-}
-template <class T>
-void __stwb(T* to, T value) {
-  *emulator::aligned(to) = value;
-}
-template <class T>
-void __stwt(T* to, T value) {
   *emulator::aligned(to) = value;
 }

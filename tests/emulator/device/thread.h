@@ -40,15 +40,13 @@ void copy_asynchronously(void* shared, const void* global, bool valid);
 void close_copy_group();
 void wait_for_copy_groups(int pending);
 
-/// Reads `count` (2 or 4) matrices; the row is this lane's.
-void load_matrices(uint32_t* matrices, int count, const void* row, bool transposed, Site site);
+/// Reads four matrices; the row is this lane's.
+void load_matrices(uint32_t (&matrices)[4], const void* row, bool transposed, Site site);
 
 enum class Half { bf16, f16 };
 void multiply_matrices(Half type, float* c, const uint32_t* a, const uint32_t* b, Site site);
 
 /// Reports an access of an atomic operation to the race checker.
 void touch_atomically(void* address, size_t bytes);
-
-[[noreturn]] void trap(Site site);
 
 }  // namespace emulator

@@ -25,12 +25,12 @@ LOCKSTEP_DEVICE void cp_async_wait() {
 
 LOCKSTEP_DEVICE void load_matrix_x4(uint32_t (&matrices)[4], const void* row,
                                     const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  emulator::load_matrices(matrices, 4, row, false, {file, line});
+  emulator::load_matrices(matrices, row, false, {file, line});
 }
 LOCKSTEP_DEVICE void load_matrix_x4_transposed(uint32_t (&matrices)[4], const void* row,
                                                const char* file = __builtin_FILE(),
                                                int line = __builtin_LINE()) {
-  emulator::load_matrices(matrices, 4, row, true, {file, line});
+  emulator::load_matrices(matrices, row, true, {file, line});
 }
 template <class T>
 LOCKSTEP_DEVICE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
