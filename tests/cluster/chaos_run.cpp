@@ -21,6 +21,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "elastic/ending.h"
+#include "support/eventually.h"
 #include "support/temporary_directory.h"
 #include "tests/cluster/rank_processes.h"
 
@@ -196,13 +197,8 @@ StrikeResult strike_rank(const ChaosSetup& setup, const Strike& blow, int ranks,
 
 /// How many processes of a run are left some time after its end; ends them.
 int end_leftovers(const ChaosSetup& setup) {
-  const auto begin = Clock::now();
   std::vector<pid_t> left;
-  do {
-    left = find_processes(setup.folder);
-    if (left.empty()) return 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  } while (seconds_since(begin) < leave_seconds);
+  eventually([&] { return (left = find_processes(setup.folder)).empty(); }, leave_seconds);
   for (const pid_t process : left) ::kill(process, SIGKILL);
   return static_cast<int>(left.size());
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
@@ -9,10 +8,10 @@
 #include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/temporary_directory.h"
 
@@ -74,12 +73,7 @@ class SlurmCluster {
 
   /// Throws Error if it takes more than three minutes.
   static void wait_until(const std::string& what, const std::function<bool()>& is_so) {
-    const auto begin = std::chrono::steady_clock::now();
-    while (!is_so()) {
-      expect(std::chrono::steady_clock::now() - begin < std::chrono::minutes(3),
-             "waited for three minutes until ", what);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    expect(eventually(is_so), "waited for three minutes until ", what);
   }
 
  private:

@@ -2,28 +2,17 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <functional>
 #include <sys/types.h>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
 #include "elastic/process.h"
+#include "tests/support/eventually.h"
 #include "tests/support/program.h"
 
 namespace lockstep {
-
-/// Waits until something is so; false if it is not within three minutes.
-inline bool becomes_true(const std::function<bool()>& condition) {
-  for (int tries = 0; tries < 3600; ++tries) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return false;
-}
 
 /// A lockrun whose ranks count in a directory of their own. Everything it started goes with it.
 class LockrunJob {
@@ -58,7 +47,7 @@ class LockrunJob {
   std::string file(const std::string& name) const { return *directory_ / name; }
   int snapshot_step() const { return std::atoi(read_text(*directory_ / "snapshot").c_str()); }
   bool reaches_step(int step) const {
-    return becomes_true([&] { return snapshot_step() >= step; });
+    return eventually([&] { return snapshot_step() >= step; });
   }
 
   /// All that live with this job's mark in their environment and, if given, this text in their command.
@@ -73,7 +62,7 @@ class LockrunJob {
     return found;
   }
   bool leaves_nothing() const {
-    return becomes_true([&] { return processes().empty(); }) && std::filesystem::is_empty(file("tmp"));
+    return eventually([&] { return processes().empty(); }) && std::filesystem::is_empty(file("tmp"));
   }
 
  private:

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/node_processes.h"
 
-#include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
+#include "support/eventually.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {
@@ -21,14 +20,6 @@ bool holds_in_a_process(const std::function<bool()>& body) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int tries = 0; tries < 3000; ++tries) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
 }
 
 TEST(NodeProcesses, ReportsOutputAndEnding) {

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "elastic/last_lines.h"
 #include "tests/elastic/lockrun_job.h"
+#include "tests/support/eventually.h"
 
 namespace lockstep {
 namespace {
@@ -41,7 +42,7 @@ TEST(Process, WhatItLeavesBehindGoesWithIt) {
   Process process({.command = {"sh", "-c", "sleep 1000 & echo $! >" + (directory / "pid")}});
   ASSERT_TRUE(process.wait(long_enough)->is_success());
   const pid_t child = std::atoi(read_text(directory / "pid").c_str());
-  EXPECT_TRUE(becomes_true([&] { return process_state(child) == '\0' || process_state(child) == 'Z'; }));
+  EXPECT_TRUE(eventually([&] { return process_state(child) == '\0' || process_state(child) == 'Z'; }));
 }
 
 TEST(Process, OnlyWhoHandlesASignalGetsIt) {
@@ -49,7 +50,7 @@ TEST(Process, OnlyWhoHandlesASignalGetsIt) {
   Process deaf({.command = {"sleep", "1000"}});
   EXPECT_FALSE(signal_catchers(deaf.id(), SIGUSR1));
   Process listening({.command = {"bash", "-c", "trap 'exit 75' USR1; while true; do sleep 0.1; done"}});
-  EXPECT_TRUE(becomes_true([&] { return signal_catchers(listening.id(), SIGUSR1); }));
+  EXPECT_TRUE(eventually([&] { return signal_catchers(listening.id(), SIGUSR1); }));
   EXPECT_EQ(listening.wait(long_enough)->exit_code, 75);
   EXPECT_FALSE(deaf.ending().has_value());
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <csignal>
 #include <fcntl.h>
-#include <functional>
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -12,23 +10,14 @@
 #include <string>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "core/error.h"
+#include "support/eventually.h"
 #include "support/program.h"
 
 namespace lockstep {
-
-/// Polls until it is true; false after the deadline.
-inline bool eventually(const std::function<bool()>& condition, double seconds = 60.0) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
 
 /// Several hosts on one switch, made of this machine's namespaces: each has its own name, addresses,
 /// processes, /tmp and /dev/shm. None of it has a name outside, so all of it goes with the test's process,
@@ -56,7 +45,7 @@ class NamespaceHosts {
       process_ = 0;
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
-    bool says(const std::string& text, double seconds = 60.0) const {
+    bool says(const std::string& text, double seconds = 180.0) const {
       return eventually([&] { return (errors() + out()).find(text) != std::string::npos; }, seconds);
     }
 
@@ -95,7 +84,7 @@ class NamespaceHosts {
 
   /// Starts a command there; what it writes is kept.
   Command start(int host, const std::string& command) {
-    const std::string folder = directory_ / concat_number("command", ++commands_);
+    const std::string folder = directory_ / concat("command", ++commands_);
     std::filesystem::create_directory(folder);
     const std::string line = "cd /; echo $$ >" + folder + "/pid; exec " + command + " >" + folder +
                              "/out 2>" + folder + "/errors </dev/null";
@@ -139,10 +128,6 @@ class NamespaceHosts {
     pid_t init = 0;    ///< the host's first process, as it is called outside
   };
 
-  static std::string concat_number(const std::string& text, int number) {
-    return text + std::to_string(number);
-  }
-
   static pid_t spawn(const std::vector<std::string>& words) {
     const pid_t parent = ::getpid();
     const pid_t child = ::fork();
@@ -177,7 +162,7 @@ class NamespaceHosts {
   }
 
   void add(int number, const std::string& families, const std::vector<std::string>& shared) {
-    const std::string stage = directory_ / concat_number("tmp", number);
+    const std::string stage = directory_ / concat("tmp", number);
     std::filesystem::create_directory(stage);
     std::vector<std::string> kept = {directory_.path(), LOCKSTEP_PROGRAM_DIR, LOCKSTEP_SOURCE_DIR};
     if (number == 0) kept.insert(kept.end(), shared.begin(), shared.end());
@@ -203,7 +188,7 @@ class NamespaceHosts {
   }
 
   void connect(int number, pid_t init, const std::string& families) {
-    const std::string port = concat_number("port", number);
+    const std::string port = concat("port", number);
     const Outcome cable = run_command("ip link add name eth0 netns " + std::to_string(init) +
                                       " type veth peer name " + port + " netns " + std::to_string(switch_));
     if (cable.exit_code != 0) throw std::runtime_error("no veth: " + cable.errors);

@@ -8,6 +8,7 @@
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/gradient_reducer.h"
 #include "dist/watchdog.h"
+#include "support/eventually.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {
@@ -78,9 +79,7 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
     };
     EXPECT_EQ(count("nccl_init", true), 1);
     // The watchdog notes the ends within its period; 30 s are for a machine under load.
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (count("nccl_gather", true) < 2 && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    eventually([&] { return count("nccl_gather", true) >= 2; }, 30.0);
     EXPECT_EQ(count("nccl_exchange", true), 2);
     EXPECT_EQ(count("nccl_gather", true), 2);
   });

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "core/clock.h"
+
+namespace lockstep {
+
+/// Polls until it is true; false after the deadline, which only a failing test waits for.
+inline bool eventually(const std::function<bool()>& condition, double seconds = 180.0) {
+  const auto begin = Clock::now();
+  while (!condition()) {
+    if (seconds_since(begin) >= seconds) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+}  // namespace lockstep
