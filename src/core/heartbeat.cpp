@@ -12,10 +12,9 @@ namespace lockstep {
 namespace {
 
 std::shared_ptr<HeartbeatPage> own_page() {
-  const char* path = std::getenv("LOCKSTEP_HEARTBEAT");
-  if (path == nullptr || *path == '\0') return std::make_shared<HeartbeatPage>();
+  if (!is_watched()) return std::make_shared<HeartbeatPage>();
   try {
-    return map_heartbeat(path, false);
+    return map_heartbeat(std::getenv("LOCKSTEP_HEARTBEAT"), false);
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; nobody will notice if this rank is stuck"));
     return std::make_shared<HeartbeatPage>();
@@ -39,6 +38,11 @@ HeartbeatPage& heartbeat() {
 int restart_count() {
   const char* text = std::getenv("LOCKSTEP_RESTART_COUNT");
   return text != nullptr ? std::atoi(text) : 0;
+}
+
+bool is_watched() {
+  const char* path = std::getenv("LOCKSTEP_HEARTBEAT");
+  return path != nullptr && *path != '\0';
 }
 
 void beat(const char* phase) {

@@ -22,6 +22,9 @@ struct HeartbeatPage {
 /// The page of this process. Without LOCKSTEP_HEARTBEAT it is memory that nobody reads.
 HeartbeatPage& heartbeat();
 
+/// True if somebody watches this process, and ends the other ranks when this one fails.
+bool is_watched();
+
 /// Says that the rank gets on, and with what (at most 31 characters).
 void beat(const char* phase);
 

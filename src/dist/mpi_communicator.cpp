@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/heartbeat.h"
 #include "core/log.h"
 
 #if defined(LOCKSTEP_MPI)
@@ -217,7 +218,8 @@ void finalize_mpi() {
 }
 
 void abort_mpi(int exit_code) {
-  if (initialized()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  // Whoever watches the ranks hears of their ends one by one; an abort would end the watchers, too.
+  if (initialized() && !is_watched()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   ::_exit(exit_code);
 }
 

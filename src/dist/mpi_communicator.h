@@ -20,7 +20,8 @@ struct MpiPlace {
 MpiPlace initialize_mpi();
 /// Ends MPI in order: every rank calls it. Nothing happens if MPI was never initialised.
 void finalize_mpi();
-/// Ends all ranks of the job at once with this exit code; does not return.
+/// Ends all ranks of the job at once with this exit code, a watched one alone (core/heartbeat.h); does not
+/// return.
 [[noreturn]] void abort_mpi(int exit_code);
 
 /// What the MPI library that this program is linked with calls itself: "Open MPI v4.1.4"; empty in a build
