@@ -35,7 +35,7 @@ DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   app.allow_extras();
   app.add_option("--listen", options.listen);
   app.add_option("--shm", options.shared_memory);
-  app.add_option("--deadline", options.deadline_seconds)->check(CLI::PositiveNumber);
+  app.add_option("--deadline", options.deadline_seconds);
   app.add_flag("--json", is_for_programs);
   std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
   try {
@@ -43,6 +43,7 @@ DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   } catch (const CLI::ParseError& problem) {
     throw UserError(concat("command line: ", problem.what(), "; see doctor --help"));
   }
+  require(options.deadline_seconds > 0.0, "command line: --deadline is no number of seconds above 0");
   arguments.other = app.remaining();
   return options;
 }

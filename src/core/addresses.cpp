@@ -33,7 +33,8 @@ Endpoint Endpoint::parse(const std::string& text, int default_port) {
   endpoint.port = has_port ? parse_port(std::string_view(text).substr(last_colon + 1), text) : default_port;
   endpoint.host = has_port ? text.substr(0, last_colon) : text;
   if (bracketed) endpoint.host = text.substr(1, bracket - 1);
-  require(!endpoint.host.empty() && endpoint.port >= 0 && bracketed == text.starts_with('['), "\"", text,
+  const bool is_torn = text.starts_with('[') && (!bracketed || (!has_port && bracket + 1 != text.size()));
+  require(!endpoint.host.empty() && endpoint.port >= 0 && !is_torn, "\"", text,
           "\" is not host:port (IPv6: [address]:port)");
   return endpoint;
 }

@@ -11,10 +11,16 @@
 namespace lockstep {
 namespace {
 
+/// Empty if nobody watches.
+std::string own_path() {
+  const char* path = std::getenv("LOCKSTEP_HEARTBEAT");
+  return path != nullptr ? path : "";
+}
+
 std::shared_ptr<HeartbeatPage> own_page() {
   if (!is_watched()) return std::make_shared<HeartbeatPage>();
   try {
-    return map_heartbeat(std::getenv("LOCKSTEP_HEARTBEAT"), false);
+    return map_heartbeat(own_path(), false);
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; nobody will notice if this rank is stuck"));
     return std::make_shared<HeartbeatPage>();
@@ -40,10 +46,7 @@ int restart_count() {
   return text != nullptr ? std::atoi(text) : 0;
 }
 
-bool is_watched() {
-  const char* path = std::getenv("LOCKSTEP_HEARTBEAT");
-  return path != nullptr && *path != '\0';
-}
+bool is_watched() { return !own_path().empty(); }
 
 void beat(const char* phase) {
   HeartbeatPage& page = heartbeat();

@@ -106,7 +106,7 @@ std::vector<InterfaceAddress> interface_addresses() {
     all.push_back({.interface = entry->ifa_name,
                    .address = number_text(bytes),
                    .prefix_bits = leading_ones(number_bytes(entry->ifa_netmask)),
-                   .shared = is_shared_number(bytes)});
+                   .shared = is_shared_number(bytes) && (entry->ifa_flags & IFF_LOOPBACK) == 0});
   }
   return all;
 }

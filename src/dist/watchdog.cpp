@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/event.h"
 #include "core/graph.h"
+#include "core/heartbeat.h"
 #include "core/log.h"
 #include "dist/mpi_communicator.h"
 
@@ -122,6 +123,7 @@ void Watchdog::fail(const std::string& message, std::unique_lock<std::mutex>& lo
   transport_.break_off();
   lock.lock();
   if (stopped_.wait_for(lock, patience, [this] { return stopping_; })) return;
+  tell_failure(message);
   log_error(message);
   abort_mpi(1);
 }

@@ -156,8 +156,10 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 int run_program(const std::function<int()>& body) {
   const auto report = [](const std::string& message, int code, bool is_everybodys) {
     tell_failure(message);
-    // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone.
-    if (is_everybodys && launched().rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone,
+    // and who watches the time to end the others.
+    const auto alone = std::chrono::milliseconds(is_watched() ? 1000 : 300);
+    if (is_everybodys && launched().rank != 0) std::this_thread::sleep_for(alone);
     log_error(message);
     if (!mpi_was_used) return code;
     // The launcher has words of its own about an abort: the message gets the time to pass before them.

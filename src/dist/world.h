@@ -54,7 +54,7 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
                                 const std::string& lines);
 
 /// Runs a program: what `body` returns is the exit code. An exception is reported on stderr first, with its
-/// rank, and then ends all ranks: UserError with code 2, anything else with 1.
+/// rank, and then ends all ranks (a watched one only itself): UserError with code 2, anything else with 1.
 int run_program(const std::function<int()>& body);
 
 }  // namespace lockstep

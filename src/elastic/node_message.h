@@ -34,7 +34,7 @@ struct NodeMessage {
     ended,             ///< `process` left with `code`
     end_generation,    ///< end every process, then answer
     generation_ended,  ///< nothing runs any more
-    stop,              ///< node: `text` asked for a snapshot and an end
+    stop,              ///< node: it was asked for a snapshot and an end
     finish,            ///< the run is over: leave with `code`
     count
   };

@@ -222,7 +222,8 @@ TEST_F(Doctor, AConfigurationThatTrainingWouldRefuse) {
   expect_problem(examine("train.stpes=3", "PATH=/nowhere"), "configuration", "train.stpes");
   expect_problem(examine("model.n_embd=10 model.n_head=3", "PATH=/nowhere"), "configuration", "n_head");
   EXPECT_EQ(examine("--unknown").exit_code, 2);
-  EXPECT_EQ(examine("--deadline soon").exit_code, 2);
+  for (const char* wrong : {"soon", "0", "-1", "nan"})
+    EXPECT_EQ(examine(concat("--deadline ", wrong)).exit_code, 2) << wrong;
   EXPECT_EQ(run_command(program("doctor") + " --help").exit_code, 0);
 }
 

@@ -330,7 +330,7 @@ TEST(Endpoint, IsReadInEverySpelling) {
   EXPECT_EQ(read("[fe80::1]:12"), "fe80::1 12");
   EXPECT_EQ(read("[fe80::1]"), "fe80::1 29400");
   EXPECT_EQ(read("fe80::1"), "fe80::1 29400");
-  for (const char* wrong : {"node0:", "node0:x", "node0:70000", ":12", ""})
+  for (const char* wrong : {"node0:", "node0:x", "node0:70000", ":12", "", "[::1", "[::1]7", "[::1]:7:8"})
     EXPECT_THROW(Endpoint::parse(wrong, 29400), UserError) << wrong;
   EXPECT_THROW(Endpoint::parse("node0"), UserError);
   EXPECT_EQ(Endpoint::parse("[::1]:7").text(), "[::1]:7");
