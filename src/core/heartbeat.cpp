@@ -18,9 +18,10 @@ std::string own_path() {
 }
 
 std::shared_ptr<HeartbeatPage> own_page() {
-  if (!is_watched()) return std::make_shared<HeartbeatPage>();
+  const std::string path = own_path();
+  if (path.empty()) return std::make_shared<HeartbeatPage>();
   try {
-    return map_heartbeat(own_path(), false);
+    return map_heartbeat(path, false);
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; nobody will notice if this rank is stuck"));
     return std::make_shared<HeartbeatPage>();

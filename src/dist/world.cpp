@@ -165,7 +165,6 @@ int run_program(const std::function<int()>& body) {
     // The launcher has words of its own about an abort: the message gets the time to pass before them.
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     abort_mpi(code);
-    return code;
   };
   int code = 0;
   try {

@@ -96,7 +96,7 @@ std::optional<Placement> HostFile::gather(double seconds) {
   const std::string found =
       concat("--hostfile ", options_.hostfile, ": ", hosts.size(), " of at least ", least, " hosts are there",
              unreachable.empty() ? "" : "; not reached: ", joined(unreachable));
-  expect(Clock::now() < *gathering_since_ + duration(options_.nodes.timeout_seconds), found, ", after ",
+  expect(seconds_since(*gathering_since_) < options_.nodes.timeout_seconds, found, ", after ",
          options_.nodes.timeout_seconds, " s (--rdzv-timeout)");
   std::this_thread::sleep_for(duration(seconds));
   return std::nullopt;

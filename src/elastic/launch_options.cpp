@@ -45,8 +45,10 @@ void add_ignored(CLI::App& app, Texts& texts) {
 void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   NodeOptions& nodes = options.nodes;
   app.set_help_flag("-h,--help", "this text");
-  app.add_option("--nproc,--nproc-per-node", texts.nproc,
-                 "ranks on each node: a number, auto (a rank a GPU, or a core), gpu or cpu (default 1)");
+  app.add_option(
+      "--nproc,--nproc-per-node", texts.nproc,
+      "ranks on each node: a number, auto (a rank a GPU, or a core), gpu or cpu (default 1, or as a host "
+      "file or Slurm says)");
   app.add_option("--nnodes", texts.nnodes,
                  "nodes: a number or MIN:MAX (default 1, or all of the host file or allocation)");
   app.add_option("--hostfile", options.hostfile, "hosts, as mpirun's; read before every start");

@@ -126,8 +126,7 @@ void Node::serve() {
         obey(NodeMessage::decode(*bytes));
         if (code_) break;
       }
-      expect(Clock::now() < heard + duration(node_silence_seconds), "nothing heard for ",
-             node_silence_seconds, " s");
+      expect(seconds_since(heard) < node_silence_seconds, "nothing heard for ", node_silence_seconds, " s");
     }
   } catch (const Error& failure) {
     leave_the_rendezvous(failure.what());

@@ -82,13 +82,13 @@ std::optional<Placement> Rendezvous::gather(double seconds) {
   if (!gathering_since_) gathering_since_ = last_word_ = Clock::now();
   while (true) {
     const int here = 1 + int(members_.size());
-    const bool called = Clock::now() >= last_change_ + duration(options_.last_call_seconds);
+    const bool called = seconds_since(last_change_) >= options_.last_call_seconds;
     if (here >= options_.most_nodes || (here >= options_.least_nodes && called)) {
       gathering_since_.reset();
       is_running_ = true;
       return placement();
     }
-    if (here < options_.least_nodes && Clock::now() >= *gathering_since_ + duration(options_.timeout_seconds))
+    if (here < options_.least_nodes && seconds_since(*gathering_since_) >= options_.timeout_seconds)
       throw Error(concat(
           "gave up after ", options_.timeout_seconds, " s: ", missing(), " did not come to ", endpoint(),
           ": is lockrun running there with this --rdzv-endpoint, and does a firewall let it through?"));

@@ -57,7 +57,7 @@ void Rendezvous::attend() {
 
 void Rendezvous::hear_newcomers() {
   for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
-    bool settled = Clock::now() >= newcomer->since + duration(introduction_seconds);
+    bool settled = seconds_since(newcomer->since) >= introduction_seconds;
     try {
       if (const auto bytes = newcomer->channel->receive(0)) {
         const NodeMessage message = NodeMessage::decode(*bytes);
@@ -130,7 +130,7 @@ void Rendezvous::hear_members() {
     } catch (const Error& failure) {
       if (member.lost.empty()) member.lost = failure.what();
     }
-    if (member.lost.empty() && Clock::now() >= member.heard + duration(node_silence_seconds))
+    if (member.lost.empty() && seconds_since(member.heard) >= node_silence_seconds)
       member.lost = concat("nothing heard from it for ", node_silence_seconds, " s");
   }
 }
@@ -190,7 +190,7 @@ void Rendezvous::reply(Agent& agent, const NodeMessage& message) {
 }
 
 void Rendezvous::beat() {
-  if (Clock::now() < last_beat_ + duration(node_beat_seconds)) return;
+  if (seconds_since(last_beat_) < node_beat_seconds) return;
   last_beat_ = Clock::now();
   for (Member& member : members_) send(member, {.kind = Kind::beat});
 }

@@ -6,12 +6,12 @@
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "store/download.h"
 #include "store/sha256.h"
 #include "support/http_server.h"
+#include "support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -25,16 +25,11 @@ const std::string refusing = "http://127.0.0.1:1";
 class CorpusTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "lockstep_corpus_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     set("XDG_CACHE_HOME", folder_ / "cache");
     set("LOCKSTEP_DATA_DIR", "");
     set("https_proxy", refusing);
     set("no_proxy", "127.0.0.1");
   }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
 
   std::string write(const fs::path& name, const std::string& contents) const {
@@ -52,7 +47,8 @@ class CorpusTest : public testing::Test {
     return "no error";
   }
 
-  fs::path folder_;
+  TemporaryDirectory temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 void expect_mentions(const std::string& message, const std::vector<std::string>& parts) {

@@ -11,20 +11,15 @@
 
 #include "core/error.h"
 #include "dist/local_communicator.h"
+#include "support/temporary_directory.h"
 
 namespace lockstep {
 namespace {
 
 class FlightRecorderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_flight_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  std::string directory_;
+  TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {

@@ -51,8 +51,6 @@ uint32_t current_schedule();
 }  // namespace emulator
 
 struct CUstream_st {
-  int device = 0;
-  int priority = 0;
   std::shared_ptr<emulator::Capture> capture;
   std::set<size_t> last;  ///< nodes of the capture that the stream's next work comes after
 };

@@ -133,10 +133,9 @@ using emulator::remember;
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   if (emulator::device_count() == 0) return remember(cudaErrorNoDevice);
-  *stream =
-      new CUstream_st{.device = emulator::current_device(), .priority = priority, .capture = {}, .last = {}};
+  *stream = new CUstream_st{};
   const std::lock_guard lock(emulator::mutex);
   emulator::streams.insert(*stream);
   return cudaSuccess;

@@ -10,6 +10,7 @@
 
 #include "core/gpu.h"
 #include "support/config_support.h"
+#include "support/temporary_directory.h"
 #include "train/config_schema.h"
 #include "train/ini.h"
 
@@ -26,12 +27,6 @@ std::map<std::string, std::string> values_of(const Config& config) {
 
 class ConfigFile : public testing::Test {
  protected:
-  ConfigFile() {
-    std::string pattern = (fs::temp_directory_path() / "lockstep_config_XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~ConfigFile() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name) << text;
     return (folder_ / name).string();
@@ -42,7 +37,8 @@ class ConfigFile : public testing::Test {
     return load(words);
   }
 
-  fs::path folder_;
+  TemporaryDirectory temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST(Arguments, OverridesComeInThreeFormsAndAnyOrder) {

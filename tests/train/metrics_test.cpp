@@ -2,16 +2,15 @@
 #include "train/metrics.h"
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
 #include "core/error.h"
+#include "support/temporary_directory.h"
 #include "tensor/create.h"
 #include "train/parameters_hash.h"
 
@@ -23,17 +22,7 @@ using Json = nlohmann::ordered_json;
 
 class Metrics : public testing::Test {
  protected:
-  Metrics() {
-    std::string pattern = (fs::temp_directory_path() / "lockstep_metrics_XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    path_ = (folder_ / "results" / "metrics.jsonl").string();
-  }
-  ~Metrics() override { fs::remove_all(folder_); }
-
-  std::string content() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
+  std::string content() const { return read_text(path_); }
   void append(const std::string& text) const { std::ofstream(path_, std::ios::app) << text; }
   void write_steps(int64_t resume_step, int64_t last_step) const {
     MetricsWriter writer(path_, resume_step);
@@ -41,8 +30,9 @@ class Metrics : public testing::Test {
       writer.write({.step = step, .loss = 1.0f});
   }
 
-  fs::path folder_;
-  std::string path_;
+  TemporaryDirectory temporary_;
+  const fs::path folder_ = temporary_.path();
+  const std::string path_ = folder_ / "results" / "metrics.jsonl";
 };
 
 TEST_F(Metrics, OneObjectAStepWithTheKeysOfTheContract) {

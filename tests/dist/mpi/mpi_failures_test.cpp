@@ -3,14 +3,13 @@
 // said otherwise, so a job that nobody ends runs into the timeout of this test.
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include "core/error.h"
+#include "tests/support/program.h"
 
 namespace lockstep {
 namespace {
@@ -24,40 +23,30 @@ struct Job {
 class MpiFailures : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_mpi_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
     // Open MPI leaves its own segments behind when a job is aborted; here they go with the directory.
-    ::setenv("OMPI_MCA_btl_vader_backing_directory", pattern.c_str(), 1);
+    ::setenv("OMPI_MCA_btl_vader_backing_directory", directory_.path().c_str(), 1);
   }
   void TearDown() override {
     std::string process_id;
-    EXPECT_TRUE(std::ifstream(directory_ + "/process_id") >> process_id);
+    EXPECT_TRUE(std::ifstream(directory_ / "process_id") >> process_id);
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
       EXPECT_FALSE(entry.path().filename().string().starts_with("lockstep-" + process_id + "-"))
           << entry.path() << " was left behind";
-    std::filesystem::remove_all(directory_);
   }
 
   /// Three ranks do this task.
   Job run(const std::string& task) const {
-    Job job;
-    const std::string program = LOCKSTEP_PROGRAM_DIR "/mpi_ranks";
-    const std::string command =
-        concat(LOCKSTEP_MPIRUN " 3 '", program, "' ", task, " '", directory_, "' 2>&1");
-    FILE* pipe = ::popen(command.c_str(), "r");
-    if (!pipe) return job;
-    char piece[4096];
-    while (const size_t length = std::fread(piece, 1, sizeof(piece), pipe)) job.output.append(piece, length);
-    const int status = ::pclose(pipe);
-    job.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const Outcome outcome = run_command(
+        concat(LOCKSTEP_MPIRUN " 3 '", program("mpi_ranks"), "' ", task, " '", directory_.path(), "' 2>&1"),
+        3600);
+    Job job{.output = outcome.out, .first_line = {}, .exit_code = outcome.exit_code};
     const size_t begin = std::min(job.output.find("[rank "), job.output.size());
     job.first_line = job.output.substr(begin, job.output.find('\n', begin) - begin);
     return job;
   }
 
  private:
-  std::string directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(MpiFailures, ARankThatThrowsEndsTheJobAndSpeaksFirst) {
