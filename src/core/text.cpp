@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/text.h"
 
+#include <iomanip>
+#include <iterator>
+#include <sstream>
 #include <vector>
 
 namespace lockstep {
+
+std::string size_text(int64_t bytes) {
+  static constexpr const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  size_t unit = 0;
+  auto value = static_cast<double>(bytes);
+  for (; unit + 1 < std::size(units) && value >= 1000.0; ++unit) value /= 1024.0;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit > 0 && value < 9.95 ? 1 : 0) << value << units[unit];
+  return text.str();
+}
 
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,9 @@ inline std::string trimmed(std::string_view text) {
   const size_t begin = std::min(text.find_first_not_of(blanks), text.size());
   return std::string(text.substr(begin, text.find_last_not_of(blanks) + 1 - begin));
 }
+
+/// "812 KiB", "1.2 MiB", "40 GiB".
+std::string size_text(int64_t bytes);
 
 /// Two digits a byte, in lower case.
 inline std::string hexadecimal(std::string_view bytes) {

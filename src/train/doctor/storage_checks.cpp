@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "store/object_store.h"
 #include "train/doctor/bucket_check.h"
 
@@ -31,10 +32,6 @@ std::string existing_part(const std::string& path) {
   std::error_code ignored;
   while (part.has_relative_path() && !fs::exists(part, ignored)) part = part.parent_path();
   return part.string();
-}
-
-std::string size_text(int64_t bytes) {
-  return bytes < 10 * 1024 * mib ? concat(bytes / mib, " MiB") : concat(bytes / (1024 * mib), " GiB");
 }
 
 int64_t free_bytes(const std::string& folder) {
