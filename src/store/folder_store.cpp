@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -38,6 +39,9 @@ void list_below(const fs::path& folder, const std::string& key, std::vector<std:
   if (entries == 0) keys.push_back(key + "/");
 }
 
+/// Each process has its own, so that one which no longer owns the folder does not write into another's.
+std::string beside_of(const std::string& group) { return concat(group, ".", ::getpid(), ".tmp"); }
+
 }  // namespace
 
 std::string FolderStore::name_of(const std::string& key) const {
@@ -48,6 +52,7 @@ void FolderStore::put(const std::string& key, Pieces contents) {
   const fs::path path = name_of(key);
   naming_failures(concat("cannot write ", path.string()), [&] {
     fs::create_directories(path.parent_path());
+    ask_guard();
     write_file(path.string(), contents);
     sync_directory(path.parent_path().string());
   });
@@ -72,6 +77,7 @@ bool FolderStore::exists(const std::string& key) {
 }
 
 void FolderStore::remove(const std::string& key) {
+  ask_guard();
   naming_failures("cannot remove a file", [&] { fs::remove(name_of(key)); });
 }
 
@@ -95,13 +101,16 @@ std::vector<std::string> FolderStore::list(const std::string& prefix) {
 
 void FolderStore::write_group(const std::string& group, std::span<const Object> objects) {
   const fs::path target = name_of(group);
-  const fs::path beside = name_of(group + ".tmp");
+  const fs::path beside = name_of(beside_of(group));
   const fs::path replaced = name_of(group + ".old");
   fs::create_directories(folder_);
+  ask_guard();
   fs::remove_all(beside);
   fs::create_directory(beside);
   for (const Object& object : objects) write_file((beside / object.key).string(), object.pieces);
   sync_directory(beside.string());
+  // Writing may have taken long.
+  ask_guard();
   // A directory cannot be renamed over another. If it ends between the two steps, .old is still there.
   if (fs::exists(target)) {
     fs::remove_all(replaced);
@@ -117,13 +126,14 @@ void FolderStore::put_group(const std::string& group, std::span<const Object> ob
     naming_failures(concat("cannot write ", name_of(group)), [&] { write_group(group, objects); });
   } catch (const Error&) {
     std::error_code ignored;
-    fs::remove_all(name_of(group + ".tmp"), ignored);
+    fs::remove_all(name_of(beside_of(group)), ignored);
     throw;
   }
 }
 
 void FolderStore::remove_group(const std::string& group, const std::string& /*last*/) {
   const fs::path target = name_of(group);
+  ask_guard();
   naming_failures(concat("cannot remove ", target.string()), [&] {
     // Renamed first: a crash leaves it whole, or under a name that is not a group's.
     const fs::path beside = group.ends_with(".tmp") ? target : fs::path(target.string() + ".tmp");

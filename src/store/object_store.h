@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,9 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
+  /// Called before anything is renamed or deleted; what it throws leaves all as it was.
+  void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
+
   /// Whoever reads meanwhile sees the old object or the new one, whole.
   virtual void put(const std::string& key, Pieces contents) = 0;
   /// Nothing if there is no such object.
@@ -47,6 +51,14 @@ class ObjectStore {
   /// True if a group appears, and is replaced, in one step. Then one without its last object is damaged;
   /// elsewhere it was only never finished.
   virtual bool has_atomic_groups() const = 0;
+
+ protected:
+  void ask_guard() const {
+    if (guard_) guard_();
+  }
+
+ private:
+  std::function<void()> guard_;
 };
 
 /// The store at a path, file:// or s3://bucket[/prefix] address. Contacts nothing and makes nothing yet.

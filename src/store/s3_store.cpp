@@ -141,12 +141,14 @@ std::vector<std::string> S3Store::list(const std::string& prefix) {
 
 void S3Store::put_group(const std::string& group, std::span<const Object> objects) {
   if (objects.empty()) return;
+  ask_guard();
   // An old last object would vouch for a mixture of old and new.
   remove(group + "/" + objects.back().key);
   for (const Object& object : objects) put(group + "/" + object.key, object.pieces);
 }
 
 void S3Store::remove_group(const std::string& group, const std::string& last) {
+  ask_guard();
   remove(group + "/" + last);
   for (const std::string& key : list(group + "/")) remove(key);
 }
