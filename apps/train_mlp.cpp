@@ -51,9 +51,6 @@ Config defaults() {
   config.train.min_lr = 1e-2;
   config.train.weight_decay = 0.0;
   config.train.grad_clip = 0.0;
-  config.snapshot.path = "runs/train_mlp/snapshots";
-  config.snapshot.every_steps = 0;
-  config.snapshot.resume = "never";
   config.log.dir = "runs/train_mlp";
   return config;
 }

@@ -88,7 +88,7 @@ class Lockstep:
     def train(self, folder, *overrides):
         """Runs in a new folder; the lines of metrics.jsonl."""
         environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        command = [*self.command, f"log.dir={folder}", *overrides]
+        command = [*self.command, f"log.dir={folder}", "--fresh", *overrides]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"Lockstep failed ({done.returncode}):\n{done.stdout}{done.stderr}")
@@ -97,15 +97,14 @@ class Lockstep:
 
     def initial_weights(self, folder):
         """Those of a snapshot after one step at a learning rate of zero, and the configuration it ran with."""
-        places = [f"snapshot.path={folder}/snapshots"]
-        self.train(folder, "train.steps=1", "train.learning_rate=0", "train.min_lr=0", *places)
+        self.train(folder, "train.steps=1", "train.learning_rate=0", "train.min_lr=0")
         config = configparser.ConfigParser(interpolation=None)
         config.read(folder / "config.ini")
         return load_safetensors(next(folder.glob("snapshots/step-*/model.safetensors"))), config
 
     def measure(self, folder, steps, learning_rate):
         rates = [f"train.learning_rate={learning_rate}", f"train.min_lr={learning_rate}"]
-        lines = self.train(folder, f"train.steps={steps}", *rates, "snapshot.path=")
+        lines = self.train(folder, f"train.steps={steps}", *rates, "snapshot.path=none")
         return [line["loss"] for line in lines], [line["step_ms"] for line in lines]
 
 

@@ -23,7 +23,7 @@ for n in $ranks; do
   run=runs/compare_ranks/$n
   rm -rf "$run"
   mpirun --quiet -np "$n" --oversubscribe --bind-to none build/cpu/bin/train_gpt --config "$config" "$@" \
-    log.dir="$run" snapshot.path= 2>"runs/compare_ranks.$n.log" || { tail -n 5 "runs/compare_ranks.$n.log" >&2; exit 1; }
+    log.dir="$run" snapshot.path=none 2>"runs/compare_ranks.$n.log" || { tail -n 5 "runs/compare_ranks.$n.log" >&2; exit 1; }
   steps=$(bits "$run/metrics.jsonl" | grep -c loss_bits)
   echo "$n ranks: $steps steps, $(bits "$run/metrics.jsonl" | tail -n 1), $(grep -o '"val_loss":[0-9.]*' "$run/metrics.jsonl" | tail -n 1)"
   if [[ -z $first ]]; then

@@ -73,7 +73,7 @@ train() {
   rm -rf "$run"
   local command=("$bin/train_gpt")
   if ((ranks > 1)); then command=(mpirun --quiet -np "$ranks" --oversubscribe --bind-to none "${command[@]}"); fi
-  "${command[@]}" "$@" log.dir="$run" snapshot.path=
+  "${command[@]}" "$@" log.dir="$run" --fresh snapshot.path=none
 }
 
 part_build() {

@@ -33,7 +33,7 @@ fi
 train() {
   local run=runs/$1
   shift
-  "${ranks[@]}" "$programs/train_gpt" --config configs/quickstart.ini "log.dir=$run" "snapshot.path=$run/snapshots" "$@"
+  "${ranks[@]}" "$programs/train_gpt" --config configs/quickstart.ini "log.dir=$run" "$@"
 }
 
 train_on_sample() {
@@ -48,20 +48,25 @@ if [[ $offline == yes ]]; then
   echo "quickstart: trains on the built-in sample text"
   train_on_sample
 else
+  # One step shows whether there is a text, so that the run itself keeps the terminal.
+  trial=$(mktemp --directory)
   status=0
-  train "$run" || status=$?
-  if ((status == 2)) && tail -n 3 "runs/$run/rank0.log" | grep -q data.dataset; then
+  said=$("$programs/train_gpt" --config configs/quickstart.ini "log.dir=$trial" snapshot.path=none train.steps=1 \
+    train.warmup_steps=0 train.sample_every=0 data.train_split=0.999 2>&1) || status=$?
+  rm -rf "$trial"
+  if ((status == 2)) && [[ $said == *data.dataset* ]]; then
+    echo "$said"
     echo "quickstart: without Shakespeare's text (see above) this trains on the built-in sample instead"
     train_on_sample
-  elif ((status != 0)); then
-    exit "$status"
+  else
+    train "$run"
   fi
 fi
 
 echo
 echo "The model writes:"
 echo
-"$programs/generate" --snapshot "runs/$run/snapshots"
+"$programs/generate" --snapshot "runs/$run"
 
 again="mpirun -np 4 --oversubscribe$( ((EUID != 0)) || echo " --allow-run-as-root")"
 cat <<NEXT
@@ -72,5 +77,5 @@ What to try next:
   the loss, step by step      runs/$run/metrics.jsonl
   the tests                   scripts/test.sh
   the same bits on 4 ranks    $again $programs/train_gpt --config quickstart.ini \\
-                                log.dir=runs/four snapshot.path=runs/four/snapshots data.dataset=$dataset
+                                log.dir=runs/four data.dataset=$dataset
 NEXT

@@ -12,11 +12,12 @@
 namespace lockstep {
 namespace {
 
-// The flat space begins with a replica's loss and its rank's vote to stop, so that both are averaged as the
+// The flat space begins with a replica's loss and its rank's votes, so that they are averaged as the
 // gradients are, and cost no message of their own.
 constexpr int64_t loss_element = 0;
-constexpr int64_t vote_element = 1;
-constexpr int64_t reserved_elements = 2;
+constexpr int64_t first_vote = 1;
+constexpr int64_t vote_kinds = 2;
+constexpr int64_t reserved_elements = first_vote + vote_kinds;
 constexpr int bucket_of_reserved = 0;
 
 std::vector<NamedTensor> without_repeats(const std::vector<NamedTensor>& parameters) {
@@ -68,7 +69,7 @@ DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const Wor
                                     .transport = options_.transport},
                                    stream);
   move_values(stream);
-  stop_vote_ = full({}, 0.0, DType::f32, stream);
+  votes_ = full({vote_kinds}, 0.0, DType::f32, stream);
   gradients_.resize(static_cast<size_t>(reducer_->slots()));
   for (size_t slot = 0; slot < gradients_.size(); ++slot)
     for (size_t p = 0; p < parameters_.size(); ++p) {
@@ -127,15 +128,15 @@ void DataParallel::on_ready(int parameter) {
   count_down(plan_->bucket_of[p]);
 }
 
-View DataParallel::reserved(int slot, int64_t element) const {
-  return {reducer_->storage()->data.get() + (slot * plan_->elements + element) * 4, {}, DType::f32};
+View DataParallel::reserved(int slot, int64_t element, const Shape& shape) const {
+  return {reducer_->storage()->data.get() + (slot * plan_->elements + element) * 4, shape, DType::f32};
 }
 
 /// The mean over a replica's micro-batches, added up from left to right.
 void DataParallel::write_loss(const Tensor& loss, int slot, int micro) const {
   const Stream& stream = reducer_->storage()->stream;
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
-  const View sum = reserved(slot, loss_element);
+  const View sum = reserved(slot, loss_element, {});
   const View value{loss.view().data, {}, DType::f32};
   if (micro == 0)
     launch(stream, Copy{.x = value, .y = sum});
@@ -157,7 +158,7 @@ void DataParallel::backward(const Tensor& loss) {
   ++missing_in_bucket_[bucket_of_reserved];
 
   write_loss(loss, slot, micro);
-  launch(stop_vote_.stream(), Copy{.x = stop_vote_.view(), .y = reserved(slot, vote_element)});
+  launch(votes_.stream(), Copy{.x = votes_.view(), .y = reserved(slot, first_vote, votes_.shape())});
   count_down(bucket_of_reserved);
   lockstep::backward(loss, 1.0 / options_.accumulate);
 
@@ -178,9 +179,12 @@ void DataParallel::finish() {
 
 Tensor DataParallel::mean_loss() const { return {reducer_->storage(), loss_element * 4, {}, DType::f32}; }
 
-void DataParallel::vote_to_stop() { fill(stop_vote_, 1.0); }
+void DataParallel::vote(Vote what, bool wanted) {
+  const auto element = static_cast<int64_t>(what);
+  fill(votes_.slice(element, element + 1), wanted ? 1.0 : 0.0);
+}
 
-Tensor DataParallel::stop_votes() const { return {reducer_->storage(), vote_element * 4, {}, DType::f32}; }
+Tensor DataParallel::votes() const { return {reducer_->storage(), first_vote * 4, {vote_kinds}, DType::f32}; }
 
 float DataParallel::wait() {
   finish();

@@ -11,6 +11,13 @@
 
 namespace lockstep {
 
+/// What a rank may ask of all ranks. The request travels with the gradients, so that all know it after the
+/// same step and it costs no message.
+enum class Vote {
+  stop,      ///< to leave after the step
+  snapshot,  ///< to write a snapshot after the step
+};
+
 /// Trains one model on all ranks of a world. V logical replicas fix what a step computes; N ranks execute
 /// them.
 ///
@@ -57,11 +64,11 @@ class DataParallel {
   /// finish(), and the loss as a number: the host waits for it.
   float wait();
 
-  /// This rank asks all ranks to stop, in every backward() from now on. The request travels with the
-  /// gradients.
-  void vote_to_stop();
-  /// Above zero if a rank had asked, one element with equal bits on every rank; read as mean_loss() is.
-  Tensor stop_votes() const;
+  /// This rank asks all ranks, in every backward() from now on, or (`wanted` is false) no longer does.
+  void vote(Vote what, bool wanted = true);
+  /// Above zero if a rank had asked, one element each in the order of Vote, with equal bits on every rank;
+  /// read as mean_loss() is.
+  Tensor votes() const;
 
   /// True if backward() and finish() may be recorded as a graph, after one step that was not.
   bool is_capturable() const { return reducer_->is_capturable(); }
@@ -81,7 +88,7 @@ class DataParallel {
  private:
   void move_values(const Stream& stream);
   void bind_gradients(int slot, bool accumulate);
-  View reserved(int slot, int64_t element) const;
+  View reserved(int slot, int64_t element, const Shape& shape) const;
   void write_loss(const Tensor& loss, int slot, int micro) const;
   void count_down(int bucket);
   int owed() const { return replicas().size() * options_.accumulate; }
@@ -92,7 +99,7 @@ class DataParallel {
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<BucketPlan> plan_;
   std::unique_ptr<GradientReducer> reducer_;
-  Tensor stop_vote_;                            ///< of this rank: 0 or 1
+  Tensor votes_;                                ///< of this rank, in the order of Vote: 0 or 1
   std::vector<std::vector<Tensor>> gradients_;  ///< [slot][parameter]
   std::vector<bool> is_ready_;                  ///< parameters of the running backward
   std::vector<int> missing_in_bucket_;

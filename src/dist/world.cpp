@@ -153,6 +153,19 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
     require(text.empty(), "the ranks differ in ", what, ": ", text);
 }
 
+void on_first_rank(const World& world, const std::function<void()>& body) {
+  std::string problem;
+  if (world.is_first()) {
+    try {
+      body();
+    } catch (const UserError& error) {
+      problem = error.what();
+    }
+  }
+  problem = world.communicator().broadcast_text(problem, 0);
+  require(problem.empty(), problem);
+}
+
 int run_program(const std::function<int()>& body) {
   const auto report = [](const std::string& message, int code, bool is_everybodys) {
     tell_failure(message);

@@ -53,6 +53,9 @@ std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, b
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
                                 const std::string& lines);
 
+/// Runs `body` on rank 0 while the others wait. A UserError that it throws is thrown on all ranks.
+void on_first_rank(const World& world, const std::function<void()>& body);
+
 /// Runs a program: what `body` returns is the exit code. An exception is reported on stderr first, with its
 /// rank, and then ends all ranks (a watched one only itself): UserError with code 2, anything else with 1.
 int run_program(const std::function<int()>& body);

@@ -82,12 +82,20 @@ void check(const Config& config) {
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
   require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
-          "snapshot.resume = required, but snapshot.path is empty: there is nothing to resume from");
+          "snapshot.resume = required, but snapshot.path is none: there is nothing to resume from");
+}
+
+/// A folder whose name is one of the two words is written ./auto or ./none.
+void settle_snapshot_path(Config& config) {
+  std::string& path = config.snapshot.path;
+  if (path == "auto") path = (std::filesystem::path(config.log.dir) / "snapshots").string();
+  if (path == "none") path.clear();
 }
 
 Config checked(Config config, const std::string& name) {
-  check(config);
   if (config.log.dir.empty()) config.log.dir = "runs/" + name;
+  settle_snapshot_path(config);
+  check(config);
   return config;
 }
 
@@ -126,6 +134,8 @@ Arguments split_arguments(int argc, const char* const* argv) {
     }
     if (argument == "--help" || argument == "-h") {
       arguments.help = true;
+    } else if (argument == "--fresh") {
+      arguments.overrides.push_back({"snapshot.resume", "never"});
     } else if (is_option && name == "config") {
       require(arguments.config_file.empty(), "command line: --config stands twice");
       require(!value.empty(), "command line: --config lacks its value");

@@ -59,9 +59,10 @@ struct DistConfig {
 };
 
 struct SnapshotConfig {
-  std::string path;
-  int64_t every_steps = 500;
-  int64_t keep = 3;
+  std::string path = "auto";
+  double every_minutes = 10.0;
+  int64_t every_steps = 0;
+  int64_t keep = 1;
   std::string resume = "auto";
 };
 

@@ -148,8 +148,12 @@ void add_snapshot(std::vector<ConfigKey>& keys) {
   Rows<SnapshotConfig> rows{"snapshot", &Config::snapshot, keys};
   using C = SnapshotConfig;
   rows.add("path", &C::path, collective, "",
-           "folder or s3://bucket/prefix of the snapshots; empty: none are written");
-  rows.add("every_steps", &C::every_steps, collective, "steps", "steps between snapshots; 0: only at the end")
+           "folder or s3://bucket/prefix of the snapshots; auto: snapshots in log.dir; none or empty: the "
+           "trained model is not kept");
+  rows.add("every_minutes", &C::every_minutes, collective, "minutes",
+           "minutes between snapshots; 0: not by time. There is always one after the last step")
+      .range = at_least(0);
+  rows.add("every_steps", &C::every_steps, collective, "steps", "steps between snapshots; 0: not by steps")
       .range = at_least(0);
   rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one")
       .range = at_least(1);

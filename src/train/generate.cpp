@@ -60,7 +60,7 @@ std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const Gen
   const int64_t symbols = std::min(tokenizer.vocabulary_size(), model.options().vocabulary);
   std::vector<int32_t> ids =
       options.prompt.empty() ? first_id(tokenizer) : tokenizer.encode(options.prompt, "--prompt");
-  for (int64_t token = 0; token < options.tokens; ++token)
+  for (int64_t token = 0; token < options.tokens && options.go_on(); ++token)
     ids.push_back(draw(next_logits(model, ids), symbols, options, static_cast<uint32_t>(token)));
   return tokenizer.decode(ids);
 }

@@ -31,19 +31,10 @@ LanguageData random_language_data(const Config& config) {
           .text_hash = concat("random tokens below ", config.model.vocab_size)};
 }
 
-/// Rank 0's corpus on all ranks. What is wrong with it is everybody's error, so that nobody waits.
+/// Rank 0's corpus on all ranks.
 Corpus shared_corpus(const std::string& name, const World& world) {
   Corpus corpus;
-  std::string problem;
-  if (world.is_first()) {
-    try {
-      corpus = resolve_corpus(name);
-    } catch (const UserError& error) {
-      problem = error.what();
-    }
-  }
-  problem = world.communicator().broadcast_text(problem, 0);
-  require(problem.empty(), problem);
+  on_first_rank(world, [&] { corpus = resolve_corpus(name); });
   for (std::string* text : {&corpus.text, &corpus.source, &corpus.description})
     *text = world.communicator().broadcast_text(*text, 0);
   return corpus;
@@ -106,8 +97,10 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   task.artifacts[corpus_artifact] = data.text_hash;
   if (data.tokenizer) {
     task.artifacts[vocabulary_artifact] = data.tokenizer->vocabulary();
-    task.sample_text = [&model, &tokenizer = *data.tokenizer, seed = config.train.seed] {
-      return generate(model, tokenizer, {.tokens = 200, .seed = static_cast<uint64_t>(seed)});
+    task.use_command = "generate";
+    task.sample_text = [&model, &tokenizer = *data.tokenizer,
+                        seed = config.train.seed](const std::function<bool()>& go_on) {
+      return generate(model, tokenizer, {.tokens = 200, .seed = static_cast<uint64_t>(seed), .go_on = go_on});
     };
   }
   return task;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,7 @@ struct GenerateOptions {
   double temperature = 0.8;  ///< 0 takes the likeliest token each time
   int64_t top_k = 0;         ///< draw from the k likeliest only; 0: from all
   uint64_t seed = 1337;
+  std::function<bool()> go_on = [] { return true; };  ///< asked before each token; false: that is all
 };
 
 /// The prompt continued. A function of the model and the options alone. Throws UserError for a prompt that

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -13,7 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "train/parameters_hash.h"
@@ -50,7 +54,38 @@ int64_t length_up_to(const std::string& path, int64_t last_step) {
   return length;
 }
 
+/// Of a double as it is written, with its bits as an fp32 number.
+void add_validation(Json& line, double loss) {
+  line["val_loss"] = loss;
+  line["val_loss_bits"] = bits_of(static_cast<float>(loss));
+}
+
+/// The last whole lines of a file, as far as its last 64 KiB go, and where each begins.
+std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
+  constexpr int64_t most_bytes = 65536;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(file.tellg()) - most_bytes);
+  file.seekg(begin);
+  std::vector<std::pair<int64_t, Json>> lines;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    // The first may have been cut, which is no object then.
+    Json object = Json::parse(line, nullptr, false);
+    if (object.is_object()) lines.emplace_back(begin, std::move(object));
+    begin += static_cast<int64_t>(line.size()) + 1;
+  }
+  return lines;
+}
+
 }  // namespace
+
+MetricsEnd read_metrics_end(const std::string& path) {
+  MetricsEnd end;
+  for (const auto& [begin, line] : last_lines(path)) {
+    end.step = line.value("step", end.step);
+    end.parameters_hash = line.value("parameters_hash", "");
+  }
+  return end;
+}
 
 std::string to_json(const StepMetrics& metrics) {
   Json line = {
@@ -66,11 +101,7 @@ std::string to_json(const StepMetrics& metrics) {
       {"mfu", rounded(metrics.model_flops_utilization, 1e6)},
       {"memory_mib", rounded(metrics.memory_mib, 1000)},
   };
-  if (metrics.validation_loss) {
-    const auto validation_loss = static_cast<float>(*metrics.validation_loss);
-    line["val_loss"] = *metrics.validation_loss;
-    line["val_loss_bits"] = bits_of(validation_loss);
-  }
+  if (metrics.validation_loss) add_validation(line, *metrics.validation_loss);
   return line.dump();
 }
 
@@ -92,6 +123,24 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : pat
 MetricsWriter::~MetricsWriter() { ::close(file_); }
 
 void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics)); }
+
+void MetricsWriter::add_validation_loss(int64_t step, double loss) {
+  auto lines = last_lines(path_);
+  if (lines.empty() || lines.back().second.value("step", int64_t{0}) != step) {
+    log_warning(
+        concat(path_, " has no line of step ", step, " to which its validation loss ", loss, " belongs"));
+    return;
+  }
+  add_validation(lines.back().second, loss);
+  const std::string line = lines.back().second.dump() + "\n";
+  // In one write over the shorter line, through a descriptor that does not append: there is a whole line at
+  // any time.
+  const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+  const ssize_t written = ::pwrite(file.get(), line.data(), line.size(), lines.back().first);
+  if (written != static_cast<ssize_t>(line.size()))
+    log_error(
+        concat(path_, ": the validation loss of step ", step, " cannot be added: ", std::strerror(errno)));
+}
 
 void MetricsWriter::sync() { ::fsync(file_); }
 

@@ -34,6 +34,8 @@ class MetricsWriter {
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   void write(const StepMetrics& metrics);
+  /// Adds a validation loss to the line of this step, which is the last one.
+  void add_validation_loss(int64_t step, double loss);
   /// Makes the lines so far durable.
   void sync();
   /// The last line of a run that is complete.
@@ -46,6 +48,13 @@ class MetricsWriter {
   int file_ = -1;
   bool failed_ = false;
 };
+
+/// What the end of a metrics.jsonl tells of its run.
+struct MetricsEnd {
+  int64_t step = 0;             ///< of the last whole line; 0: there is none
+  std::string parameters_hash;  ///< of a run that is complete; else empty
+};
+MetricsEnd read_metrics_end(const std::string& path);
 
 /// The line of metrics.jsonl for a step, without the line's end. A loss that is not finite is null there, but
 /// exact in loss_bits.

@@ -5,9 +5,10 @@
 
 #include "core/error.h"
 #include "core/gpu.h"
+#include "core/heartbeat.h"
 #include "core/log.h"
+#include "train/found_run.h"
 #include "train/processor_peak.h"
-#include "train/rank_table.h"
 #include "train/stop_request.h"
 
 namespace lockstep {
@@ -25,11 +26,20 @@ void make_log_folder(const Config& config) {
   require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
 }
 
+void settle_replicas(Config& config, const World& world) {
+  if (config.dist.replicas == 0 && (config.snapshot.resume != "never" || restart_count() > 0)) {
+    const int64_t own = world.is_first() ? replicas_of_unfinished_run(config) : 0;
+    const int64_t earlier = std::stoll(world.communicator().broadcast_text(std::to_string(own), 0));
+    if (earlier >= world.size()) config.dist.replicas = earlier;
+  }
+  settle_replicas(config, world.size());
+}
+
 World start_world(Config& config) {
   listen_for_stop_requests();
   const World world = World::from_environment();
   set_log_rank(world.rank(), !world.is_first());
-  settle_replicas(config, world.size());
+  settle_replicas(config, world);
   world.communicator().set_timeout(config.dist.timeout_s);
   require_same_configuration(config, world);
   if (config.train.device == "cuda") {
@@ -39,9 +49,6 @@ World start_world(Config& config) {
   }
   if (config.train.threads == 0) config.train.threads = world.share_of_cores();
   set_threads(static_cast<int>(config.train.threads));
-  make_log_folder(config);
-  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
-  print_rank_table(world);
   return world;
 }
 

@@ -13,9 +13,12 @@ void require_same_configuration(const Config& config, const World& world);
 /// Makes log.dir. UserError naming it.
 void make_log_folder(const Config& config);
 
+/// Settles dist.replicas where nobody has set it: as the unfinished run in log.dir has it, so that it goes on
+/// at another number of ranks, else one a rank. UserError if there are fewer than ranks.
+void settle_replicas(Config& config, const World& world);
+
 /// What every training program does first: joins the other ranks, settles dist.replicas, gives each rank its
-/// threads, compares configurations, opens each rank's log file (rank<r>.log in log.dir), and prints where
-/// the ranks are.
+/// threads, and compares configurations.
 World start_world(Config& config);
 
 }  // namespace lockstep

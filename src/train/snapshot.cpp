@@ -2,11 +2,15 @@
 #include "train/snapshot.h"
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "tensor/safetensors.h"
+#include "train/config.h"
+#include "train/config_file.h"
 #include "train/parameters_hash.h"
 
 namespace lockstep {
@@ -43,6 +47,7 @@ class SnapshotPieces {
     Json state = {{"step", snapshot.step},
                   {"optimizer_steps", snapshot.optimizer_steps},
                   {"finished", snapshot.is_finished},
+                  {"validation_pending", snapshot.is_validation_pending},
                   {"best_validation_loss", nullptr},
                   {"configuration", snapshot.configuration},
                   {"artifacts", snapshot.artifacts},
@@ -103,6 +108,7 @@ Snapshot from_files(const SnapshotFiles& files, const std::string& origin) {
     Snapshot snapshot{.step = state.at("step"),
                       .optimizer_steps = state.at("optimizer_steps"),
                       .is_finished = state.at("finished"),
+                      .is_validation_pending = state.value("validation_pending", false),
                       .best_validation_loss = {},
                       .configuration = state.at("configuration"),
                       .artifacts = state.at("artifacts"),
@@ -125,8 +131,10 @@ struct SnapshotStore::Group {
   bool has_state = false;
 };
 
-SnapshotStore::SnapshotStore(const std::string& path, int64_t keep) : store_(open_store(path)), keep_(keep) {
+SnapshotStore::SnapshotStore(const std::string& path, int64_t keep, std::function<void()> guard)
+    : store_(open_store(path)), keep_(keep) {
   expect(keep_ >= 1, "snapshot.keep is ", keep_);
+  store_->set_guard(std::move(guard));
 }
 
 SnapshotStore::~SnapshotStore() = default;
@@ -154,6 +162,13 @@ std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string
   std::vector<std::string> names;
   for (auto& [step, name] : found) names.push_back(std::move(name));
   return names;
+}
+
+void SnapshotStore::try_to_write() {
+  const std::string key = "write-test";
+  const std::array contents = {std::as_bytes(std::span(key))};
+  store_->put(key, contents);
+  store_->remove(key);
 }
 
 bool SnapshotStore::holds_any() const {
@@ -240,7 +255,24 @@ std::optional<SnapshotFiles> SnapshotStore::newest(
   return std::nullopt;
 }
 
-Snapshot load_snapshot(const std::string& path) {
+/// The folder or bucket in which the run of a folder keeps its snapshots; the folder itself where it is none
+/// of a run.
+std::string snapshots_of_run(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path inside = fs::path(folder) / "snapshots", settings = fs::path(folder) / "config.ini";
+  std::error_code ignored;
+  if (fs::is_directory(inside, ignored) && SnapshotStore(inside.string(), 1).holds_any())
+    return inside.string();
+  if (!fs::is_regular_file(settings, ignored)) return folder;
+  const std::string path =
+      config_from_ini(read_config_file(settings.string()), settings.string()).snapshot.path;
+  require(!path.empty(), folder,
+          ": this run did not keep its model (snapshot.path = none in its config.ini)");
+  return path;
+}
+
+Snapshot load_snapshot(const std::string& place) {
+  const std::string path = local_path(place) ? snapshots_of_run(*local_path(place)) : place;
   const SnapshotStore snapshots(path, 1);
   if (snapshots.store_->exists(state_file)) return from_files(snapshots.read(""), path);
   std::vector<std::string> best = snapshots.snapshots_newest_first(best_prefix);
@@ -254,8 +286,9 @@ Snapshot load_snapshot(const std::string& path) {
     }
   }
   const auto files = snapshots.newest([](const std::string& problem) { log_warning(problem); });
-  require(files.has_value(), path,
-          " holds no valid snapshot: give a snapshot, or a folder or prefix of them");
+  require(
+      files.has_value(), path,
+      " holds no valid snapshot: give the folder of a run, a snapshot, or a folder or prefix of snapshots");
   return from_files(*files, path);
 }
 

@@ -16,8 +16,9 @@ namespace lockstep {
 /// Everything that a run needs to go on, or a model to be used: at any number of ranks.
 struct Snapshot {
   int64_t step = 0;  ///< completed steps; also the data cursor, since data is a function of the step
-  int64_t optimizer_steps = 0;  ///< successful updates
-  bool is_finished = false;     ///< the run ended here
+  int64_t optimizer_steps = 0;         ///< successful updates
+  bool is_finished = false;            ///< the run ended here
+  bool is_validation_pending = false;  ///< of this step: a request to stop cut it short
   std::optional<double> best_validation_loss;
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
@@ -39,8 +40,9 @@ Snapshot from_files(const SnapshotFiles& files, const std::string& origin);
 /// in a bucket state.json comes last. One process uses it at a time.
 class SnapshotStore {
  public:
-  /// Keeps the `keep` newest besides the best. Nothing is made or contacted before the first call.
-  SnapshotStore(const std::string& path, int64_t keep);
+  /// Keeps the `keep` newest besides the best. Nothing is made or contacted before the first call. `guard`
+  /// throws where nothing may be renamed or deleted any more.
+  SnapshotStore(const std::string& path, int64_t keep, std::function<void()> guard = {});
   ~SnapshotStore();
 
   /// Writes a snapshot, then deletes what is too many. Throws Error (a full disk, say) and leaves older
@@ -52,6 +54,8 @@ class SnapshotStore {
   /// `report`.
   std::optional<SnapshotFiles> newest(const std::function<void(const std::string&)>& report) const;
 
+  /// Writes and removes a small object. Throws UserError saying why that cannot be.
+  void try_to_write();
   /// True if there is any snapshot, valid or not.
   bool holds_any() const;
 
@@ -70,8 +74,8 @@ class SnapshotStore {
   int64_t keep_;
 };
 
-/// Reads one snapshot, or the best (else the newest) of a folder or prefix of snapshots. Throws UserError
-/// naming the path if there is no valid one.
+/// Reads one snapshot, or the best (else the newest) of a folder or prefix of snapshots, or of those that the
+/// run in a folder has kept. Throws UserError naming the path if there is no valid one.
 Snapshot load_snapshot(const std::string& path);
 
 }  // namespace lockstep

@@ -28,8 +28,9 @@ void copy_to_host(const std::vector<NamedTensor>& tensors, std::vector<NamedTens
 
 }  // namespace
 
-SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss)
-    : store_(path, keep), best_loss_(best_loss), thread_([this] { serve(); }) {}
+SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss,
+                               std::function<void()> guard)
+    : store_(path, keep, std::move(guard)), best_loss_(best_loss), thread_([this] { serve(); }) {}
 
 SnapshotWriter::~SnapshotWriter() {
   {

@@ -22,8 +22,9 @@ class SnapshotWriter {
     bool best = false;
   };
 
-  /// `best_loss` is that of the best snapshot which is there already.
-  SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss = {});
+  /// `best_loss` is that of the best snapshot which is there already; `guard` as SnapshotStore's.
+  SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss = {},
+                 std::function<void()> guard = {});
   /// Waits for the last one.
   ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;

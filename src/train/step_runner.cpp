@@ -17,9 +17,9 @@ namespace {
 
 /// As it lies in a Report.
 constexpr int64_t loss_offset = 0;
-constexpr int64_t votes_offset = 4;
 constexpr int64_t norm_offset = 8;
-constexpr int64_t report_bytes = 16;
+constexpr int64_t votes_offset = 16;
+constexpr int64_t report_bytes = 24;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Op
       feeder_(stream_, options.batch_size),
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_(empty({}, DType::f32, stream_)),
-      stop_votes_(empty({}, DType::f32, stream_)),
+      votes_(empty(data_parallel.votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
   for (Report& report : reports_)
     report.memory = on_gpu() ? allocate_pinned(report_bytes) : allocate(report_bytes, stream_);
@@ -41,6 +41,7 @@ StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Op
 
 void StepRunner::start(const Step& step, double learning_rate) {
   expect(under_way() < 2, "a third step was started before the first was collected");
+  options_.before_votes();
   beat("training");  // a recorded step does not pass by the others
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
@@ -84,7 +85,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   const GradientNorm norm = measure_gradient_norm(task_.parameters, options_.grad_clip);
   optimizer_.update(norm.factor);
   copy(data_parallel_.mean_loss(), loss_);
-  copy(data_parallel_.stop_votes(), stop_votes_);
+  copy(data_parallel_.votes(), votes_);
   copy(norm.norm, norm_);
 }
 
@@ -104,6 +105,7 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
       return task_.loss(batch.inputs.slice(first, first + micro_samples),
                         batch.targets.slice(first, first + micro_samples), context);
     }();
+    if (!on_gpu()) options_.before_votes();
     const MemoryScope scope("backward");
     data_parallel_.backward(loss);
   }
@@ -115,7 +117,7 @@ void StepRunner::report() {
     copy_bytes_in_background(report.memory.get() + offset, value.view().data, bytes, stream_);
   };
   bring(loss_offset, loss_, sizeof(float));
-  bring(votes_offset, stop_votes_, sizeof(float));
+  bring(votes_offset, votes_, votes_.size() * static_cast<int64_t>(sizeof(float)));
   bring(norm_offset, norm_, sizeof(double));
   report.arrived.record(stream_);
   ++started_;
@@ -131,11 +133,12 @@ StepResult StepRunner::collect() {
   data_parallel_.check();
   ++collected_;
   StepResult result;
-  float votes = 0.0f;
+  std::array<float, 2> votes{};
   std::memcpy(&result.loss, report.memory.get() + loss_offset, sizeof(float));
-  std::memcpy(&votes, report.memory.get() + votes_offset, sizeof(float));
+  std::memcpy(votes.data(), report.memory.get() + votes_offset, sizeof votes);
   std::memcpy(&result.gradient_norm, report.memory.get() + norm_offset, sizeof(double));
-  result.stop = votes > 0.0f;
+  result.stop = votes[static_cast<size_t>(Vote::stop)] > 0.0f;
+  result.snapshot = votes[static_cast<size_t>(Vote::snapshot)] > 0.0f;
   return result;
 }
 

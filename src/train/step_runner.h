@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace lockstep {
 struct StepResult {
   float loss = 0.0f;           ///< mean over replicas, before the update
   double gradient_norm = 0.0;  ///< before clipping
-  bool stop = false;           ///< some rank asked all to stop, equal on every rank
+  bool stop = false;           ///< some rank asked all to stop; equal on every rank, as the next is
+  bool snapshot = false;       ///< rank 0 asked for a snapshot
 };
 
 /// Runs a training's steps on this rank: forward and backward of each replica, the tree, clipping, the
@@ -37,6 +39,9 @@ class StepRunner {
     double grad_clip = 0.0;
     uint64_t seed = 0;
     bool graph = true;  ///< record steps on a GPU
+    /// Called while there is still time to vote in this step: before it, and where the host runs it before
+    /// the backward of each micro-batch.
+    std::function<void()> before_votes = [] {};
   };
 
   /// Keeps references to all three.
@@ -45,8 +50,6 @@ class StepRunner {
 
   /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
   void start(const Step& step, double learning_rate);
-  /// Asks all ranks to stop, with the next step that is started.
-  void ask_to_stop() { data_parallel_.vote_to_stop(); }
   /// Steps that were started and not collected.
   int under_way() const { return static_cast<int>(started_ - collected_); }
   /// Waits for the oldest of them. Throws what went wrong in the background, such as a rank that did not
@@ -75,7 +78,7 @@ class StepRunner {
   BatchFeeder feeder_;
   Tensor step_number_;  ///< i32, for kernels that draw at random
   Tensor loss_;         ///< f32
-  Tensor stop_votes_;   ///< f32
+  Tensor votes_;        ///< f32, in the order of Vote
   Tensor norm_;         ///< f64
   std::unique_ptr<Graph> graph_;
   std::array<Report, 2> reports_;

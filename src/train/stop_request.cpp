@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/stop_request.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <vector>
+
+#include "core/heartbeat.h"
 
 namespace lockstep {
 namespace {
@@ -13,17 +17,59 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void request_stop(int) { requested.store(true); }
 
+/// What each rank says between two parts of what rank 0 does.
+enum : char { no_request = 0, request = 1, at_end = 2 };
+
+/// What all ranks say, in their order.
+std::vector<char> say(const World& world, char mine) {
+  std::vector<char> all(static_cast<size_t>(world.size()));
+  world.communicator().all_gather(&mine, sizeof mine, all.data());
+  return all;
+}
+
+char own_word() { return stop_was_requested() ? request : no_request; }
+
+bool holds_request(const std::vector<char>& words) {
+  return std::find(words.begin(), words.end(), request) != words.end();
+}
+
 }  // namespace
 
 void listen_for_stop_requests() {
   struct sigaction action {};
   action.sa_handler = request_stop;
-  // Reads and writes that a signal interrupts go on by themselves.
-  action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+    // Reads and writes that a signal interrupts go on by themselves. A person who is impatient ends the
+    // process.
+    action.sa_flags = signal == SIGINT ? static_cast<int>(SA_RESTART | SA_RESETHAND) : SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+  }
 }
 
 bool stop_was_requested() { return requested.load(); }
+
+bool any_rank_was_asked_to_stop(const World& world) { return holds_request(say(world, own_word())); }
+
+bool run_on_first_rank(const World& world,
+                       const std::function<void(const std::function<bool()>& go_on)>& work) {
+  bool is_asked = false;
+  if (world.is_first()) {
+    work([&] {
+      beat("writing");
+      is_asked |= holds_request(say(world, own_word()));
+      return !is_asked;
+    });
+    is_asked |= holds_request(say(world, at_end));
+  } else {
+    for (std::vector<char> words; words.empty() || words.front() != at_end;) {
+      beat("waiting");
+      words = say(world, own_word());
+      is_asked |= holds_request(words);
+    }
+  }
+  // All have heard the same words.
+  return !is_asked;
+}
 
 }  // namespace lockstep

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+
+#include "dist/world.h"
+
 namespace lockstep {
 
-/// From now on SIGTERM and SIGUSR1 ask this process to stop instead of ending it. A training that is asked,
-/// on any of its ranks, finishes the step, writes a snapshot and leaves with exit_stopped.
+/// From now on SIGTERM, SIGUSR1 and the first SIGINT ask this process to stop instead of ending it; the
+/// second SIGINT ends it. A training that is asked, on any of its ranks, ends what it is at (a step, a batch
+/// of a validation, a token of a sample), writes a snapshot and leaves with exit_stopped.
 void listen_for_stop_requests();
 
-/// Whether one of the two has come.
+/// Whether one of them has come.
 bool stop_was_requested();
+
+/// Outside of steps: true on all ranks if one of them was asked. All ranks call it at the same place.
+bool any_rank_was_asked_to_stop(const World& world);
+
+/// Runs `work` on rank 0 while the others wait. After each of its parts it calls go_on(), which says whether
+/// it may do the next: false once a rank was asked to stop. Returns false on all ranks if one was.
+bool run_on_first_rank(const World& world,
+                       const std::function<void(const std::function<bool()>& go_on)>& work);
 
 }  // namespace lockstep

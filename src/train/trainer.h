@@ -29,22 +29,21 @@ struct TrainingTask {
   double flops_per_token = 0.0;                  ///< forward and backward
   std::map<std::string, std::string> artifacts;  ///< kept in snapshots; must be equal when one is resumed
 
-  std::function<std::string()> sample_text;  ///< optional: what the model writes now
+  /// Optional: what the model writes now. After each token it asks whether it may go on.
+  std::function<std::string(const std::function<bool()>& go_on)> sample_text;
+  std::string use_command = {};  ///< the program that uses the model: "generate"
   /// Optional: called on every rank at the start of an epoch with its number from 0, the samples of its first
   /// batch and its number of steps.
   std::function<void(int64_t epoch, int64_t batch_size, int64_t steps)> on_epoch;
 };
 
 /// Runs a training from its newest snapshot (or the start) to its end: data, replicas, tree, clipping,
-/// update, evaluation, metrics, snapshots. Every rank calls it with its own handle on the same task. Returns
-/// the exit code. Throws UserError for what the user can mend.
+/// update, evaluation, metrics, snapshots; RunFolder says what it does where log.dir holds a run. Every rank
+/// calls it with its own handle on the same task. Returns the exit code. Throws UserError for what the user
+/// can mend.
 int train(Config config, const World& world, const TrainingTask& task);
 
 /// How the configuration wants gradients to be averaged.
 DataParallel::Options data_parallel_options(const Config& config, const World& world);
-
-/// Mean over a data set of each sample's loss, without dropout: batches of `batch_size` in order, summed in
-/// double in index order, so that it does not depend on ranks.
-double evaluate(const World& world, const TrainingTask& task, const Dataset& data, int64_t batch_size);
 
 }  // namespace lockstep

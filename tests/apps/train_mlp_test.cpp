@@ -11,7 +11,8 @@ namespace {
 class TrainMlp : public testing::Test {
  protected:
   std::string train(const std::string& arguments, const std::string& run = "run") const {
-    return program("train_mlp") + " " + arguments + " log.dir=" + (directory_ / run) + " snapshot.path=";
+    return program("train_mlp") + " " + arguments + " log.dir=" + (directory_ / run) +
+           " --fresh snapshot.path=none";
   }
 
   nlohmann::json line(int64_t number, const std::string& run = "run") const {

@@ -68,7 +68,7 @@ const std::string batch_files = LOCKSTEP_SOURCE_DIR "/scripts/slurm/";
 TEST_F(Slurm, SrunOverTwoNodesGivesTheSameBits) {
   for (const std::string name : {"train_mlp", "train_gpt"}) {
     const std::string arguments =
-        name == "train_mlp" ? "3 1 dist.replicas=2 snapshot.path= " : tiny_gpt + "train.steps=30";
+        name == "train_mlp" ? "3 1 dist.replicas=2 snapshot.path=none " : tiny_gpt + "train.steps=30";
     const std::string directory = cluster() / name;
     const Outcome outcome = cluster().run("srun --mpi=pmix -N 2 -n 2 " + program(name) + " " + arguments +
                                           " log.dir=" + directory);

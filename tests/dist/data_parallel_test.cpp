@@ -269,10 +269,15 @@ TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
       return std::pair(loss, to_doubles(model.weight.grad()));
     };
     const auto before = step();
-    EXPECT_EQ(item(ddp.stop_votes()), 0.0);
-    if (ranks.rank() == 1) ddp.vote_to_stop();
-    EXPECT_EQ(step(), before) << "the vote shows in the bits";
-    EXPECT_GT(item(ddp.stop_votes()), 0.0) << "rank " << ranks.rank();
+    EXPECT_EQ(to_doubles(ddp.votes()), (std::vector<double>{0.0, 0.0}));
+    for (const Vote what : {Vote::stop, Vote::snapshot}) {
+      if (ranks.rank() == 1) ddp.vote(what);
+      EXPECT_EQ(step(), before) << "the vote shows in the bits";
+      const std::vector<double> votes = to_doubles(ddp.votes());
+      for (const Vote other : {Vote::stop, Vote::snapshot})
+        EXPECT_EQ(votes.at(static_cast<size_t>(other)) > 0.0, other == what) << "rank " << ranks.rank();
+      if (ranks.rank() == 1) ddp.vote(what, false);
+    }
   });
 }
 

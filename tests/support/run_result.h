@@ -13,7 +13,7 @@ struct RunResult {
   std::vector<double> losses;
   std::vector<std::string> loss_bits;
   std::string parameters_hash;
-  std::string validation_bits;  ///< of the last evaluation
+  std::vector<std::string> validation_bits;  ///< "step: bits" of each evaluation
 
   bool operator==(const RunResult&) const = default;
 };
@@ -26,7 +26,9 @@ inline RunResult read_result(const std::string& directory) {
     const auto object = nlohmann::json::parse(line);
     if (object.contains("loss")) result.losses.push_back(object["loss"]);
     if (object.contains("loss_bits")) result.loss_bits.push_back(object["loss_bits"]);
-    if (object.contains("val_loss_bits")) result.validation_bits = object["val_loss_bits"];
+    if (object.contains("val_loss_bits"))
+      result.validation_bits.push_back(object["step"].dump() + ": " +
+                                       object["val_loss_bits"].get<std::string>());
     if (object.contains("parameters_hash")) result.parameters_hash = object["parameters_hash"];
   }
   return result;

@@ -26,6 +26,9 @@ inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
   config.dist.bucket_mib = 0.004;
   config.log.dir = directory / "run";
   config.log.every_steps = 1000;
+  // A second call with these settings is to train, not to find the first one finished.
+  config.snapshot.path = "none";
+  config.snapshot.resume = "never";
   return config;
 }
 

@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"train.steps=1", "train.device=cpu", "train.precision=bf16"},
                  {"train.precision = bf16 needs a GPU", "train.device is cpu", "use fp32"}},
         BadInput{{"train.steps=1", "data.dataset="}, {"data.dataset is empty"}},
-        BadInput{{"train.steps=1", "snapshot.resume=required"},
+        BadInput{{"train.steps=1", "snapshot.path=none", "snapshot.resume=required"},
                  {"snapshot.resume = required", "snapshot.path"}}));
 
 TEST(BadDevice, WithoutAGpuCudaIsRefusedWithTheReason) {

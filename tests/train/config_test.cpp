@@ -271,9 +271,10 @@ bucket_mib = 25
 timeout_s = 300
 
 [snapshot]
-path =
-every_steps = 500
-keep = 3
+path = runs/shakespeare_cpu/snapshots
+every_minutes = 10
+every_steps = 0
+keep = 1
 resume = auto
 
 [log]
@@ -326,6 +327,16 @@ TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
                     load({"--config", "gpt2_124m.ini"});
                   }),
                   {"train.precision = bf16 needs a GPU", why_no_gpu(), "use fp32"});
+}
+
+TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b"}).snapshot.path, "a/b/snapshots");
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b", "snapshot.path=none"}).snapshot.path, "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path="}).snapshot.path, "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot.path, "./none");
+  const Config none = load({"train.steps=1", "snapshot.path=none"});
+  EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none has to stay none";
+  EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");
 }
 
 }  // namespace

@@ -128,7 +128,9 @@ TEST_F(TrainingOnGpu, GoesOnFromASnapshotWithTheSameBits) {
   const RunResult undisturbed = train_on(1, config);
   config.snapshot.path = directory / "snapshots";
   config.snapshot.every_steps = 5;
+  config.snapshot.keep = 3;
   EXPECT_EQ(train_on(1, config), undisturbed) << "snapshots changed the bits";
+  config.snapshot.resume = "auto";
   std::filesystem::remove_all(directory / "snapshots/step-00000008");
   EXPECT_EQ(train_on(2, config), undisturbed) << "resumed after step 5 on two ranks";
 }
@@ -146,11 +148,14 @@ TEST_F(TrainingOnGpu, ShortBatchesDoNotShow) {
   config.train.graph = true;
   config.snapshot.path = directory / "snapshots";
   config.snapshot.every_steps = 5;
+  config.snapshot.keep = 3;
   EXPECT_EQ(train_on(1, config, lines), recorded);
+  config.snapshot.resume = "auto";
   std::filesystem::remove_all(directory / "snapshots/step-00000008");
   EXPECT_EQ(train_on(1, config, lines), recorded) << "resumed with the short batch first";
   config.train.device = "cpu";
-  config.snapshot.path.clear();
+  config.snapshot.path = "none";
+  config.snapshot.resume = "never";
   const RunResult on_cpu = train_on(1, config, lines);
   expect_near(recorded, on_cpu, 1e-4);
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/heartbeat.h"
+#include "tensor/autograd.h"
+#include "tensor/create.h"
+#include "train/stop_request.h"
+
+namespace lockstep {
+namespace {
+
+/// The sum over the samples of one batch.
+double loss_of_batch(const TrainingTask& task, const Dataset& data, int64_t first, int64_t samples) {
+  std::vector<int64_t> indices(static_cast<size_t>(samples));
+  std::iota(indices.begin(), indices.end(), first);
+  beat("evaluation");
+  const Batch batch = collect(data, indices, current_stream());
+  return item(task.loss(batch.inputs, batch.targets, {})) * static_cast<double>(samples);
+}
+
+}  // namespace
+
+std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
+                               int64_t batch_size) {
+  const NoGrad no_grad;
+  const int64_t batches = (data.size() + batch_size - 1) / batch_size;
+  const int64_t most = (batches + world.size() - 1) / world.size();
+  const int64_t begin = std::min(batches, most * world.rank());
+  const int64_t end = std::min(batches, begin + most);
+  std::vector<double> sums(static_cast<size_t>(most), 0.0);
+  // Equally many rounds on every rank, also where the last ones have nothing to do in theirs.
+  for (int64_t round = 0; round < most; ++round) {
+    if (any_rank_was_asked_to_stop(world)) return std::nullopt;
+    const int64_t first = (begin + round) * batch_size;
+    if (begin + round < end)
+      sums[static_cast<size_t>(round)] =
+          loss_of_batch(task, data, first, std::min(batch_size, data.size() - first));
+  }
+  std::vector<double> all(sums.size() * static_cast<size_t>(world.size()));
+  world.communicator().all_gather(sums.data(), most * 8, all.data());
+  double total = 0.0;
+  for (int64_t batch = 0; batch < batches; ++batch) total += all[static_cast<size_t>(batch)];
+  return total / static_cast<double>(data.size());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+#include "train/snapshot.h"
+
+namespace lockstep {
+
+/// What a folder holds of a run that was started there, compared with the run that is to start.
+struct FoundRun {
+  std::vector<std::string> differences = {};  ///< in what fixes the bits: "train.seed = 5 there, 7 here"
+  bool is_finished = false;
+  int64_t step = 0;                  ///< the last that is recorded
+  std::string parameters_hash = {};  ///< of a finished run, from its metrics
+  std::string snapshot_path = {};    ///< where it keeps its snapshots; empty: nowhere
+};
+
+/// The run whose metrics are in log.dir; nothing if none of its steps was completed.
+std::optional<FoundRun> find_run(const Config& config);
+
+/// The run of a snapshot. `artifacts` are the data of the run that is to start.
+FoundRun run_of(const Snapshot& snapshot, const Config& config,
+                const std::map<std::string, std::string>& artifacts);
+
+/// dist.replicas of the unfinished run in log.dir; 0 if there is none.
+int64_t replicas_of_unfinished_run(const Config& config);
+
+}  // namespace lockstep

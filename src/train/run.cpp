@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <deque>
+#include <iostream>
+#include <limits>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/exit_code.h"
+#include "core/file.h"
+#include "core/gpu.h"
+#include "core/heartbeat.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "kernels/matmul_plans.h"
+#include "nn/learning_rate.h"
+#include "nn/precision.h"
+#include "tensor/autograd.h"
+#include "tensor/create.h"
+#include "train/evaluation.h"
+#include "train/matmul_tuning.h"
+#include "train/metrics.h"
+#include "train/parameters_hash.h"
+#include "train/processor_peak.h"
+#include "train/program.h"
+#include "train/progress.h"
+#include "train/rank_table.h"
+#include "train/resume.h"
+#include "train/run_folder.h"
+#include "train/run_snapshots.h"
+#include "train/step_runner.h"
+#include "train/stop_request.h"
+
+namespace lockstep {
+namespace {
+
+/// A step that was started, until its result is known.
+struct StartedStep {
+  int64_t index = 0;
+  double learning_rate = 0.0;
+  double data_wait_seconds = 0.0;
+  int64_t samples_of_replica = 0;
+  Clock::time_point begin;
+};
+
+/// The ceiling of all ranks together.
+double peak_flops(const Config& config, const World& world) {
+  const int gpu = gpu_of(current_stream());
+  const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, precision_of(config))
+                                  : measure_peak_flops() * static_cast<double>(config.train.threads);
+  return of_rank * world.size();
+}
+
+/// One run, from start to end, on one rank.
+class Run {
+ public:
+  Run(const Config& config, const World& world, const TrainingTask& task, const RunFolder& folder)
+      : config_(config),
+        world_(world),
+        task_(task),
+        folder_(folder),
+        data_parallel_(task.parameters, world, data_parallel_options(config, world)),
+        optimizer_(task.make_optimizer(task.parameters)),
+        loader_(task.training_data, {.replicas = config.dist.replicas,
+                                     .first_replica = data_parallel_.replicas().begin,
+                                     .end_replica = data_parallel_.replicas().end,
+                                     .batch_size = config.train.batch_size,
+                                     .seed = static_cast<uint64_t>(config.train.seed),
+                                     .shuffle = task.shuffle,
+                                     .whole_batches = config.train.accumulate > 1}),
+        runner_(task, data_parallel_, *optimizer_,
+                {.batch_size = config.train.batch_size,
+                 .accumulate = config.train.accumulate,
+                 .grad_clip = config.train.grad_clip,
+                 .seed = static_cast<uint64_t>(config.train.seed),
+                 .graph = config.train.graph,
+                 .before_votes = [this] { vote(); }}),
+        total_steps_(config.train.steps ? config.train.steps
+                                        : config.train.epochs * loader_.steps_per_epoch()),
+        schedule_{.peak = config.train.learning_rate,
+                  .floor = config.train.min_lr,
+                  .warmup_steps = config.train.warmup_steps,
+                  .decay_steps = total_steps_},
+        peak_flops_(peak_flops(config, world)),
+        snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {
+    refresh_compute_copies(task.parameters);  // rank 0's values are everybody's now
+  }
+
+  int operator()();
+
+ private:
+  void resume();
+  void describe() const;
+  void open_files();
+  void run_steps();
+  void start(int64_t index);
+  void vote();
+  void finish_oldest();
+  StepMetrics metrics_of(const StartedStep& step);
+  std::optional<double> validate(int64_t step);
+  void validate_pending();
+  bool judge(std::optional<double> validation_loss);
+  void write_sample(int64_t step);
+  Snapshot snapshot() const;
+  int finish();
+  int stop();
+  bool is_due(int64_t step, int64_t every) const {
+    return step == total_steps_ || (every > 0 && step % every == 0);
+  }
+  /// Whether something after this step needs its outcome before the next one starts.
+  bool is_watched(int64_t step) const {
+    return (task_.validation_data && is_due(step, config_.train.eval_every)) || snapshots_.is_wanted() ||
+           snapshots_.is_due(step) ||
+           (config_.train.sample_every > 0 && is_due(step, config_.train.sample_every));
+  }
+
+  const Config& config_;
+  const World& world_;
+  const TrainingTask& task_;
+  const RunFolder& folder_;
+  DataParallel data_parallel_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Loader loader_;
+  StepRunner runner_;
+  int64_t total_steps_;
+  CosineSchedule schedule_;
+  double peak_flops_;
+  int64_t first_step_ = 0;
+  std::deque<StartedStep> started_;
+  Clock::time_point last_end_;
+  RunSnapshots snapshots_;
+  int64_t last_step_ = 0;                  ///< whose result is known
+  bool has_asked_to_stop_ = false;         ///< this rank
+  bool has_asked_for_snapshot_ = false;    ///< this rank, and still does
+  bool stopping_ = false;                  ///< all ranks know that one asked
+  bool validation_is_pending_ = false;     ///< of the last step: a request to stop cut it short
+  std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0
+  std::unique_ptr<Progress> progress_;     ///< on rank 0
+};
+
+int Run::operator()() {
+  resume();
+  if (world_.is_first()) open_files();
+  loader_.seek(first_step_);
+  beat("training");
+  heartbeat().deadline_seconds.store(config_.dist.timeout_s);
+  stopping_ = any_rank_was_asked_to_stop(world_);
+  if (validation_is_pending_ && !stopping_) validate_pending();
+  run_steps();
+  // Writing the last snapshot may take longer than any deadline.
+  heartbeat().deadline_seconds.store(0.0);
+  progress_.reset();
+  return last_step_ < total_steps_ || validation_is_pending_ ? stop() : finish();
+}
+
+/// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
+/// missing.
+void Run::resume() {
+  const std::optional<Snapshot>& found = folder_.snapshot();
+  if (!found) return;
+  restore(*found, task_.parameters, *optimizer_);
+  first_step_ = last_step_ = found->step;
+  validation_is_pending_ = found->is_validation_pending;
+}
+
+/// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
+/// reads and the files of an earlier run stay.
+void Run::open_files() {
+  describe();
+  int64_t bytes = 0;
+  for (const auto& tensors : {task_.parameters, optimizer_->state()})
+    for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
+  snapshots_.describe(bytes, task_.validation_data != nullptr);
+  writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
+  progress_ = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
+                                         Display::of_stderr());
+}
+
+void Run::run_steps() {
+  // A GPU gets its next step before the result of this one is read.
+  const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
+  for (int64_t index = first_step_; index < total_steps_ && !stopping_; ++index) {
+    start(index);
+    while (started_.size() > (is_watched(index + 1) ? 0 : most_ahead)) finish_oldest();
+  }
+  while (!started_.empty()) finish_oldest();
+}
+
+/// The end of a run whose steps are all done.
+int Run::finish() {
+  const uint64_t hash_value = parameters_hash(task_.parameters);
+  const std::string hash = hash_text(hash_value);
+  require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
+  const bool is_there = folder_.snapshot() && folder_.snapshot()->is_finished;
+  const bool is_lost =
+      world_.is_first() && !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
+  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  const bool is_kept = world_.communicator().on_every_rank(!is_lost);
+  if (world_.is_first() && !is_kept)
+    log_error(concat("all ", total_steps_,
+                     " steps are done, but the snapshot of the trained model is missing in ",
+                     config_.snapshot.path, ": mend what is said above, and start the run again to go on"));
+  if (world_.is_first() && is_kept) {
+    writer_->finish(hash_value);
+    tell_end(config_, task_, total_steps_, hash);
+  }
+  return is_kept ? 0 : 1;
+}
+
+/// The end for now: whoever asked may start the run again, if there is something to go on from.
+int Run::stop() {
+  // Of what was done before this start there is a snapshot, or it was nothing.
+  const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
+  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
+  if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
+  const std::string when = last_step_ == 0          ? "before the first step"
+                           : validation_is_pending_ ? concat("in the validation after step ", last_step_)
+                                                    : concat("after step ", last_step_);
+  if (is_saved)
+    log_info(concat("stopped on request ", when, "; start the run again to go on"));
+  else
+    log_error(concat("stopped on request ", when, " without a snapshot of it",
+                     config_.snapshot.path.empty() ? ", since snapshot.path is none" : ""));
+  return is_saved ? exit_stopped : 1;
+}
+
+void Run::describe() const {
+  const int gpu = gpu_of(current_stream());
+  const std::string device =
+      gpu >= 0 ? concat(describe_gpu(gpu), ", ", config_.train.precision, ", gradients ",
+                        data_parallel_.transport())
+               : concat(config_.train.threads, config_.train.threads == 1 ? " thread" : " threads", " each, ",
+                        instruction_set());
+  log_info(concat(config_.dist.replicas, config_.dist.replicas == 1 ? " replica on " : " replicas on ",
+                  world_.size(), gpu >= 0 ? " GPU" : " CPU", world_.size() == 1 ? " rank (" : " ranks (",
+                  device, ")"));
+  if (!task_.description.empty()) log_info(task_.description);
+  log_info(concat("memory: ", data_parallel_.gradient_sets(), " gradient buffers of ",
+                  count_parameters(task_.parameters) >> 18, " MiB a rank"));
+  try {
+    write_file(config_.log.dir + "/config.ini", to_ini(config_));
+  } catch (const Error& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+  }
+}
+
+void Run::start(int64_t index) {
+  StartedStep started{.index = index, .begin = Clock::now()};
+  const Step step = loader_.next();
+  started.data_wait_seconds = seconds_since(started.begin);
+  started.learning_rate = schedule_.at(index);
+  // Every replica has the same number of samples, so this rank knows the whole step.
+  started.samples_of_replica = step.batches.front().samples;
+  if (task_.on_epoch && index % loader_.steps_per_epoch() == 0)
+    task_.on_epoch(step.epoch, step.batches.front().samples, loader_.steps_per_epoch());
+  runner_.start(step, started.learning_rate);
+  started_.push_back(started);
+}
+
+/// Asks all ranks for what this one wants after the step that is under way.
+void Run::vote() {
+  if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
+    data_parallel_.vote(Vote::stop);
+    if (progress_) progress_->print("asked to stop: the step that is under way is finished and saved first");
+  }
+  const bool is_time = snapshots_.is_time();
+  if (is_time != std::exchange(has_asked_for_snapshot_, is_time))
+    data_parallel_.vote(Vote::snapshot, is_time);
+}
+
+void Run::finish_oldest() {
+  StepMetrics metrics = metrics_of(started_.front());
+  started_.pop_front();
+  folder_.check_recently();
+  if (progress_) progress_->update(metrics.step, metrics.loss, metrics.tokens_per_second);
+  metrics.validation_loss = validate(metrics.step);
+  const bool is_best = judge(metrics.validation_loss);
+  if (writer_) writer_->write(metrics);
+  // With a step under way the model is no longer that of this one.
+  const bool is_due = snapshots_.is_wanted() && started_.empty();
+  snapshots_.save(metrics.step, is_due || metrics.step == total_steps_, is_best);
+  write_sample(metrics.step);
+}
+
+StepMetrics Run::metrics_of(const StartedStep& started) {
+  const StepResult result = runner_.collect();
+  const int64_t step = started.index + 1;
+  last_step_ = step;
+  heartbeat().step.store(step);
+  stopping_ |= result.stop;
+  if (result.snapshot) snapshots_.want();
+  expect(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
+         result.loss, " and the gradient norm ", result.gradient_norm,
+         "; lower train.learning_rate, or set train.grad_clip");
+  const double seconds = seconds_since(std::max(started.begin, last_end_));
+  last_end_ = Clock::now();
+  const auto tokens =
+      static_cast<double>(started.samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
+  return {.step = step,
+          .loss = result.loss,
+          .learning_rate = started.learning_rate,
+          .gradient_norm = result.gradient_norm,
+          .tokens_per_second = tokens / seconds,
+          .step_ms = seconds * 1e3,
+          .exposed_communication_ms = data_parallel_.exposed_seconds() * 1e3,
+          .data_wait_ms = started.data_wait_seconds * 1e3,
+          .model_flops_utilization =
+              peak_flops_ > 0.0 ? tokens * task_.flops_per_token / seconds / peak_flops_ : 0.0,
+          .memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0};
+}
+
+/// The validation loss where it is due after a step; nothing either if a request to stop cut it short.
+std::optional<double> Run::validate(int64_t step) {
+  if (!task_.validation_data || !is_due(step, config_.train.eval_every)) return std::nullopt;
+  const auto loss =
+      evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate);
+  validation_is_pending_ = !loss;
+  stopping_ |= !loss;
+  last_end_ = Clock::now();
+  return loss;
+}
+
+/// Makes up for the validation that a request to stop cut short.
+void Run::validate_pending() {
+  const auto loss = validate(first_step_);
+  if (!loss) return;
+  if (writer_) writer_->add_validation_loss(first_step_, *loss);
+  snapshots_.save(first_step_, false, judge(loss));
+}
+
+/// Whether the model of the last step is the best so far.
+bool Run::judge(std::optional<double> validation_loss) {
+  if (!validation_loss) return false;
+  const bool is_best = snapshots_.is_best(*validation_loss);
+  if (progress_)
+    progress_->print(
+        concat("step ", last_step_, ": validation loss ", *validation_loss, is_best ? " (best so far)" : ""));
+  return is_best;
+}
+
+/// Rank 0 writes where it is due, and after the last step to show what the model has learnt. The others wait
+/// for it token by token.
+void Run::write_sample(int64_t step) {
+  const int64_t every = config_.train.sample_every;
+  if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
+  stopping_ |= !run_on_first_rank(world_, [&](const std::function<bool()>& go_on) {
+    const std::string text = task_.sample_text(go_on);
+    if (progress_) progress_->print(text);
+  });
+  last_end_ = Clock::now();
+}
+
+Snapshot Run::snapshot() const {
+  // A snapshot must never be ahead of the lines it builds on.
+  if (writer_) writer_->sync();
+  return {.step = last_step_,
+          .optimizer_steps = optimizer_->steps_taken(),
+          .is_finished = last_step_ == total_steps_ && !validation_is_pending_,
+          .is_validation_pending = validation_is_pending_,
+          .best_validation_loss = {},
+          .configuration = to_ini(config_),
+          .artifacts = task_.artifacts,
+          .matmul_plans = export_matmul_plans(),
+          .model = task_.parameters,
+          .optimizer = optimizer_->state()};
+}
+
+}  // namespace
+
+DType precision_of(const Config& config) {
+  return config.train.precision == "bf16" ? DType::bf16 : DType::f32;
+}
+
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash) {
+  log_info(concat("done: ", steps, steps == 1 ? " step" : " steps", ", parameters ", hash, ", results in ",
+                  config.log.dir));
+  if (config.snapshot.path.empty()) return;
+  log_info(concat("the trained model: ", task.use_command.empty()
+                                             ? config.snapshot.path
+                                             : concat(task.use_command, " --snapshot ", config.log.dir)));
+}
+
+int run_training(const Config& config, const World& world, const TrainingTask& task,
+                 const RunFolder& folder) {
+  return Run(config, world, task, folder)();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "dist/world.h"
+#include "train/config.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// Runs the steps of a training that was opened, from where its folder says to its end, or until a rank is
+/// asked to stop. Returns the exit code. `config` is settled. All ranks call it.
+int run_training(const Config& config, const World& world, const TrainingTask& task, const RunFolder& folder);
+
+/// The dtype of activations and products.
+DType precision_of(const Config& config);
+
+/// The last words about a run that is complete: its result, and what to type next.
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash);
+
+}  // namespace lockstep

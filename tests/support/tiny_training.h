@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <gtest/gtest.h>
+
+#include "dist/local_communicator.h"
+#include "support/tiny_run.h"
+
+namespace lockstep {
+
+/// Keeps the progress of many small runs out of the tests' output.
+struct QuietStderr {
+  QuietStderr() { testing::internal::CaptureStderr(); }
+  ~QuietStderr() { testing::internal::GetCapturedStderr(); }
+};
+
+/// Trains on ranks that are threads of this process. `change` may alter rank 0's task. Returns rank 0's exit
+/// code.
+inline int train_on_threads(int ranks, int threads, const Config& config,
+                            const std::function<void(TrainingTask&)>& change = {}) {
+  int code = 0;
+  run_ranks(ranks, [&](Communicator& communicator) {
+    set_threads(threads);
+    const World world(communicator.shared_from_this());
+    const LanguageData data = short_language_data(config, 100);
+    const auto model = make_gpt(config, data.vocabulary_size);
+    TrainingTask task = language_task(config, *model, data);
+    if (change && world.is_first()) change(task);
+    const int code_of_rank = train(config, world, task);
+    if (world.is_first()) code = code_of_rank;
+  });
+  return code;
+}
+
+/// The same to its end, which has to be a good one.
+inline RunResult train_on(int ranks, int threads, const Config& config) {
+  const QuietStderr quiet;
+  EXPECT_EQ(train_on_threads(ranks, threads, config), 0);
+  return read_result(config.log.dir);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a start does in a folder that holds a run.
+#include <filesystem>
+#include <functional>
+#include <stdlib.h>
+
+#include "tests/support/config_support.h"
+#include "tests/support/tiny_training.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SecondStart : public testing::Test {
+ protected:
+  SecondStart() {
+    config_.train.steps = 6;
+    config_.snapshot = SnapshotConfig{.every_steps = 2, .keep = 10};
+  }
+
+  std::string in_run(const std::string& name) const { return directory_ / ("run/" + name); }
+
+  /// As if the run had been killed after its fourth step.
+  void cut_after_fourth_step() const { fs::remove_all(in_run("snapshots/step-00000006")); }
+
+  std::string said(const Config& config) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(train_on_threads(1, 1, config), 0);
+    return testing::internal::GetCapturedStderr();
+  }
+
+  TemporaryDirectory directory_;
+  Config config_ = tiny_config(directory_, 2);
+};
+
+TEST_F(SecondStart, AFinishedRunIsRepeatedInWordsAndNotTouched) {
+  const RunResult first = train_on(2, 1, config_);
+  const auto metrics_time = fs::last_write_time(in_run("metrics.jsonl"));
+  config_.train.eval_every = 1;  // what fixes no bits is no other meaning
+  expect_contains(said(config_), {"finished", "done: 6 steps, parameters " + first.parameters_hash,
+                                  "generate --snapshot " + config_.log.dir, "--fresh"});
+  EXPECT_EQ(fs::last_write_time(in_run("metrics.jsonl")), metrics_time);
+  EXPECT_FALSE(fs::exists(directory_ / "run.1"));
+}
+
+TEST_F(SecondStart, AFinishedRunWithoutSnapshotsStaysToo) {
+  config_.snapshot.path = "none";
+  const RunResult first = train_on(2, 1, config_);
+  config_.snapshot.path = "auto";
+  expect_contains(said(config_), {"finished", first.parameters_hash});
+  EXPECT_FALSE(fs::exists(in_run("snapshots/step-00000006")));
+}
+
+TEST_F(SecondStart, AFinishedRunMendsItsLastLine) {
+  const RunResult first = train_on(2, 1, config_);
+  // As if it had been killed after its last snapshot, in the midst of its last line.
+  fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
+  EXPECT_EQ(train_on(1, 1, config_), first);
+}
+
+TEST_F(SecondStart, AnUnfinishedRunGoesOnAndSaysHowToStartAnew) {
+  const RunResult undisturbed = train_on(2, 1, config_);
+  cut_after_fourth_step();
+  expect_contains(said(config_), {"resuming after step 4", "--fresh"});
+  EXPECT_EQ(read_result(config_.log.dir), undisturbed);
+}
+
+TEST_F(SecondStart, AFinishedRunOfAnotherMeaningMovesWhole) {
+  const RunResult first = train_on(2, 1, config_);
+  config_.train.seed = 5;
+  const std::string words = said(config_);
+  expect_contains(words, {config_.log.dir, directory_ / "run.1"});
+  EXPECT_EQ(read_result(directory_ / "run.1"), first);
+  EXPECT_TRUE(fs::exists(directory_ / "run.1/snapshots/step-00000006/state.json"));
+  EXPECT_NE(read_result(config_.log.dir).parameters_hash, first.parameters_hash);
+  config_.train.seed = 6;
+  said(config_);
+  EXPECT_TRUE(fs::exists(directory_ / "run.2/metrics.jsonl"));
+}
+
+struct Refusal {
+  const char* name;
+  std::function<void(Config&)> change;
+  std::string said;
+};
+
+TEST_F(SecondStart, AnUnfinishedRunOfAnotherMeaningIsNamedByKeyAndStays) {
+  train_on(1, 1, config_);
+  cut_after_fourth_step();
+  const std::string settings = read_text(in_run("config.ini"));
+  const std::string metrics = read_text(in_run("metrics.jsonl"));
+  const Refusal refusals[] = {
+      {"seed", [](Config& c) { c.train.seed = 5; }, "train.seed = 1337 there, 5 here"},
+      {"replicas", [](Config& c) { c.dist.replicas = 3; }, "dist.replicas = 2 there, 3 here"},
+      {"batch", [](Config& c) { c.train.batch_size = 1; }, "train.batch_size = 2 there, 1 here"},
+      {"model", [](Config& c) { c.model.n_embd = 32; }, "model.n_embd = 16 there, 32 here"},
+  };
+  for (const Refusal& refusal : refusals) {
+    Config changed = config_;
+    refusal.change(changed);
+    expect_contains(user_error([&] { train_on(1, 1, changed); }),
+                    {refusal.said, "at step 4", "--fresh", directory_ / "run.1", "log.dir"});
+  }
+  EXPECT_EQ(read_text(in_run("config.ini")), settings);
+  EXPECT_EQ(read_text(in_run("metrics.jsonl")), metrics);
+  EXPECT_FALSE(fs::exists(directory_ / "run.1"));
+}
+
+TEST_F(SecondStart, FreshMovesAnyRunAndARestartNone) {
+  const RunResult first = train_on(1, 1, config_);
+  cut_after_fourth_step();
+  config_.snapshot.resume = "never";
+  ::setenv("LOCKSTEP_RESTART_COUNT", "1", 1);
+  expect_contains(said(config_), {"resuming after step 4"});
+  config_.train.seed = 5;
+  EXPECT_NE(user_error([&] { train_on(1, 1, config_); }).find("train.seed"), std::string::npos);
+  ::unsetenv("LOCKSTEP_RESTART_COUNT");
+  EXPECT_FALSE(fs::exists(directory_ / "run.1"));
+  train_on(1, 1, config_);
+  EXPECT_EQ(read_result(directory_ / "run.1"), first);
+  EXPECT_TRUE(fs::exists(directory_ / "run.1/snapshots/step-00000006/state.json"));
+}
+
+TEST_F(SecondStart, SnapshotsElsewhereMoveAndStayWithTheirRun) {
+  config_.snapshot.path = directory_ / "elsewhere";
+  train_on(1, 1, config_);
+  // Of another folder's run: only a person can know.
+  Config other = config_;
+  other.log.dir = directory_ / "other";
+  other.train.seed = 5;
+  EXPECT_NE(user_error([&] { train_on(1, 1, other); }).find("train.seed"), std::string::npos);
+  // The metrics would be cut and the snapshots forgotten.
+  fs::remove_all(directory_ / "elsewhere/step-00000006");
+  fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
+  Config forgetful = config_;
+  forgetful.snapshot.path = "auto";
+  expect_contains(user_error([&] { train_on(1, 1, forgetful); }), {config_.snapshot.path, "goes on"});
+  train_on(1, 1, config_);
+  config_.train.seed = 5;
+  train_on(1, 1, config_);
+  EXPECT_TRUE(fs::exists(directory_ / "elsewhere.1/step-00000006/state.json"));
+  EXPECT_TRUE(fs::exists(directory_ / "run.1/metrics.jsonl"));
+}
+
+TEST_F(SecondStart, WithoutASnapshotYetItBeginsAgain) {
+  const RunResult undisturbed = train_on(1, 1, config_);
+  fs::remove_all(in_run("snapshots"));
+  fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
+  expect_contains(said(config_), {"no snapshot", "first step"});
+  EXPECT_EQ(read_result(config_.log.dir), undisturbed);
+}
+
+TEST_F(SecondStart, GoesOnAtAnotherNumberOfRanksWhereNobodySetTheReplicas) {
+  config_.dist.replicas = 0;
+  const RunResult undisturbed = train_on(3, 1, config_);
+  cut_after_fourth_step();
+  fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
+  EXPECT_EQ(train_on(2, 1, config_), undisturbed);
+}
+
+TEST_F(SecondStart, RequiredResumeNeedsASnapshot) {
+  config_.snapshot.resume = "required";
+  expect_contains(user_error([&] { train_on(1, 1, config_); }), {"snapshot.resume = required", "snapshots"});
+}
+
+TEST_F(SecondStart, WithOnlyDamagedSnapshotsItDoesNotStartOver) {
+  config_.snapshot.every_steps = 0;
+  train_on(1, 1, config_);
+  const std::string state = in_run("snapshots/step-00000006/state.json");
+  write_text(state, "{}");
+  expect_contains(user_error([&] { train_on(1, 1, config_); }),
+                  {"snapshot.path", "state.json", "damaged", "--fresh"});
+  EXPECT_EQ(read_text(state), "{}") << "it must not be deleted";
+}
+
+TEST_F(SecondStart, APlaceThatCannotBeWrittenEndsTheRunBeforeItsFirstStep) {
+  config_.snapshot.path = "/proc/snapshots";
+  expect_contains(user_error([&] { train_on(2, 1, config_); }), {"snapshot.path", "/proc/snapshots"});
+  EXPECT_FALSE(fs::exists(in_run("metrics.jsonl")));
+  // More than any disk has: a model of 2^40 bytes is not made for it, the count is.
+  config_.snapshot.path = "auto";
+  config_.snapshot.keep = int64_t{1} << 50;
+  expect_contains(user_error([&] { train_on(1, 1, config_); }), {"snapshot.path", "free", "snapshot.keep"});
+}
+
+}  // namespace
+}  // namespace lockstep

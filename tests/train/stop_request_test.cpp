@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that are asked to stop at a chosen moment. Each dies for it in a process of its own, since a request
+// is for good.
+#include "train/stop_request.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/exit_code.h"
+#include "tests/support/config_support.h"
+#include "tests/support/tiny_training.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where a request comes in.
+enum class Moment { start, step, validation, sample };
+
+class Stopping : public testing::Test {
+ protected:
+  Stopping() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    config_.train.steps = 12;
+    config_.train.eval_every = 6;
+    config_.train.sample_every = 6;
+    config_.snapshot = SnapshotConfig{};
+    // A death test runs its test anew in another process, which has to find the same folder.
+    if (const char* folder = std::getenv("STOPPING_TEST_FOLDER")) config_.log.dir = folder;
+    ::setenv("STOPPING_TEST_FOLDER", config_.log.dir.c_str(), 1);
+  }
+  ~Stopping() override { ::unsetenv("STOPPING_TEST_FOLDER"); }
+
+  /// Trains on two ranks that are asked at the `count`-th such moment, and ends the process with the run's
+  /// code.
+  [[noreturn]] void train_until(Moment moment, int count) const {
+    listen_for_stop_requests();
+    int left = moment == Moment::start ? 0 : count;
+    const auto pass = [&](Moment now) {
+      if (now == moment && --left == 0) std::raise(SIGUSR1);
+    };
+    if (moment == Moment::start) std::raise(SIGUSR1);
+    const int code = train_on_threads(2, 1, config_, [&](TrainingTask& task) {
+      task.loss = [pass, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+                                           const Context& context) {
+        pass(context.training ? Moment::step : Moment::validation);
+        return loss(inputs, targets, context);
+      };
+      task.sample_text = [pass, write = task.sample_text](const std::function<bool()>& go_on) {
+        return write([&] {
+          pass(Moment::sample);
+          return go_on();
+        });
+      };
+    });
+    fs::remove_all(directory_.path());
+    std::exit(code);
+  }
+
+  void expect_stopped(Moment moment, int count, const std::string& said) {
+    EXPECT_EXIT(train_until(moment, count), testing::ExitedWithCode(exit_stopped), said);
+  }
+
+  /// The bits of a run, and what is in its best snapshot.
+  std::pair<RunResult, std::string> outcome() const {
+    return {read_result(config_.log.dir), read_text(config_.log.dir + "/snapshots/best/model.safetensors")};
+  }
+
+  TemporaryDirectory directory_;
+  Config config_ = tiny_config(directory_, 2);
+};
+
+TEST_F(Stopping, AtAnyBoundaryItGoesOnWithTheSameBitsValidationsAndBest) {
+  const Config own = config_;
+  config_.log.dir = directory_ / "undisturbed";
+  train_on(2, 1, config_);
+  const auto undisturbed = outcome();
+  ASSERT_EQ(undisturbed.first.validation_bits.size(), 2u);
+  config_ = own;
+  expect_stopped(Moment::start, 1, "before the first step");
+  EXPECT_FALSE(fs::exists(config_.log.dir + "/snapshots/step-00000000"));
+  // A request during the second step's forward pass is voted with that step.
+  expect_stopped(Moment::step, 2, "after step 2");
+  expect_stopped(Moment::validation, 3, "in the validation after step 6");
+  EXPECT_TRUE(read_result(config_.log.dir).validation_bits.empty());
+  expect_stopped(Moment::validation, 2, "in the validation after step 6");
+  expect_stopped(Moment::step, 1, "after step 7");
+  EXPECT_EQ(read_result(config_.log.dir).validation_bits.size(), 1u) << "the pending one was not made up for";
+  expect_stopped(Moment::validation, 2, "in the validation after step 12");
+  train_on(1, 1, config_);
+  EXPECT_EQ(outcome(), undisturbed);
+}
+
+TEST_F(Stopping, WithinASampleItStopsAtTheNextToken) { expect_stopped(Moment::sample, 3, "after step 6"); }
+
+TEST_F(Stopping, TheSecondInterruptEndsTheProcess) {
+  const auto interrupt_twice = [] {
+    listen_for_stop_requests();
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+    std::raise(SIGINT);
+    if (stop_was_requested()) std::raise(SIGINT);
+  };
+  EXPECT_EXIT(interrupt_twice(), testing::KilledBySignal(SIGINT), "");
+}
+
+}  // namespace
+}  // namespace lockstep
