@@ -2,6 +2,7 @@
 // Kills, stops and resizes runs at random moments, and compares what they compute with an undisturbed run.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -35,23 +36,12 @@ struct Options {
 /// A tiny GPT that evaluates and writes snapshots all the time. A stopped rank is noticed after
 /// dist.timeout_s.
 std::vector<std::string> training_arguments(int64_t steps) {
-  return {"data.dataset=sample",
-          "data.block_size=16",
-          "data.train_split=0.995",
-          "model.n_layer=1",
-          "model.n_head=2",
-          "model.n_embd=16",
-          "model.dropout=0.1",
-          "train.batch_size=2",
-          "train.warmup_steps=5",
-          "train.eval_every=25",
-          "dist.replicas=4",
-          "dist.timeout_s=5",
-          "train.threads=1",
-          "log.every_steps=1000",
-          "snapshot.every_steps=5",
-          "train.device=cpu",
-          concat("train.steps=", steps)};
+  return {"data.dataset=sample",    "data.block_size=16",    "data.train_split=0.98",
+          "model.n_layer=1",        "model.n_head=2",        "model.n_embd=16",
+          "model.dropout=0.1",      "train.batch_size=2",    "train.warmup_steps=5",
+          "train.eval_every=25",    "train.sample_every=50", "dist.replicas=4",
+          "dist.timeout_s=5",       "train.threads=1",       "log.every_steps=1000",
+          "snapshot.every_steps=5", "train.device=cpu",      concat("train.steps=", steps)};
 }
 
 std::string fixed(double value) {
@@ -60,15 +50,27 @@ std::string fixed(double value) {
   return text.str();
 }
 
+/// What two runs have to have in common.
+struct Outcome {
+  RunResult result;
+  std::string best_model;  ///< the bytes of its file
+};
+
+Outcome outcome_of(const std::string& folder) {
+  return {read_result(folder + "/run"), read_text(folder + "/snapshots/best/model.safetensors")};
+}
+
 /// How a run differs from the undisturbed one; empty if in nothing.
-std::string difference(const RunResult& reference, const RunResult& result) {
+std::string difference(const Outcome& undisturbed, const Outcome& struck) {
+  const RunResult &reference = undisturbed.result, &result = struck.result;
   if (result.loss_bits.size() != reference.loss_bits.size())
     return concat(result.loss_bits.size(), " steps instead of ", reference.loss_bits.size());
   for (size_t step = 0; step < reference.loss_bits.size(); ++step)
     if (result.loss_bits[step] != reference.loss_bits[step])
       return concat("other loss bits from step ", step + 1, " on");
   if (result.parameters_hash != reference.parameters_hash) return "other parameters";
-  return result == reference ? "" : "other evaluations";
+  if (result.validation_bits != reference.validation_bits) return "other evaluations";
+  return struck.best_model == undisturbed.best_model ? "" : "another best snapshot";
 }
 
 /// What happened to one run, as a row of the report.
@@ -86,8 +88,9 @@ struct Row {
       const Strike& blow = plan.strikes[i];
       const StrikeResult& hit = result.strikes[i];
       const std::string separator = i ? "; " : "";
-      blows += concat(separator, "SIG", ::sigabbrev_np(blow.signal), " at ", hit.step,
-                      hit.hit_snapshot ? " (snapshot)" : "");
+      blows +=
+          concat(separator, "SIG", ::sigabbrev_np(blow.signal), " at ", hit.step,
+                 hit.hit_moment && blow.moment != Moment::any ? concat(" (", name(blow.moment), ")") : "");
       if (blow.ranks_after > 0)
         blows += concat(", then ", blow.ranks_after, blow.ranks_after == 1 ? " rank" : " ranks");
       restarts += separator + (hit.happened ? fixed(hit.restart_seconds) : "–");
@@ -101,7 +104,8 @@ struct Row {
 /// The slowest restart after each signal.
 std::string slowest_restarts(const std::vector<Row>& rows) {
   struct Slowest {
-    int strikes = 0, in_snapshots = 0;
+    int strikes = 0;
+    std::array<int, 5> at_moment{};
     double restart_seconds = 0.0, resume_seconds = 0.0;
   };
   std::map<std::string, Slowest> of_signal;
@@ -111,15 +115,17 @@ std::string slowest_restarts(const std::vector<Row>& rows) {
       if (!hit.happened) continue;
       Slowest& slowest = of_signal[concat("SIG", ::sigabbrev_np(row.plan.strikes[i].signal))];
       ++slowest.strikes;
-      slowest.in_snapshots += hit.hit_snapshot ? 1 : 0;
+      slowest.at_moment.at(static_cast<size_t>(row.plan.strikes[i].moment)) += hit.hit_moment ? 1 : 0;
       slowest.restart_seconds = std::max(slowest.restart_seconds, hit.restart_seconds);
       slowest.resume_seconds = std::max(slowest.resume_seconds, hit.resume_seconds);
     }
   std::string text =
-      "| signal | strikes | of them during a snapshot | slowest restart [s] | slowest next step [s] "
-      "|\n|---|---|---|---|---|\n";
+      "| signal | strikes | of them in a snapshot | validation | sample | start-up | slowest restart [s] | "
+      "slowest "
+      "next step [s] |\n|---|---|---|---|---|---|---|---|\n";
   for (const auto& [signal, slowest] : of_signal)
-    text += concat("| ", signal, " | ", slowest.strikes, " | ", slowest.in_snapshots, " | ",
+    text += concat("| ", signal, " | ", slowest.strikes, " | ", slowest.at_moment[1], " | ",
+                   slowest.at_moment[2], " | ", slowest.at_moment[3], " | ", slowest.at_moment[4], " | ",
                    fixed(slowest.restart_seconds), " | ", fixed(slowest.resume_seconds), " |\n");
   return text;
 }
@@ -131,11 +137,15 @@ std::string report(const Options& options, const std::vector<Row>& rows) {
       "# Chaos\n\nWritten by `scripts/chaos.sh --runs ", options.runs, " --resizes ", options.resizes,
       " --seed ", options.seed, "` on a machine with ", ::sysconf(_SC_NPROCESSORS_ONLN),
       " cores.\n\nEach run trains a tiny GPT for ", options.steps,
-      " steps under `lockrun`, with a snapshot every 5. At random moments a random rank gets a signal. In "
-      "the "
-      "last runs `lockrun` itself gets it, must leave no process behind, and is started again with another "
+      " steps under `lockrun`, with a snapshot every 5, a validation every 25 and a sample every 50. At "
+      "random "
+      "moments (of them half in a snapshot, a validation, a sample or the start-up) a random rank gets a "
+      "signal. "
+      "In the last runs `lockrun` itself gets it, must leave no process behind, and is started again with "
+      "another "
       "number of ranks. A run is *equal* if it completes, leaves no process behind, and has the loss bits of "
-      "every step, the evaluations and the parameters of an undisturbed run on two ranks.\n\n**",
+      "every step, the evaluations, the parameters and the best snapshot of an undisturbed run on two "
+      "ranks.\n\n**",
       good, " of ", counted,
       " runs are equal.** `dist.timeout_s` is 5: so long a stopped rank goes unnoticed.\n\n");
   text += slowest_restarts(rows);
@@ -156,20 +166,20 @@ ChaosSetup setup_for(const Options& options, const std::string& name) {
           .folder = options.folder + "/" + name};
 }
 
-RunResult run_undisturbed(const Options& options) {
+Outcome run_undisturbed(const Options& options) {
   const ChaosSetup setup = setup_for(options, "undisturbed");
   const ChaosResult result = run_with_chaos(setup, {.seed = 0, .ranks = 2, .strikes = {}});
   expect(result.problem.empty(), "the undisturbed run: ", result.problem, "\n",
          read_text(setup.folder + "/said"));
-  return read_result(setup.folder + "/run");
+  return outcome_of(setup.folder);
 }
 
-Row run_one(const Options& options, uint64_t seed, bool is_resize, const RunResult& reference) {
+Row run_one(const Options& options, uint64_t seed, bool is_resize, const Outcome& reference) {
   const ChaosSetup setup = setup_for(options, concat("run-", seed));
   Row row{.plan = make_plan(seed, is_resize, options.steps), .result = {}, .verdict = {}};
   row.result = run_with_chaos(setup, row.plan);
   row.verdict = row.result.problem;
-  if (row.verdict.empty()) row.verdict = difference(reference, read_result(setup.folder + "/run"));
+  if (row.verdict.empty()) row.verdict = difference(reference, outcome_of(setup.folder));
   if (row.verdict.empty()) row.verdict = row.result.was_struck() ? "equal" : "not struck";
   const bool is_wrong = !row.is_good() && row.counts();
   if (is_wrong) std::cout << read_text(setup.folder + "/said");
@@ -178,9 +188,9 @@ Row run_one(const Options& options, uint64_t seed, bool is_resize, const RunResu
 }
 
 int run_all(const Options& options) {
-  const RunResult reference = run_undisturbed(options);
-  std::cout << concat("undisturbed: ", reference.loss_bits.size(), " steps, parameters ",
-                      reference.parameters_hash, "\n")
+  const Outcome reference = run_undisturbed(options);
+  std::cout << concat("undisturbed: ", reference.result.loss_bits.size(), " steps, parameters ",
+                      reference.result.parameters_hash, "\n")
             << std::flush;
   std::vector<Row> rows;
   int failures = 0;

@@ -20,6 +20,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/heartbeat.h"
 #include "elastic/ending.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
@@ -30,6 +31,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Nothing in particular as often as all others together.
+constexpr std::array moments = {Moment::any,      Moment::any,        Moment::any,    Moment::any,
+                                Moment::snapshot, Moment::validation, Moment::sample, Moment::start};
 constexpr std::array signals = {SIGKILL, SIGSTOP, SIGTERM, SIGSEGV};
 constexpr double leave_seconds = 15.0;  ///< for the last process after lockrun itself
 
@@ -151,8 +155,42 @@ bool has_unfinished_snapshot(const std::string& folder) {
   return false;
 }
 
+/// What a rank says that it is at, through the page that its keeper watches; empty before it says anything.
+std::string phase_of(pid_t rank) {
+  const std::string environment = read_text(concat("/proc/", rank, "/environ"));
+  const std::string name = std::string(1, '\0') + "LOCKSTEP_HEARTBEAT=";
+  const size_t at = environment.find(name);
+  if (at == std::string::npos) return "";
+  const std::string path = environment.c_str() + at + name.size();
+  try {
+    return map_heartbeat(path, false)->phase;
+  } catch (const Error&) {
+    return "";  // it has just ended
+  }
+}
+
+bool is_at(Moment moment, const std::string& folder, pid_t rank) {
+  if (moment == Moment::any) return true;
+  if (moment == Moment::snapshot) return has_unfinished_snapshot(folder);
+  const std::string phase = phase_of(rank);
+  if (moment == Moment::validation) return phase == "evaluation";
+  if (moment == Moment::sample) return phase == "writing" || phase == "waiting";
+  return phase.empty();
+}
+
 bool share_any(const std::vector<pid_t>& a, const std::vector<pid_t>& b) {
   return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+}
+
+/// Polls without a pause, since a moment may be short. False if the job is over before.
+bool wait_for_moment(const ChaosSetup& setup, Moment moment, pid_t rank, Job& job) {
+  while (!is_at(moment, setup.folder, rank))
+    if (job.is_over() || job.is_late() || ::kill(rank, 0) != 0) return false;
+  return true;
+}
+
+pid_t victim_of(const Strike& blow, const std::vector<pid_t>& ranks) {
+  return ranks[blow.victim % ranks.size()];
 }
 
 /// Waits for the moment of a blow. The ranks as they are then; none if the job was over before.
@@ -165,8 +203,11 @@ std::vector<pid_t> aim(const ChaosSetup& setup, const Strike& blow, int ranks, J
     return static_cast<int>(found.size()) == ranks;
   });
   watch.forget();
-  if (!is_ready || (blow.in_snapshot && !job.wait_until([&] { return watch.sees_beginning(); }))) return {};
-  return found;
+  if (!is_ready) return {};
+  const bool is_now = blow.moment == Moment::snapshot
+                          ? job.wait_until([&] { return watch.sees_beginning(); })
+                          : wait_for_moment(setup, blow.moment, victim_of(blow, found), job);
+  return is_now ? found : std::vector<pid_t>{};
 }
 
 /// Waits until all ranks are other processes and complete a step.
@@ -188,8 +229,9 @@ StrikeResult strike_rank(const ChaosSetup& setup, const Strike& blow, int ranks,
   const std::vector<pid_t> before = aim(setup, blow, ranks, job);
   if (before.empty()) return result;
   const auto begin = Clock::now();
-  if (::kill(before[blow.victim % before.size()], blow.signal) != 0) return result;
-  result.hit_snapshot = has_unfinished_snapshot(setup.folder);
+  const pid_t victim = victim_of(blow, before);
+  if (::kill(victim, blow.signal) != 0) return result;
+  result.hit_moment = is_at(blow.moment, setup.folder, victim);
   result.step = last_step(setup.folder);
   observe(setup, before, ranks, job, begin, result);
   return result;
@@ -211,7 +253,7 @@ StrikeResult resize(const ChaosSetup& setup, const Strike& blow, int ranks, std:
   if (before.empty()) return result;
   const auto begin = Clock::now();
   job->signal(blow.signal);
-  result.hit_snapshot = has_unfinished_snapshot(setup.folder);
+  result.hit_moment = is_at(blow.moment, setup.folder, victim_of(blow, before));
   job->wait_until([] { return false; });
   result.step = last_step(setup.folder);
   if (job->is_over() && job->exit_code() == 0) return result;  // it was done already
@@ -229,6 +271,11 @@ StrikeResult resize(const ChaosSetup& setup, const Strike& blow, int ranks, std:
 
 }  // namespace
 
+const char* name(Moment moment) {
+  constexpr std::array names = {"", "snapshot", "validation", "sample", "start"};
+  return names.at(static_cast<size_t>(moment));
+}
+
 bool ChaosResult::was_struck() const {
   return std::all_of(strikes.begin(), strikes.end(),
                      [](const StrikeResult& result) { return result.happened; });
@@ -244,8 +291,12 @@ ChaosPlan make_plan(uint64_t seed, bool is_resize, int64_t steps) {
     Strike& blow = plan.strikes.emplace_back();
     blow.signal = signals[below(signals.size())];
     blow.at_step = 1 + static_cast<int64_t>(below(static_cast<uint64_t>(steps) * 7 / 10));
-    blow.in_snapshot = below(3) == 0;
+    blow.moment = moments[below(moments.size())];
     blow.victim = static_cast<uint32_t>(below(12));
+    if (blow.moment != Moment::start) continue;
+    blow.at_step = 0;
+    // A rank that is stopped before it has said its deadline is missed after half a minute.
+    if (blow.signal == SIGSTOP) blow.signal = SIGKILL;
   }
   if (is_resize) {
     plan.strikes[0].signal = below(2) == 0 ? SIGKILL : SIGTERM;

@@ -7,19 +7,23 @@
 
 namespace lockstep {
 
+/// What a run is at when it is struck.
+enum class Moment { any, snapshot, validation, sample, start };
+const char* name(Moment moment);
+
 /// One blow that a run gets: for one of its ranks, or, where ranks_after says so, for lockrun itself.
 struct Strike {
   int signal = 0;
-  int64_t at_step = 0;       ///< not before this step is completed
-  bool in_snapshot = false;  ///< wait until a snapshot is being written
-  uint32_t victim = 0;       ///< modulo the number of ranks
-  int ranks_after = 0;       ///< lockrun is started again with so many ranks; 0: it restarts them itself
+  int64_t at_step = 0;          ///< not before this step is completed
+  Moment moment = Moment::any;  ///< wait until the run is at this; at the start no step is completed
+  uint32_t victim = 0;          ///< modulo the number of ranks
+  int ranks_after = 0;          ///< lockrun is started again with so many ranks; 0: it restarts them itself
 };
 
 /// What became of it.
 struct StrikeResult {
   bool happened = false;       ///< false: the run was over before
-  bool hit_snapshot = false;   ///< a snapshot was being written when the rank was struck
+  bool hit_moment = false;     ///< it was still at it when it was struck
   int64_t step = 0;            ///< the last completed one
   double restart_seconds = 0;  ///< until all ranks are other processes
   double resume_seconds = 0;   ///< until a step is completed again

@@ -38,10 +38,11 @@ class Nodes : public testing::Test {
   /// The bits of the same run on this host alone.
   std::vector<std::string> undisturbed_bits(int steps) const {
     const TemporaryDirectory alone;
-    const Outcome outcome = run_command(
-        program("train_mlp") + " train.epochs=0 train.steps=" + std::to_string(steps) +
-        " dist.replicas=4 train.threads=1 train.device=cpu log.every_steps=100000 snapshot.path=none log.dir=" +
-        (alone / "run"));
+    const Outcome outcome =
+        run_command(program("train_mlp") + " train.epochs=0 train.steps=" + std::to_string(steps) +
+                    " dist.replicas=4 train.threads=1 train.device=cpu log.every_steps=100000 "
+                    "snapshot.path=none log.dir=" +
+                    (alone / "run"));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
     return read_bits(alone / "run");
   }
