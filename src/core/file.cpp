@@ -83,6 +83,15 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
+std::string program_beside(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+  if (fs::equivalent(beside, find_program(name), ignored)) return name;
+  const fs::path nearer = beside.lexically_proximate(fs::current_path(ignored));
+  return (*nearer.begin() == ".." ? beside : nearer).string();
+}
+
 std::string make_temporary_folder(const std::string& name) {
   std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
   expect(::mkdtemp(path.data()) != nullptr, "cannot make ", path, ": ", std::strerror(errno));

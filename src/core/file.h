@@ -25,6 +25,9 @@ std::string cache_folder();
 /// The path of a program that can be started, looked up in PATH unless it has a slash; empty: none.
 std::string find_program(const std::string& name);
 
+/// How to type the program that lies beside this one: its bare name where PATH leads to it, else a path.
+std::string program_beside(const std::string& name);
+
 /// Makes a new folder <name>-XXXXXX below TMPDIR (else /tmp) and returns its path. Throws Error.
 std::string make_temporary_folder(const std::string& name);
 

@@ -97,7 +97,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   task.artifacts[corpus_artifact] = data.text_hash;
   if (data.tokenizer) {
     task.artifacts[vocabulary_artifact] = data.tokenizer->vocabulary();
-    task.use_command = "generate";
+    task.user_program = "generate";
     task.sample_text = [&model, &tokenizer = *data.tokenizer,
                         seed = config.train.seed](const std::function<bool()>& go_on) {
       return generate(model, tokenizer, {.tokens = 200, .seed = static_cast<uint64_t>(seed), .go_on = go_on});

@@ -132,6 +132,7 @@ class Run {
   int64_t first_step_ = 0;
   std::deque<StartedStep> started_;
   Clock::time_point last_end_;
+  double step_seconds_ = 0.0;  ///< of the last one
   RunSnapshots snapshots_;
   int64_t last_step_ = 0;                  ///< whose result is known
   bool has_asked_to_stop_ = false;         ///< this rank
@@ -266,7 +267,11 @@ void Run::start(int64_t index) {
 void Run::vote() {
   if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
     data_parallel_.vote(Vote::stop);
-    if (progress_) progress_->print("asked to stop: the step that is under way is finished and saved first");
+    const bool is_long = step_seconds_ > 2.0;
+    if (progress_)
+      progress_->print(concat("asked to stop: the step under way is finished and saved first",
+                              is_long ? concat(", a step takes ", std::llround(step_seconds_), " s") : "",
+                              "; Ctrl-C again ends at once"));
   }
   const bool is_time = snapshots_.is_time();
   if (is_time != std::exchange(has_asked_for_snapshot_, is_time))
@@ -299,6 +304,7 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
          "; lower train.learning_rate, or set train.grad_clip");
   const double seconds = seconds_since(std::max(started.begin, last_end_));
   last_end_ = Clock::now();
+  step_seconds_ = seconds;
   const auto tokens =
       static_cast<double>(started.samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
   return {.step = step,
@@ -380,9 +386,9 @@ void tell_end(const Config& config, const TrainingTask& task, int64_t steps, con
   log_info(concat("done: ", steps, steps == 1 ? " step" : " steps", ", parameters ", hash, ", results in ",
                   config.log.dir));
   if (config.snapshot.path.empty()) return;
-  log_info(concat("the trained model: ", task.use_command.empty()
-                                             ? config.snapshot.path
-                                             : concat(task.use_command, " --snapshot ", config.log.dir)));
+  log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path
+                                                                   : concat(program_beside(task.user_program),
+                                                                            " --snapshot ", config.log.dir)));
 }
 
 int run_training(const Config& config, const World& world, const TrainingTask& task,

@@ -31,7 +31,7 @@ struct TrainingTask {
 
   /// Optional: what the model writes now. After each token it asks whether it may go on.
   std::function<std::string(const std::function<bool()>& go_on)> sample_text;
-  std::string use_command = {};  ///< the program that uses the model: "generate"
+  std::string user_program = {};  ///< of this build, that uses the trained model: "generate"
   /// Optional: called on every rank at the start of an epoch with its number from 0, the samples of its first
   /// batch and its number of steps.
   std::function<void(int64_t epoch, int64_t batch_size, int64_t steps)> on_epoch;
