@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem) == 0 ? 0 : exit_usage;
   }
-  return run_program([&] {
+  return run_alone([&] {
     set_threads(threads);
     const Writer writer = load_writer(snapshot);
     std::cout << generate(*writer.model, *writer.tokenizer, options) << "\n";

@@ -22,7 +22,7 @@ constexpr const char* known = "total_epochs=50 save_every=10 --batch_size=32";
 
 int main(int argc, char** argv) {
   const Arguments arguments(argc, argv, known);
-  return run_program([&] {
+  return run_alone([&] {
     const std::string device = "CPU0";
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});

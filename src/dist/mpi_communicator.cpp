@@ -165,16 +165,6 @@ bool initialized() {
   return yes != 0;
 }
 
-/// Open MPI 4 answers PMI-2 with a page of text that does not name the option, Open MPI 5 by starting every
-/// task as a run of one rank.
-void refuse_pmi2() {
-#if defined(OPEN_MPI)
-  const bool by_srun = std::getenv("SLURM_PROCID") != nullptr && std::getenv("PMI_FD") != nullptr;
-  require(!by_srun || std::getenv("PMIX_RANK") != nullptr || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr,
-          "srun speaks PMI-2 with its tasks, which Open MPI does not understand: use srun --mpi=pmix");
-#endif
-}
-
 /// Under srun, Open MPI 4 exchanges addresses in a fence of Slurm's, and was seen to let one rank go on while
 /// another was still in it: the first message then found no handler, and its receiver crashed (about one
 /// start in 100). Addresses that are asked for on demand need no such fence; but PMIx 4 keeps them in shared
@@ -192,7 +182,6 @@ void exchange_addresses_on_demand() {
 
 MpiPlace initialize_mpi() {
   if (!initialized()) {
-    refuse_pmi2();
     exchange_addresses_on_demand();
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
@@ -223,6 +212,14 @@ void abort_mpi(int exit_code) {
   ::_exit(exit_code);
 }
 
+bool mpi_understands_pmi2() {
+#if defined(OPEN_MPI)
+  return false;
+#else
+  return true;
+#endif
+}
+
 std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
@@ -250,6 +247,7 @@ MpiPlace initialize_mpi() {
 }
 void finalize_mpi() {}
 void abort_mpi(int exit_code) { ::_exit(exit_code); }
+bool mpi_understands_pmi2() { return false; }
 std::string mpi_library() { return ""; }
 std::unique_ptr<Communicator> make_mpi_communicator() {
   initialize_mpi();

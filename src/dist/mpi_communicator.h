@@ -24,6 +24,10 @@ void finalize_mpi();
 /// return.
 [[noreturn]] void abort_mpi(int exit_code);
 
+/// True if the tasks of srun --mpi=pmi2 become ranks of one job. To PMI-2 Open MPI 4 answers with a page of
+/// text that does not name the option, Open MPI 5 with as many jobs of one rank.
+bool mpi_understands_pmi2();
+
 /// What the MPI library that this program is linked with calls itself: "Open MPI v4.1.4"; empty in a build
 /// without MPI.
 std::string mpi_library();

@@ -27,34 +27,49 @@ int integer_from_environment(const char* name, int fallback) {
   return text == nullptr ? fallback : std::atoi(text);
 }
 
+enum class Launcher { none, mpi, srun_without_mpi, torchrun };
+
 struct Launched {
-  bool by_mpi = false;
-  int ranks = 0;  ///< 0 if the launcher does not say
+  Launcher by = Launcher::none;
+  int processes = 0;  ///< 0 if the launcher does not say
   int rank = 0;
 };
 
 /// What the launcher says before MPI is asked.
 Launched launched() {
-  if (const int ranks = integer_from_environment("OMPI_COMM_WORLD_SIZE", 0))
-    return {true, ranks, integer_from_environment("OMPI_COMM_WORLD_RANK", 0)};
-  if (const int ranks = integer_from_environment("PMI_SIZE", 0))
-    return {true, ranks, integer_from_environment("PMI_RANK", 0)};
+  const auto says = [](Launcher by, const char* processes, const char* rank) {
+    return Launched{by, integer_from_environment(processes, 0), integer_from_environment(rank, 0)};
+  };
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  if (integer_from_environment("OMPI_COMM_WORLD_SIZE", 0) > 0)
+    return says(Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
+  const bool is_unheard_of_by_mpi = is_set("SLURM_PROCID") && is_set("PMI_FD") && !mpi_understands_pmi2();
+  if (integer_from_environment("PMI_SIZE", 0) > 0 && !is_unheard_of_by_mpi)
+    return says(Launcher::mpi, "PMI_SIZE", "PMI_RANK");
   // srun --mpi=pmix sets PMIX_RANK and leaves the OMPI variables to MPI_Init.
-  if (std::getenv("PMIX_RANK"))
-    return {true, integer_from_environment("SLURM_STEP_NUM_TASKS", 0),
-            integer_from_environment("PMIX_RANK", 0)};
+  if (is_set("PMIX_RANK")) return says(Launcher::mpi, "SLURM_STEP_NUM_TASKS", "PMIX_RANK");
+  if (is_set("SLURM_PROCID") && integer_from_environment("SLURM_STEP_NUM_TASKS", 0) > 1)
+    return says(Launcher::srun_without_mpi, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID");
+  if (is_set("RANK")) return says(Launcher::torchrun, "WORLD_SIZE", "RANK");
   return {};
 }
 
+/// What is wrong with how all processes were started: the first says it for all.
+struct LaunchMistake : UserError {
+  using UserError::UserError;
+};
+
 /// A launcher that started several processes without MPI would get as many runs of one rank, which write over
-/// each other. Throws UserError saying what to do.
-void refuse_several_alone() {
-  const int tasks = integer_from_environment("SLURM_STEP_NUM_TASKS", 1);
-  require(tasks <= 1 || std::getenv("SLURM_PROCID") == nullptr, "srun started ", tasks,
-          " tasks, but MPI was not told: use srun --mpi=pmix");
-  const int processes = integer_from_environment("WORLD_SIZE", 1);
-  require(processes <= 1 || std::getenv("RANK") == nullptr, "RANK and WORLD_SIZE say that this is one of ",
-          processes, " processes, but MPI was not told: use lockrun, mpirun or srun --mpi=pmix");
+/// each other.
+void refuse_several_without_mpi(const Launched& launch) {
+  if (launch.by == Launcher::mpi || launch.processes <= 1) return;
+  if (launch.by == Launcher::srun_without_mpi)
+    throw LaunchMistake(concat(
+        "srun started ", launch.processes,
+        " tasks without PMIx, so they cannot find each other: type 'export SLURM_MPI_TYPE=pmix' and start "
+        "it again, or use srun --mpi=pmix, or lockrun or mpirun inside the allocation"));
+  throw LaunchMistake(concat("RANK and WORLD_SIZE say that this is one of ", launch.processes,
+                             " processes, but MPI was not told: use lockrun, mpirun or srun --mpi=pmix"));
 }
 
 bool mpi_was_used = false;
@@ -75,13 +90,13 @@ int count_ranks_on_my_cores(Communicator& communicator) {
 
 World World::from_environment() {
   const Launched launch = launched();
-  if (!launch.by_mpi) {
-    refuse_several_alone();
+  if (launch.by != Launcher::mpi) {
+    refuse_several_without_mpi(launch);
     return alone();
   }
   const MpiPlace place = initialize_mpi();
   mpi_was_used = true;
-  require(launch.ranks == 0 || place.size == launch.ranks, "the launcher started ", launch.ranks,
+  require(launch.processes == 0 || place.size == launch.processes, "the launcher started ", launch.processes,
           " ranks, but MPI sees ", place.size,
           ": the program and the launcher belong to different MPI installations");
   World world{std::shared_ptr<Communicator>(make_mpi_communicator())};
@@ -166,7 +181,10 @@ void on_first_rank(const World& world, const std::function<void()>& body) {
   require(problem.empty(), problem);
 }
 
-int run_program(const std::function<int()>& body) {
+namespace {
+
+/// What `body` returns, or the exit code of the failure that it reports.
+int run_and_report(const std::function<int()>& body) {
   const auto report = [](const std::string& message, int code, bool is_everybodys) {
     tell_failure(message);
     // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone,
@@ -182,6 +200,11 @@ int run_program(const std::function<int()>& body) {
   int code = 0;
   try {
     code = body();
+  } catch (const LaunchMistake& failure) {
+    if (launched().rank == 0) return report(failure.what(), exit_usage, false);
+    // Some launchers end all processes after the first that fails.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return exit_usage;
   } catch (const UserError& failure) {
     return report(failure.what(), exit_usage, true);
   } catch (const Error& failure) {
@@ -191,6 +214,25 @@ int run_program(const std::function<int()>& body) {
   }
   finalize_mpi();
   return code;
+}
+
+}  // namespace
+
+int run_program(const std::function<int()>& body) {
+  return run_and_report([&] {
+    refuse_several_without_mpi(launched());
+    return body();
+  });
+}
+
+int run_alone(const std::function<int()>& body) {
+  return run_and_report([&] {
+    if (const int processes = launched().processes; processes > 1)
+      throw LaunchMistake(concat("this program computes in one process, but ", processes,
+                                 " were started, and each would do and write the same: start one, by hand or "
+                                 "with srun -n 1"));
+    return body();
+  });
 }
 
 }  // namespace lockstep

@@ -13,7 +13,8 @@ namespace lockstep {
 /// The ranks of this run and this process's place among them.
 class World {
  public:
-  /// Started by mpirun or srun: the ranks of that job. Started by hand: alone.
+  /// Started by mpirun or srun: the ranks of that job. Started by hand: alone. Throws UserError if a launcher
+  /// started several processes without MPI; of those run_program() lets only the first say so.
   static World from_environment();
   static World alone();
   /// A rank of a group that exists already.
@@ -58,6 +59,10 @@ void on_first_rank(const World& world, const std::function<void()>& body);
 
 /// Runs a program: what `body` returns is the exit code. An exception is reported on stderr first, with its
 /// rank, and then ends all ranks (a watched one only itself): UserError with code 2, anything else with 1.
+/// Several processes without MPI are refused first.
 int run_program(const std::function<int()>& body);
+
+/// run_program() for a program that is no rank of anything: UserError if a launcher started several.
+int run_alone(const std::function<int()>& body);
 
 }  // namespace lockstep

@@ -53,6 +53,7 @@ cat >slurm.conf <<END
 ClusterName=lockstep
 SlurmctldHost=controller(10.77.0.1)
 SlurmUser=root
+MpiDefault=none
 AuthInfo=socket=$directory/munge.socket
 StateSaveLocation=$directory/state
 SlurmdSpoolDir=$directory/%n

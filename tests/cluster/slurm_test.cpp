@@ -3,6 +3,7 @@
 // without it.
 #include <gtest/gtest.h>
 #include <iostream>
+#include <sstream>
 
 #include "cluster/slurm_cluster.h"
 #include "support/cluster.h"
@@ -81,13 +82,36 @@ TEST_F(Slurm, SrunOverTwoNodesGivesTheSameBits) {
   }
 }
 
-TEST_F(Slurm, SrunWithoutPmixIsRefusedWithWhatToDo) {
-  for (const std::string kind : {"none", "pmi2"}) {
-    const Outcome outcome = cluster().run("srun --mpi=" + kind + " -N 2 -n 2 " + program("train_mlp"));
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
-    EXPECT_NE(outcome.errors.find("use srun --mpi=pmix"), std::string::npos)
-        << kind << ": " << outcome.errors;
-    EXPECT_EQ(outcome.errors.find("MPI_Init"), std::string::npos) << "one sentence:\n" << outcome.errors;
+TEST_F(Slurm, PlainSrunWithoutPmixSaysOnceWhatToDo) {
+  const auto expect_one_line = [&](const std::string& command, const std::string& begin,
+                                   const std::string& advice) {
+    const Outcome outcome = cluster().run(command);
+    EXPECT_EQ(outcome.exit_code, 2) << command << "\n" << outcome.errors;
+    std::string said;
+    std::istringstream lines(outcome.errors);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.starts_with("srun: ")) said += line + "\n";
+    EXPECT_TRUE(said.starts_with(begin)) << command << "\n" << said;
+    EXPECT_NE(said.find(advice), std::string::npos) << command << "\n" << said;
+    EXPECT_EQ(said.find('\n') + 1, said.size()) << "one line, from one task\n" << command << "\n" << said;
+    EXPECT_EQ(outcome.out, "") << command;
+  };
+  const std::string advice = "export SLURM_MPI_TYPE=pmix";
+  for (const std::string name : {"train_mlp", "2_multi_device", "doctor"})
+    expect_one_line("srun -N 2 -n 2 " + program(name), "error: srun started 2 tasks ", advice);
+  for (const std::string name : {"train_gpt", "3_fault_tolerant", "4_multi_node"})
+    expect_one_line("srun -N 2 -n 4 " + program(name), "error: srun started 4 tasks ", advice);
+  expect_one_line("srun --mpi=pmi2 -N 2 -n 2 " + program("train_mlp"), "error: srun started 2 tasks ",
+                  advice);
+  // The program of one device writes one file: no PMIx helps it.
+  for (const std::string type : {"none", "pmix"})
+    expect_one_line("srun --mpi=" + type + " -N 2 -n 2 " + program("1_single_device"),
+                    "error: this program computes in one process, but 2 were started", "start one");
+
+  for (const std::string type : {"none", "pmi2"}) {
+    const Outcome outcome = cluster().run("srun --mpi=" + type + " -n 1 " + program("train_mlp") +
+                                          " 1 log.dir=" + (cluster() / type));
+    EXPECT_EQ(outcome.exit_code, 0) << "one task needs nobody\n" << outcome.errors;
   }
 }
 

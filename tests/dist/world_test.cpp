@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "dist/local_communicator.h"
+#include "dist/mpi_communicator.h"
 
 namespace lockstep {
 namespace {
@@ -82,6 +83,12 @@ TEST(World, OneOfSeveralProcessesWithoutMpiIsRefused) {
   EXPECT_NE(refusal({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).find("use lockrun"), std::string::npos);
   EXPECT_NE(refusal({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}).find("srun --mpi=pmix"),
             std::string::npos);
+  const std::string by_pmi2 = refusal({{"SLURM_PROCID", "0"},
+                                       {"SLURM_STEP_NUM_TASKS", "2"},
+                                       {"PMI_FD", "7"},
+                                       {"PMI_RANK", "0"},
+                                       {"PMI_SIZE", "2"}});
+  EXPECT_EQ(by_pmi2.find("export SLURM_MPI_TYPE=pmix") != std::string::npos, !mpi_understands_pmi2());
   EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
   EXPECT_EQ(refusal({{"SLURM_PROCID", "0"}}), "") << "a batch file that starts the program itself";
 }
@@ -116,6 +123,24 @@ TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {
               "^error: the sum went wrong .*world_test.cpp:[0-9]+.\n$");
   EXPECT_EXIT(exit_with([]() -> int { throw std::runtime_error("disk on fire"); }),
               testing::ExitedWithCode(1), "^error: disk on fire\n$");
+}
+
+TEST(RunProgramDeathTest, OfSeveralProcessesThatCannotRunTheFirstSaysWhy) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto exit_as = [](const char* rank, auto run) {
+    ::setenv("SLURM_PROCID", rank, 1);
+    ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    std::exit(run());
+  };
+  const auto rank = [] { return run_program([] { return World::from_environment().rank(); }); };
+  EXPECT_EXIT(exit_as("0", rank), testing::ExitedWithCode(2), "^error: srun started 2 tasks [^\n]*\n$");
+  EXPECT_EXIT(exit_as("1", rank), testing::ExitedWithCode(2), "^$");
+  const auto alone = [] {
+    ::setenv("PMIX_RANK", std::getenv("SLURM_PROCID"), 1);
+    return run_alone([] { return 0; });
+  };
+  EXPECT_EXIT(exit_as("0", alone), testing::ExitedWithCode(2), "^error: [^\n]* start one[^\n]*\n$");
+  EXPECT_EXIT(exit_as("1", alone), testing::ExitedWithCode(2), "^$");
 }
 
 }  // namespace
