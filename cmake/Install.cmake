@@ -1,5 +1,6 @@
-# cmake --install: programs to bin/, configurations to share/lockstep/configs, and a package for others to build on:
-# find_package(lockstep) gives lockstep::core ... lockstep::train, with the headers of src/ as their include folder.
+# cmake --install: programs to bin/, configurations to share/lockstep/configs, env.sh and the environment module to
+# share/lockstep, and a package for others to build on: find_package(lockstep) gives lockstep::core ... lockstep::train,
+# with the headers of src/ as their include folder.
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
@@ -23,5 +24,7 @@ get_property(programs DIRECTORY ${PROJECT_SOURCE_DIR}/apps PROPERTY BUILDSYSTEM_
 if(programs)
   install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/scripts/modulefiles
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
+install(FILES ${PROJECT_SOURCE_DIR}/scripts/env.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)

@@ -4,7 +4,7 @@
 #   scripts/install_deps.sh            compiler, CMake, MPI and libraries
 #   scripts/install_deps.sh --clang    also clang, which the emulator of GPUs is built with
 #   scripts/install_deps.sh --lint     also clang, clang-format and clang-tidy
-#   scripts/install_deps.sh --cluster  also what the cluster tests run: Slurm, iproute2, an S3 server in .cache/
+#   scripts/install_deps.sh --cluster  also what the cluster tests run: Slurm, modules, iproute2, an S3 server in .cache/
 # Needs root or sudo only when something is missing; asks nothing; may be run again at any time.
 set -euo pipefail
 
@@ -17,7 +17,7 @@ for argument in "$@"; do
     --clang) packages+=(clang) ;;
     --lint) packages+=(clang clang-format clang-tidy) ;;
     --cluster)
-      packages+=(slurmctld slurmd slurm-client munge iproute2 python3-venv)
+      packages+=(slurmctld slurmd slurm-client munge environment-modules iproute2 python3-venv)
       cluster=true
       ;;
     *)

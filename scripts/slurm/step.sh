@@ -2,26 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the batch files of this folder share; they source it.
 
+# The programs are in PATH, and srun starts ranks by PMIx.
+# shellcheck disable=SC1091
+source "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
+
 # Since Slurm 22.05 a step does not inherit this from its job.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 # A job that comes back from the queue goes on from its snapshot, even where a new one would start from scratch.
 export LOCKSTEP_RESTART_COUNT=${SLURM_RESTART_COUNT:-0}
-
-# find_program <name>: its path in LOCKSTEP_BIN, in a build of this source tree, or in PATH.
-find_program() {
-  local build directory
-  build=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build
-  for directory in "${LOCKSTEP_BIN:-}" "$build/cuda/bin" "$build/cpu/bin"; do
-    if [[ -n $directory && -x $directory/$1 ]]; then
-      echo "$directory/$1"
-      return
-    fi
-  done
-  if ! command -v "$1"; then
-    echo "$1 is neither in LOCKSTEP_BIN, nor in $build/{cuda,cpu}/bin, nor in PATH: build it, or set LOCKSTEP_BIN" >&2
-    return 1
-  fi
-}
 
 # run_step <command>...: runs it, passes on the signals that this shell gets, and puts the job back into the queue if
 # the command was stopped after a snapshot (exit code 75). Ends the batch file with the command's exit code.

@@ -3,6 +3,7 @@
 // without it.
 #include <gtest/gtest.h>
 #include <iostream>
+#include <map>
 #include <sstream>
 
 #include "cluster/slurm_cluster.h"
@@ -66,13 +67,17 @@ class Slurm : public testing::Test {
 
 const std::string batch_files = LOCKSTEP_SOURCE_DIR "/scripts/slurm/";
 
-TEST_F(Slurm, SrunOverTwoNodesGivesTheSameBits) {
-  for (const std::string name : {"train_mlp", "train_gpt"}) {
+// The cluster's MpiDefault is none, as on many.
+TEST_F(Slurm, PlainSrunOverTwoNodesGivesTheSameBits) {
+  const std::map<std::string, std::string> preparations = {
+      {"train_mlp", "export SLURM_MPI_TYPE=pmix PATH=$PATH:" LOCKSTEP_PROGRAM_DIR},
+      {"train_gpt", "source " LOCKSTEP_SOURCE_DIR "/scripts/env.sh"}};
+  for (const auto& [name, preparation] : preparations) {
     const std::string arguments =
         name == "train_mlp" ? "3 1 dist.replicas=2 snapshot.path=none " : tiny_gpt + "train.steps=30";
     const std::string directory = cluster() / name;
-    const Outcome outcome = cluster().run("srun --mpi=pmix -N 2 -n 2 " + program(name) + " " + arguments +
-                                          " log.dir=" + directory);
+    const Outcome outcome =
+        cluster().run(preparation + "; srun -N 2 -n 2 " + name + " " + arguments + " log.dir=" + directory);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
     EXPECT_NE(outcome.errors.find("rank 0 on node1: "), std::string::npos) << outcome.errors;
     EXPECT_NE(outcome.errors.find("rank 1 on node2: "), std::string::npos) << outcome.errors;
@@ -80,6 +85,21 @@ TEST_F(Slurm, SrunOverTwoNodesGivesTheSameBits) {
     EXPECT_FALSE(result.parameters_hash.empty());
     EXPECT_EQ(result, direct_result(name, arguments)) << name;
   }
+
+  if (run_command("command -v modulecmd").exit_code != 0)
+    LOCKSTEP_SKIP_OR_FAIL("there is no modulecmd: scripts/install_deps.sh --cluster");
+  const std::string modules = cluster() / "share/lockstep/modulefiles";
+  std::filesystem::create_directories(modules);
+  std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scripts/modulefiles", modules);
+  std::filesystem::create_directory_symlink(LOCKSTEP_PROGRAM_DIR, cluster() / "bin");
+  const Outcome outcome =
+      cluster().run("export MODULEPATH=" + modules +
+                    "; eval \"$(modulecmd bash load lockstep)\"; command -v 4_multi_node; "
+                    "srun -N 2 -n 2 4_multi_node 1 1");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  for (const std::string& line : {cluster() / "bin/4_multi_node\n", std::string("[CPU0 = node1:0] Epoch 0 "),
+                                  std::string("[CPU1 = node2:0] Epoch 0 ")})
+    EXPECT_NE(outcome.out.find(line), std::string::npos) << outcome.out;
 }
 
 TEST_F(Slurm, PlainSrunWithoutPmixSaysOnceWhatToDo) {

@@ -14,11 +14,17 @@ endfunction()
 
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${FOLDER}/prefix)
-foreach(shipped share/lockstep/configs/quickstart.ini include/lockstep/nn/module.h)
+foreach(shipped share/lockstep/configs/quickstart.ini share/lockstep/modulefiles/lockstep include/lockstep/nn/module.h)
   if(NOT EXISTS ${FOLDER}/prefix/${shipped})
     message(FATAL_ERROR "the installation lacks ${shipped}")
   endif()
 endforeach()
+
+# The environment of an installation comes from its own env.sh.
+run(bash -c "source '${FOLDER}/prefix/share/lockstep/env.sh' && command -v train_gpt")
+if(NOT output STREQUAL "${FOLDER}/prefix/bin/train_gpt\n")
+  message(FATAL_ERROR "after sourcing env.sh, train_gpt is ${output}")
+endif()
 
 load_cache(${BUILD} READ_WITH_PREFIX build_ CMAKE_CXX_COMPILER CMAKE_GENERATOR)
 run(${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER}/build -G ${build_CMAKE_GENERATOR} -D CMAKE_BUILD_TYPE=Release

@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a shell or a batch file ready; bash and zsh, from any directory, as often as you like:
+#   source scripts/env.sh
+# The programs of LOCKSTEP_BIN, of this tree's builds, or of this installation come first in PATH; srun starts ranks by
+# PMIx, unless SLURM_MPI_TYPE says otherwise; root may use mpirun.
+
+_lockstep_environment() {
+  local here build folder others found=
+  if [ -n "${ZSH_VERSION:-}" ]; then
+    here=$1
+  else
+    here=${BASH_SOURCE[0]}
+  fi
+  here=$(cd -- "$(dirname -- "$here")" && pwd) || return
+  build=$(dirname -- "$here")/build
+  # The last one found comes first. The first is that of an installation, whose env.sh lies in share/lockstep.
+  for folder in "${here%/share/lockstep}/bin" "$build/cpu/bin" "$build/cuda/bin" "${LOCKSTEP_BIN:-}"; do
+    if [ -x "$folder/train_gpt" ]; then
+      found=$folder
+      others=":$PATH:"
+      others=${others//":$folder:"/:}
+      export PATH="$folder${others%:}"
+    fi
+  done
+  if [ -z "$found" ] && ! command -v train_gpt >/dev/null; then
+    echo "env.sh: there is no train_gpt in LOCKSTEP_BIN (${LOCKSTEP_BIN:-unset}), $build/{cuda,cpu}/bin or PATH: build it" \
+      "(cmake --preset cpu && cmake --build --preset cpu), or set LOCKSTEP_BIN to the programs' folder" >&2
+    return 1
+  fi
+  export SLURM_MPI_TYPE="${SLURM_MPI_TYPE:-pmix}"
+  if [ "$(id -u)" = 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+}
+_lockstep_environment "$0"
