@@ -47,11 +47,15 @@ class Doctor : public testing::Test {
     EXPECT_EQ(outcome.exit_code, 1);
   }
 
+  void write_command(const std::string& name, const std::string& script) {
+    fs::create_directory(directory_ / "bin");
+    write_text(directory_ / "bin/" + name, "#!/bin/sh\n" + script);
+    fs::permissions(directory_ / "bin/" + name, fs::perms::owner_all);
+  }
+
   /// A PATH in which mpirun is this script.
   std::string with_mpirun(const std::string& script) {
-    fs::create_directory(directory_ / "bin");
-    write_text(directory_ / "bin/mpirun", "#!/bin/sh\n" + script);
-    fs::permissions(directory_ / "bin/mpirun", fs::perms::owner_all);
+    write_command("mpirun", script);
     return "PATH=" + (directory_ / "bin") + ":$PATH";
   }
 
@@ -121,6 +125,23 @@ TEST_F(Doctor, TooFewSlotsAreAWarningWithTheOptionThatHelps) {
                               " \"$@\";; esac\necho There are not enough slots available >&2\nexit 1\n"));
   EXPECT_EQ(finding(outcome, "two ranks").verdict, Verdict::warning) << finding(outcome, "two ranks").found;
   EXPECT_TRUE(has(finding(outcome, "two ranks").advice, "--oversubscribe"));
+}
+
+TEST_F(Doctor, AnSrunWhoseTasksCannotFindEachOther) {
+  const std::string slurm = "PATH=" + (directory_ / "bin") + " ";
+  const auto srun = [&](const std::string& variables) {
+    return finding(examine("", slurm + variables), "srun");
+  };
+  EXPECT_EQ(srun("").name, "absent") << "there is no Slurm";
+  write_command("scontrol", "echo 'MinJobAge = 300 sec'; echo 'MpiDefault              = pmi2'\n");
+  write_command("srun", "echo 'MPI plugin types are...'; echo '  none'; echo '  pmix'; echo '  pmi2'\n");
+  EXPECT_EQ(srun("").verdict, Verdict::warning);
+  EXPECT_TRUE(has(srun("").found, "the cluster's MpiDefault is pmi2")) << srun("").found;
+  EXPECT_TRUE(has(srun("").advice, "export SLURM_MPI_TYPE=pmix")) << srun("").advice;
+  EXPECT_EQ(srun("SLURM_MPI_TYPE=pmix_v4").verdict, Verdict::ok);
+  EXPECT_EQ(srun("SLURM_MPI_TYPE=none").verdict, Verdict::warning);
+  write_command("srun", "echo 'MPI plugin types are...'; echo '  none'\n");
+  EXPECT_TRUE(has(srun("SLURM_MPI_TYPE=pmix").advice, "mpirun")) << srun("").found;
 }
 
 TEST_F(Doctor, FoldersThatCannotBeWritten) {

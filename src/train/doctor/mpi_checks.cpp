@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/doctor/mpi_checks.h"
 
+#include <cstdlib>
 #include <iostream>
 #include <regex>
 
@@ -141,6 +142,26 @@ std::vector<Finding> check_ranks(const std::string& program, double deadline_sec
   else
     findings.push_back({name, Verdict::ok, concat("mpirun -np 1 leaves it all ", single.cores, " cores")});
   return findings;
+}
+
+std::vector<Finding> check_srun() {
+  const CommandResult settings = run_within(probe_seconds, {"scontrol", "show", "config"});
+  std::smatch match;
+  if (!settings.succeeded() ||
+      !std::regex_search(settings.output, match, std::regex("MpiDefault *= *([^\\s]+)")))
+    return {};
+  const std::string name = "srun";
+  const char* chosen = std::getenv("SLURM_MPI_TYPE");
+  const std::string type = chosen != nullptr ? chosen : match[1].str();
+  const std::string from = chosen != nullptr ? "SLURM_MPI_TYPE" : "the cluster's MpiDefault";
+  if (run_within(probe_seconds, {"srun", "--mpi=list"}).output.find("pmix") == std::string::npos)
+    return {{name, Verdict::warning, "srun --mpi=list names no pmix: its tasks cannot find each other",
+             "start ranks by mpirun inside the allocation"}};
+  if (type.starts_with("pmix"))
+    return {{name, Verdict::ok, concat("starts ranks by ", type, " (", from, ")")}};
+  return {{name, Verdict::warning,
+           concat("starts tasks that cannot find each other: ", from, " is ", type, ", not pmix"),
+           "export SLURM_MPI_TYPE=pmix (scripts/env.sh does), or use srun --mpi=pmix"}};
 }
 
 }  // namespace lockstep

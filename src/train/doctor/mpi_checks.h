@@ -18,6 +18,9 @@ int answer_probe();
 /// Whether there is an mpirun, and whether it belongs to the library of this program.
 Finding check_mpirun(const std::string& library);
 
+/// Whether the ranks of a plain srun find each other; nothing where no Slurm answers.
+std::vector<Finding> check_srun();
+
 /// Whether two ranks start and exchange a text within a deadline, and how many cores a single rank would get.
 /// `program` is the path of this one.
 std::vector<Finding> check_ranks(const std::string& program, double deadline_seconds);
