@@ -145,7 +145,7 @@ class Run {
 
 int Run::operator()() {
   resume();
-  if (world_.is_first()) open_files();
+  on_first_rank(world_, [this] { open_files(); });
   loader_.seek(first_step_);
   beat("training");
   heartbeat().deadline_seconds.store(config_.dist.timeout_s);

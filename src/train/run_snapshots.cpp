@@ -75,9 +75,9 @@ bool RunSnapshots::is_best(double validation_loss) {
   return best;
 }
 
-void RunSnapshots::save(int64_t step, bool is_due, bool best) {
-  const bool is_kept = is_due || this->is_due(step);
-  if (is_due) is_wanted_ = false;
+void RunSnapshots::save(int64_t step, bool due, bool best) {
+  const bool is_kept = due || is_due(step);
+  if (due) is_wanted_ = false;
   if (is_kept || best) write({.step = is_kept, .best = best});
 }
 

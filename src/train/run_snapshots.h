@@ -31,12 +31,13 @@ class RunSnapshots {
   /// A rank has asked: the next snapshot is due after the step that all have ended.
   void want() { is_wanted_ = true; }
   bool is_wanted() const { return is_wanted_; }
+  /// By its number.
   bool is_due(int64_t step) const;
 
   /// Whether a model with this validation loss is the best so far; one that could not be kept does not count.
   bool is_best(double validation_loss);
-  /// Takes the snapshot of this step if it is due (no step is under way) or `best`.
-  void save(int64_t step, bool is_due, bool best);
+  /// Takes the snapshot of this step, which all ranks have ended, if it is `due` (also by its number) or the `best`.
+  void save(int64_t step, bool due, bool best);
   /// Waits for what is being written, and writes the snapshot of this step unless it is there. False if it
   /// cannot.
   bool save_last(int64_t step);

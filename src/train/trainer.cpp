@@ -15,6 +15,18 @@
 
 namespace lockstep {
 
+namespace {
+
+void record_flights(const World& world, const std::string& folder) {
+  try {
+    world.communicator().record_flights_in(folder);
+  } catch (const Error& failure) {
+    log_warning(concat(failure.what(), "; it is kept in memory only"));
+  }
+}
+
+}  // namespace
+
 int train(Config config, const World& world, const TrainingTask& task) {
   // Whoever made the configuration, it is checked and settled as one from a file.
   config = config_from_ini(to_ini(config), "the configuration");
@@ -31,6 +43,8 @@ int train(Config config, const World& world, const TrainingTask& task) {
   for (const auto& [name, artifact] : task.artifacts)
     artifacts += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
   require_equal_on_all_ranks(world.communicator(), "the data", artifacts);
+  const char* records = std::getenv("LOCKSTEP_RECORDS");
+  if (records != nullptr) record_flights(world, records);
   const RunFolder folder(config, world, task.artifacts);
   if (const auto& finished = folder.finished_run()) {
     if (!world.is_first()) return 0;
@@ -41,12 +55,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
   print_rank_table(world);
-  try {
-    const char* records = std::getenv("LOCKSTEP_RECORDS");
-    world.communicator().record_flights_in(records ? records : config.log.dir);
-  } catch (const Error& failure) {
-    log_warning(concat(failure.what(), "; it is kept in memory only"));
-  }
+  if (records == nullptr) record_flights(world, config.log.dir);
   set_precision(task.parameters, precision_of(config));
   settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
   return run_training(config, world, task, folder);

@@ -122,6 +122,11 @@ TEST(SnapshotWriter, LeavesOneOutRatherThanWaitTooLongForTheOneBefore) {
     EXPECT_EQ(request.find("step-00000002"), std::string::npos) << request;
 }
 
+TEST(SnapshotStore, ABucketThatMayNotBeWrittenIsNoticedByTrying) {
+  const Bucket bucket([](const std::string&) { return http_reply("403 Forbidden"); });
+  EXPECT_THROW(SnapshotStore("s3://bucket/run", 1).try_to_write(), UserError);
+}
+
 TEST(SnapshotWriter, TellsOfNoBestSnapshotThatIsNotThere) {
   const Bucket bucket([](const std::string& request) {
     return http_reply(request.starts_with("PUT /bucket/run/best") ? "403 Forbidden" : "200 OK");

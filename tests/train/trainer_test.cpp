@@ -61,6 +61,22 @@ TEST(Trainer, ResumesWithTheSameBitsAtAnotherNumberOfRanks) {
   }
 }
 
+TEST(Trainer, WritesSnapshotsByRankZerosClockWithoutChangingBits) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 4);
+  config.train.steps = 6;
+  const RunResult undisturbed = train_on(2, 1, config);
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.keep = 10;
+  config.snapshot.every_minutes = 1e-9;  // always past
+  EXPECT_EQ(train_on(3, 1, config), undisturbed);
+  for (int step = 1; step <= 6; ++step)
+    EXPECT_TRUE(std::filesystem::exists(directory / concat("snapshots/step-0000000", step))) << step;
+  config.snapshot.every_minutes = 0.0;
+  EXPECT_EQ(train_on(3, 1, config), undisturbed);
+  EXPECT_FALSE(std::filesystem::exists(directory / "snapshots/step-00000001"));
+}
+
 TEST(Trainer, EvaluationDoesNotDependOnRanks) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 7);
