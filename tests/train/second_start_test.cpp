@@ -50,6 +50,7 @@ TEST_F(SecondStart, AFinishedRunWithoutSnapshotsStaysToo) {
   config_.snapshot.path = "auto";
   expect_contains(said(config_), {"finished", first.parameters_hash});
   EXPECT_FALSE(fs::exists(in_run("snapshots/step-00000006")));
+  expect_contains(user_error([&] { load_snapshot(config_.log.dir); }), {config_.log.dir, "none"});
 }
 
 TEST_F(SecondStart, AFinishedRunMendsItsLastLine) {
@@ -125,6 +126,7 @@ TEST_F(SecondStart, FreshMovesAnyRunAndARestartNone) {
 TEST_F(SecondStart, SnapshotsElsewhereMoveAndStayWithTheirRun) {
   config_.snapshot.path = directory_ / "elsewhere";
   train_on(1, 1, config_);
+  EXPECT_EQ(load_snapshot(config_.log.dir).step, 6) << "a run's folder says where its snapshots are";
   // Of another folder's run: only a person can know.
   Config other = config_;
   other.log.dir = directory_ / "other";
