@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "elastic/descriptor_limit.h"
 #include "elastic/fixed_nodes.h"
 #include "elastic/host_file.h"
 #include "elastic/keeper.h"
@@ -21,6 +22,7 @@ int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) 
 }
 
 int launch(const LaunchOptions& options) {
+  provide_descriptors(options.ranks_per_node, options.ranks_per_node);
   if (!options.hostfile.empty()) {
     StopRequest request;
     HostFile nodes(options);

@@ -10,6 +10,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <thread>
 
 #include "core/addresses.h"
 #include "elastic/handshake.h"
@@ -21,6 +22,10 @@ namespace {
 constexpr size_t length_bytes = 4;
 constexpr size_t code_bytes = 32;
 constexpr double send_timeout_seconds = 10.0;
+/// How long a listener may take to greet: it may never have seen a connection that the system has taken.
+constexpr double greeting_seconds = 5.0;
+constexpr double first_pause_seconds = 0.05;
+constexpr double longest_pause_seconds = 1.0;
 
 /// False if nothing happened before the deadline.
 bool wait_for(int descriptor, short event, Clock::time_point deadline) {
@@ -76,7 +81,7 @@ void write_all(int socket, std::string_view bytes, Clock::time_point deadline) {
 std::string read_exactly(int socket, size_t bytes, Clock::time_point deadline) {
   std::string text;
   while (text.size() < bytes) {
-    if (!wait_for(socket, POLLIN, deadline)) throw Error("no answer in time");
+    if (!wait_for(socket, POLLIN, deadline)) throw ChannelClosed("no answer in time");
     std::array<char, 256> part{};
     const ssize_t count = ::recv(socket, part.data(), std::min(part.size(), bytes - text.size()), 0);
     if (count == 0) throw ChannelClosed("it hung up");
@@ -201,17 +206,24 @@ std::string Channel::local_host() const { return bound_address(socket_.get()).en
 Channel connect_channel(const std::string& endpoint, const Secret& secret, double timeout_seconds,
                         std::string_view bind_address) {
   const Clock::time_point deadline = after(timeout_seconds);
-  std::string reasons;
-  for (const SocketAddress& address : resolve(Endpoint::parse(endpoint))) {
-    try {
-      return greet(connect_socket(address, bind_address, deadline), secret, deadline);
-    } catch (const UserError& failure) {
-      throw UserError(concat(endpoint, ": ", failure.what()));
-    } catch (const Error& failure) {
-      reasons += concat(reasons.empty() ? "" : "; ", address.endpoint().text(), ": ", failure.what());
+  for (double pause = first_pause_seconds;; pause = std::min(2 * pause, longest_pause_seconds)) {
+    std::string reasons;
+    bool was_turned_away = false;
+    for (const SocketAddress& address : resolve(Endpoint::parse(endpoint))) {
+      try {
+        const Clock::time_point patience = std::min(deadline, after(greeting_seconds));
+        return greet(connect_socket(address, bind_address, deadline), secret, patience);
+      } catch (const UserError& failure) {
+        throw UserError(concat(endpoint, ": ", failure.what()));
+      } catch (const Error& failure) {
+        reasons += concat(reasons.empty() ? "" : "; ", address.endpoint().text(), ": ", failure.what());
+        was_turned_away |= dynamic_cast<const ChannelClosed*>(&failure) != nullptr;
+      }
     }
+    if (!was_turned_away || after(pause) >= deadline)
+      throw Error(concat("cannot connect to ", endpoint, " (", reasons, ")"));
+    std::this_thread::sleep_for(duration(pause));
   }
-  throw Error(concat("cannot connect to ", endpoint, " (", reasons, ")"));
 }
 
 }  // namespace lockstep

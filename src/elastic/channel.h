@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,38 +61,10 @@ class Channel {
   bool at_end_ = false;
 };
 
-/// Connects and proves to know the secret, and has the other side prove it. `bind_address`: the own address
-/// to use. Throws Error if nobody answers in time, UserError if the secrets differ.
+/// Connects and proves to know the secret, and has the other side prove it. Who is turned away before that,
+/// as under a flood of strangers, tries again until the time is over. `bind_address`: the own address to use.
+/// Throws Error if nobody answers in time, UserError if the secrets differ.
 Channel connect_channel(const std::string& endpoint, const Secret& secret, double timeout_seconds,
                         std::string_view bind_address = {});
-
-/// Waits for channels on one address. Who does not know the secret is refused and logged, and whoever
-/// connects and says nothing keeps nobody waiting.
-class Listener {
- public:
-  /// Port 0: the system chooses. UserError if the address is not this host's or the port is taken.
-  Listener(const std::string& address, int port);
-  ~Listener();
-  Listener(Listener&&) noexcept;
-  Listener& operator=(Listener&&) noexcept;
-
-  std::string endpoint() const;
-  /// For poll(): once it is readable, accept(secret, 0).
-  int descriptor() const { return events_.get(); }
-  /// The next channel whose other side knows the secret; null if there is none in time.
-  std::unique_ptr<Channel> accept(const Secret& secret, double timeout_seconds);
-
- private:
-  struct Stranger;
-
-  void welcome();
-  std::unique_ptr<Channel> hear(Stranger& stranger, const Secret& secret);
-  void dismiss(Stranger& stranger, const std::string& reason);
-  void dismiss_silent();
-
-  Descriptor socket_;
-  Descriptor events_;
-  std::list<Stranger> strangers_;  ///< connected, and have not proved anything yet
-};
 
 }  // namespace lockstep

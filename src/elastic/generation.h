@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "elastic/channel.h"
 #include "elastic/launch_options.h"
+#include "elastic/listener.h"
 #include "elastic/mpirun.h"
 #include "elastic/nodes.h"
 #include "elastic/process.h"

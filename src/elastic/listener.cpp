@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "elastic/listener.h"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,21 +10,27 @@
 
 #include "core/addresses.h"
 #include "core/log.h"
-#include "elastic/channel.h"
+#include "elastic/descriptor_limit.h"
 #include "elastic/handshake.h"
 #include "elastic/timing.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t most_strangers = 256;
-constexpr std::chrono::seconds patience{10};
+/// The number of the listening socket among those of strangers, which count from 1.
+constexpr uint64_t door = 0;
+/// A call with no time looks at so many events: a few milliseconds of work.
+constexpr int most_events = 64;
+constexpr double patience_seconds = 10.0;
+constexpr double rest_seconds = 0.5;
+constexpr double word_seconds = 1.0;
 
-void watch(int events, int descriptor, void* who) {
+/// What is watched has a number and no pointer: an event may outlive whom it is about.
+void watch(int events, int change, int descriptor, uint64_t number, uint32_t kinds = EPOLLIN) {
   epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.ptr = who;
-  expect(::epoll_ctl(events, EPOLL_CTL_ADD, descriptor, &event) == 0,
+  event.events = kinds;
+  event.data.u64 = number;
+  expect(::epoll_ctl(events, change, descriptor, &event) == 0,
          "cannot watch a connection: ", std::strerror(errno));
 }
 
@@ -37,15 +45,13 @@ struct Listener::Stranger {
   Descriptor socket;
   std::string address;
   std::string nonce = random_bytes(handshake::nonce_bytes);
-  std::string heard;
+  std::string heard = {};
   Clock::time_point since = Clock::now();
 };
 
-Listener::~Listener() = default;
-Listener::Listener(Listener&&) noexcept = default;
-Listener& Listener::operator=(Listener&&) noexcept = default;
-
-Listener::Listener(const std::string& address, int port) {
+Listener::Listener(const std::string& address, int port)
+    // Most descriptors are for those who know the secret.
+    : most_strangers_(std::clamp<size_t>(descriptor_limit() / 8, 4, 4096)) {
   const SocketAddress wanted = resolve(Endpoint::parse(address, port)).at(0);
   socket_ = Descriptor(::socket(wanted.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   expect(bool(socket_), "no socket: ", std::strerror(errno));
@@ -57,43 +63,61 @@ Listener::Listener(const std::string& address, int port) {
   require(listens, "cannot listen on ", wanted.endpoint().text(), ": ", std::strerror(errno));
   events_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   expect(bool(events_), "no epoll: ", std::strerror(errno));
-  watch(events_.get(), socket_.get(), nullptr);
+  watch(events_.get(), EPOLL_CTL_ADD, socket_.get(), door);
+}
+
+Listener::~Listener() {
+  next_word_ = {};
+  tell_of_refusals();
 }
 
 std::string Listener::endpoint() const { return bound_address(socket_.get()).endpoint().text(); }
 
 std::unique_ptr<Channel> Listener::accept(const Secret& secret, double timeout_seconds) {
   const Clock::time_point deadline = after(timeout_seconds);
-  while (true) {
+  for (int events = 0;; ++events) {
     dismiss_silent();
+    tell_of_refusals();
+    go_on();
+    if (events >= most_events && Clock::now() >= deadline) return nullptr;
+    // Whoever is ready takes turns, so nobody's proof waits for more than one newcomer.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     epoll_event event{};
-    const int ready = ::epoll_wait(events_.get(), &event, 1, int(std::clamp<int64_t>(left, 0, 1000)));
+    const int ready = ::epoll_wait(events_.get(), &event, 1, int(std::clamp<int64_t>(left, 0, 200)));
     expect(ready >= 0 || errno == EINTR, "cannot wait for connections: ", std::strerror(errno));
     if (ready == 0 && Clock::now() >= deadline) return nullptr;
     if (ready <= 0) continue;
-    if (event.data.ptr == nullptr) {
+    if (event.data.u64 == door) {
       welcome();
-    } else if (auto channel = hear(*static_cast<Stranger*>(event.data.ptr), secret)) {
-      return channel;
+      continue;
     }
+    const auto stranger = strangers_.find(event.data.u64);
+    if (stranger == strangers_.end()) continue;
+    if (auto channel = hear(stranger, secret)) return channel;
   }
 }
 
 void Listener::welcome() {
   SocketAddress address;
   Descriptor socket(::accept4(socket_.get(), address.get(), &address.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket) return;
-  if (strangers_.size() >= most_strangers) dismiss(strangers_.front(), "too many others wait");
-  Stranger& stranger = strangers_.emplace_back();
-  stranger.socket = std::move(socket);
-  stranger.address = address.endpoint().text();
-  watch(events_.get(), stranger.socket.get(), &stranger);
-  if (!say(stranger.socket.get(), handshake::greeting(stranger.nonce))) dismiss(stranger, "it hung up");
+  if (!socket) {
+    const bool lacks_something = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (lacks_something) rest(errno);
+    return;
+  }
+  if (strangers_.size() >= most_strangers_) dismiss(strangers_.begin(), "too many others wait");
+  const auto stranger = strangers_
+                            .emplace(++last_number_, Stranger{.socket = std::move(socket),
+                                                              .address = address.endpoint().text()})
+                            .first;
+  watch(events_.get(), EPOLL_CTL_ADD, stranger->second.socket.get(), stranger->first);
+  if (!say(stranger->second.socket.get(), handshake::greeting(stranger->second.nonce)))
+    dismiss(stranger, "it hung up");
 }
 
-std::unique_ptr<Channel> Listener::hear(Stranger& stranger, const Secret& secret) {
+std::unique_ptr<Channel> Listener::hear(Strangers::iterator place, const Secret& secret) {
   constexpr size_t wanted = handshake::greeting_bytes + handshake::proof_bytes;
+  Stranger& stranger = place->second;
   std::array<char, wanted> part{};
   const ssize_t count = ::recv(stranger.socket.get(), part.data(), wanted - stranger.heard.size(), 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return nullptr;
@@ -101,7 +125,7 @@ std::unique_ptr<Channel> Listener::hear(Stranger& stranger, const Secret& secret
   const size_t compared = std::min(stranger.heard.size(), handshake::protocol.size());
   const bool speaks = stranger.heard.compare(0, compared, handshake::protocol.substr(0, compared)) == 0;
   if (count <= 0 || !speaks) {
-    dismiss(stranger, speaks ? "it hung up before it proved to know the secret" : "it is not lockrun");
+    dismiss(place, speaks ? "it hung up before it proved to know the secret" : "it is not lockrun");
     return nullptr;
   }
   if (stranger.heard.size() < wanted) return nullptr;
@@ -111,27 +135,56 @@ std::unique_ptr<Channel> Listener::hear(Stranger& stranger, const Secret& secret
   if (!equal_in_constant_time(proof, nonces.connector_proof(secret))) {
     // Anything but a proof tells an honest stranger that the secrets differ, and a dishonest one nothing.
     say(stranger.socket.get(), std::string(handshake::proof_bytes, '\0'));
-    dismiss(stranger, "it does not know the secret");
+    dismiss(place, "it does not know the secret");
     return nullptr;
   }
   if (!say(stranger.socket.get(), nonces.listener_proof(secret))) {
-    dismiss(stranger, "it hung up");
+    dismiss(place, "it hung up");
     return nullptr;
   }
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, stranger.socket.get(), nullptr);
   auto channel = std::make_unique<Channel>(std::move(stranger.socket), nonces.listener_keys(secret));
-  strangers_.remove_if([&](const Stranger& one) { return &one == &stranger; });
+  strangers_.erase(place);
   return channel;
 }
 
-void Listener::dismiss(Stranger& stranger, const std::string& reason) {
-  log_warning(concat("refused ", stranger.address, ": ", reason));
-  strangers_.remove_if([&](const Stranger& one) { return &one == &stranger; });
+void Listener::dismiss(Strangers::iterator stranger, const std::string& reason) {
+  ++refusals_;
+  last_refusal_ = concat(stranger->second.address, ": ", reason);
+  // Closing it is not enough: a child that was forked meanwhile may hold the connection a little longer.
+  ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, stranger->second.socket.get(), nullptr);
+  strangers_.erase(stranger);
 }
 
 void Listener::dismiss_silent() {
-  while (!strangers_.empty() && Clock::now() - strangers_.front().since > patience)
-    dismiss(strangers_.front(), "it says nothing");
+  while (!strangers_.empty() && seconds_since(strangers_.begin()->second.since) > patience_seconds)
+    dismiss(strangers_.begin(), "it says nothing");
+}
+
+/// Who waits at the door would be announced again and again.
+void Listener::rest(int problem) {
+  watch(events_.get(), EPOLL_CTL_MOD, socket_.get(), door, 0);
+  is_resting_ = true;
+  resting_until_ = after(rest_seconds);
+  if (has_told_of_resting_) return;
+  has_told_of_resting_ = true;
+  log_warning(concat("no new connections at ", endpoint(), " for now: ", std::strerror(problem),
+                     "; this process may have ", descriptor_limit(),
+                     " open files: raise that with  ulimit -n  before it starts"));
+}
+
+void Listener::go_on() {
+  if (!is_resting_ || Clock::now() < resting_until_) return;
+  is_resting_ = false;
+  watch(events_.get(), EPOLL_CTL_MOD, socket_.get(), door);
+}
+
+void Listener::tell_of_refusals() {
+  if (refusals_ == 0 || Clock::now() < next_word_) return;
+  const std::string who = refusals_ == 1 ? "" : concat(refusals_, " strangers, the last ");
+  log_warning(concat("refused ", who, last_refusal_));
+  refusals_ = 0;
+  next_word_ = after(word_seconds);
 }
 
 }  // namespace lockstep

@@ -23,13 +23,26 @@ using Kind = NodeMessage::Kind;
 constexpr double acknowledge_seconds = 8.0;
 constexpr std::chrono::seconds word_interval{10};
 
-Listener listen_at(const std::string& address, int port) {
+/// What to do where the port of node 0 is taken.
+std::string advice(const std::string& process, const NodeOptions& options) {
+  const std::string other_port = "give another port with --rdzv-endpoint on every node";
+  if (!process.starts_with("lockrun ")) return other_port;
+  const std::string number = options.node_rank < 0
+                                 ? "without --node-rank every lockrun on this host is node 0"
+                                 : "there is one node 0";
+  return concat(number,
+                ": if this one is to join, start it with --node-rank 1 or higher; if it is another run, ",
+                other_port);
+}
+
+Listener listen_at(const std::string& address, const NodeOptions& options) {
+  const int port = Endpoint::parse(options.endpoint, default_rendezvous_port).port;
   try {
     return {address, port};
   } catch (const UserError& failure) {
     const std::string process = process_on_port(port);
     const std::string who = process.empty() ? "" : concat(": ", process, " uses it");
-    throw UserError(concat(failure.what(), who, "; give another port with --rdzv-endpoint on every node"));
+    throw UserError(concat(failure.what(), who, "; ", advice(process, options)));
   }
 }
 
@@ -53,7 +66,7 @@ Rendezvous::Rendezvous(const NodeOptions& options)
            .run = options.id,
            .least_nodes = options.least_nodes,
            .most_nodes = options.most_nodes},
-      listener_(listen_at(address_, Endpoint::parse(options.endpoint, default_rendezvous_port).port)),
+      listener_(listen_at(address_, options)),
       agent_listener_(address_.find(':') == std::string::npos ? "127.0.0.1" : "::1", 0),
       event_signal_(event_descriptor(EFD_SEMAPHORE)),
       wake_(event_descriptor(0)) {

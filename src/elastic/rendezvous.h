@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "elastic/channel.h"
+#include "elastic/listener.h"
 #include "elastic/node_message.h"
 #include "elastic/node_options.h"
 #include "elastic/nodes.h"
@@ -58,6 +59,7 @@ class Rendezvous : public Nodes {
 
   void serve();
   void wait_for_something();
+  void open_doors();
   void attend();
   void hear_newcomers();
   void hear_members();
@@ -90,7 +92,7 @@ class Rendezvous : public Nodes {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Member> members_;
-  std::list<Newcomer> newcomers_;
+  std::list<Newcomer> newcomers_;  ///< the thread's own, and so are the agents
   std::list<Agent> agents_;
   std::deque<NodeEvent> events_;
   int processes_ = 0;

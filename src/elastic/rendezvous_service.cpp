@@ -21,14 +21,16 @@ constexpr int no_node = 255;  ///< what ssh returns where it cannot reach the ho
 void Rendezvous::serve() {
   while (true) {
     wait_for_something();
-    const std::lock_guard lock(mutex_);
-    if (leaving_) return;
     try {
       attend();
+      // Strangers come last, a few at a time, and nobody else waits for them.
+      open_doors();
     } catch (const Error& failure) {
       log_error(concat("rendezvous: ", failure.what()));
     }
     changed_.notify_all();
+    const std::lock_guard lock(mutex_);
+    if (leaving_) return;
   }
 }
 
@@ -43,13 +45,17 @@ void Rendezvous::wait_for_something() {
   wait_for_any(watched, 0.5);
 }
 
-void Rendezvous::attend() {
+void Rendezvous::open_doors() {
   while (auto channel = listener_.accept(secret_, 0)) newcomers_.push_back({.channel = std::move(channel)});
   while (auto channel = agent_listener_.accept(secret_, 0))
     agents_.push_back({.channel = std::move(channel)});
-  hear_newcomers();
+}
+
+void Rendezvous::attend() {
+  const std::lock_guard lock(mutex_);
   hear_members();
   hear_agents();
+  hear_newcomers();
   beat();
   bury_the_lost();
   std::erase_if(agents_, [](const Agent& agent) { return agent.over; });

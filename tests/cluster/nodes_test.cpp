@@ -54,6 +54,14 @@ class Nodes : public testing::Test {
            options + " -- ";
   }
 
+  /// Where the keepers on the first host are connected to.
+  static std::string supervisor(NamespaceHosts& hosts) {
+    auto command = hosts.start(
+        0, "sh -c \"cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -A1 -x -m1 -e --keeper | tail -n 1\"");
+    command.wait();
+    return command.out().substr(0, command.out().find('\n'));
+  }
+
   int steps_done() const {
     const std::string lines = read_text(results() + "/metrics.jsonl");
     return int(std::count(lines.begin(), lines.end(), '\n'));
@@ -188,7 +196,7 @@ TEST_F(Nodes, ABadCommandLineEndsAllWithTwo) {
 
 TEST_F(Nodes, AStrangerStartsNothing) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 20") + training(50));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 10") + training(50));
   ASSERT_TRUE(first.says("nodes meet at 10.77.0.1:29400")) << first.errors();
   auto stranger = hosts.start(
       1, variables + "LOCKRUN_SECRET=" + std::string(32, 'x') + " " + program("lockrun") +
@@ -201,6 +209,33 @@ TEST_F(Nodes, AStrangerStartsNothing) {
   EXPECT_NE(code, 2);
   EXPECT_TRUE(first.says("node 1 did not come to 10.77.0.1:29400", 0)) << first.errors();
   EXPECT_EQ(steps_done(), 0);
+}
+
+// LOCKSTEP_STRANGERS=100000 for a real flood.
+TEST_F(Nodes, AFloodOfStrangersDisturbsNobody) {
+  const char* wanted = std::getenv("LOCKSTEP_STRANGERS");
+  const int connections = wanted != nullptr ? std::atoi(wanted) : 10000;
+  const int steps = 2000 + connections / 10;
+  const std::string crowd = concat(" ", connections / 20, " ", connections);
+  NamespaceHosts hosts(3, "4", {directory_.path()});
+  auto first =
+      hosts.start(0, lockrun("1:2", 0, endpoint, "--rdzv-conf last_call_timeout=1") + training(steps));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 60; })) << first.errors();
+  auto at_rendezvous = hosts.start(2, program("strangers") + " " + endpoint + crowd);
+  auto at_supervisor = hosts.start(2, program("strangers") + " " + supervisor(hosts) + crowd);
+  auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(steps));
+  EXPECT_TRUE(first.says("node 1 (host-b, 10.77.0.2) joined")) << first.errors();
+  hosts.run(0, "sh -c 'kill -KILL $(pgrep -o -x train_mlp)'");
+  EXPECT_EQ(first.wait(), 0) << first.errors();
+  EXPECT_EQ(second.wait(), 0) << second.errors();
+  EXPECT_TRUE(at_rendezvous.says("made ")) << at_rendezvous.errors();
+  EXPECT_TRUE(at_supervisor.says("made ")) << at_supervisor.errors();
+  EXPECT_EQ(read_bits(results()), undisturbed_bits(steps));
+  const std::string log = first.errors();
+  EXPECT_EQ(log.find("restarts in"), log.rfind("restarts in")) << "more than the rank was lost: " << log;
+  EXPECT_NE(log.find("was ended by SIGKILL"), std::string::npos) << log;
+  EXPECT_NE(log.find("strangers, the last 10.77.0.3:"), std::string::npos) << log;
+  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 100) << log;
 }
 
 TEST_F(Nodes, AnotherRunsNodeIsRefusedByName) {
@@ -229,10 +264,12 @@ TEST_F(Nodes, ATakenPortIsNamedWithItsProcess) {
   NamespaceHosts hosts(1, "4", {directory_.path()});
   auto first = hosts.start(0, lockrun("2", 0, endpoint) + "true");
   ASSERT_TRUE(first.says("nodes meet at")) << first.errors();
-  auto again = hosts.start(0, lockrun("2", 0, endpoint) + "true");
+  auto again = hosts.start(0, variables + "LOCKRUN_SECRET=" + secret + " " + program("lockrun") +
+                                  " --nnodes 2 --rdzv-endpoint " + endpoint + " -- true");
   EXPECT_EQ(again.wait(), 2) << again.errors();
   EXPECT_TRUE(again.says("10.77.0.1:29400", 0)) << again.errors();
   EXPECT_TRUE(again.says("lockrun (pid", 0)) << again.errors();
+  EXPECT_TRUE(again.says("start it with --node-rank 1 or higher", 0)) << again.errors();
 }
 
 }  // namespace

@@ -1,44 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/channel.h"
 
-#include <fcntl.h>
 #include <future>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <thread>
 
 #include "core/addresses.h"
+#include "elastic/listener.h"
 #include "support/relay.h"
 #include "support/temporary_directory.h"
+#include "tests/elastic/channel_pair.h"
 
 namespace lockstep {
 namespace {
-
-constexpr double soon = 30.0;
-
-/// Both ends of a channel, through a relay if one stands between.
-struct Pair {
-  std::unique_ptr<Channel> listener_side;
-  std::unique_ptr<Channel> connector_side;
-
-  Pair(Listener& listener, const Secret& secret, const std::string& endpoint) {
-    auto connecting = std::async(std::launch::async, [&] {
-      return std::make_unique<Channel>(connect_channel(endpoint, secret, soon));
-    });
-    listener_side = listener.accept(secret, soon);
-    connector_side = connecting.get();
-  }
-};
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& failure) {
-    return failure.what();
-  }
-  return "";
-}
 
 /// One message through a relay that changes what follows the handshake.
 std::string receive_through(const Relay::Meddle& meddle) {
@@ -221,66 +196,6 @@ TEST(Channel, ARecordedConversationCannotBePlayedAgain) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(listener.accept(secret, 0.5), nullptr);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("does not know the secret"), std::string::npos);
-}
-
-TEST(Listener, StrangersThatSayNothingOrGarbageKeepNobodyWaiting) {
-  const Secret secret = Secret::random();
-  Listener listener("127.0.0.1", 0);
-  std::vector<Descriptor> strangers;
-  for (int i = 0; i < 300; ++i) {
-    strangers.push_back(plain_connection(listener.endpoint()));
-    if (i % 3 == 1) ::send(strangers.back().get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
-    if (i % 3 == 2) ::send(strangers.back().get(), "lockstep-chan-1\nshort", 21, MSG_NOSIGNAL);
-    if (i % 50 == 0) strangers.back().reset();
-    EXPECT_EQ(listener.accept(secret, 0), nullptr);
-  }
-  testing::internal::CaptureStderr();
-  Pair pair(listener, secret, listener.endpoint());
-  testing::internal::GetCapturedStderr();
-  pair.connector_side->send("still here");
-  EXPECT_EQ(pair.listener_side->receive(soon).value(), "still here");
-}
-
-TEST(Listener, ItsDescriptorWakesPollForEveryStepOfAHandshake) {
-  const Secret secret = Secret::random();
-  Listener listener("127.0.0.1", 0);
-  auto connecting = std::async(std::launch::async, [&] {
-    return std::make_unique<Channel>(connect_channel(listener.endpoint(), secret, soon));
-  });
-  std::unique_ptr<Channel> channel;
-  for (int steps = 0; channel == nullptr && steps < 100; ++steps) {
-    pollfd entry{listener.descriptor(), POLLIN, 0};
-    ASSERT_EQ(::poll(&entry, 1, int(soon * 1000)), 1);
-    channel = listener.accept(secret, 0);
-  }
-  ASSERT_NE(channel, nullptr);
-  connecting.get();
-}
-
-TEST(Listener, ATakenPortIsNamed) {
-  Listener listener("127.0.0.1", 0);
-  const int port = Endpoint::parse(listener.endpoint()).port;
-  const std::string message = message_of([&] { Listener("127.0.0.1", port); });
-  EXPECT_NE(message.find("127.0.0.1:" + std::to_string(port)), std::string::npos) << message;
-  EXPECT_NE(message.find("in use"), std::string::npos) << message;
-}
-
-TEST(Listener, NobodyThereIsAnError) {
-  std::string endpoint;
-  { endpoint = Listener("127.0.0.1", 0).endpoint(); }
-  const std::string message = message_of([&] { (void)connect_channel(endpoint, Secret::random(), soon); });
-  EXPECT_NE(message.find(endpoint), std::string::npos) << message;
-  EXPECT_NE(message.find("refused"), std::string::npos) << message;
-}
-
-TEST(Listener, OneThatNeverAnswersIsGivenUp) {
-  const Descriptor deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const SocketAddress any = resolve({.host = "127.0.0.1", .port = 0}).at(0);
-  ASSERT_EQ(::bind(deaf.get(), any.get(), any.size), 0);
-  ASSERT_EQ(::listen(deaf.get(), 1), 0);
-  const std::string endpoint = bound_address(deaf.get()).endpoint().text();
-  const std::string message = message_of([&] { (void)connect_channel(endpoint, Secret::random(), 0.2); });
-  EXPECT_NE(message.find("no answer in time"), std::string::npos) << message;
 }
 
 TEST(Secret, AFileIsReadWithoutTheLinesEnd) {

@@ -29,8 +29,9 @@ class Relay {
   /// Gets what passes and which way, and returns what is passed on instead.
   using Meddle = std::function<std::string(std::string bytes, bool to_listener)>;
 
-  explicit Relay(std::string listener, Meddle meddle = {})
-      : target_(std::move(listener)), meddle_(std::move(meddle)) {
+  /// The first `turned_away` connections are closed at once.
+  explicit Relay(std::string listener, Meddle meddle = {}, int turned_away = 0)
+      : target_(std::move(listener)), meddle_(std::move(meddle)), turned_away_(turned_away) {
     const SocketAddress any = resolve({.host = "127.0.0.1", .port = 0}).at(0);
     door_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ::bind(door_.get(), any.get(), any.size);
@@ -50,6 +51,8 @@ class Relay {
 
  private:
   void serve() {
+    while (turned_away_-- > 0)
+      if (readable(door_.get())) Descriptor(::accept(door_.get(), nullptr, nullptr)).reset();
     if (!readable(door_.get())) return;
     const Descriptor near(::accept(door_.get(), nullptr, nullptr));
     const Descriptor far = plain_connection(target_);
@@ -83,6 +86,7 @@ class Relay {
 
   std::string target_;
   Meddle meddle_;
+  int turned_away_;
   Descriptor door_;
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
