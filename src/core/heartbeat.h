@@ -14,6 +14,7 @@ struct HeartbeatPage {
   std::atomic<uint64_t> beats{0};             ///< grows while the rank gets on
   std::atomic<int64_t> step{0};               ///< completed steps
   std::atomic<int64_t> snapshot_step{-1};     ///< of the newest snapshot that is whole; -1: none yet
+  std::atomic<double> snapshot_seconds{0.0};  ///< what writing the last snapshot took; 0: none yet
   std::atomic<double> deadline_seconds{0.0};  ///< without a beat for so long, the rank is stuck; 0: not known
   char phase[32] = {};                        ///< what it is at: "training", "evaluation"
   char failure[960] = {};                     ///< why it ends; empty while all is well

@@ -2,6 +2,7 @@
 #include "elastic/generation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <unistd.h>
@@ -20,6 +21,8 @@ namespace {
 constexpr double settle_seconds = 0.3;
 /// How long keepers and launcher get to end by themselves.
 constexpr double leave_seconds = 3.0;
+/// How many times as long ranks may take to stop while one says that it writes a snapshot.
+constexpr double writing_factor = 10.0;
 
 /// What this process was told about training, for ranks on hosts where mpirun does not say it.
 std::map<std::string, std::string> own_settings() {
@@ -67,7 +70,7 @@ Generation::Outcome Generation::run() {
   const bool finished = all_have_left() && !failed_;
   end();
   if (request_.is_cancelled()) return Outcome::cancelled;
-  if (left_early) return Outcome::stopped;
+  if (left_early) return Outcome::left_early;
   if (!finished) return Outcome::failed;
   const bool stopped = std::any_of(reports_.begin(), reports_.end(), [](const auto& entry) {
     return entry.second.ending.code() == exit_stopped;
@@ -90,9 +93,9 @@ void Generation::wait(double seconds) {
 void Generation::attend() {
   request_.hear();
   hear_nodes();
-  welcome();
   for (Keeper& keeper : keepers_) hear(keeper);
   keepers_.remove_if([](const Keeper& keeper) { return keeper.channel == nullptr; });
+  welcome();
 }
 
 void Generation::hear_nodes() {
@@ -175,18 +178,29 @@ void Generation::look_at_deadlines() {
       fail(concat("the keeper of rank ", keeper.rank, " (host ", known->second.host,
                   ") says nothing any more"));
   }
-  const std::string within = concat(" within ", options_.grace_seconds, " s (--grace)");
-  if (request_.seconds_since_asked() > options_.grace_seconds)
+  const double grace = grace_seconds();
+  const std::string within = concat(" within ", std::round(grace), " s (--grace)");
+  if (request_.seconds_since_asked() > grace)
     fail(concat("the ranks were asked to stop and did not", within));
-  else if (first_left_ && seconds_since(*first_left_) > options_.grace_seconds)
+  else if (first_left_ && seconds_since(*first_left_) > grace)
     fail(concat("a rank stopped after a snapshot, and the others did not follow", within));
 }
 
+double Generation::grace_seconds() const {
+  // One snapshot may be under way when the last one is asked for.
+  double snapshots = 0.0;
+  bool is_writing = false;
+  for (const auto& [rank, report] : reports_) {
+    snapshots = std::max(snapshots, 2 * report.snapshot_seconds);
+    is_writing |= report.phase == "snapshot" && !report.has_ended;
+  }
+  return (options_.grace_seconds + snapshots) * (is_writing ? writing_factor : 1.0);
+}
+
 void Generation::pass_request_on() {
-  if (!request_.is_asked() || request_passed_on_) return;
+  if (!request_.is_asked() || request_passed_on_ || !all_started()) return;
   request_passed_on_ = true;
-  log_info(concat("lockrun: asked to stop: the ranks write a snapshot and leave, within ",
-                  options_.grace_seconds, " s"));
+  log_info("lockrun: asked to stop: ranks finish their step and save; Ctrl-C again ends at once");
   tell(stop_message);
 }
 
@@ -220,6 +234,8 @@ std::string Generation::plan(const RankReport& hello) const {
       {"MASTER_PORT", std::to_string(options_.master_port)},
       // A job that came back from its queue brings a count: its program resumes as after a restart.
       {"LOCKSTEP_RESTART_COUNT", std::to_string(restart_count() + earlier_.begun)},
+      {"LOCKSTEP_RUN_ID", options_.run_id},
+      {"LOCKSTEP_GENERATION", std::to_string(options_.first_generation + earlier_.all)},
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(earlier_.all)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options_.nodes.id}};

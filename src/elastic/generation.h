@@ -21,7 +21,7 @@ namespace lockstep {
 /// How the ranks of a run live from one start to their common end.
 class Generation {
  public:
-  enum class Outcome { done, stopped, cancelled, failed };
+  enum class Outcome { done, stopped, left_early, cancelled, failed };
 
   /// How often the run was started before.
   struct Starts {
@@ -61,6 +61,8 @@ class Generation {
   void lose(Keeper& keeper);
   void look_at_launcher();
   void look_at_deadlines();
+  /// From the request to stop until what still runs is ended.
+  double grace_seconds() const;
   void pass_request_on();
   void fail(const std::string& other_cause);
   void tell(const std::string& message);

@@ -179,6 +179,7 @@ class Keeper {
   void read_page() {
     report_.step = folder_->page().step;
     report_.snapshot_step = folder_->page().snapshot_step;
+    report_.snapshot_seconds = folder_->page().snapshot_seconds;
     report_.phase = folder_->page().phase;
   }
 
@@ -205,6 +206,7 @@ class Keeper {
     const RankReport before = report_;
     read_page();
     const bool has_news = report_.step != before.step || report_.snapshot_step != before.snapshot_step ||
+                          report_.snapshot_seconds != before.snapshot_seconds ||
                           report_.phase != before.phase;
     if (!has_news && seconds_since(last_report_) < keeper_beat_seconds) return;
     last_report_ = Clock::now();

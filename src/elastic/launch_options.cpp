@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -55,8 +56,9 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   app.add_option("--max-restarts", options.max_restarts,
                  "restarts without a newer snapshot before giving up (default 3)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--grace", options.grace_seconds,
-                 "seconds to stop in before what still runs is killed (default 30)")
+  app.add_option(
+         "--grace", options.grace_seconds,
+         "seconds to stop in, besides the time of snapshots, before what still runs is killed (default 30)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--via", options.via, "who starts the ranks (default auto: srun in a Slurm allocation)")
       ->check(CLI::IsMember({"auto", "mpirun", "srun"}));
@@ -168,6 +170,20 @@ void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
   }
 }
 
+/// A Slurm job that came back from the queue is the same run, and each of its starts is a later one.
+void identify_run(LaunchOptions& options) {
+  constexpr int64_t most_starts = 1000000;
+  const auto variable = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::string(text ? text : "");
+  };
+  const std::string job = variable("SLURM_JOB_ID");
+  options.run_id = variable("LOCKSTEP_RUN_ID");
+  if (options.run_id.empty())
+    options.run_id = job.empty() ? Secret::random().bytes().substr(0, 16) : "slurm-" + job;
+  options.first_generation = std::atoi(variable("SLURM_RESTART_COUNT").c_str()) * most_starts;
+}
+
 void complete(LaunchOptions& options, const Texts& texts) {
   NodeOptions& nodes = options.nodes;
   if (!options.hostfile.empty()) nodes.most_nodes = std::numeric_limits<int>::max();
@@ -185,6 +201,7 @@ void complete(LaunchOptions& options, const Texts& texts) {
   }
   require(texts.backend.empty() || texts.backend == "static" || texts.backend == "c10d",
           "--rdzv-backend: there is static and c10d, which mean the same here");
+  identify_run(options);
   nodes.slots = options.ranks_per_node;
   nodes.program = std::filesystem::read_symlink("/proc/self/exe").string();
 }

@@ -175,11 +175,11 @@ void Node::start(const NodeMessage& order) {
 void Node::heed_requests() {
   request_.hear();
   if (request_.is_cancelled()) {
-    code_ = request_.cancel_code();
+    code_ = exit_interrupted;
   } else if (request_.is_asked() && !channel_) {
     code_ = exit_stopped;
   } else if (request_.is_asked() && !is_told_) {
-    log_info("asking the run to write a snapshot and stop");
+    log_info("lockrun: asking the run to save and stop; Ctrl-C again ends this node at once");
     send({.kind = Kind::stop});
     is_told_ = true;
   }

@@ -18,6 +18,7 @@ struct RankReport {
   int process = 0;  ///< 0: not started yet
   int64_t step = 0;
   int64_t snapshot_step = -1;                ///< -1: none yet
+  double snapshot_seconds = 0.0;             ///< what writing the last one took; 0: none yet
   std::string phase = {};                    ///< "training"; empty: not known
   bool has_ended = false;                    ///< what follows is known once it has
   Ending ending = {};                        ///< how

@@ -24,13 +24,9 @@ StopRequest::StopRequest()
 
 void StopRequest::hear() {
   while (const auto number = signals_.next()) {
-    // Slurm sends SIGTERM some time after SIGUSR1: that is the same request, not a second one.
-    const bool again = *number == SIGTERM && was_terminated_;
-    was_terminated_ |= *number == SIGTERM;
-    if (*number == SIGINT || again)
-      cancel_signal_ = *number;
-    else
-      ask();
+    // Batch systems repeat themselves, with one signal and another. Only a person is impatient.
+    interruptions_ += *number == SIGINT;
+    ask();
   }
 }
 

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
+#include "elastic/descriptor_limit.h"
 
 namespace lockstep {
 
@@ -18,7 +19,7 @@ int Supervisor::run() {
     std::optional<int> code;
     while (!code) {
       const std::optional<Placement> placement = gather();
-      code = placement ? run_generation(*placement) : stop_code();
+      code = placement ? run_generation(*placement) : leave_early();
     }
     nodes_.finish(*code);
     return *code;
@@ -45,14 +46,17 @@ std::optional<int> Supervisor::run_generation(const Placement& placement) {
   const int on_each = placement.ranks / static_cast<int>(placement.hosts.size());
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
+  provide_descriptors(placement.ranks, on_each);
   Generation generation(options_, placement, nodes_, request_, earlier_);
   switch (generation.run()) {
     case Generation::Outcome::done:
       return 0;
     case Generation::Outcome::stopped:
       return exit_stopped;
+    case Generation::Outcome::left_early:
+      return leave_early();
     case Generation::Outcome::cancelled:
-      return request_.cancel_code();
+      return exit_interrupted;
     case Generation::Outcome::failed:
       break;
   }
@@ -87,6 +91,10 @@ void Supervisor::report(const Failure& failure) const {
 
 void Supervisor::pause(double seconds) { wait_for_any({request_.descriptor(), nodes_.events()}, seconds); }
 
-int Supervisor::stop_code() const { return request_.is_cancelled() ? request_.cancel_code() : exit_stopped; }
+int Supervisor::leave_early() const {
+  if (request_.is_cancelled()) return exit_interrupted;
+  log_info("lockrun: asked to stop while no ranks ran: the same command goes on from the newest snapshot");
+  return exit_stopped;
+}
 
 }  // namespace lockstep

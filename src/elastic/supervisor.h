@@ -11,7 +11,7 @@ class Supervisor {
  public:
   Supervisor(const LaunchOptions& options, Nodes& nodes, StopRequest& request);
 
-  /// The code for lockrun to leave with: 0, 75, 130, 143, or the failure's. Throws UserError, Error.
+  /// The code for lockrun to leave with: 0, 75, 130, or the failure's. Throws UserError, Error.
   int run();
 
  private:
@@ -21,8 +21,8 @@ class Supervisor {
   std::optional<int> run_generation(const Placement& placement);
   void report(const Failure& failure) const;
   void pause(double seconds);
-  /// 75, or the code of the signal that ended everything.
-  int stop_code() const;
+  /// The code to leave with where no rank had to be told: 75, or 130.
+  int leave_early() const;
 
   const LaunchOptions& options_;
   Nodes& nodes_;

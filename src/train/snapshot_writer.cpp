@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
@@ -80,9 +81,11 @@ void SnapshotWriter::serve() {
     changed_.wait(lock, [this] { return is_writing_ || stopping_; });
     if (!is_writing_) return;
     lock.unlock();
+    const Clock::time_point begin = Clock::now();
     // First, so that no snapshot to go on from tells of a best one that is not there.
     if (purpose_.best) write_best();
     if (purpose_.step) write_step();
+    heartbeat().snapshot_seconds.store(seconds_since(begin));
     lock.lock();
     is_writing_ = false;
     changed_.notify_all();

@@ -34,6 +34,19 @@ TEST(LaunchOptions, BothSpellingsMeanTheSame) {
   }
 }
 
+TEST(LaunchOptions, ARunHasANameOfItsOwnOrItsJobs) {
+  ::unsetenv("LOCKSTEP_RUN_ID");
+  ::unsetenv("SLURM_JOB_ID");
+  EXPECT_EQ(parse({"train"}).run_id.size(), 16u);
+  EXPECT_NE(parse({"train"}).run_id, parse({"train"}).run_id);
+  ::setenv("SLURM_JOB_ID", "4711", 1);
+  EXPECT_EQ(parse({"train"}).run_id, "slurm-4711");
+  ::setenv("LOCKSTEP_RUN_ID", "mine", 1);
+  EXPECT_EQ(parse({"train"}).run_id, "mine");
+  ::unsetenv("LOCKSTEP_RUN_ID");
+  ::unsetenv("SLURM_JOB_ID");
+}
+
 TEST(LaunchOptions, WhatFollowsTheProgramIsTheProgramsOwn) {
   EXPECT_EQ(parse({"--nproc", "2", "train", "--nproc", "7", "--", "a_b"}).command,
             (Words{"train", "--nproc", "7", "--", "a_b"}));

@@ -34,6 +34,11 @@ class LockrunJob {
 
   pid_t id() const { return lockrun_->id(); }
   void signal(int number) { lockrun_->signal(number); }
+  /// As a terminal does.
+  void signal_group(int number) { lockrun_->signal_group(number); }
+  bool says(const std::string& text) const {
+    return eventually([&] { return errors().find(text) != std::string::npos; });
+  }
   /// 124 if it takes longer than three minutes.
   int exit_code() {
     const std::optional<Ending> ending = lockrun_->wait(180.0);

@@ -49,12 +49,24 @@ TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
 }
 
 TEST_F(Lockrun, AStartThatFailedBeforeARankBeganLeavesNothingToResume) {
-  LockrunJob job =
-      LockrunJob::of_command("--nproc 1",
-                             "bash -c 'echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; "
-                             "exit $((TORCHELASTIC_RESTART_COUNT < 1))'");
+  ::setenv("LOCKSTEP_RUN_ID", "mine", 1);
+  ::setenv("SLURM_RESTART_COUNT", "2", 1);
+  LockrunJob job = LockrunJob::of_command("--nproc 1",
+                                          "bash -c 'echo $LOCKSTEP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT "
+                                          "$LOCKSTEP_RUN_ID $LOCKSTEP_GENERATION; "
+                                          "exit $((TORCHELASTIC_RESTART_COUNT < 1))'");
+  ::unsetenv("LOCKSTEP_RUN_ID");
+  ::unsetenv("SLURM_RESTART_COUNT");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  EXPECT_EQ(job.output(), "0 0\n0 1\n");
+  EXPECT_EQ(job.output(), "0 0 mine 2000000\n0 1 mine 2000001\n");
+}
+
+TEST_F(Lockrun, MoreRanksThanDescriptorsAreRefusedWithWhatToRaise) {
+  const Outcome outcome =
+      run_command("bash -c 'ulimit -n 64; " + program("lockrun") + " --nproc 100 -- true'");
+  EXPECT_EQ(outcome.exit_code, exit_usage);
+  EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1) << outcome.errors;
+  expect_in_order(outcome.errors, {"100 ranks need 448 open files", "64 are allowed", "ulimit -n"});
 }
 
 TEST_F(Lockrun, AKilledRankIsNamedAndTheRunGoesOnFromTheSnapshot) {
@@ -115,14 +127,35 @@ TEST_F(Lockrun, WithoutProgressItGivesUpWithTheFailuresCode) {
 }
 
 TEST_F(Lockrun, ToldToStopItSnapshotsAndLeavesWith75) {
-  for (const int number : {SIGTERM, SIGUSR1}) {
-    LockrunJob job("--nproc 2", 100000);
-    ASSERT_TRUE(job.reaches_step(5)) << job.errors();
-    job.signal(number);
-    EXPECT_EQ(job.exit_code(), exit_stopped) << job.errors();
-    EXPECT_EQ(job.starts(), "0 2 0\n");
-    EXPECT_TRUE(job.leaves_nothing());
-  }
+  LockrunJob job("--nproc 2", 100000);
+  ASSERT_TRUE(job.reaches_step(5)) << job.errors();
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.exit_code(), exit_stopped) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n");
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, ALongLastSnapshotIsWaitedForHoweverOftenABatchSystemAsks) {
+  ::setenv("ELASTIC_SNAPSHOT_SECONDS", "3", 1);
+  LockrunJob job("--nproc 2 --grace 1", 100000, "");
+  ::unsetenv("ELASTIC_SNAPSHOT_SECONDS");
+  // Before the first snapshot nobody knows how long one takes.
+  ASSERT_TRUE(eventually([&] { return !job.starts().empty(); })) << job.errors();
+  job.signal_group(SIGINT);
+  ASSERT_TRUE(job.says("Ctrl-C again ends at once")) << job.errors();
+  for (const int number : {SIGTERM, SIGTERM, SIGUSR1, SIGHUP}) job.signal_group(number);
+  EXPECT_EQ(job.exit_code(), exit_stopped) << job.errors();
+  EXPECT_EQ(job.starts(), "0 2 0\n");
+  EXPECT_GT(job.snapshot_step(), 0);
+}
+
+TEST_F(Lockrun, ARankThatCannotSaveWhenToldToStopIsAFailure) {
+  LockrunJob job = LockrunJob::of_command(
+      "--nproc 1", "bash -c 'trap \"exit 1\" USR1; echo ready >&2; while :; do sleep 0.1; done'");
+  ASSERT_TRUE(job.says("ready"));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.exit_code(), 1);
+  EXPECT_NE(job.errors().find("left with exit code 1"), std::string::npos) << job.errors();
 }
 
 TEST_F(Lockrun, ARankThatSomebodyElseTerminatesIsRestarted) {
@@ -133,18 +166,23 @@ TEST_F(Lockrun, ARankThatSomebodyElseTerminatesIsRestarted) {
 }
 
 TEST_F(Lockrun, RanksThatDoNotStopAreKilledAfterTheGrace) {
+  ::setenv("ELASTIC_SNAPSHOT_SECONDS", "1", 1);
   LockrunJob job("--nproc 1 --grace 1", 100000, "0:0:5:hang");
+  ::unsetenv("ELASTIC_SNAPSHOT_SECONDS");
   ASSERT_TRUE(job.reaches_step(5));
   job.signal(SIGTERM);
   EXPECT_EQ(job.exit_code(), 1);
-  EXPECT_NE(job.errors().find("asked to stop and did not within 1 s"), std::string::npos) << job.errors();
+  // The last snapshot took a second, and there may be two to wait for.
+  EXPECT_NE(job.errors().find("asked to stop and did not within 3 s"), std::string::npos) << job.errors();
   EXPECT_TRUE(job.leaves_nothing());
 }
 
-TEST_F(Lockrun, AnInterruptEndsEverythingAtOnce) {
-  LockrunJob job("--nproc 2", 100000);
+TEST_F(Lockrun, ASecondInterruptEndsEverythingAtOnce) {
+  LockrunJob job("--nproc 2", 100000, "0:0:5:hang");
   ASSERT_TRUE(job.reaches_step(5));
-  job.signal(SIGINT);
+  job.signal_group(SIGINT);
+  ASSERT_TRUE(job.says("Ctrl-C again ends at once")) << job.errors();
+  job.signal_group(SIGINT);
   EXPECT_EQ(job.exit_code(), 130);
   EXPECT_TRUE(job.leaves_nothing());
 }

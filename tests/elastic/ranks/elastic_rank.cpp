@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // elastic_rank <directory> <steps> [generation:rank:step:fault ...]: a rank that counts instead of training.
 // It keeps its count in <directory>/snapshot every fifth step and when it is told to stop, goes on from
-// there, and has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code 75).
+// there, which takes ELASTIC_SNAPSHOT_SECONDS in the end. It has the given faults: kill, segv, stop (by
+// SIGSTOP), hang, throw, usage, or left (exit code 75).
 
 #include <algorithm>
 #include <atomic>
@@ -47,6 +48,7 @@ class CountingRank {
         faults_(arguments + 3, arguments + argument_count),
         generation_(std::getenv("TORCHELASTIC_RESTART_COUNT")) {
     if (const char* records = std::getenv("LOCKSTEP_RECORDS")) ranks_.record_flights_in(records);
+    if (const char* seconds = std::getenv("ELASTIC_SNAPSHOT_SECONDS")) snapshot_seconds_ = std::atof(seconds);
     const char* timeout = std::getenv("ELASTIC_TIMEOUT");
     ranks_.set_timeout(timeout ? std::atof(timeout) : 60.0);
     if (world_.is_first()) std::ifstream(snapshot_) >> step_;
@@ -80,12 +82,18 @@ class CountingRank {
   }
 
   int stop() {
+    heartbeat().deadline_seconds = 0.0;
+    if (world_.is_first()) {
+      beat("snapshot");
+      std::this_thread::sleep_for(std::chrono::duration<double>(snapshot_seconds_));
+    }
     write_snapshot();
     return exit_stopped;
   }
 
   void write_snapshot() {
     if (world_.is_first()) write_file(snapshot_, concat(step_));
+    heartbeat().snapshot_seconds = snapshot_seconds_;
     heartbeat().snapshot_step = step_;
   }
 
@@ -93,6 +101,7 @@ class CountingRank {
   Communicator& ranks_ = world_.communicator();
   std::string snapshot_;
   std::string starts_;
+  double snapshot_seconds_ = 0.0;
   int step_ = 0;
   int steps_;
   std::vector<std::string> faults_;
