@@ -52,6 +52,13 @@ std::string where(const RankReport& report) {
   return concat(" at step ", report.step, report.phase.empty() ? "" : concat(" (", report.phase, ")"));
 }
 
+/// False where its stderr ends with nothing but the failure that it has told already.
+bool says_more(const RankReport& report) {
+  return std::any_of(report.last_lines.begin(), report.last_lines.end(), [&](const std::string& line) {
+    return report.failure.empty() || line.find(report.failure) == std::string::npos;
+  });
+}
+
 /// The last collective that any rank has entered.
 FlightRecord furthest(const std::vector<RankReport>& reports) {
   FlightRecord ahead;
@@ -115,7 +122,7 @@ std::string describe(const Failure& failure) {
   if (rank && !rank->failure.empty()) text += ": " + rank->failure;
   const std::string behind = ranks_behind(failure.reports);
   if (!behind.empty()) text += "\n  " + behind;
-  if (rank && !rank->last_lines.empty()) {
+  if (rank && says_more(*rank)) {
     text += concat("\n  last lines of rank ", rank->rank, ":");
     for (const std::string& line : rank->last_lines) text += "\n    " + line;
   }

@@ -78,13 +78,24 @@ TEST(RootCause, LeavingWith75UnaskedIsAFailureWithoutThatCode) {
   EXPECT_EQ(exit_code(failure), 1);
 }
 
+TEST(RootCause, LastLinesAreToldWhereTheySayMore) {
+  Failure failure{.reports = {ended(0, {.exit_code = 1}, "the loss exploded")}};
+  RankReport& report = failure.reports[0];
+  report.last_lines = {"error: the loss exploded"};
+  EXPECT_EQ(describe(failure).find("last lines"), std::string::npos);
+  report.last_lines.push_back("a word from the allocator");
+  EXPECT_NE(describe(failure).find("a word from the allocator"), std::string::npos);
+}
+
 TEST(RootCause, ReportsTravelWhole) {
   RankReport report = ended_by_keeper(3, 17);
   report.failure = "bytes that are no text: \xff";
   report.last_lines = {"one", "two"};
+  report.snapshot_seconds = 2.5;
   report.snapshot_step = 40;
   const RankReport copy = report_from_json(to_json(report));
   EXPECT_EQ(copy.last_lines, report.last_lines);
+  EXPECT_EQ(copy.snapshot_seconds, 2.5);
   EXPECT_EQ(copy.snapshot_step, 40);
   EXPECT_EQ(copy.last_collective.sequence, 17U);
   EXPECT_STREQ(copy.last_collective.operation, "exchange");
