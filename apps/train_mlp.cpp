@@ -80,6 +80,8 @@ int main(int argc, char** argv) {
 
     TrainingTask task;
     task.parameters = model.parameters();
+    task.description = concat("data: ", data->size(), " random samples of 20 numbers\nmodel: Linear(20, 1), ",
+                              count_parameters(task.parameters), " parameters");
     task.training_data = data;
     task.flops_per_token = 6.0 * 20;
     task.loss = [&](const Tensor& inputs, const Tensor& targets, const Context&) {
@@ -88,10 +90,14 @@ int main(int argc, char** argv) {
     task.make_optimizer = [&](const std::vector<NamedTensor>& parameters) {
       return std::make_unique<Sgd>(parameters, Sgd::Options{.weight_decay = config.train.weight_decay});
     };
-    task.on_epoch = [&](int64_t epoch, int64_t batch_size, int64_t steps) {
-      std::cout << concat(config.train.device == "cuda" ? "[GPU" : "[CPU", world.rank(), "] Epoch ", epoch,
-                          " | Batchsize: ", batch_size, " | Steps: ", steps, "\n")
-                << std::flush;
+    task.epoch_text = [&](int64_t first, int64_t last, int64_t batch_size, int64_t steps) {
+      const std::string device = config.train.device == "cuda" ? "[GPU" : "[CPU";
+      const std::string where = concat(" | Batchsize: ", batch_size, " | Steps: ", steps, "\n");
+      const std::string others = world.size() > 1 ? concat("-", world.size() - 1) : "";
+      if (first < last) return concat(device, 0, others, "] Epochs ", first, "-", last, where);
+      std::string lines;
+      for (int rank = 0; rank < world.size(); ++rank) lines += concat(device, rank, "] Epoch ", first, where);
+      return lines;
     };
     return train(config, world, task);
   });

@@ -6,8 +6,10 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <utility>
 
 #include "core/error.h"
+#include "core/terminal.h"
 
 namespace lockstep {
 namespace {
@@ -15,12 +17,25 @@ namespace {
 struct Log {
   std::mutex mutex;
   std::string prefix;
+  std::string file;  ///< to be opened once there is something to say
   std::shared_ptr<spdlog::sinks::sink> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   spdlog::logger logger{"lockstep", console};
 
-  Log() {
-    console->set_pattern("%v");
-    logger.flush_on(spdlog::level::info);
+  Log() { logger.flush_on(spdlog::level::info); }
+
+  /// On a terminal a bar may stand where the message begins, this process's or another's.
+  void clear_line() { console->set_pattern(find_terminal().shows_errors ? "\r\x1b[K%v" : "%v"); }
+
+  void open_file() {
+    if (file.empty()) return;
+    const std::string path = std::exchange(file, "");
+    try {
+      auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+      sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+      logger.sinks() = {console, sink};
+    } catch (const spdlog::spdlog_ex& failure) {
+      logger.warn("{}warning: cannot open the log file {}: {}", prefix, path, failure.what());
+    }
   }
 };
 
@@ -31,6 +46,8 @@ Log& log() {
 
 void write(spdlog::level::level_enum level, const char* word, const std::string& message) {
   const std::lock_guard lock(log().mutex);
+  log().clear_line();
+  log().open_file();
   // What all ranks have in common only rank 0 says; who is in trouble matters.
   log().logger.log(level, "{}{}{}", level == spdlog::level::info ? "" : log().prefix, word, message);
 }
@@ -49,13 +66,7 @@ void set_log_rank(int rank, bool quiet) {
 
 void set_log_file(const std::string& path) {
   const std::lock_guard lock(log().mutex);
-  try {
-    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-    file->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
-    log().logger.sinks() = {log().console, file};
-  } catch (const spdlog::spdlog_ex& failure) {
-    throw Error(concat("cannot open the log file ", path, ": ", failure.what()));
-  }
+  log().file = path;
 }
 
 }  // namespace lockstep

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/text.h"
 
+#include <array>
 #include <iomanip>
-#include <iterator>
 #include <sstream>
 #include <vector>
 
 namespace lockstep {
 
-std::string size_text(int64_t bytes) {
-  static constexpr const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+std::string bytes_text(double bytes) {
+  static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
-  auto value = static_cast<double>(bytes);
-  for (; unit + 1 < std::size(units) && value >= 1000.0; ++unit) value /= 1024.0;
+  for (; bytes >= 1023.5 && unit + 1 < units.size(); ++unit) bytes /= 1024;
   std::ostringstream text;
-  text << std::fixed << std::setprecision(unit > 0 && value < 9.95 ? 1 : 0) << value << units[unit];
+  text << std::fixed << std::setprecision(unit > 0 && bytes < 9.95 ? 1 : 0) << bytes << " " << units[unit];
   return text.str();
 }
 

@@ -26,9 +26,6 @@ inline std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(blanks) + 1 - begin));
 }
 
-/// "812 KiB", "1.2 MiB", "40 GiB".
-std::string size_text(int64_t bytes);
-
 /// Two digits a byte, in lower case.
 inline std::string hexadecimal(std::string_view bytes) {
   std::string text;
@@ -38,6 +35,14 @@ inline std::string hexadecimal(std::string_view bytes) {
   }
   return text;
 }
+
+/// "1 layer", "4 layers".
+inline std::string counted(int64_t count, const std::string& thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+}
+
+/// About three digits: "84 bytes", "3.1 KiB", "24 GiB".
+std::string bytes_text(double bytes);
 
 /// The fewest insertions, deletions, replacements and swaps of neighbours that turn a into b (Damerau 1964).
 size_t edit_distance(const std::string& a, const std::string& b);

@@ -68,7 +68,7 @@ struct SnapshotConfig {
 
 struct LogConfig {
   std::string dir;
-  int64_t every_steps = 10;
+  int64_t every_steps = 1;
 };
 
 /// Everything a training run can be told. load_config() makes a checked one.

@@ -120,8 +120,9 @@ void add_train(std::vector<ConfigKey>& keys) {
       .range = at_least(0);
   rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores").range =
       at_least(0);
-  rows.add("eval_every", &C::eval_every, collective, "steps", "steps between validations; 0: only at the end")
-      .range = at_least(0);
+  rows.add("eval_every", &C::eval_every, collective, "steps",
+           "steps between validations; 0: only at the end; -1: never")
+      .range = at_least(-1);
   rows.add("sample_every", &C::sample_every, collective, "steps",
            "steps between texts that the model writes; 0: never")
       .range = at_least(0);
@@ -168,7 +169,8 @@ void add_log(std::vector<ConfigKey>& keys) {
   using C = LogConfig;
   rows.add("dir", &C::dir, local, "", "folder of the results; empty: runs/<name of the configuration>");
   rows.add("every_steps", &C::every_steps, local, "steps",
-           "steps between lines on a console that is not a terminal")
+           "least steps between lines on a console that is not a terminal; a line is due twice a second at "
+           "first, every ten seconds later")
       .range = at_least(1);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/language_model.h"
 
+#include "core/text.h"
 #include "data/corpus.h"
 #include "nn/adamw.h"
 #include "tensor/ops.h"
@@ -78,9 +79,9 @@ std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size) {
 TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data) {
   TrainingTask task;
   task.parameters = model.parameters();
-  task.description =
-      concat("data: ", data.description, "\nmodel: ", config.model.n_layer, " layers, ", config.model.n_head,
-             " heads, ", config.model.n_embd, " wide, ", count_parameters(task.parameters), " parameters");
+  task.description = concat("data: ", data.description, "\nmodel: ", counted(config.model.n_layer, "layer"),
+                            ", ", counted(config.model.n_head, "head"), ", ", config.model.n_embd, " wide, ",
+                            counted(count_parameters(task.parameters), "parameter"));
   task.loss = [&model, rows = config.train.logit_rows](const Tensor& inputs, const Tensor& targets,
                                                        const Context& context) {
     return model.loss(inputs, targets, context, rows);
@@ -92,6 +93,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   };
   task.training_data = data.training;
   task.validation_data = data.validation;
+  task.unit = "tokens";
   task.tokens_per_sample = config.data.block_size;
   task.flops_per_token = model.flops_per_token(config.data.block_size);
   task.artifacts[corpus_artifact] = data.text_hash;

@@ -90,6 +90,8 @@ MetricsEnd read_metrics_end(const std::string& path) {
 std::string to_json(const StepMetrics& metrics) {
   Json line = {
       {"step", metrics.step},
+      {"epoch", metrics.epoch},
+      {"time", rounded(metrics.unix_seconds, 1000)},
       {"loss", printable(metrics.loss)},
       {"loss_bits", bits_of(metrics.loss)},
       {"lr", metrics.learning_rate},

@@ -9,8 +9,10 @@ namespace lockstep {
 
 /// What is recorded of one training step.
 struct StepMetrics {
-  int64_t step = 0;  ///< completed steps, from 1
-  float loss = 0;    ///< mean over the replicas, before the update
+  int64_t step = 0;         ///< completed steps, from 1
+  int64_t epoch = 0;        ///< of its samples, from 0
+  double unix_seconds = 0;  ///< when it ended: since 1970, by this machine's clock
+  float loss = 0;           ///< mean over the replicas, before the update
   double learning_rate = 0;
   double gradient_norm = 0;  ///< before clipping
   double tokens_per_second = 0;

@@ -3,24 +3,28 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <iomanip>
 #include <sstream>
-#include <string_view>
-#include <sys/ioctl.h>
-#include <unistd.h>
-#include <vector>
+#include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
+#include "core/terminal.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int widest_bar = 30;
 constexpr int narrowest_bar = 8;
-constexpr std::chrono::milliseconds redraw_interval{100};
+constexpr double redraw_seconds = 0.1;
+/// Until which a validation needs no word.
+constexpr double patience_seconds = 2.0;
+/// Epochs are told one by one until there are so many lines.
+constexpr int64_t most_epoch_lines = 20;
 
 std::string fixed(double value, int decimals) {
   std::ostringstream text;
@@ -52,7 +56,7 @@ std::string steps_text(const ProgressState& state) {
 }
 std::string loss_text(const ProgressState& state) { return "loss " + fixed(state.loss, 4); }
 std::string speed_text(const ProgressState& state) {
-  return short_count(state.tokens_per_second) + " tokens/s";
+  return concat(short_count(state.per_second), " ", state.unit, "/s");
 }
 std::string time_text(const ProgressState& state) {
   return "ETA " + (state.seconds_left < 0 ? "?" : duration(state.seconds_left));
@@ -73,15 +77,13 @@ std::string bar(double share, int cells, bool unicode) {
   return unicode ? "▕" + text + "▏" : "[" + text + "]";
 }
 
-int columns_of_stderr() {
-  int columns = 0;
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  if (const char* text = std::getenv("COLUMNS"); text && columns <= 0) {
-    const std::string_view digits(text);
-    std::from_chars(digits.data(), digits.data() + digits.size(), columns);
-  }
-  return columns > 0 ? columns : 80;
+/// A bar of what fits beside `text`, which goes without if that is not much.
+std::string bar_beside(const std::string& text, double done, double all, const Display& display) {
+  // The last column stays free, because writing it makes some terminals begin a new line.
+  const int room = display.columns - 1;
+  const int cells = std::min(room - static_cast<int>(text.size()) - 4, widest_bar);
+  if (cells < narrowest_bar) return text.substr(0, static_cast<size_t>(std::max(room, 0)));
+  return bar(std::clamp(all > 0 ? done / all : 0, 0.0, 1.0), cells, display.unicode) + "  " + text;
 }
 
 /// The first of LC_ALL, LC_CTYPE and LANG that is set says which characters a terminal shows (POSIX).
@@ -99,79 +101,133 @@ bool locale_is_utf8() {
 }  // namespace
 
 Display Display::of_stderr() {
-  const char* terminal = std::getenv("TERM");
-  const bool can_redraw = !terminal || std::string_view(terminal) != "dumb";
-  return {.interactive = ::isatty(STDERR_FILENO) == 1 && can_redraw,
+  const Terminal terminal = find_terminal();
+  return {.interactive = terminal.shows_errors,
           .unicode = locale_is_utf8(),
-          .columns = columns_of_stderr()};
+          .columns = terminal.columns,
+          .shows_output = terminal.shows_output};
 }
 
 std::string format_bar(const ProgressState& state, const Display& display) {
-  // In the order in which they are kept when there is little room; the last column stays free, because
-  // writing it makes some terminals begin a new line.
-  const int room = display.columns - 1;
+  // In the order in which they are kept when there is little room.
   std::string text;
   for (const std::string& part : {steps_text(state), loss_text(state), time_text(state), speed_text(state)}) {
     const std::string longer = text.empty() ? part : text + "  " + part;
-    if (static_cast<int>(longer.size()) > room) break;
+    if (static_cast<int>(longer.size()) > display.columns - 1) break;
     text = longer;
   }
-  const int cells = std::min(room - static_cast<int>(text.size()) - 4, widest_bar);
-  if (cells < narrowest_bar) return text;
-  const double share =
-      state.total_steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.total_steps) : 0;
-  return bar(std::clamp(share, 0.0, 1.0), cells, display.unicode) + "  " + text;
+  return bar_beside(text, static_cast<double>(state.step), static_cast<double>(state.total_steps), display);
 }
 
 std::string format_line(const ProgressState& state) {
   return steps_text(state) + "  " + loss_text(state) + "  " + speed_text(state) + "  " + time_text(state);
 }
 
-Progress::Progress(int64_t total_steps, int64_t first_step, int64_t every_steps, std::ostream& out,
-                   Display display)
-    : first_step_(first_step), every_steps_(std::max<int64_t>(every_steps, 1)), out_(out), display_(display) {
-  state_.step = first_step;
-  state_.total_steps = total_steps;
+std::string about(double seconds) {
+  const auto rounded = [](double value) { return std::max<int64_t>(std::llround(value), 1); };
+  if (seconds < 90) return "about " + counted(10 * rounded(seconds / 10), "second");
+  if (seconds < 90 * 60) return "about " + counted(rounded(seconds / 60), "minute");
+  if (seconds < 36 * 3600) return "about " + counted(rounded(seconds / 3600), "hour");
+  return "about " + counted(rounded(std::min(seconds, 1e15) / 86400), "day");
+}
+
+bool ReadingPace::is_due(double elapsed) {
+  if (elapsed - last_ < (elapsed < 10 ? 0.5 : 10)) return false;
+  last_ = elapsed;
+  return true;
+}
+
+Progress::Progress(Options options, Display display, std::ostream& errors, std::ostream& output)
+    : options_(std::move(options)), display_(display), errors_(errors), output_(output) {
+  if (!options_.clock)
+    options_.clock = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
+  start_ = options_.clock();
+  shown_step_ = options_.first_step - options_.every_steps;
+  state_.step = options_.first_step;
+  state_.total_steps = options_.total_steps;
+  state_.unit = options_.unit;
 }
 
 Progress::~Progress() {
-  if (visible_) out_ << std::endl;
+  say_epochs();
+  if (is_visible_) errors_ << std::endl;
 }
 
-void Progress::update(int64_t step, double loss, double tokens_per_second) {
-  const Clock::time_point now = Clock::now();
-  const double elapsed = std::chrono::duration<double>(now - start_).count();
+void Progress::update(int64_t step, double loss, double per_second) {
   state_.step = step;
   state_.loss = loss;
-  state_.tokens_per_second = tokens_per_second;
-  const auto done = static_cast<double>(step - first_step_);
-  state_.seconds_left = done > 0 ? elapsed / done * static_cast<double>(state_.total_steps - step) : -1;
+  state_.per_second = per_second;
+  const auto done = static_cast<double>(step - options_.first_step);
+  const double now = elapsed();
+  state_.seconds_left = done > 0 ? now / done * static_cast<double>(state_.total_steps - step) : -1;
 
   const bool is_last = step == state_.total_steps;
   if (display_.interactive) {
-    if (is_last || now - drawn_ >= redraw_interval) draw();
-  } else if (is_last || step % every_steps_ == 0 || step == first_step_ + 1) {
-    out_ << format_line(state_) << std::endl;
+    if (is_last || drawn_ < 0 || now - drawn_ >= redraw_seconds) draw(format_bar(state_, display_));
+    return;
+  }
+  const bool is_far = step - shown_step_ >= options_.every_steps;
+  if (is_last || (is_far && lines_.is_due(now))) {
+    shown_step_ = step;
+    errors_ << format_line(state_) << std::endl;
+  }
+  // A bar shows how long it takes; a log has it once, where a person looks for it.
+  if (has_told_duration_ || now < 2 || done < 3) return;
+  has_told_duration_ = true;
+  if (state_.seconds_left >= 20) errors_ << about(state_.seconds_left) << " left" << std::endl;
+}
+
+void Progress::validate(int64_t done, int64_t batches) {
+  const double now = elapsed();
+  if (done == 0) validation_start_ = now;
+  const double taken = now - validation_start_;
+  if (done == 0 || taken < patience_seconds) return;
+  const double left = taken / static_cast<double>(done) * static_cast<double>(batches - done);
+  const std::string text = concat("validating ", done, "/", batches, " batches  ETA ", duration(left));
+  if (!display_.interactive) {
+    if (lines_.is_due(now)) errors_ << text << std::endl;
+  } else if (now - drawn_ >= redraw_seconds) {
+    draw(bar_beside(text, static_cast<double>(done), static_cast<double>(batches), display_));
+  }
+}
+
+void Progress::begin_epoch(int64_t epoch, const EpochText& text) {
+  if (!first_held_epoch_) first_held_epoch_ = epoch;
+  last_epoch_ = epoch;
+  epoch_text_ = text;
+  if (epoch_lines_ < most_epoch_lines || epochs_.is_due(elapsed())) say_epochs();
+}
+
+void Progress::say_epochs() {
+  if (!first_held_epoch_) return;
+  const std::string text = epoch_text_(*first_held_epoch_, last_epoch_);
+  first_held_epoch_.reset();
+  epoch_lines_ += std::count(text.begin(), text.end(), '\n');
+  // One stream on a terminal, because nobody keeps two in order on their way there.
+  if (display_.interactive && display_.shows_output) {
+    print(text);
+  } else {
+    output_ << text << std::flush;
   }
 }
 
 void Progress::print(const std::string& text) {
-  const bool was_visible = visible_;
+  const bool was_visible = is_visible_;
   erase();
-  out_ << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
-  if (was_visible) draw();
+  errors_ << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
+  if (was_visible) draw(format_bar(state_, display_));
 }
 
-void Progress::draw() {
-  out_ << "\r" << format_bar(state_, display_) << "\x1b[K" << std::flush;
-  visible_ = true;
-  drawn_ = Clock::now();
+void Progress::draw(const std::string& bar) {
+  errors_ << "\r" << bar << "\x1b[K" << std::flush;
+  is_visible_ = true;
+  drawn_ = elapsed();
 }
 
 void Progress::erase() {
-  if (!visible_) return;
-  out_ << "\r\x1b[K" << std::flush;
-  visible_ = false;
+  if (!is_visible_) return;
+  errors_ << "\r\x1b[K" << std::flush;
+  is_visible_ = false;
 }
 
 }  // namespace lockstep

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
-
-#include "core/clock.h"
 
 namespace lockstep {
 
@@ -14,8 +14,9 @@ struct ProgressState {
   int64_t step = 0;
   int64_t total_steps = 0;
   double loss = 0;
-  double tokens_per_second = 0;
-  double seconds_left = -1;  ///< negative: not known yet
+  double per_second = 0;        ///< how many of `unit`
+  double seconds_left = -1;     ///< negative: not known yet
+  std::string unit = "tokens";  ///< what the model learns from: tokens or samples
 };
 
 /// What the display can show.
@@ -23,8 +24,9 @@ struct Display {
   bool interactive = false;  ///< a bar that is redrawn; otherwise lines
   bool unicode = false;      ///< block characters in the bar
   int columns = 80;
+  bool shows_output = false;  ///< stdout appears there too
 
-  /// Of stderr: whether it is a terminal, its width, and whether the locale is UTF-8.
+  /// Where stderr ends up (find_terminal), and whether the locale is UTF-8.
   static Display of_stderr();
 };
 
@@ -32,34 +34,72 @@ struct Display {
 std::string format_bar(const ProgressState& state, const Display& display);
 /// The same facts as a line of plain text.
 std::string format_line(const ProgressState& state);
+/// A duration as a person says it: "about 3 minutes".
+std::string about(double seconds);
 
-/// Shows rank 0's progress on a terminal as one bar, elsewhere as a line every so many steps.
+/// As often as a person reads: twice a second in the first ten seconds, then every ten.
+class ReadingPace {
+ public:
+  /// Whether the next line is due after so many seconds, and if so, takes its turn.
+  bool is_due(double elapsed);
+
+ private:
+  double last_ = -1e9;
+};
+
+/// Shows rank 0's progress: on a terminal as one bar, elsewhere as lines at the pace of a reader.
 class Progress {
  public:
-  /// `first_step` steps are already done (a resumed run). Writes to `out` (std::cerr).
-  Progress(int64_t total_steps, int64_t first_step, int64_t every_steps, std::ostream& out, Display display);
-  /// Leaves the last bar standing.
+  struct Options {
+    int64_t total_steps = 0;
+    int64_t first_step = 0;   ///< already done (a resumed run)
+    int64_t every_steps = 1;  ///< least number of steps between lines
+    std::string unit = "tokens";
+    std::function<double()> clock = {};  ///< seconds; empty: the steady clock
+  };
+  /// What is said at the start of epochs `first` to `last`: whole lines.
+  using EpochText = std::function<std::string(int64_t first, int64_t last)>;
+
+  /// The bar and lines go to `errors`, the words about epochs to `output`, unless both are one terminal.
+  Progress(Options options, Display display, std::ostream& errors, std::ostream& output);
+  /// Says what was held back, and leaves the last bar standing.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   /// After each step: `step` steps are done.
-  void update(int64_t step, double loss, double tokens_per_second);
+  void update(int64_t step, double loss, double per_second);
+  /// Around each batch of a validation: `done` of `batches` are done, none at its start. Shown if it takes
+  /// longer than a person waits without asking.
+  void validate(int64_t done, int64_t batches);
+  /// An epoch begins: the first are told one by one, later ones at a reader's pace, several as one.
+  void begin_epoch(int64_t epoch, const EpochText& text);
   /// Shows other text, of one or more lines, above the bar.
   void print(const std::string& text);
 
  private:
-  void draw();
+  double elapsed() const { return options_.clock() - start_; }
+  void say_epochs();
+  void draw(const std::string& bar);
   void erase();
 
-  ProgressState state_;
-  int64_t first_step_;
-  int64_t every_steps_;
-  std::ostream& out_;
+  Options options_;
   Display display_;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point drawn_{};
-  bool visible_ = false;
+  std::ostream& errors_;
+  std::ostream& output_;
+  ProgressState state_;
+  double start_;
+  ReadingPace lines_;
+  ReadingPace epochs_;
+  int64_t shown_step_;
+  bool has_told_duration_ = false;
+  double validation_start_ = 0;
+  std::optional<int64_t> first_held_epoch_;
+  int64_t last_epoch_ = 0;
+  int64_t epoch_lines_ = 0;
+  EpochText epoch_text_;
+  double drawn_ = -1;
+  bool is_visible_ = false;  ///< the bar
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -26,12 +27,11 @@
 #include "train/metrics.h"
 #include "train/parameters_hash.h"
 #include "train/processor_peak.h"
-#include "train/program.h"
 #include "train/progress.h"
-#include "train/rank_table.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/run_snapshots.h"
+#include "train/run_summary.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
 
@@ -44,6 +44,7 @@ struct StartedStep {
   double learning_rate = 0.0;
   double data_wait_seconds = 0.0;
   int64_t samples_of_replica = 0;
+  int64_t epoch = 0;
   Clock::time_point begin;
 };
 
@@ -94,8 +95,8 @@ class Run {
 
  private:
   void resume();
-  void describe() const;
   void open_files();
+  void write_settings() const;
   void run_steps();
   void start(int64_t index);
   void vote();
@@ -109,7 +110,7 @@ class Run {
   int finish();
   int stop();
   bool is_due(int64_t step, int64_t every) const {
-    return step == total_steps_ || (every > 0 && step % every == 0);
+    return every >= 0 && (step == total_steps_ || (every > 0 && step % every == 0));
   }
   /// Whether something after this step needs its outcome before the next one starts.
   bool is_watched(int64_t step) const {
@@ -171,14 +172,26 @@ void Run::resume() {
 /// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
 /// reads and the files of an earlier run stay.
 void Run::open_files() {
-  describe();
+  tell_start(config_, world_, task_, data_parallel_, total_steps_);
   int64_t bytes = 0;
   for (const auto& tensors : {task_.parameters, optimizer_->state()})
     for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
   snapshots_.describe(bytes, task_.validation_data != nullptr);
+  write_settings();
   writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
-  progress_ = std::make_unique<Progress>(total_steps_, first_step_, config_.log.every_steps, std::cerr,
-                                         Display::of_stderr());
+  progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
+                                                           .first_step = first_step_,
+                                                           .every_steps = config_.log.every_steps,
+                                                           .unit = task_.unit},
+                                         Display::of_stderr(), std::cerr, std::cout);
+}
+
+void Run::write_settings() const {
+  try {
+    write_file(config_.log.dir + "/config.ini", to_ini(config_));
+  } catch (const Error& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+  }
 }
 
 void Run::run_steps() {
@@ -230,26 +243,6 @@ int Run::stop() {
   return is_saved ? exit_stopped : 1;
 }
 
-void Run::describe() const {
-  const int gpu = gpu_of(current_stream());
-  const std::string device =
-      gpu >= 0 ? concat(describe_gpu(gpu), ", ", config_.train.precision, ", gradients ",
-                        data_parallel_.transport())
-               : concat(config_.train.threads, config_.train.threads == 1 ? " thread" : " threads", " each, ",
-                        instruction_set());
-  log_info(concat(config_.dist.replicas, config_.dist.replicas == 1 ? " replica on " : " replicas on ",
-                  world_.size(), gpu >= 0 ? " GPU" : " CPU", world_.size() == 1 ? " rank (" : " ranks (",
-                  device, ")"));
-  if (!task_.description.empty()) log_info(task_.description);
-  log_info(concat("memory: ", data_parallel_.gradient_sets(), " gradient buffers of ",
-                  count_parameters(task_.parameters) >> 18, " MiB a rank"));
-  try {
-    write_file(config_.log.dir + "/config.ini", to_ini(config_));
-  } catch (const Error& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
-  }
-}
-
 void Run::start(int64_t index) {
   StartedStep started{.index = index, .begin = Clock::now()};
   const Step step = loader_.next();
@@ -257,8 +250,11 @@ void Run::start(int64_t index) {
   started.learning_rate = schedule_.at(index);
   // Every replica has the same number of samples, so this rank knows the whole step.
   started.samples_of_replica = step.batches.front().samples;
-  if (task_.on_epoch && index % loader_.steps_per_epoch() == 0)
-    task_.on_epoch(step.epoch, step.batches.front().samples, loader_.steps_per_epoch());
+  started.epoch = step.epoch;
+  if (progress_ && task_.epoch_text && index % loader_.steps_per_epoch() == 0)
+    progress_->begin_epoch(step.epoch, [this, samples = started.samples_of_replica](int64_t a, int64_t b) {
+      return task_.epoch_text(a, b, samples, loader_.steps_per_epoch());
+    });
   runner_.start(step, started.learning_rate);
   started_.push_back(started);
 }
@@ -308,6 +304,9 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   const auto tokens =
       static_cast<double>(started.samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
   return {.step = step,
+          .epoch = started.epoch,
+          .unix_seconds =
+              std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
           .loss = result.loss,
           .learning_rate = started.learning_rate,
           .gradient_norm = result.gradient_norm,
@@ -324,7 +323,10 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
 std::optional<double> Run::validate(int64_t step) {
   if (!task_.validation_data || !is_due(step, config_.train.eval_every)) return std::nullopt;
   const auto loss =
-      evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate);
+      evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate,
+               [this](int64_t done, int64_t batches) {
+                 if (progress_) progress_->validate(done, batches);
+               });
   validation_is_pending_ = !loss;
   stopping_ |= !loss;
   last_end_ = Clock::now();
@@ -380,15 +382,6 @@ Snapshot Run::snapshot() const {
 
 DType precision_of(const Config& config) {
   return config.train.precision == "bf16" ? DType::bf16 : DType::f32;
-}
-
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash) {
-  log_info(concat("done: ", steps, steps == 1 ? " step" : " steps", ", parameters ", hash, ", results in ",
-                  config.log.dir));
-  if (config.snapshot.path.empty()) return;
-  log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path
-                                                                   : concat(program_beside(task.user_program),
-                                                                            " --snapshot ", config.log.dir)));
 }
 
 int run_training(const Config& config, const World& world, const TrainingTask& task,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "dist/world.h"
 #include "train/config.h"
 #include "train/run_folder.h"
@@ -16,8 +14,5 @@ int run_training(const Config& config, const World& world, const TrainingTask& t
 
 /// The dtype of activations and products.
 DType precision_of(const Config& config);
-
-/// The last words about a run that is complete: its result, and what to type next.
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash);
 
 }  // namespace lockstep

@@ -30,8 +30,8 @@ void require_room(const std::string& folder, int64_t bytes) {
   const fs::space_info space = fs::space(folder, problem);
   if (problem) return;  // whoever cannot be asked is tried
   const auto available = static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
-  require(available >= bytes - bytes_below(folder), "snapshot.path: the snapshots need ", size_text(bytes),
-          " in ", folder, ", where ", size_text(available),
+  require(available >= bytes - bytes_below(folder), "snapshot.path: the snapshots need ", bytes_text(bytes),
+          " in ", folder, ", where ", bytes_text(available),
           " are free: make room, choose another snapshot.path, lower snapshot.keep, or do without (none)");
 }
 
@@ -55,7 +55,7 @@ void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
   if (const auto path = local_path(snapshot.path)) require_room(*path, bytes);
   log_info(concat("snapshots: ", snapshot.path, ", the newest",
                   snapshot.keep > 1 ? concat(" ", snapshot.keep) : "", has_best ? " and the best" : "", ", ",
-                  size_text(snapshot_bytes), " each, at most ", size_text(bytes)));
+                  bytes_text(snapshot_bytes), " each, at most ", bytes_text(bytes)));
 }
 
 bool RunSnapshots::is_time() const {

@@ -36,7 +36,8 @@ class RunSnapshots {
 
   /// Whether a model with this validation loss is the best so far; one that could not be kept does not count.
   bool is_best(double validation_loss);
-  /// Takes the snapshot of this step, which all ranks have ended, if it is `due` (also by its number) or the `best`.
+  /// Takes the snapshot of this step, which all ranks have ended, if it is `due` (also by its number) or the
+  /// `best`.
   void save(int64_t step, bool due, bool best);
   /// Waits for what is being written, and writes the snapshot of this step unless it is there. False if it
   /// cannot.

@@ -12,6 +12,7 @@
 #include "train/rank_table.h"
 #include "train/run.h"
 #include "train/run_folder.h"
+#include "train/run_summary.h"
 
 namespace lockstep {
 

@@ -25,6 +25,7 @@ struct TrainingTask {
   std::shared_ptr<const Dataset> training_data;
   std::shared_ptr<const Dataset> validation_data;  ///< or null
   bool shuffle = true;
+  std::string unit = "samples";  ///< what is counted: "tokens" where a sample has several
   int64_t tokens_per_sample = 1;
   double flops_per_token = 0.0;                  ///< forward and backward
   std::map<std::string, std::string> artifacts;  ///< kept in snapshots; must be equal when one is resumed
@@ -32,9 +33,9 @@ struct TrainingTask {
   /// Optional: what the model writes now. After each token it asks whether it may go on.
   std::function<std::string(const std::function<bool()>& go_on)> sample_text;
   std::string user_program = {};  ///< of this build, that uses the trained model: "generate"
-  /// Optional: called on every rank at the start of an epoch with its number from 0, the samples of its first
-  /// batch and its number of steps.
-  std::function<void(int64_t epoch, int64_t batch_size, int64_t steps)> on_epoch;
+  /// Optional: what rank 0 says at the start of epochs `first` to `last`, from 0: whole lines. Told are also
+  /// the samples of a replica's first batch and the steps of an epoch.
+  std::function<std::string(int64_t first, int64_t last, int64_t batch_size, int64_t steps)> epoch_text;
 };
 
 /// Runs a training from its newest snapshot (or the start) to its end: data, replicas, tree, clipping,

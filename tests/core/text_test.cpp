@@ -24,6 +24,21 @@ TEST(Text, WritesBytesAsDigits) {
   EXPECT_EQ(hexadecimal(std::string_view("\x00\x0f\x7f\x80\xff", 5)), "000f7f80ff");
 }
 
+TEST(Text, OneIsSingular) {
+  EXPECT_EQ(counted(1, "layer"), "1 layer");
+  EXPECT_EQ(counted(0, "layer"), "0 layers");
+  EXPECT_EQ(counted(4, "layer"), "4 layers");
+}
+
+TEST(Text, WritesSizesAsAPersonReadsThem) {
+  EXPECT_EQ(bytes_text(84), "84 bytes");
+  EXPECT_EQ(bytes_text(1023.6), "1.0 KiB");
+  EXPECT_EQ(bytes_text(3.1 * 1024), "3.1 KiB");
+  EXPECT_EQ(bytes_text(24.0 * 1024 * 1024 * 1024), "24 GiB");
+  EXPECT_EQ(bytes_text(1.2e12), "1.1 TiB");
+  EXPECT_EQ(bytes_text(1023.7 * 1024 * 1024), "1.0 GiB");
+}
+
 TEST(Text, CountsEdits) {
   EXPECT_EQ(edit_distance("", "abc"), 3U);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);

@@ -279,7 +279,7 @@ resume = auto
 
 [log]
 dir = runs/shakespeare_cpu
-every_steps = 10
+every_steps = 1
 )");
 }
 

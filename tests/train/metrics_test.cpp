@@ -37,6 +37,8 @@ class Metrics : public testing::Test {
 
 TEST_F(Metrics, OneObjectAStepWithTheKeysOfTheContract) {
   const StepMetrics metrics{.step = 7,
+                            .epoch = 2,
+                            .unix_seconds = 1795302845.12345,
                             .loss = 4.17f,
                             .learning_rate = 1e-3,
                             .gradient_norm = 2.5,
@@ -47,10 +49,10 @@ TEST_F(Metrics, OneObjectAStepWithTheKeysOfTheContract) {
                             .model_flops_utilization = 0.5,
                             .memory_mib = 100,
                             .validation_loss = {}};
-  EXPECT_EQ(
-      to_json(metrics),
-      R"({"step":7,"loss":4.17,"loss_bits":"408570a4","lr":0.001,"grad_norm":2.5,"tokens_per_s":12345.7,)"
-      R"("step_ms":8.123,"exposed_comm_ms":0.5,"data_wait_ms":0.25,"mfu":0.5,"memory_mib":100.0})");
+  EXPECT_EQ(to_json(metrics),
+            R"({"step":7,"epoch":2,"time":1795302845.123,"loss":4.17,"loss_bits":"408570a4","lr":0.001,)"
+            R"("grad_norm":2.5,"tokens_per_s":12345.7,)"
+            R"("step_ms":8.123,"exposed_comm_ms":0.5,"data_wait_ms":0.25,"mfu":0.5,"memory_mib":100.0})");
 }
 
 TEST_F(Metrics, ValidationIsThereWhereItWasMeasured) {

@@ -30,6 +30,15 @@ TEST_P(Gate, FiftyStepsHaveTheSameBitsAnywhere) {
 
 INSTANTIATE_TEST_SUITE_P(Replicas, Gate, testing::Values(1, 3, 7, 8, 12));
 
+TEST(Trainer, TheLastStepIsValidatedUnlessNoneIsWanted) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.steps = 3;
+  EXPECT_NE(train_on(1, 1, config).validation_bits, "");
+  config.train.eval_every = -1;
+  EXPECT_EQ(train_on(1, 1, config).validation_bits, "");
+}
+
 TEST(Trainer, AccumulationIsPartOfTheSemanticsAndNotOfTheRanks) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 4);

@@ -93,11 +93,11 @@ Finding check_folder(const std::string& key, const std::string& path, int64_t wa
   }
   const int64_t available = free_bytes(folder);
   finding.found =
-      concat(path, ": ", size_text(available), " free, ", static_cast<int64_t>(speed), " MiB/s with fsync");
+      concat(path, ": ", bytes_text(available), " free, ", static_cast<int64_t>(speed), " MiB/s with fsync");
   if (available < wanted_bytes) {
     finding.verdict = Verdict::warning;
     finding.advice =
-        concat("about ", size_text(wanted_bytes), " will be written: free some, or lower snapshot.keep");
+        concat("about ", bytes_text(wanted_bytes), " will be written: free some, or lower snapshot.keep");
   } else if (speed < slow_mib_per_second) {
     finding.verdict = Verdict::warning;
     finding.advice = concat("this is slow: snapshots take long to be safe; choose a faster disk for ", key);
@@ -111,8 +111,8 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
     return {name, Verdict::problem, concat(folder, ": ", problem),
             concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
   const int64_t available = free_bytes(folder);
-  const std::string found = concat(folder, ": ", size_text(available), " free, about ",
-                                   size_text(wanted_bytes), " wanted for the gradients of this host");
+  const std::string found = concat(folder, ": ", bytes_text(available), " free, about ",
+                                   bytes_text(wanted_bytes), " wanted for the gradients of this host");
   if (available >= wanted_bytes) return {name, Verdict::ok, found};
   return {name, Verdict::warning, found,
           concat("gradients will travel as messages, which is slower; give it more (docker run --shm-size=",

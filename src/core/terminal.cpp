@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/terminal.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/descriptor.h"
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+template <class Names>
+bool is_one_of(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string place_of(pid_t process) { return concat("/proc/", process); }
+
+/// 0 if it cannot be told.
+pid_t parent_of(pid_t process) {
+  const std::string status = read_whole(place_of(process) + "/stat");
+  // The name stands in parentheses and may hold any character; after it come the state and the parent.
+  std::istringstream rest(status.substr(std::min(status.rfind(')') + 1, status.size())));
+  char state = 0;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+bool is_launcher(pid_t process) {
+  static constexpr std::array<std::string_view, 8> launchers = {"mpirun",  "mpiexec", "orterun", "orted",
+                                                                "prterun", "prte",    "prted",   "lockrun"};
+  std::string name = read_whole(place_of(process) + "/comm");
+  name.resize(std::min(name.find('\n'), name.size()));
+  return is_one_of(launchers, name);
+}
+
+/// The outermost launcher of this process on this host; 0 if it has none that passes on every byte.
+pid_t outermost_launcher() {
+  pid_t outermost = 0;
+  for (pid_t process = ::getppid(); process > 1 && is_launcher(process); process = parent_of(process)) {
+    if (redirects_output(read_whole(place_of(process) + "/cmdline"))) return 0;
+    outermost = process;
+  }
+  return outermost;
+}
+
+/// The columns of the terminal that a process's descriptor is, 0 if it does not say; -1 if it is no terminal.
+int columns_of(pid_t process, int descriptor) {
+  const std::string path = concat(place_of(process), "/fd/", descriptor);
+  std::error_code problem;
+  const std::string target = std::filesystem::read_symlink(path, problem).string();
+  // Opening anything else, a pipe say, could wait or have effects.
+  if (problem || !target.starts_with("/dev/")) return -1;
+  const Descriptor opened(::open(path.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+  winsize size{};
+  if (!opened || ::isatty(opened.get()) != 1) return -1;
+  return ::ioctl(opened.get(), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int columns_of_environment() {
+  int columns = 0;
+  if (const char* text = std::getenv("COLUMNS")) {
+    const std::string_view digits(text);
+    std::from_chars(digits.data(), digits.data() + digits.size(), columns);
+  }
+  return columns > 0 ? columns : 80;
+}
+
+}  // namespace
+
+bool redirects_output(const std::string& command_line) {
+  static constexpr std::array<std::string_view, 8> options = {
+      "tag-output", "timestamp-output",      "output-filename", "output-directory", "output", "xml",
+      "xterm",      "merge-stderr-to-stdout"};
+  std::istringstream words(command_line);
+  for (std::string word; std::getline(words, word, '\0') && word != "--";) {
+    const size_t begin = std::min(word.find_first_not_of('-'), word.size());
+    const std::string name = word.substr(begin, word.find('=') - begin);
+    if (begin > 0 && is_one_of(options, name)) return true;
+  }
+  return false;
+}
+
+Terminal find_terminal() {
+  Terminal terminal{.columns = columns_of_environment()};
+  const char* kind = std::getenv("TERM");
+  if (kind && std::string_view(kind) == "dumb") return terminal;
+  const bool is_own = ::isatty(STDERR_FILENO) == 1;
+  const pid_t writer = is_own ? ::getpid() : outermost_launcher();
+  if (writer == 0) return terminal;
+  const int columns = columns_of(writer, STDERR_FILENO);
+  terminal.shows_errors = is_own || columns >= 0;
+  terminal.shows_output = terminal.shows_errors && columns_of(writer, STDOUT_FILENO) >= 0;
+  if (columns > 0) terminal.columns = columns;
+  return terminal;
+}
+
+}  // namespace lockstep
