@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "core/exit_code.h"
+#include "command_line.h"
 #include "train/language_model.h"
 
 using namespace lockstep;
@@ -16,18 +15,19 @@ int main(int argc, char** argv) {
                  "a snapshot, or a directory of snapshots (its best, else its newest)")
       ->required();
   app.add_option("--prompt", options.prompt, "what the text begins with")->capture_default_str();
-  app.add_option("--tokens", options.tokens, "how many to write")->capture_default_str();
+  app.add_option("--tokens", options.tokens, "how many to write")
+      ->capture_default_str()
+      ->check(whole_number(0));
   app.add_option("--temperature", options.temperature, "0 takes the likeliest each time")
       ->capture_default_str();
-  app.add_option("--top-k", options.top_k, "draw from the k likeliest only; 0: from all")
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "another seed, another text")->capture_default_str();
-  app.add_option("--threads", threads, "threads")->capture_default_str()->check(CLI::PositiveNumber);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : exit_usage;
-  }
+  app.add_option("--top-k,--top_k", options.top_k, "draw from the k likeliest only; 0: from all")
+      ->capture_default_str()
+      ->check(whole_number(0));
+  app.add_option("--seed", options.seed, "another seed, another text")
+      ->capture_default_str()
+      ->check(whole_number(0));
+  app.add_option("--threads", threads, "threads")->capture_default_str()->check(whole_number(1));
+  if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
   return run_alone([&] {
     set_threads(threads);
     const Writer writer = load_writer(snapshot);

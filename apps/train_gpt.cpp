@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <iostream>
-
+#include "core/version.h"
 #include "train/language_model.h"
 #include "train/program.h"
 
@@ -9,11 +8,10 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   return run_program([&] {
     const Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) {
-      std::cout << config_help(arguments.program);
-      return 0;
-    }
+    if (arguments.help) return answer(config_help(arguments.program));
+    if (arguments.version) return answer(version_text());
     Config config = load_config(arguments);
+    if (arguments.print_config) return answer(to_ini(config));
     const World world = start_world(config);
     const LanguageData data = load_language_data(config, world);
     const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
-#include <iostream>
-
+#include "command_line.h"
 #include "nn/initialize.h"
 #include "nn/mlp.h"
 #include "nn/sgd.h"
@@ -28,16 +26,17 @@ Trains Linear(20, 1) with SGD on 2048 random samples, the data set of the PyTorc
 int64_t take_tutorial_arguments(Arguments& arguments) {
   int64_t total_epochs = 0, save_every = 10, batch_size = 0;
   CLI::App app;
-  app.add_option("total_epochs,--total_epochs", total_epochs)->check(CLI::PositiveNumber);
-  app.add_option("save_every,--save_every", save_every)->check(CLI::PositiveNumber);
-  app.add_option("--batch_size", batch_size)->check(CLI::PositiveNumber);
+  app.allow_extras();
+  app.add_option("total_epochs,--total_epochs,--total-epochs", total_epochs)->check(whole_number(1));
+  app.add_option("save_every,--save_every,--save-every", save_every)->check(whole_number(1));
+  app.add_option("--batch_size,--batch-size", batch_size)->check(whole_number(1));
   std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& problem) {
-    throw UserError(concat(problem.what(), "; see train_mlp --help"));
+    throw UserError(concat("command line: ", problem.what(), "; see train_mlp --help"));
   }
-  arguments.other.clear();
+  arguments.other = app.remaining();
   if (total_epochs > 0) arguments.overrides.push_back({"train.epochs", concat(total_epochs)});
   if (batch_size > 0) arguments.overrides.push_back({"train.batch_size", concat(batch_size)});
   return save_every;
@@ -60,14 +59,13 @@ Config defaults() {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) {
-      std::cout << usage << config_help(arguments.program, defaults());
-      return 0;
-    }
+    if (arguments.help) return answer(usage + config_help(arguments.program, defaults()));
+    if (arguments.version) return answer(version_text());
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
     require(config.train.precision == "fp32", "train.precision = ", config.train.precision,
             ": train_mlp knows fp32 only");
+    if (arguments.print_config) return answer(to_ini(config));
     const World world = start_world(config);
 
     const auto data =

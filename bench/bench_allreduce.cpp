@@ -6,6 +6,7 @@
 #include "allreduce.h"
 #include "core/error.h"
 #include "core/exit_code.h"
+#include "core/version.h"
 #include "dist/host_reducer.h"
 #include "report.h"
 
@@ -108,6 +109,7 @@ int main(int argc, char** argv) {
   app.add_flag("--messages", options.messages,
                "the tree by messages, as between hosts, not in shared memory");
   app.add_flag("--append", options.append, "add the rows to bench/results");
+  app.set_version_flag("--version", version_text());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

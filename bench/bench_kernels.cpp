@@ -7,6 +7,7 @@
 #include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/memory.h"
+#include "core/version.h"
 #include "dist/world.h"
 #include "gpu_rows.h"
 #include "kernel_cases.h"
@@ -64,6 +65,7 @@ std::vector<KernelCase> cases_of(const CaseSizes& sizes, const Options& options)
   for (KernelCase& other : other_cases(sizes)) cases.push_back(std::move(other));
   std::erase_if(
       cases, [&](const KernelCase& one) { return !std::regex_search(one.kernel + " " + one.shape, filter); });
+  require(!cases.empty(), "--filter ", options.filter, ": no case is called so; without it all are listed");
   return cases;
 }
 
@@ -139,6 +141,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--quick", options.quick, "one small shape a kernel: whether it runs, not how fast");
   app.add_flag("--append", options.append, "add the rows to bench/results");
+  app.set_version_flag("--version", version_text());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

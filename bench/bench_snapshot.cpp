@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/version.h"
 #include "measure.h"
 #include "report.h"
 #include "timed_training.h"
@@ -164,10 +165,8 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) {
-      std::cout << usage << config_help(arguments.program);
-      return 0;
-    }
+    if (arguments.help) return answer(usage + config_help(arguments.program));
+    if (arguments.version) return answer(version_text());
     const Options options = take_options(arguments);
     Config config = load_config(arguments);
     require(config.train.accumulate == 1, "train.accumulate: set it to 1 for bench_snapshot");

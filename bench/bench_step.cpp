@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/trace.h"
+#include "core/version.h"
 #include "measure.h"
 #include "report.h"
 #include "timed_training.h"
@@ -132,10 +133,8 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) {
-      std::cout << usage << config_help(arguments.program);
-      return 0;
-    }
+    if (arguments.help) return answer(usage + config_help(arguments.program));
+    if (arguments.version) return answer(version_text());
     const Options options = take_options(arguments);
     Config config = load_config(arguments);
     require(config.train.accumulate == 1,

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/log.h"
+#include "core/version.h"
 
 namespace lockstep {
 
@@ -27,14 +28,19 @@ class Arguments {
       const size_t equals = word.find('=');
       const std::string name = word.substr(0, equals);
       int& value = values_[name] = std::stoi(word.substr(equals + 1));
-      const std::string flags = name.starts_with("--") ? name : name + ",--" + name;
-      app.add_option(flags, value)->check(CLI::Range(std::min(value, 1), largest))->capture_default_str();
+      const std::string long_name = name.starts_with("--") ? name : "--" + name;
+      std::string dashed = long_name;
+      std::replace(dashed.begin(), dashed.end(), '_', '-');
+      const std::string position = name == long_name ? "" : name + ",";
+      app.add_option(position + long_name + (dashed == long_name ? "" : "," + dashed), value)
+          ->check(CLI::Range(std::min(value, 1), largest))
+          ->capture_default_str();
     }
+    app.set_version_flag("--version", version_text());
     try {
       app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-      std::cout << app.help();
-      std::exit(0);
+    } catch (const CLI::Success& question) {
+      std::exit(app.exit(question));
     } catch (const CLI::ParseError& problem) {
       log_error(problem.what());
       std::exit(2);

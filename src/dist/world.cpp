@@ -106,6 +106,8 @@ World World::from_environment() {
   return world;
 }
 
+bool is_launched_first() { return launched().rank == 0; }
+
 World World::alone() { return World(std::shared_ptr<Communicator>(LocalCommunicator::alone())); }
 
 World::World(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {

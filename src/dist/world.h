@@ -45,6 +45,10 @@ class World {
   int ranks_on_my_cores_ = 1;
 };
 
+/// Whether this process speaks for all that its launcher started, as is known before MPI is asked: it is the
+/// first of them, or alone.
+bool is_launched_first();
+
 /// Which of its GPUs each rank uses, from the GPUs that each sees, as texts that tell them apart: ranks that
 /// see the same ones take turns. Throws UserError if `may_share` is not set and a GPU would have two ranks.
 std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share);

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
+#include "core/version.h"
 
 namespace lockstep {
 namespace {
@@ -46,6 +47,7 @@ void add_ignored(CLI::App& app, Texts& texts) {
 void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   NodeOptions& nodes = options.nodes;
   app.set_help_flag("-h,--help", "this text");
+  app.set_version_flag("--version", version_text(), "of Lockstep, and how it was built");
   app.add_option(
       "--nproc,--nproc-per-node", texts.nproc,
       "ranks on each node: a number, auto (a rank a GPU, or a core), gpu or cpu (default 1, or as a host "
@@ -119,7 +121,8 @@ std::vector<std::string> take_options(const CLI::App& app, const std::vector<std
 
 void name_variables(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || option->check_lname("help")) continue;
+    if (option->get_lnames().empty() || option->check_lname("help") || option->check_lname("version"))
+      continue;
     std::string name = option->get_lnames().back();
     std::replace(name.begin(), name.end(), '-', '_');
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -220,6 +223,9 @@ std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>
     app.parse(own);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::CallForVersion&) {
+    std::cout << app.version() << "\n";
     return std::nullopt;
   } catch (const CLI::ParseError& problem) {
     throw UserError(concat("lockrun: ", problem.what(), "; see lockrun --help"));

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/gpu.h"
+#include "core/text.h"
 #include "train/config_file.h"
 #include "train/config_schema.h"
 #include "train/ini.h"
@@ -99,6 +100,12 @@ Config checked(Config config, const std::string& name) {
   return config;
 }
 
+/// Options are written with - or _.
+std::string underscored(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 /// "section.key" in lower case, as every key is spelled.
 bool is_key_like(const std::string& text) {
   const size_t dot = text.find('.');
@@ -107,12 +114,35 @@ bool is_key_like(const std::string& text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
 }
 
-void refuse_other(const Arguments& arguments) {
-  if (arguments.other.empty()) return;
+/// The option that `name`, without its dashes, is nearly: "config-name", "confg" or "c" is --config. Empty if
+/// there is none.
+std::string nearest_option(const std::string& name) {
+  for (const std::string option : {"config", "help", "version", "print-config"}) {
+    const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);
+    if (is_part || edit_distance(name, option) <= 2) return "--" + option;
+  }
+  return "";
+}
+
+/// What somebody probably meant by the first argument that nobody understands.
+std::string suggestion(const Arguments& arguments) {
   const std::string& argument = arguments.other.front();
+  if (is_config_file(argument)) return concat(" (did you mean --config ", argument, "?)");
   std::string name = argument.substr(0, argument.find('='));
   name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
-  throw UserError(concat("command line: '", argument, "' is not understood", suggest_config_key(name)));
+  const std::string option = argument.starts_with('-') ? nearest_option(name) : "";
+  if (option.empty()) return suggest_config_key(underscored(name));
+  std::string value;
+  if (option == "--config" && arguments.other.size() > 1) value = " " + arguments.other[1];
+  if (option == "--config" && argument.find('=') != std::string::npos)
+    value = " " + argument.substr(argument.find('=') + 1);
+  return concat(" (did you mean ", option, value, "?)");
+}
+
+void refuse_other(const Arguments& arguments) {
+  if (arguments.other.empty()) return;
+  throw UserError(
+      concat("command line: '", arguments.other.front(), "' is not understood", suggestion(arguments)));
 }
 
 }  // namespace
@@ -124,7 +154,7 @@ Arguments split_arguments(int argc, const char* const* argv) {
     std::string argument = argv[i];
     const bool is_option = argument.starts_with("--");
     const size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals).substr(is_option ? 2 : 0);
+    const std::string name = underscored(argument.substr(0, equals).substr(is_option ? 2 : 0));
     const bool takes_value = is_option && (name == "config" || is_key_like(name));
     std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
     if (takes_value && equals == std::string::npos) {
@@ -136,6 +166,10 @@ Arguments split_arguments(int argc, const char* const* argv) {
       arguments.help = true;
     } else if (argument == "--fresh") {
       arguments.overrides.push_back({"snapshot.resume", "never"});
+    } else if (argument == "--version") {
+      arguments.version = true;
+    } else if (is_option && equals == std::string::npos && name == "print_config") {
+      arguments.print_config = true;
     } else if (is_option && name == "config") {
       require(arguments.config_file.empty(), "command line: --config stands twice");
       require(!value.empty(), "command line: --config lacks its value");

@@ -88,11 +88,14 @@ struct Arguments {
     std::string key;  ///< with its section: train.steps
     std::string value;
   };
-  std::string program;              ///< the executable's file name
-  std::string config_file;          ///< of --config; empty if absent
-  std::vector<Override> overrides;  ///< section.key=value, --section.key=value, --section.key value
-  std::vector<std::string> other;   ///< the rest, in order
-  bool help = false;                ///< --help or -h
+  std::string program;      ///< the executable's file name
+  std::string config_file;  ///< of --config; empty if absent
+  std::vector<Override>
+      overrides;                   ///< section.key=value, --section.key=value, --section.key value; - means _
+  std::vector<std::string> other;  ///< the rest, in order
+  bool help = false;               ///< --help or -h
+  bool version = false;            ///< --version
+  bool print_config = false;       ///< --print-config
 };
 
 /// Throws UserError where --config or --section.key lacks its value.

@@ -39,18 +39,30 @@ std::string shipped_names() {
   return names.empty() ? "none" : joined(names);
 }
 
+/// The shipped configuration of that name; empty if there is none.
+std::string find_shipped(const fs::path& name) {
+  std::error_code ignored;
+  if (name.empty() || name.has_parent_path()) return "";
+  for (const fs::path& folder : shipped_folders())
+    for (const fs::path& candidate : {folder / name, folder / (name.string() + ".ini")})
+      if (fs::is_regular_file(candidate, ignored)) return fs::weakly_canonical(candidate).string();
+  return "";
+}
+
 }  // namespace
+
+bool is_config_file(const std::string& name) {
+  std::error_code ignored;
+  const bool is_ini = fs::path(name).extension() == ".ini";
+  return (is_ini && fs::is_regular_file(name, ignored)) || !find_shipped(name).empty();
+}
 
 std::string find_config_file(const std::string& name) {
   std::error_code ignored;
   if (fs::is_regular_file(name, ignored)) return name;
   require(!fs::exists(name, ignored), "--config ", name, ": not a file");
-  const fs::path path(name);
-  if (!path.has_parent_path()) {
-    for (const fs::path& folder : shipped_folders())
-      for (const fs::path& candidate : {folder / path, folder / (name + ".ini")})
-        if (fs::is_regular_file(candidate, ignored)) return fs::weakly_canonical(candidate).string();
-  }
+  const std::string shipped = find_shipped(name);
+  if (!shipped.empty()) return shipped;
   throw UserError(concat("--config ", name, ": no such file; shipped configurations: ", shipped_names()));
 }
 

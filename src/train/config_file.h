@@ -10,6 +10,10 @@ namespace lockstep {
 /// UserError that lists the shipped ones.
 std::string find_config_file(const std::string& name);
 
+/// Whether somebody who writes just `name` means a configuration: an INI file that is there, or a shipped
+/// one.
+bool is_config_file(const std::string& name);
+
 /// The whole file. Throws UserError if it cannot be read.
 std::string read_config_file(const std::string& path);
 

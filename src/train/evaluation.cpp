@@ -24,7 +24,7 @@ double loss_of_batch(const TrainingTask& task, const Dataset& data, int64_t firs
 }  // namespace
 
 std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
-                               int64_t batch_size) {
+                               int64_t batch_size, const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
   const int64_t batches = (data.size() + batch_size - 1) / batch_size;
   const int64_t most = (batches + world.size() - 1) / world.size();
@@ -34,6 +34,7 @@ std::optional<double> evaluate(const World& world, const TrainingTask& task, con
   // Equally many rounds on every rank, also where the last ones have nothing to do in theirs.
   for (int64_t round = 0; round < most; ++round) {
     if (any_rank_was_asked_to_stop(world)) return std::nullopt;
+    if (progress) progress(round, most);
     const int64_t first = (begin + round) * batch_size;
     if (begin + round < end)
       sums[static_cast<size_t>(round)] =

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/clock.h"
+#include "core/version.h"
 
 namespace lockstep {
 namespace {
@@ -71,24 +72,6 @@ double gpu_peak_flops(const std::string& gpu_name, DType dtype) {
     if (gpu_name.find(peak.name) != std::string::npos)
       return dtype == DType::f32 ? peak.in_fp32 : peak.in_16_bits;
   return 0.0;
-}
-
-std::string instruction_set() {
-  std::string text;
-#if defined(__x86_64__)
-  text = "x86-64";
-#elif defined(__aarch64__)
-  text = "aarch64";
-#endif
-#if defined(__AVX512F__)
-  text += " avx512f";
-#elif defined(__AVX2__)
-  text += " avx2";
-#endif
-#if defined(__FMA__)
-  text += " fma";
-#endif
-  return text;
 }
 
 std::string processor_name() {

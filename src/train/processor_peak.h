@@ -15,11 +15,7 @@ double measure_peak_flops();
 /// if unknown.
 double gpu_peak_flops(const std::string& gpu_name, DType dtype);
 
-/// What the compiler was allowed to use, such as "x86-64 avx512f fma": part of the scope in which bits are
-/// equal.
-std::string instruction_set();
-
-/// The model of this machine's processor as /proc/cpuinfo names it; instruction_set() where it does not.
+/// The model of this machine's processor as /proc/cpuinfo names it; the instruction set where it does not.
 std::string processor_name();
 
 }  // namespace lockstep

@@ -2,13 +2,14 @@
 #include "train/program.h"
 
 #include <filesystem>
+#include <iostream>
 
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
+#include "core/version.h"
 #include "train/found_run.h"
-#include "train/processor_peak.h"
 #include "train/stop_request.h"
 
 namespace lockstep {
@@ -33,6 +34,11 @@ void settle_replicas(Config& config, const World& world) {
     if (earlier >= world.size()) config.dist.replicas = earlier;
   }
   settle_replicas(config, world.size());
+}
+
+int answer(const std::string& text) {
+  if (is_launched_first()) std::cout << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
+  return 0;
 }
 
 World start_world(Config& config) {

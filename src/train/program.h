@@ -17,6 +17,9 @@ void make_log_folder(const Config& config);
 /// at another number of ranks, else one a rank. UserError if there are fewer than ranks.
 void settle_replicas(Config& config, const World& world);
 
+/// Prints what somebody asked about a program, once for all ranks. Returns the exit code.
+int answer(const std::string& text);
+
 /// What every training program does first: joins the other ranks, settles dist.replicas, gives each rank its
 /// threads, and compares configurations.
 World start_world(Config& config);

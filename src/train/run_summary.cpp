@@ -6,7 +6,7 @@
 #include "core/gpu.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "train/processor_peak.h"
+#include "core/version.h"
 
 namespace lockstep {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -42,7 +44,7 @@ TEST_F(TrainMlp, PrintsTheTutorialsLineAndLearns) {
 }
 
 TEST_F(TrainMlp, TakesItsArgumentsByPositionAndByName) {
-  for (const char* arguments : {"3 1 --batch_size 64", "--total_epochs 3 --save_every 1 --batch_size=64"}) {
+  for (const char* arguments : {"3 1 --batch_size 64", "--total-epochs 3 --save_every 1 --batch-size=64"}) {
     const Outcome outcome = run_command(train(arguments));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
     EXPECT_NE(outcome.out.find("[CPU0] Epoch 2 | Batchsize: 64 | Steps: 32\n"), std::string::npos)
@@ -51,6 +53,57 @@ TEST_F(TrainMlp, TakesItsArgumentsByPositionAndByName) {
   for (const char* arguments : {"many", "3 1 2", "3 1 --batch_size 0", "--epochs 3"}) {
     const Outcome outcome = run_command(train(arguments));
     EXPECT_EQ(outcome.exit_code, 2) << arguments << ": " << outcome.errors;
+  }
+}
+
+TEST_F(TrainMlp, WrongArgumentsAreToldInWords) {
+  for (const auto& [arguments, said] :
+       {std::pair("five 10", "total_epochs: expected a whole number from 1 up, not 'five'"),
+        std::pair("3 0", "save_every: expected a whole number from 1 up, not '0'"),
+        std::pair("3 1 quickstart.ini", "did you mean --config quickstart.ini?"),
+        std::pair("train.seed=-1", "train.seed: must be at least 0, not -1")}) {
+    const Outcome outcome = run_command(train(arguments));
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    EXPECT_NE(outcome.first_error_line().find(said), std::string::npos) << outcome.errors;
+  }
+  const Outcome seed = run_command(program("generate") + " --snapshot x --seed -1");
+  EXPECT_EQ(seed.exit_code, 2);
+  EXPECT_NE(seed.first_error_line().find("--seed: expected a whole number from 0 up, not '-1'"),
+            std::string::npos)
+      << seed.errors;
+}
+
+TEST_F(TrainMlp, ThousandsOfEpochsAreToldInAFewLines) {
+  const Outcome outcome = run_command(train("400 100 train.eval_every=-1"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_LT(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 60) << outcome.out;
+  EXPECT_NE(outcome.out.find("-399 | Batchsize: 32 | Steps: 64\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.errors.find(" samples/s "), std::string::npos) << outcome.errors;
+  EXPECT_EQ(line(64 * 3)["epoch"], 2);
+  EXPECT_EQ(line(64 * 3 + 1)["epoch"], 3);
+  EXPECT_GT(line(1)["time"], 1.7e9);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run/rank1.log"));
+}
+
+TEST_F(TrainMlp, PrintsItsConfigurationAndTrainsNothing) {
+  const std::string words = "7 --batch-size 64 train.seed=3";
+  const Outcome printed = run_command(train(words) + " --print-config");
+  ASSERT_EQ(printed.exit_code, 0) << printed.errors;
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
+  for (const char* text : {"[train]\n", "\nepochs = 7\n", "\nbatch_size = 64\n", "\nseed = 3\n"})
+    EXPECT_NE(printed.out.find(text), std::string::npos) << printed.out;
+  write_text(directory_ / "printed.ini", printed.out);
+  const Outcome again =
+      run_command(program("train_mlp") + " --print-config --config " + (directory_ / "printed.ini"));
+  EXPECT_EQ(again.out, printed.out) << again.errors;
+}
+
+TEST(Programs, TellTheirVersion) {
+  for (const char* name : {"train_gpt", "train_mlp", "generate", "doctor", "lockrun", "2_multi_device"}) {
+    const Outcome outcome = run_command(program(name) + " --version");
+    EXPECT_EQ(outcome.exit_code, 0) << name << outcome.errors;
+    EXPECT_EQ(outcome.out.find("Lockstep 0."), 0U) << name << ": " << outcome.out;
+    EXPECT_NE(outcome.out.find("CUDA"), std::string::npos) << outcome.out;
   }
 }
 

@@ -183,6 +183,24 @@ TEST(Config, BooleansHaveTheUsualSpellings) {
     EXPECT_FALSE(load({"train.steps=1", (std::string("model.bias=") + word).c_str()}).model.bias) << word;
 }
 
+TEST(Config, OptionsAreWrittenWithDashesOrUnderscores) {
+  for (const char* word : {"--train.batch-size=3", "--train.batch_size=3", "train.batch-size=3"})
+    EXPECT_EQ(load({"train.steps=1", word}).train.batch_size, 3) << word;
+  EXPECT_EQ(load({"train.steps=1", "--model.n-layer", "3"}).model.n_layer, 3);
+}
+
+TEST(Config, QuestionsAboutAProgramAreKept) {
+  const auto split = [](const char* word) {
+    const char* words[] = {"train_gpt", word};
+    return split_arguments(2, words);
+  };
+  EXPECT_TRUE(split("--version").version);
+  EXPECT_TRUE(split("--print-config").print_config);
+  EXPECT_TRUE(split("--print_config").print_config);
+  EXPECT_TRUE(split("-h").help);
+  EXPECT_FALSE(split("--verbose").version);
+}
+
 TEST(Config, KeysAreClassedByWhoMustAgree) {
   std::map<std::string, KeyClass> classes;
   for (const ConfigValue& value : config_values(load({"train.steps=1"})))

@@ -14,7 +14,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "train/doctor/socket.h"
-#include "train/processor_peak.h"
+#include "core/version.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/version.h"
+
+#include "core/error.h"
+
+namespace lockstep {
+
+std::string instruction_set() {
+  std::string text;
+#if defined(__x86_64__)
+  text = "x86-64";
+#elif defined(__aarch64__)
+  text = "aarch64";
+#endif
+#if defined(__AVX512F__)
+  text += " avx512f";
+#elif defined(__AVX2__)
+  text += " avx2";
+#endif
+#if defined(__FMA__)
+  text += " fma";
+#endif
+  return text;
+}
+
+std::string version_text() {
+#if defined(__clang__)
+  const std::string compiler = __VERSION__;
+#else
+  const std::string compiler = concat("GCC ", __VERSION__);
+#endif
+#if defined(LOCKSTEP_CUDA)
+  const char* gpus = "with CUDA";
+#else
+  const char* gpus = "without CUDA";
+#endif
+  return concat("Lockstep " LOCKSTEP_VERSION " (", compiler, ", ", instruction_set(), ", ", gpus, ")");
+}
+
+}  // namespace lockstep

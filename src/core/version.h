@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// What the compiler was allowed to use, such as "x86-64 avx512f fma": part of the scope in which bits are
+/// equal.
+std::string instruction_set();
+
+/// What --version prints: the project's version, the compiler, the instruction set, and whether there is CUDA.
+std::string version_text();
+
+}  // namespace lockstep
