@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/gpu.h"
+#include "core/version.h"
 #include "train/processor_peak.h"
 
 namespace lockstep {
