@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -16,6 +17,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
+#include "dist/common_message.h"
 #include "dist/local_communicator.h"
 #include "dist/mpi_communicator.h"
 
@@ -73,6 +75,41 @@ void refuse_several_without_mpi(const Launched& launch) {
 }
 
 bool mpi_was_used = false;
+
+/// Where it was thrown, from the root of the source tree on, wherever that was built.
+std::string place_in_sources(const Error& failure) {
+  const std::string here = __FILE__;
+  const std::string root = here.substr(0, here.rfind("src/dist/"));
+  const std::string place = failure.where();
+  return place.starts_with(root) ? place.substr(root.size()) : place;
+}
+
+/// How long a rank leaves the word to others. What is wrong with the input is usually wrong on every rank:
+/// the first gets the time to say it, also to other hosts, and who watches the time to end the others.
+std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
+  if (launch.rank == 0) return std::chrono::milliseconds(0);
+  if (is_watched()) return std::chrono::milliseconds(1000);
+  const bool is_on_first_host =
+      integer_from_environment("OMPI_COMM_WORLD_LOCAL_RANK", launch.rank) == launch.rank;
+  return std::chrono::milliseconds(is_on_first_host ? 300 : 1500);
+}
+
+/// Says why this rank ends unless another of this host says the same, and ends all. Returns the exit code.
+int report_failure(const std::string& message, int code) {
+  tell_failure(message);
+  const Launched launch = launched();
+  const bool has_others = launch.by == Launcher::mpi && launch.processes != 1;
+  // A launcher that ends the job meanwhile is to be obeyed at once.
+  if (has_others && !is_watched()) std::signal(SIGTERM, SIG_DFL);
+  if (code == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
+  const bool speaks = !has_others || claim_message(message);
+  if (speaks) log_error(message);
+  // The launcher has words of its own about an end: the message gets the time to pass before them, and the
+  // others the time to see that it is said.
+  if (has_others) std::this_thread::sleep_for(std::chrono::milliseconds(speaks ? 700 : 1500));
+  if (mpi_was_used) abort_mpi(code);
+  return code;
+}
 
 /// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
 /// the launcher has bound each to cores of its own.
@@ -187,32 +224,20 @@ namespace {
 
 /// What `body` returns, or the exit code of the failure that it reports.
 int run_and_report(const std::function<int()>& body) {
-  const auto report = [](const std::string& message, int code, bool is_everybodys) {
-    tell_failure(message);
-    // What is wrong with the input is usually wrong on every rank: the first gets the time to say it alone,
-    // and who watches the time to end the others.
-    const auto alone = std::chrono::milliseconds(is_watched() ? 1000 : 300);
-    if (is_everybodys && launched().rank != 0) std::this_thread::sleep_for(alone);
-    log_error(message);
-    if (!mpi_was_used) return code;
-    // The launcher has words of its own about an abort: the message gets the time to pass before them.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    abort_mpi(code);
-  };
   int code = 0;
   try {
     code = body();
   } catch (const LaunchMistake& failure) {
-    if (launched().rank == 0) return report(failure.what(), exit_usage, false);
+    if (launched().rank == 0) return report_failure(failure.what(), exit_usage);
     // Some launchers end all processes after the first that fails.
     std::this_thread::sleep_for(std::chrono::seconds(1));
     return exit_usage;
   } catch (const UserError& failure) {
-    return report(failure.what(), exit_usage, true);
+    return report_failure(failure.what(), exit_usage);
   } catch (const Error& failure) {
-    return report(concat(failure.what(), " (", failure.where(), ")"), 1, false);
+    return report_failure(concat(failure.what(), " (", place_in_sources(failure), ")"), 1);
   } catch (const std::exception& failure) {
-    return report(failure.what(), 1, false);
+    return report_failure(failure.what(), 1);
   }
   finalize_mpi();
   return code;

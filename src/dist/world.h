@@ -62,8 +62,9 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 void on_first_rank(const World& world, const std::function<void()>& body);
 
 /// Runs a program: what `body` returns is the exit code. An exception is reported on stderr first, with its
-/// rank, and then ends all ranks (a watched one only itself): UserError with code 2, anything else with 1.
-/// Several processes without MPI are refused first.
+/// rank, and then ends all ranks (a watched one only itself): UserError with code 2, anything else with 1. Of
+/// the ranks of a host that fail for the same reason one says so. Several processes without MPI are refused
+/// first.
 int run_program(const std::function<int()>& body);
 
 /// run_program() for a program that is no rank of anything: UserError if a launcher started several.

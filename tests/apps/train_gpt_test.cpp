@@ -170,6 +170,12 @@ TEST_F(TrainGpt, ARankThatDiesEndsTheJobWithinSeconds) {
   EXPECT_LE(std::stoi(outcome.out), 60) << "seconds from the death of a rank to the end of the job";
 }
 
+int count_of(const std::string& part, const std::string& text) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 struct BadInput {
   const char* what;
   std::string change;
@@ -214,6 +220,17 @@ TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
   const Outcome few = run_command(mpirun(3) + train("run") + " dist.replicas=2");
   EXPECT_EQ(few.exit_code, 2) << few.errors;
   EXPECT_NE(few.first_error_of_a_rank().find("dist.replicas"), std::string::npos) << few.errors;
+  EXPECT_EQ(count_of("dist.replicas = 2", few.errors), 1) << few.errors;
+
+  const Outcome usage = run_command(mpirun(4) + train("run") + " train.stepz=3");
+  EXPECT_EQ(usage.exit_code, 2) << usage.errors;
+  EXPECT_EQ(count_of("unknown key train.stepz", usage.errors), 1) << usage.errors;
+
+  const Outcome several =
+      run_command(mpirun(1) + train("run") + " train.stepx=1 : -np 2 " + train("run") + " train.stepy=2");
+  EXPECT_EQ(several.exit_code, 2) << several.errors;
+  for (const char* cause : {"train.stepx", "train.stepy"})
+    EXPECT_EQ(count_of(std::string("unknown key ") + cause, several.errors), 1) << several.errors;
 
   const Outcome differ =
       run_command(mpirun(1) + train("run") + " train.seed=1 : -np 1 " + train("run") + " train.seed=2");

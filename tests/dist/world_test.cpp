@@ -4,10 +4,13 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "dist/common_message.h"
 #include "dist/local_communicator.h"
 #include "dist/mpi_communicator.h"
 
@@ -112,6 +115,25 @@ TEST(DistributeGpus, TooFewAreRefusedWithBothNumbers) {
   }
 }
 
+TEST(ClaimMessage, OneOfALaunchSaysIt) {
+  const auto claims_in_child = [](const char* message) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(claim_message(message) ? 1 : 0);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WEXITSTATUS(status) == 1;
+  };
+  ::setenv("PMIX_NAMESPACE", concat("launch ", ::getpid()).c_str(), 1);
+  EXPECT_TRUE(claims_in_child("the same"));
+  EXPECT_TRUE(claims_in_child("the same")) << "whoever had it has ended";
+  EXPECT_TRUE(claim_message("the same"));
+  EXPECT_FALSE(claims_in_child("the same"));
+  EXPECT_TRUE(claims_in_child("another cause"));
+  ::setenv("PMIX_NAMESPACE", "another launch", 1);
+  EXPECT_TRUE(claims_in_child("the same"));
+  ::unsetenv("PMIX_NAMESPACE");
+}
+
 TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto exit_with = [](auto body) { std::exit(run_program(body)); };
@@ -120,7 +142,7 @@ TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {
   EXPECT_EXIT(exit_with([]() -> int { throw UserError("no such key: train.stps"); }),
               testing::ExitedWithCode(2), "^error: no such key: train.stps\n$");
   EXPECT_EXIT(exit_with([]() -> int { throw Error("the sum went wrong"); }), testing::ExitedWithCode(1),
-              "^error: the sum went wrong .*world_test.cpp:[0-9]+.\n$");
+              "^error: the sum went wrong .tests/dist/world_test.cpp:[0-9]+.\n$");
   EXPECT_EXIT(exit_with([]() -> int { throw std::runtime_error("disk on fire"); }),
               testing::ExitedWithCode(1), "^error: disk on fire\n$");
 }
