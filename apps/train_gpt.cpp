@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/version.h"
 #include "train/language_model.h"
+#include "train/memory_need.h"
 #include "train/program.h"
 
 using namespace lockstep;
@@ -14,6 +15,8 @@ int main(int argc, char** argv) {
     if (arguments.print_config) return answer(to_ini(config));
     const World world = start_world(config);
     const LanguageData data = load_language_data(config, world);
+    require_memory(config, least_memory(config, data.vocabulary_size, data.training->size()),
+                   memory_limit(world));
     const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
     return train(config, world, language_task(config, *model, data));
   });

@@ -128,6 +128,9 @@ Corpus from_address(const std::string& url) {
 }
 
 Corpus from_file(const std::string& name) {
+  std::error_code unreadable;
+  require(!fs::is_directory(name, unreadable), "data.dataset = ", name,
+          ": this is a folder; name the text file in it");
   const fs::path path = is_file(name) ? fs::path(name) : find_in_data_folder(name).value_or("");
   require(!path.empty(), "data.dataset = ", name,
           ": there is no such file, here or in LOCKSTEP_DATA_DIR; give a path, an address, shakespeare or "

@@ -204,6 +204,11 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
        {"snapshot.resume"}},
       {"no configuration", "--config nothing.ini", {"nothing.ini"}},
       {"log.dir", "log.dir=/dev/null/x", {"log.dir"}},
+      {"a model beyond any memory", "model.n_embd=1000000", {"model.n_embd = 1000000", "needs at least"}},
+      {"logits beyond any memory",
+       "data.dataset=random_tokens model.vocab_size=100000000 train.batch_size=1000000",
+       {"needs at least", "logits"}},
+      {"a folder as a corpus", "data.dataset=/etc", {"data.dataset = /etc", "a folder"}},
   };
   for (const BadInput& input : inputs) {
     const Outcome outcome = run_command(train("run") + " " + input.change);
