@@ -52,7 +52,7 @@ else
   trial=$(mktemp --directory)
   status=0
   said=$("$programs/train_gpt" --config configs/quickstart.ini "log.dir=$trial" snapshot.path=none train.steps=1 \
-    train.warmup_steps=0 train.sample_every=0 data.train_split=0.999 2>&1) || status=$?
+    train.warmup_steps=0 train.sample_every=0 train.eval_every=-1 2>&1) || status=$?
   rm -rf "$trial"
   if ((status == 2)) && [[ $said == *data.dataset* ]]; then
     echo "$said"

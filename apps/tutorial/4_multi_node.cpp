@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
     const std::string read = has_snapshot ? to_safetensors(load_safetensors(snapshot_path)) : "";
     if (const std::string bytes = world.communicator().broadcast_text(read, 0); !bytes.empty()) {
       const SafeTensors snapshot = from_safetensors(bytes, snapshot_path);
-      for (size_t i = 0; i < state.size(); ++i) copy(snapshot.tensors.at(i).tensor, state[i].tensor);
+      restore_tensors(snapshot.tensors, state, snapshot_path);
       epochs_run = std::stoi(snapshot.metadata.at("epochs_run"));
       loader.seek(epochs_run * loader.steps_per_epoch());
       if (world.is_first())

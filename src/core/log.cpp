@@ -64,6 +64,11 @@ void set_log_rank(int rank, bool quiet) {
   log().console->set_level(quiet ? spdlog::level::warn : spdlog::level::info);
 }
 
+void silence_log_console() {
+  const std::lock_guard lock(log().mutex);
+  log().console->set_level(spdlog::level::off);
+}
+
 void set_log_file(const std::string& path) {
   const std::lock_guard lock(log().mutex);
   log().file = path;

@@ -103,7 +103,8 @@ int report_failure(const std::string& message, int code) {
   if (has_others && !is_watched()) std::signal(SIGTERM, SIG_DFL);
   if (code == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
   const bool speaks = !has_others || claim_message(message);
-  if (speaks) log_error(message);
+  if (!speaks) silence_log_console();
+  log_error(message);
   // The launcher has words of its own about an end: the message gets the time to pass before them, and the
   // others the time to see that it is said.
   if (has_others) std::this_thread::sleep_for(std::chrono::milliseconds(speaks ? 700 : 1500));

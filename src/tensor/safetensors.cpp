@@ -131,4 +131,18 @@ SafeTensors load_safetensors(const std::string& path) {
   return from_safetensors(bytes, path);
 }
 
+void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& targets,
+                     const std::string& what) {
+  std::map<std::string, Tensor> by_name;
+  for (const NamedTensor& tensor : saved) by_name[tensor.name] = tensor.tensor;
+  for (const auto& [name, tensor] : targets) {
+    const auto found = by_name.find(name);
+    require(found != by_name.end(), what, " has no tensor ", name);
+    require(found->second.shape() == tensor.shape() && found->second.dtype() == tensor.dtype(), what, ": ",
+            name, " is ", found->second.dtype(), found->second.shape(), " where the model has ",
+            tensor.dtype(), tensor.shape());
+    copy(found->second, tensor);
+  }
+}
+
 }  // namespace lockstep

@@ -41,4 +41,9 @@ SafeTensors from_safetensors(const std::string& bytes, const std::string& origin
 /// Reads a file. Throws UserError if it cannot be read or is not such a file.
 SafeTensors load_safetensors(const std::string& path);
 
+/// Copies tensors by name. Throws UserError naming one that is missing or has another shape; `what` says of
+/// what.
+void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& targets,
+                     const std::string& what);
+
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "data/corpus.h"
 #include "nn/adamw.h"
 #include "tensor/ops.h"
+#include "tensor/safetensors.h"
 #include "train/parameters_hash.h"
 #include "train/resume.h"
 

@@ -13,9 +13,4 @@ namespace lockstep {
 /// missing or has another shape.
 void restore(const Snapshot& snapshot, const std::vector<NamedTensor>& parameters, Optimizer& optimizer);
 
-/// Copies tensors by name. Throws UserError naming one that is missing or has another shape; `what` says of
-/// what.
-void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& targets,
-                     const std::string& what);
-
 }  // namespace lockstep

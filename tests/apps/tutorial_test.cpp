@@ -177,6 +177,13 @@ TEST_P(FaultTolerantTutorial, RefusesADamagedSnapshot) {
   const Outcome outcome = run_command(on_two_ranks("3 2"));
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.errors.find("snapshot.safetensors"), std::string::npos) << outcome.errors;
+
+  // What an earlier step of the tutorial has written is a good file, but no snapshot.
+  run(step("1_single_device", "1 1"));
+  std::filesystem::rename(checkpoint(), snapshot());
+  const Outcome other = run_command(on_two_ranks("3 2"));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.errors.find("snapshot.safetensors has no tensor"), std::string::npos) << other.errors;
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, FaultTolerantTutorial, testing::Values("3_fault_tolerant", "4_multi_node"));

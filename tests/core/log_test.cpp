@@ -85,6 +85,14 @@ TEST_F(LogTest, AFileThatCannotBeOpenedIsNamed) {
   EXPECT_EQ(lines[1], "all is well");
 }
 
+TEST_F(LogTest, SilencedItStillWritesToTheFile) {
+  const TemporaryDirectory folder;
+  set_log_file(folder / "run.log");
+  silence_log_console();
+  EXPECT_TRUE(printed().empty());
+  EXPECT_EQ(lines_of(read_text(folder / "run.log")).size(), 3U);
+}
+
 TEST_F(LogTest, TheFileIsMadeByTheFirstMessage) {
   const TemporaryDirectory folder;
   set_log_file(folder / "run.log");

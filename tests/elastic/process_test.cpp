@@ -55,6 +55,12 @@ TEST(Process, OnlyWhoHandlesASignalGetsIt) {
   EXPECT_FALSE(deaf.ending().has_value());
 }
 
+TEST(LastLines, AreWhatATerminalWouldShow) {
+  LastLines lines;
+  lines.add("\rstep 1/3\x1b[K\rstep 2/3\x1b[K\r\x1b[Kerror: no memory\nplain\n");
+  EXPECT_EQ(lines.lines(), (std::vector<std::string>{"error: no memory", "plain"}));
+}
+
 TEST(LastLines, AreTheLastTwenty) {
   LastLines lines;
   for (int line = 0; line < 10000; ++line) lines.add(concat("line ", line, "\n"));
