@@ -9,7 +9,8 @@ namespace lockstep {
 /// equal.
 std::string instruction_set();
 
-/// What --version prints: the project's version, the compiler, the instruction set, and whether there is CUDA.
+/// What --version prints: the project's version, the compiler, the instruction set, and whether there is
+/// CUDA.
 std::string version_text();
 
 }  // namespace lockstep

@@ -162,6 +162,7 @@ void Progress::update(int64_t step, double loss, double per_second) {
   state_.seconds_left = done > 0 ? now / done * static_cast<double>(state_.total_steps - step) : -1;
 
   const bool is_last = step == state_.total_steps;
+  if (is_last) say_epochs();
   if (display_.interactive) {
     if (is_last || drawn_ < 0 || now - drawn_ >= redraw_seconds) draw(format_bar(state_, display_));
     return;

@@ -13,8 +13,8 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "train/doctor/socket.h"
 #include "core/version.h"
+#include "train/doctor/socket.h"
 
 namespace lockstep {
 namespace {
