@@ -23,6 +23,7 @@ constexpr int narrowest_bar = 8;
 constexpr double redraw_seconds = 0.1;
 /// Until which a validation needs no word.
 constexpr double patience_seconds = 2.0;
+constexpr double validation_line_seconds = 10.0;
 /// Epochs are told one by one until there are so many lines.
 constexpr int64_t most_epoch_lines = 20;
 
@@ -180,13 +181,18 @@ void Progress::update(int64_t step, double loss, double per_second) {
 
 void Progress::validate(int64_t done, int64_t batches) {
   const double now = elapsed();
-  if (done == 0) validation_start_ = now;
+  if (done == 0) {
+    validation_start_ = now;
+    validation_told_ = now - validation_line_seconds;
+  }
   const double taken = now - validation_start_;
   if (done == 0 || taken < patience_seconds) return;
   const double left = taken / static_cast<double>(done) * static_cast<double>(batches - done);
   const std::string text = concat("validating ", done, "/", batches, " batches  ETA ", duration(left));
   if (!display_.interactive) {
-    if (lines_.is_due(now)) errors_ << text << std::endl;
+    if (now - validation_told_ < validation_line_seconds) return;
+    validation_told_ = now;
+    errors_ << text << std::endl;
   } else if (now - drawn_ >= redraw_seconds) {
     draw(bar_beside(text, static_cast<double>(done), static_cast<double>(batches), display_));
   }

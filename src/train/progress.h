@@ -94,6 +94,7 @@ class Progress {
   int64_t shown_step_;
   bool has_told_duration_ = false;
   double validation_start_ = 0;
+  double validation_told_ = 0;
   std::optional<int64_t> first_held_epoch_;
   int64_t last_epoch_ = 0;
   int64_t epoch_lines_ = 0;

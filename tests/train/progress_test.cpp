@@ -189,7 +189,12 @@ TEST_F(ProgressTest, ALongValidationIsAnnounced) {
   EXPECT_EQ(errors_.str(), "") << "a short one needs no word";
   seconds_ += 6;
   progress.validate(4, 100);
-  EXPECT_EQ(errors_.str(), "validating 4/100 batches  ETA 3:12\n");
+  progress.validate(5, 100);
+  EXPECT_EQ(errors_.str(), "validating 4/100 batches  ETA 3:12\n") << "and then every ten seconds";
+  seconds_ += 12;
+  progress.validate(10, 100);
+  EXPECT_NE(errors_.str().find("\nvalidating 10/100 batches  ETA 3:00\n"), std::string::npos)
+      << errors_.str();
 }
 
 TEST_F(ProgressTest, OtherTextStandsAboveTheBar) {
