@@ -34,9 +34,9 @@ TEST(Trainer, TheLastStepIsValidatedUnlessNoneIsWanted) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 1);
   config.train.steps = 3;
-  EXPECT_NE(train_on(1, 1, config).validation_bits, "");
+  EXPECT_NE(train_on(1, 1, config).validation_bits, std::vector<std::string>{});
   config.train.eval_every = -1;
-  EXPECT_EQ(train_on(1, 1, config).validation_bits, "");
+  EXPECT_EQ(train_on(1, 1, config).validation_bits, std::vector<std::string>{});
 }
 
 TEST(Trainer, AccumulationIsPartOfTheSemanticsAndNotOfTheRanks) {
