@@ -107,6 +107,13 @@ TEST(Programs, TellTheirVersion) {
   }
 }
 
+TEST(Programs, ABenchmarkOfNothingIsAMistake) {
+  if (!std::filesystem::exists(program("bench_kernels"))) GTEST_SKIP() << "bench_kernels is not built";
+  const Outcome outcome = run_command(program("bench_kernels") + " --quick --filter nosuch");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("--filter nosuch"), std::string::npos) << outcome.errors;
+}
+
 TEST_F(TrainMlp, EveryRankPrintsAndBitsDoNotDependOnRanks) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const std::string arguments = "3 1 dist.replicas=5";
