@@ -264,10 +264,11 @@ void Run::vote() {
   if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
     data_parallel_.vote(Vote::stop);
     const bool is_long = step_seconds_ > 2.0;
+    const bool is_alone = world_.size() == 1 && !lockstep::is_watched();
     if (progress_)
       progress_->print(concat("asked to stop: the step under way is finished and saved first",
                               is_long ? concat(", a step takes ", std::llround(step_seconds_), " s") : "",
-                              "; Ctrl-C again ends at once"));
+                              is_alone ? "; Ctrl-C again ends at once" : ""));
   }
   const bool is_time = snapshots_.is_time();
   if (is_time != std::exchange(has_asked_for_snapshot_, is_time))
@@ -358,7 +359,7 @@ void Run::write_sample(int64_t step) {
   if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
   stopping_ |= !run_on_first_rank(world_, [&](const std::function<bool()>& go_on) {
     const std::string text = task_.sample_text(go_on);
-    if (progress_) progress_->print(text);
+    if (progress_) progress_->print(concat("step ", step, ", the model writes:\n", text));
   });
   last_end_ = Clock::now();
 }
