@@ -117,7 +117,7 @@ bool is_key_like(const std::string& text) {
 /// The option that `name`, without its dashes, is nearly: "config-name", "confg" or "c" is --config. Empty if
 /// there is none.
 std::string nearest_option(const std::string& name) {
-  for (const std::string option : {"config", "help", "version", "print-config"}) {
+  for (const std::string option : {"config", "help", "version", "print-config", "fresh"}) {
     const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);
     if (is_part || edit_distance(name, option) <= 2) return "--" + option;
   }

@@ -158,9 +158,10 @@ void add_snapshot(std::vector<ConfigKey>& keys) {
       .range = at_least(0);
   rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one")
       .range = at_least(1);
-  rows.add("resume", &C::resume, collective, "",
-           "auto: if there is a snapshot; never: anew, an earlier run's folder is renamed; required: else "
-           "stop")
+  rows.add(
+          "resume", &C::resume, collective, "",
+          "auto: an unfinished run in log.dir goes on, a finished one stays, or moves aside for one of other "
+          "settings; never: any moves aside; required: only go on")
       .choices = {"auto", "never", "required"};
 }
 

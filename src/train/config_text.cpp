@@ -36,11 +36,12 @@ std::string to_ini(const Config& config) {
 std::string config_help(const std::string& program, const Config& defaults) {
   std::ostringstream out;
   out << "usage: " << program
-      << " [--config FILE] [section.key=value ...] [--print-config] [--version] [--help]\n\n"
+      << " [--config FILE] [section.key=value ...] [--fresh] [--print-config] [--version] [--help]\n\n"
       << "FILE is a path or the name of a shipped configuration. A key may also be written "
          "--section.key=value or\n"
       << "--section.key value; the order does not matter. The command line beats the file, and both beat "
          "presets.\n"
+      << "--fresh trains anew where log.dir holds a run, which moves aside (snapshot.resume=never).\n"
       << "--print-config prints all keys as they are then settled, as INI, and trains nothing.\n";
   std::string section;
   for (const ConfigKey& key : config_schema()) {
