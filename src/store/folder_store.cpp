@@ -2,8 +2,11 @@
 #include "store/folder_store.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -39,8 +42,12 @@ void list_below(const fs::path& folder, const std::string& key, std::vector<std:
   if (entries == 0) keys.push_back(key + "/");
 }
 
-/// Each process has its own, so that one which no longer owns the folder does not write into another's.
-std::string beside_of(const std::string& group) { return concat(group, ".", ::getpid(), ".tmp"); }
+/// Each process has its own, so that one which no longer owns the folder does not write into another's. In
+/// containers and on other hosts its number alone may be another's too.
+std::string beside_of(const std::string& group) {
+  static const std::string mark = concat(::getpid(), "-", std::random_device()());
+  return concat(group, ".", mark, ".tmp");
+}
 
 }  // namespace
 
@@ -109,13 +116,17 @@ void FolderStore::write_group(const std::string& group, std::span<const Object> 
   fs::create_directory(beside);
   for (const Object& object : objects) write_file((beside / object.key).string(), object.pieces);
   sync_directory(beside.string());
+  fs::remove_all(replaced);
   // Writing may have taken long.
   ask_guard();
-  // A directory cannot be renamed over another. If it ends between the two steps, .old is still there.
-  if (fs::exists(target)) {
-    fs::remove_all(replaced);
-    fs::rename(target, replaced);
+  // A directory cannot be renamed over another, but exchanged with it. Where the file system cannot do that
+  // and it ends between the two steps, .old is still there.
+  if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_directory(folder_);
+    fs::remove_all(beside);
+    return;
   }
+  if (fs::exists(target)) fs::rename(target, replaced);
   fs::rename(beside, target);
   sync_directory(folder_);
   fs::remove_all(replaced);
@@ -140,6 +151,7 @@ void FolderStore::remove_group(const std::string& group, const std::string& /*la
     if (beside != target) {
       fs::remove_all(beside);
       fs::rename(target, beside);
+      ask_guard();
     }
     fs::remove_all(beside);
   });

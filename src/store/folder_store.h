@@ -18,7 +18,8 @@ class FolderStore : public ObjectStore {
   std::vector<std::string> list(const std::string& prefix) override;
   std::string name_of(const std::string& key) const override;
 
-  /// Written as <group>.<process>.tmp and renamed. A group of that name is meanwhile <group>.old.
+  /// Written as <group>.<process>.tmp and exchanged with a group of that name. Where the file system cannot
+  /// exchange, that one is meanwhile <group>.old.
   void put_group(const std::string& group, std::span<const Object> objects) override;
   void remove_group(const std::string& group, const std::string& last) override;
   bool has_atomic_groups() const override { return true; }

@@ -205,7 +205,8 @@ void SnapshotStore::make_room(const std::function<void()>& remove) const {
   }
 }
 
-/// What writers left that were killed before a snapshot was whole.
+/// What writers left that were killed before a snapshot was whole, or before the one that it replaced was
+/// gone.
 void SnapshotStore::remove_leftovers(const std::string& prefix) {
   for (const Group& group : groups(prefix)) {
     const bool is_beside = group.name.ends_with(".tmp") || group.name.ends_with(".old");
@@ -230,6 +231,7 @@ void SnapshotStore::save(const Snapshot& snapshot) {
 void SnapshotStore::save_best(const Snapshot& snapshot) {
   if (store_->has_atomic_groups()) {
     write(best_name, snapshot);
+    make_room([&] { remove_leftovers(best_name); });
     return;
   }
   // In a bucket nothing is renamed: the old one stays until the new one is whole.

@@ -146,6 +146,10 @@ TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   EXPECT_EQ(from_files(*files, "").step, 7);
   store.save(example(8));
   EXPECT_FALSE(fs::exists(directory / "step-00000008.tmp"));
+  store.save_best(example(8));
+  fs::copy(directory / "best", directory / "best.1234-5.tmp");
+  store.save_best(example(9));
+  EXPECT_FALSE(fs::exists(directory / "best.1234-5.tmp"));
 }
 
 TEST(SnapshotStore, ReplacesASnapshotOfTheSameStep) {
