@@ -43,8 +43,9 @@ HeartbeatPage& heartbeat() {
 }
 
 int restart_count() {
-  const char* text = std::getenv("LOCKSTEP_RESTART_COUNT");
-  return text != nullptr ? std::atoi(text) : 0;
+  for (const char* name : {"LOCKSTEP_RESTART_COUNT", "SLURM_RESTART_COUNT"})
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  return 0;
 }
 
 bool is_watched() { return !own_path().empty(); }

@@ -32,7 +32,8 @@ void beat(const char* phase);
 /// Says why the rank ends; the first reason stays.
 void tell_failure(const std::string& message);
 
-/// How often whoever watches has started this run again (LOCKSTEP_RESTART_COUNT); 0 if nobody does.
+/// How often whoever watches has started this run again (LOCKSTEP_RESTART_COUNT), or Slurm its job
+/// (SLURM_RESTART_COUNT); 0 if nobody does.
 int restart_count();
 
 /// Makes the file of a page (`create`) or opens it. Throws Error naming the path.

@@ -173,6 +173,11 @@ void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
   }
 }
 
+/// Tells apart the runs of one job, and is the same when it comes back.
+size_t command_mark(const std::vector<std::string>& command) {
+  return std::hash<std::string>()(joined(command, "\n"));
+}
+
 /// A Slurm job that came back from the queue is the same run, and each of its starts is a later one.
 void identify_run(LaunchOptions& options) {
   constexpr int64_t most_starts = 1000000;
@@ -183,7 +188,8 @@ void identify_run(LaunchOptions& options) {
   const std::string job = variable("SLURM_JOB_ID");
   options.run_id = variable("LOCKSTEP_RUN_ID");
   if (options.run_id.empty())
-    options.run_id = job.empty() ? Secret::random().bytes().substr(0, 16) : "slurm-" + job;
+    options.run_id = job.empty() ? Secret::random().bytes().substr(0, 16)
+                                 : concat("slurm-", job, "-", command_mark(options.command));
   options.first_generation = std::atoi(variable("SLURM_RESTART_COUNT").c_str()) * most_starts;
 }
 

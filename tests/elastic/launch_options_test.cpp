@@ -40,7 +40,9 @@ TEST(LaunchOptions, ARunHasANameOfItsOwnOrItsJobs) {
   EXPECT_EQ(parse({"train"}).run_id.size(), 16u);
   EXPECT_NE(parse({"train"}).run_id, parse({"train"}).run_id);
   ::setenv("SLURM_JOB_ID", "4711", 1);
-  EXPECT_EQ(parse({"train"}).run_id, "slurm-4711");
+  EXPECT_TRUE(parse({"train"}).run_id.starts_with("slurm-4711-"));
+  EXPECT_EQ(parse({"train"}).run_id, parse({"train"}).run_id);
+  EXPECT_NE(parse({"train"}).run_id, parse({"train", "log.dir=b"}).run_id) << "two runs of one job";
   ::setenv("LOCKSTEP_RUN_ID", "mine", 1);
   EXPECT_EQ(parse({"train"}).run_id, "mine");
   ::unsetenv("LOCKSTEP_RUN_ID");
