@@ -89,7 +89,7 @@ void check(const Config& config) {
 /// A folder whose name is one of the two words is written ./auto or ./none.
 void settle_snapshot_path(Config& config) {
   std::string& path = config.snapshot.path;
-  if (path == "auto") path = (std::filesystem::path(config.log.dir) / "snapshots").string();
+  if (path == "auto") path = default_snapshot_path(config);
   if (path == "none") path.clear();
 }
 
@@ -146,6 +146,10 @@ void refuse_other(const Arguments& arguments) {
 }
 
 }  // namespace
+
+std::string default_snapshot_path(const Config& config) {
+  return (std::filesystem::path(config.log.dir) / "snapshots").string();
+}
 
 Arguments split_arguments(int argc, const char* const* argv) {
   Arguments arguments;

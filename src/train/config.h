@@ -109,7 +109,10 @@ Config load_config(const Arguments& arguments, const Config& defaults = {});
 /// Reads what to_ini() wrote (or any INI text); `name` stands in messages for the file.
 Config config_from_ini(const std::string& text, const std::string& name);
 
-/// The INI text of all keys, readable again with the same result.
+/// Where snapshots are kept if nobody says otherwise: in log.dir.
+std::string default_snapshot_path(const Config& config);
+
+/// The INI text of all keys, readable again with the same result, also in another log.dir.
 std::string to_ini(const Config& config);
 
 /// Settles train.device: auto becomes cuda where this process sees a GPU. Throws UserError saying why, if a

@@ -104,6 +104,10 @@ std::string ConfigKey::type() const {
 
 std::string ConfigKey::text(const Config& config) const {
   Config copy = config;
+  // The path would tie whoever reads it to the folder of the run that wrote it.
+  std::string& path = copy.snapshot.path;
+  if (path == default_snapshot_path(config)) path = "auto";
+  if (path.empty()) path = "none";
   return std::visit(Writer{}, field(copy));
 }
 

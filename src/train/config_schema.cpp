@@ -149,7 +149,7 @@ void add_snapshot(std::vector<ConfigKey>& keys) {
   Rows<SnapshotConfig> rows{"snapshot", &Config::snapshot, keys};
   using C = SnapshotConfig;
   rows.add("path", &C::path, collective, "",
-           "folder or s3://bucket/prefix of the snapshots; auto: snapshots in log.dir; none or empty: the "
+           "folder or s3://bucket/prefix of the snapshots; auto: snapshots in log.dir; none: the "
            "trained model is not kept");
   rows.add("every_minutes", &C::every_minutes, collective, "minutes",
            "minutes between snapshots; 0: not by time. There is always one after the last step")

@@ -106,16 +106,18 @@ Owner Owner::this_process() {
   return owner;
 }
 
-FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double patience_seconds)
+FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double patience)
     : key_(std::move(key)),
       folder_(std::move(folder)),
       path_(folder_ + owner_file),
       self_(std::move(self)),
-      patience_seconds_(patience_seconds) {
+      patience_(patience) {
   std::error_code problem;
   std::filesystem::create_directories(folder_, problem);
   require(!problem, key_, ": ", folder_, " cannot be made: ", problem.message(), "; choose another ", key_);
+  const Clock::time_point begin = Clock::now();
   take();
+  waited_seconds_ = seconds_since(begin);
   touching_ = std::thread([this] { touch_until_over(); });
 }
 
@@ -133,7 +135,7 @@ FolderOwner::~FolderOwner() {
 void FolderOwner::take() {
   const Clock::time_point begin = Clock::now();
   while (const std::optional<Owner> other = try_to_take()) {
-    if (seconds_since(begin) >= patience_seconds_) {
+    if (seconds_since(begin) >= patience_) {
       if (!self_.supersedes(*other)) refuse(*other);
       log_warning(concat(key_, ": process ", other->process, " on ", other->host,
                          ", of an earlier start of this run, lingers; ", folder_, " is taken from it"));
@@ -145,12 +147,14 @@ void FolderOwner::take() {
 
 /// Nothing once it is taken, else who still holds it.
 std::optional<Owner> FolderOwner::try_to_take() {
-  const Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  // Of another member of a group that shares the folder: a lock needs no more than reading.
+  if (!file && errno == EACCES) file = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   require(bool(file), key_, ": ", folder_, " cannot be written: ", std::strerror(errno), "; choose another ",
           key_);
   const Lock state = lock(file.get());
   // Replaced between the two calls: what is there now counts.
-  if (!is_own_file(file.get())) return unknown_owner;
+  if (place_of(file.get()) != Place::own) return unknown_owner;
   const std::optional<Owner> other = read_owner(file.get());
   if (state == Lock::held) {
     if (other && !self_.supersedes(*other)) refuse(*other);
@@ -159,7 +163,7 @@ std::optional<Owner> FolderOwner::try_to_take() {
   // A lock that could be taken says of this host alone that nobody is left.
   const bool has_left = !other || (state == Lock::taken && other->boot_id == self_.boot_id);
   if (!has_left && !self_.supersedes(*other)) {
-    log_info(concat(key_, ": looking for ", patience_seconds_, " s whether process ", other->process, " on ",
+    log_info(concat(key_, ": looking for ", patience_, " s whether process ", other->process, " on ",
                     other->host, " still writes to ", folder_));
     if (is_touched_by_others()) refuse(*other);
   }
@@ -180,7 +184,7 @@ FolderOwner::Lock FolderOwner::lock(int file) {
 /// Renamed into place, so that whoever has the old file open sees that it is no longer the owner's.
 void FolderOwner::make_own_file() {
   const std::string beside = concat(path_, ".", ::getpid());
-  file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   const std::string text = to_text(self_);
   const bool is_written =
       file_ && ::write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -192,13 +196,13 @@ void FolderOwner::make_own_file() {
           "; choose another ", key_);
 }
 
-/// True if the path still leads to this open file. Opened anew, because so a network's file system asks its
-/// server.
-bool FolderOwner::is_own_file(int file) const {
+/// Whether the path still leads to this open file. Opened anew, because so a network's file system asks its
+/// server, which may not answer for a while.
+FolderOwner::Place FolderOwner::place_of(int file) const {
   const Descriptor now(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!now) return false;
+  if (!now) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE ? Place::lost : Place::unknown;
   const struct stat mine = status_of(file), there = status_of(now.get());
-  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev ? Place::own : Place::lost;
 }
 
 bool FolderOwner::is_touched_by_others() const {
@@ -209,7 +213,7 @@ bool FolderOwner::is_touched_by_others() const {
   };
   const auto before = touched();
   const Clock::time_point begin = Clock::now();
-  while (seconds_since(begin) < patience_seconds_) {
+  while (seconds_since(begin) < patience_) {
     std::this_thread::sleep_for(poll_interval);
     if (touched() != before) return true;
   }
@@ -223,7 +227,9 @@ void FolderOwner::refuse(const Owner& owner) const {
 }
 
 void FolderOwner::check() const {
-  expect(is_own_file(file_.get()), key_, ": ", folder_,
+  const Place place = place_of(file_.get());
+  expect(place != Place::unknown, key_, ": ", path_, " cannot be looked at: ", std::strerror(errno));
+  expect(place == Place::own, key_, ": ", folder_,
          " is no longer this process's: another start of the run has taken it, or it was moved or deleted");
 }
 
@@ -234,8 +240,10 @@ void FolderOwner::check_recently() const {
 void FolderOwner::touch_until_over() {
   std::unique_lock guard(mutex_);
   while (!over_.wait_for(guard, touch_interval, [this] { return is_over_; })) {
+    guard.unlock();  // a network's file system may take its time
     ::futimens(file_.get(), nullptr);
-    is_lost_.store(!is_own_file(file_.get()), std::memory_order_relaxed);
+    is_lost_.store(place_of(file_.get()) == Place::lost, std::memory_order_relaxed);
+    guard.lock();
   }
 }
 

@@ -34,12 +34,14 @@ struct Owner {
 /// still touched. A later start of the same run takes the folder from an earlier one that lingers.
 class FolderOwner {
  public:
+  static constexpr double patience_seconds = 5.0;
+
   /// Makes the folder and takes it. UserError naming `key` if it cannot be written, or if another run has it:
   /// then with the owner's host, process and start.
-  /// `patience_seconds`: how long an earlier start of the same run may hold the lock before the folder is
+  /// `patience`: how many seconds an earlier start of the same run may hold the lock before the folder is
   /// taken from it, and how long a file whose lock says nothing is watched for a touch.
   FolderOwner(std::string key, std::string folder, Owner self = Owner::this_process(),
-              double patience_seconds = 5.0);
+              double patience = patience_seconds);
   /// Gives it back.
   ~FolderOwner();
   FolderOwner(const FolderOwner&) = delete;
@@ -47,19 +49,22 @@ class FolderOwner {
 
   const std::string& folder() const { return folder_; }
   /// Throws Error if the folder is no longer this process's: a later start has taken it, or it was moved
-  /// away.
+  /// away; or if that cannot be told.
   void check() const;
-  /// The same as of a second ago at most, for the price of reading a number.
+  /// Throws if it was not when last looked at, about a second ago, for the price of reading a number.
   void check_recently() const;
+  /// How long it took to get, in seconds.
+  double waited_seconds() const { return waited_seconds_; }
 
  private:
   enum class Lock { taken, held, missing };
+  enum class Place { own, lost, unknown };
 
   void take();
   std::optional<Owner> try_to_take();
   Lock lock(int file);
   void make_own_file();
-  bool is_own_file(int file) const;
+  Place place_of(int file) const;
   bool is_touched_by_others() const;
   [[noreturn]] void refuse(const Owner& owner) const;
   void touch_until_over();
@@ -68,8 +73,9 @@ class FolderOwner {
   std::string folder_;
   std::string path_;
   Owner self_;
-  double patience_seconds_;
+  double patience_;
   Descriptor file_;
+  double waited_seconds_ = 0.0;
   bool lock_was_missing_ = false;
   std::atomic<bool> is_lost_{false};  ///< when it was last looked at
   std::mutex mutex_;

@@ -4,13 +4,16 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "train/config_file.h"
 #include "train/metrics.h"
+#include "train/parameters_hash.h"
 
 namespace lockstep {
 namespace {
 
 std::string settings_path(const Config& config) { return config.log.dir + "/config.ini"; }
+std::string data_path(const Config& config) { return config.log.dir + "/data.hash"; }
 
 /// Keys that fix the bits and have other values.
 std::vector<std::string> differing_keys(const Config& there, const Config& here) {
@@ -31,7 +34,19 @@ Config read_settings(const Config& config) {
 
 }  // namespace
 
-std::optional<FoundRun> find_run(const Config& config) {
+std::string hash_lines(const Artifacts& artifacts) {
+  std::string lines;
+  for (const auto& [name, artifact] : artifacts)
+    lines += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
+  return lines;
+}
+
+void write_meaning(const Config& config, const Artifacts& artifacts) {
+  write_file(settings_path(config), to_ini(config));
+  write_file(data_path(config), hash_lines(artifacts));
+}
+
+std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts) {
   const MetricsEnd end = read_metrics_end(config.log.dir + "/metrics.jsonl");
   if (end.step == 0) return std::nullopt;
   FoundRun run{
@@ -39,15 +54,21 @@ std::optional<FoundRun> find_run(const Config& config) {
   try {
     const Config settings = read_settings(config);
     run.differences = differing_keys(settings, config);
-    run.snapshot_path = settings.snapshot.path;
+    // A folder that was moved took its snapshots along.
+    run.snapshot_path = settings.snapshot.path == default_snapshot_path(settings)
+                            ? default_snapshot_path(config)
+                            : settings.snapshot.path;
+    std::error_code ignored;
+    const bool has_hash = std::filesystem::exists(data_path(config), ignored);
+    if (has_hash && read_config_file(data_path(config)) != hash_lines(artifacts))
+      run.differences.emplace_back("data.dataset: the data are others");
   } catch (const UserError& problem) {
     run.differences = {concat("its settings cannot be read: ", problem.what())};
   }
   return run;
 }
 
-FoundRun run_of(const Snapshot& snapshot, const Config& config,
-                const std::map<std::string, std::string>& artifacts) {
+FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts) {
   const Config settings = config_from_ini(snapshot.configuration, "the snapshot's configuration");
   FoundRun run{.differences = differing_keys(settings, config),
                .is_finished = snapshot.is_finished,

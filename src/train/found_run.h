@@ -20,12 +20,22 @@ struct FoundRun {
   std::string snapshot_path = {};    ///< where it keeps its snapshots; empty: nowhere
 };
 
-/// The run whose metrics are in log.dir; nothing if none of its steps was completed.
-std::optional<FoundRun> find_run(const Config& config);
+/// What tells data from other data.
+using Artifacts = std::map<std::string, std::string>;
 
-/// The run of a snapshot. `artifacts` are the data of the run that is to start.
-FoundRun run_of(const Snapshot& snapshot, const Config& config,
-                const std::map<std::string, std::string>& artifacts);
+/// The run whose metrics are in log.dir; nothing if none of its steps was completed. `artifacts` are the data
+/// of the run that is to start.
+std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
+
+/// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. Throws
+/// Error.
+void write_meaning(const Config& config, const Artifacts& artifacts);
+
+/// A line for each of the data: its name and a hash.
+std::string hash_lines(const Artifacts& artifacts);
+
+/// The run of a snapshot.
+FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts);
 
 /// dist.replicas of the unfinished run in log.dir; 0 if there is none.
 int64_t replicas_of_unfinished_run(const Config& config);

@@ -87,7 +87,8 @@ std::vector<MemoryNeed> least_memory(const Config& config, int64_t vocabulary_si
 
   // A micro-batch, which has no more samples than a replica has.
   const auto replicas = static_cast<double>(std::max<int64_t>(config.dist.replicas, 1));
-  const auto batch = static_cast<double>(config.train.batch_size / config.train.accumulate);
+  const int64_t micro_batch = config.train.batch_size / config.train.accumulate;
+  const auto batch = static_cast<double>(micro_batch);
   const double rows = std::min(batch, static_cast<double>(samples) / replicas + 1) * block_size;
   const auto most_rows = static_cast<double>(config.train.logit_rows);
   const bool in_pieces = config.train.logit_rows > 0;
@@ -96,7 +97,7 @@ std::vector<MemoryNeed> least_memory(const Config& config, int64_t vocabulary_si
   // wait for the backward pass; 10 of these leave room for what may become smaller.
   const double activations = 10 * static_cast<double>(config.model.n_layer) * width * rows;
   const double element = config.train.precision == "bf16" ? 2 : 4;
-  const Factor by_batch{"train.batch_size", config.train.batch_size / config.train.accumulate, 64};
+  const Factor by_batch{"train.batch_size", micro_batch, 64};
   const std::string shorter = "lower it, or raise train.accumulate";
   return {{"parameters", weights, key, smaller},
           {"gradients", weights, key, smaller},

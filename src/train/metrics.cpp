@@ -19,6 +19,7 @@
 
 #include "core/descriptor.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "train/parameters_hash.h"
 
@@ -76,6 +77,19 @@ std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
   return lines;
 }
 
+/// The lines that stay move to a new file, if there is room for it: whoever still appends to the old one, an
+/// earlier start of the run that lingers, does so unseen.
+void begin_anew(const std::string& path, int64_t kept) {
+  std::string lines(static_cast<size_t>(kept), '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(lines.data(), kept)) return;
+  try {
+    write_file(path, lines);
+  } catch (const Error& problem) {
+    log_warning(problem.what());
+  }
+}
+
 }  // namespace
 
 MetricsEnd read_metrics_end(const std::string& path) {
@@ -110,11 +124,12 @@ std::string to_json(const StepMetrics& metrics) {
 MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : path_(path) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const int64_t kept = length_up_to(path, resume_step);
+  if (std::filesystem::exists(path, ignored)) begin_anew(path, kept);
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(file_ >= 0, "log.dir: ", path, " cannot be written: ", std::strerror(errno));
-  // Lines are in the order of steps, so cutting the tail off in place is enough: it is atomic, and works on a
-  // full disk.
-  const bool is_cut = ::ftruncate(file_, length_up_to(path, resume_step)) == 0 && ::fsync(file_) == 0;
+  // Lines are in the order of steps, so cutting the tail off in place is enough where the disk is full.
+  const bool is_cut = ::ftruncate(file_, kept) == 0 && ::fsync(file_) == 0;
   if (!is_cut) {
     const std::string reason = std::strerror(errno);
     ::close(file_);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <deque>
 #include <iostream>
 #include <limits>
@@ -12,7 +11,6 @@
 
 #include "core/clock.h"
 #include "core/exit_code.h"
-#include "core/file.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
@@ -20,10 +18,7 @@
 #include "kernels/matmul_plans.h"
 #include "nn/learning_rate.h"
 #include "nn/precision.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
 #include "train/evaluation.h"
-#include "train/matmul_tuning.h"
 #include "train/metrics.h"
 #include "train/parameters_hash.h"
 #include "train/processor_peak.h"
@@ -112,10 +107,12 @@ class Run {
   bool is_due(int64_t step, int64_t every) const {
     return every >= 0 && (step == total_steps_ || (every > 0 && step % every == 0));
   }
+  bool validates(int64_t step) const {
+    return task_.validation_data && is_due(step, config_.train.eval_every);
+  }
   /// Whether something after this step needs its outcome before the next one starts.
   bool is_watched(int64_t step) const {
-    return (task_.validation_data && is_due(step, config_.train.eval_every)) || snapshots_.is_wanted() ||
-           snapshots_.is_due(step) ||
+    return validates(step) || snapshots_.is_wanted() || snapshots_.is_due(step) ||
            (config_.train.sample_every > 0 && is_due(step, config_.train.sample_every));
   }
 
@@ -166,7 +163,8 @@ void Run::resume() {
   if (!found) return;
   restore(*found, task_.parameters, *optimizer_);
   first_step_ = last_step_ = found->step;
-  validation_is_pending_ = found->is_validation_pending;
+  // Whoever goes on may want no validation there any more.
+  validation_is_pending_ = found->is_validation_pending && validates(found->step);
 }
 
 /// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
@@ -188,7 +186,7 @@ void Run::open_files() {
 
 void Run::write_settings() const {
   try {
-    write_file(config_.log.dir + "/config.ini", to_ini(config_));
+    write_meaning(config_, task_.artifacts);
   } catch (const Error& problem) {
     log_error(concat(problem.what(), "; training goes on"));
   }
@@ -219,6 +217,7 @@ int Run::finish() {
                      " steps are done, but the snapshot of the trained model is missing in ",
                      config_.snapshot.path, ": mend what is said above, and start the run again to go on"));
   if (world_.is_first() && is_kept) {
+    folder_.check();
     writer_->finish(hash_value);
     tell_end(config_, task_, total_steps_, hash);
   }
@@ -263,11 +262,13 @@ void Run::start(int64_t index) {
 void Run::vote() {
   if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
     data_parallel_.vote(Vote::stop);
-    const bool is_long = step_seconds_ > 2.0;
+    // On a GPU the next step is under way before this one's votes are read.
+    const double seconds = step_seconds_ * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
+    const bool is_long = seconds > 2.0;
     const bool is_alone = world_.size() == 1 && !lockstep::is_watched();
     if (progress_)
       progress_->print(concat("asked to stop: the step under way is finished and saved first",
-                              is_long ? concat(", a step takes ", std::llround(step_seconds_), " s") : "",
+                              is_long ? concat(", which takes ", std::llround(seconds), " s") : "",
                               is_alone ? "; Ctrl-C again ends at once" : ""));
   }
   const bool is_time = snapshots_.is_time();
@@ -282,6 +283,8 @@ void Run::finish_oldest() {
   if (progress_) progress_->update(metrics.step, metrics.loss, metrics.tokens_per_second);
   metrics.validation_loss = validate(metrics.step);
   const bool is_best = judge(metrics.validation_loss);
+  // A validation takes its time.
+  if (metrics.validation_loss) folder_.check();
   if (writer_) writer_->write(metrics);
   // With a step under way the model is no longer that of this one.
   const bool is_due = snapshots_.is_wanted() && started_.empty();
@@ -322,7 +325,7 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
 
 /// The validation loss where it is due after a step; nothing either if a request to stop cut it short.
 std::optional<double> Run::validate(int64_t step) {
-  if (!task_.validation_data || !is_due(step, config_.train.eval_every)) return std::nullopt;
+  if (!validates(step)) return std::nullopt;
   const auto loss =
       evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate,
                [this](int64_t done, int64_t batches) {
@@ -338,6 +341,7 @@ std::optional<double> Run::validate(int64_t step) {
 void Run::validate_pending() {
   const auto loss = validate(first_step_);
   if (!loss) return;
+  folder_.check();
   if (writer_) writer_->add_validation_loss(first_step_, *loss);
   snapshots_.save(first_step_, false, judge(loss));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -23,7 +24,13 @@ std::string free_name(const std::string& path) {
   return concat(path, ".", number);
 }
 
-/// "runs/a/" and "runs/./a" are "runs/a".
+/// "runs/a/", "runs/./a" and a link to it are one place.
+fs::path place_of(const std::string& path) {
+  fs::path place = fs::weakly_canonical(fs::absolute(path));
+  return place.has_filename() ? place : place.parent_path();
+}
+
+/// Without a slash at its end, so that a number can be added.
 std::string plain(const std::string& path) {
   const std::string normal = fs::path(path).lexically_normal().string();
   return normal.size() > 1 && normal.ends_with('/') ? normal.substr(0, normal.size() - 1) : normal;
@@ -55,8 +62,7 @@ SnapshotFiles broadcast(SnapshotFiles files, const World& world) {
 
 }  // namespace
 
-RunFolder::RunFolder(const Config& config, const World& world,
-                     const std::map<std::string, std::string>& artifacts)
+RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
     : config_(config), artifacts_(artifacts) {
   // Reading a large snapshot may take longer than any collective.
   world.communicator().set_timeout(std::numeric_limits<double>::infinity());
@@ -85,16 +91,22 @@ void RunFolder::check_recently() const {
 void RunFolder::take() {
   const std::string& path = config_.snapshot.path;
   owners_.push_back(std::make_unique<FolderOwner>("log.dir", config_.log.dir));
-  if (path.empty()) return;
-  if (const auto folder = local_path(path))
-    owners_.push_back(std::make_unique<FolderOwner>("snapshot.path", *folder));
+  const std::optional<std::string> folder = local_path(path);
+  if (path.empty() || (folder && place_of(*folder) == place_of(config_.log.dir))) return;
+  // Whoever lingers or is silent in one is so in the other.
+  const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front()->waited_seconds());
+  if (folder)
+    owners_.push_back(
+        std::make_unique<FolderOwner>("snapshot.path", *folder, Owner::this_process(), patience));
   else
     SnapshotStore(path, config_.snapshot.keep).try_to_write();
 }
 
 bool RunFolder::snapshots_are_inside() const {
   const std::optional<std::string> folder = local_path(config_.snapshot.path);
-  return folder && plain(*folder).starts_with(plain(config_.log.dir) + "/");
+  if (!folder || config_.snapshot.path.empty()) return false;
+  const fs::path inside = place_of(*folder), around = place_of(config_.log.dir);
+  return std::mismatch(around.begin(), around.end(), inside.begin(), inside.end()).first == around.end();
 }
 
 void RunFolder::find() {
@@ -117,7 +129,7 @@ void RunFolder::find() {
 }
 
 void RunFolder::decide() {
-  in_log_folder_ = find_run(config_);
+  in_log_folder_ = find_run(config_, artifacts_);
   const std::string& path = config_.snapshot.path;
   const bool is_restart = restart_count() > 0;
   if (config_.snapshot.resume == "never" && !is_restart) {
@@ -135,20 +147,24 @@ void RunFolder::decide() {
   if (in_log_folder_ && must_move(*in_log_folder_, config_.log.dir, may_move)) return move_aside(true, false);
   if (!in_log_folder_) return;
   if (in_log_folder_->is_finished) finished_run_ = in_log_folder_;
-  if (!in_snapshots_ && !in_log_folder_->is_finished) require_same_snapshot_path();
+  if (!in_log_folder_->is_finished && !(in_snapshots_ && is_one_run)) require_same_snapshot_path();
 }
 
 /// False where the run has the same meaning. UserError where it has another and has to stay.
 bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool may_move) const {
   if (run.differences.empty()) return false;
+  const bool is_elsewhere = place == config_.snapshot.path && !snapshots_are_inside();
+  const std::string key = is_elsewhere ? "snapshot.path" : "log.dir";
+  const std::string moved = free_name(plain(is_elsewhere ? place : config_.log.dir));
+  const std::string anew =
+      local_path(place) ? concat("--fresh moves it to ", moved, " and starts anew; ") : "";
   require(run.is_finished && may_move, place, " holds ", run.is_finished ? "a run" : "an unfinished run",
           " with other settings, at step ", run.step, ": ", joined(run.differences, "; "),
-          ". To go on with it use its values; --fresh moves it to ", free_name(plain(config_.log.dir)),
-          " and starts anew; another log.dir leaves it alone");
+          ". To go on with it use its values; ", anew, "another ", key, " leaves it alone");
   return true;
 }
 
-/// Going on from the beginning would cut the metrics of a run whose snapshots are elsewhere.
+/// Going on from elsewhere would cut the metrics of a run.
 void RunFolder::require_same_snapshot_path() const {
   const std::string& theirs = in_log_folder_->snapshot_path;
   require(theirs.empty() || theirs == config_.snapshot.path, config_.log.dir,

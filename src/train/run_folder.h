@@ -30,7 +30,7 @@ class RunFolder {
   /// All ranks call it. `artifacts` (the data) are part of the meaning. UserError where a place cannot be
   /// written, belongs to another process, holds damaged snapshots only, or snapshot.resume forbids what is
   /// found.
-  RunFolder(const Config& config, const World& world, const std::map<std::string, std::string>& artifacts);
+  RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
 
   /// What to go on from, on all ranks; nothing: from the beginning.
   const std::optional<Snapshot>& snapshot() const { return snapshot_; }
@@ -52,7 +52,7 @@ class RunFolder {
   bool snapshots_are_inside() const;
 
   const Config& config_;
-  const std::map<std::string, std::string>& artifacts_;
+  const Artifacts& artifacts_;
   std::vector<std::unique_ptr<FolderOwner>> owners_;  ///< on rank 0
   std::optional<FoundRun> in_log_folder_;
   std::optional<FoundRun> in_snapshots_;

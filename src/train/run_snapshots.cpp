@@ -16,11 +16,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t bytes_below(const std::string& folder) {
+/// Of the snapshots in a folder, whose room the next ones get. What goes meanwhile does not count.
+int64_t bytes_of_snapshots(const std::string& folder) {
   std::error_code ignored;
   uintmax_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored))
-    if (entry.is_regular_file(ignored)) bytes += entry.file_size(ignored);
+  for (fs::directory_iterator group(folder, ignored), end; group != end; group.increment(ignored)) {
+    const std::string name = group->path().filename().string();
+    if (!name.starts_with("step-") && !name.starts_with("best")) continue;
+    for (fs::directory_iterator file(group->path(), ignored); file != end; file.increment(ignored)) {
+      const uintmax_t size = file->file_size(ignored);
+      if (size != static_cast<uintmax_t>(-1)) bytes += size;
+    }
+  }
   return static_cast<int64_t>(bytes);
 }
 
@@ -30,8 +37,8 @@ void require_room(const std::string& folder, int64_t bytes) {
   const fs::space_info space = fs::space(folder, problem);
   if (problem) return;  // whoever cannot be asked is tried
   const auto available = static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
-  require(available >= bytes - bytes_below(folder), "snapshot.path: the snapshots need ", bytes_text(bytes),
-          " in ", folder, ", where ", bytes_text(available),
+  require(available >= bytes - bytes_of_snapshots(folder), "snapshot.path: the snapshots need ",
+          bytes_text(bytes), " in ", folder, ", where ", bytes_text(available),
           " are free: make room, choose another snapshot.path, lower snapshot.keep, or do without (none)");
 }
 
@@ -92,7 +99,6 @@ bool RunSnapshots::save_last(int64_t step) {
 void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
   if (purpose.step) last_ = Clock::now();
   if (!writer_) return;
-  folder_.check();
   beat("snapshot");
   Snapshot snapshot = take_();
   snapshot.best_validation_loss = best_loss_;

@@ -19,8 +19,7 @@ class RunSnapshots {
   /// What a snapshot of this moment holds; the best validation loss is added here.
   using Take = std::function<Snapshot()>;
 
-  /// Keeps references to config and folder. `patience_seconds`: how long a due snapshot may wait for the one
-  /// before.
+  /// Keeps references to config and folder.
   RunSnapshots(const Config& config, const RunFolder& folder, bool is_first_rank, Take take);
 
   /// Says what will be kept and where. UserError where there is no room for it. On rank 0.

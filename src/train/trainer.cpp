@@ -4,15 +4,16 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/log.h"
 #include "nn/precision.h"
 #include "train/matmul_tuning.h"
-#include "train/parameters_hash.h"
 #include "train/program.h"
 #include "train/rank_table.h"
 #include "train/run.h"
 #include "train/run_folder.h"
 #include "train/run_summary.h"
+#include "train/stop_request.h"
 
 namespace lockstep {
 
@@ -24,6 +25,14 @@ void record_flights(const World& world, const std::string& folder) {
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; it is kept in memory only"));
   }
+}
+
+/// True on all ranks if one was asked to stop while data and snapshots were read.
+bool is_stopped_before_start(const World& world) {
+  if (!any_rank_was_asked_to_stop(world)) return false;
+  if (world.is_first())
+    log_info("stopped on request before the training began; start the run again to go on");
+  return true;
 }
 
 }  // namespace
@@ -40,19 +49,19 @@ int train(Config config, const World& world, const TrainingTask& task) {
   settle_replicas(config, world);
   world.communicator().set_timeout(config.dist.timeout_s);
   require_same_configuration(config, world);
-  std::string artifacts;
-  for (const auto& [name, artifact] : task.artifacts)
-    artifacts += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
-  require_equal_on_all_ranks(world.communicator(), "the data", artifacts);
+  require_equal_on_all_ranks(world.communicator(), "the data", hash_lines(task.artifacts));
+  if (is_stopped_before_start(world)) return exit_stopped;
   const char* records = std::getenv("LOCKSTEP_RECORDS");
   if (records != nullptr) record_flights(world, records);
   const RunFolder folder(config, world, task.artifacts);
   if (const auto& finished = folder.finished_run()) {
     if (!world.is_first()) return 0;
     log_info(concat("this run is finished already, and nothing is changed; --fresh trains it anew"));
+    config.snapshot.path = finished->snapshot_path;
     tell_end(config, task, finished->step, finished->parameters_hash);
     return 0;
   }
+  if (is_stopped_before_start(world)) return exit_stopped;
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
   print_rank_table(world);

@@ -289,7 +289,7 @@ bucket_mib = 25
 timeout_s = 300
 
 [snapshot]
-path = runs/shakespeare_cpu/snapshots
+path = auto
 every_minutes = 10
 every_steps = 0
 keep = 1
@@ -354,6 +354,10 @@ TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
   EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot.path, "./none");
   const Config none = load({"train.steps=1", "snapshot.path=none"});
   EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none has to stay none";
+  // Whoever takes the configuration of a run for another must not get its snapshots.
+  Config other = load({"train.steps=1", "log.dir=a"});
+  const std::string resolved = to_ini(other);
+  EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
   EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");
 }
 

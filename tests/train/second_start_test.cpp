@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a start does in a folder that holds a run.
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <stdlib.h>
 
@@ -143,6 +144,53 @@ TEST_F(SecondStart, SnapshotsElsewhereMoveAndStayWithTheirRun) {
   train_on(1, 1, config_);
   EXPECT_TRUE(fs::exists(directory_ / "elsewhere.1/step-00000006/state.json"));
   EXPECT_TRUE(fs::exists(directory_ / "run.1/metrics.jsonl"));
+}
+
+TEST_F(SecondStart, OtherDataAreAnotherMeaningAlsoWithoutASnapshot) {
+  config_.snapshot.path = "none";
+  const RunResult first = train_on(1, 1, config_);
+  const auto train_on_other_data = [&] {
+    const QuietStderr quiet;
+    train_on_threads(1, 1, config_, [](TrainingTask& task) { task.artifacts["corpus"] = "other"; });
+  };
+  fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
+  expect_contains(user_error(train_on_other_data), {"data.dataset", "at step 6"});
+  train_on(1, 1, config_);
+  train_on_other_data();
+  EXPECT_EQ(read_result(directory_ / "run.1"), first);
+}
+
+TEST_F(SecondStart, SnapshotsOfAnEarlierMomentElsewhereDoNotCutARun) {
+  config_.snapshot.path = directory_ / "elsewhere";
+  train_on(1, 1, config_);
+  fs::remove_all(directory_ / "elsewhere/step-00000006");
+  fs::remove_all(directory_ / "elsewhere/step-00000004");
+  config_.log.dir = directory_ / "second";
+  config_.snapshot.path = "auto";
+  train_on(1, 1, config_);
+  fs::remove_all(directory_ / "second/snapshots/step-00000006");
+  fs::resize_file(directory_ / "second/metrics.jsonl",
+                  fs::file_size(directory_ / "second/metrics.jsonl") - 9);
+  config_.snapshot.path = directory_ / "elsewhere";
+  expect_contains(user_error([&] { train_on(1, 1, config_); }), {directory_ / "second/snapshots", "goes on"});
+}
+
+TEST_F(SecondStart, OneFolderForAllIsOnePlace) {
+  config_.snapshot.path = config_.log.dir + "/.";
+  const RunResult first = train_on(1, 1, config_);
+  EXPECT_TRUE(fs::exists(in_run("step-00000006/state.json")));
+  config_.train.seed = 5;
+  train_on(1, 1, config_);
+  EXPECT_EQ(read_result(directory_ / "run.1"), first);
+}
+
+TEST_F(SecondStart, WhoeverAppendsToTheMetricsOfAnEarlierStartIsNotRead) {
+  const RunResult undisturbed = train_on(1, 1, config_);
+  cut_after_fourth_step();
+  std::ofstream lingering(in_run("metrics.jsonl"), std::ios::app);
+  EXPECT_EQ(train_on(1, 1, config_), undisturbed);
+  lingering << R"({"step":9,"loss":1,"loss_bits":"00000000"})" << std::endl;
+  EXPECT_EQ(read_result(config_.log.dir), undisturbed);
 }
 
 TEST_F(SecondStart, WithoutASnapshotYetItBeginsAgain) {

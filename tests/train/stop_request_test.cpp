@@ -79,7 +79,7 @@ TEST_F(Stopping, AtAnyBoundaryItGoesOnWithTheSameBitsValidationsAndBest) {
   const auto undisturbed = outcome();
   ASSERT_EQ(undisturbed.first.validation_bits.size(), 2u);
   config_ = own;
-  expect_stopped(Moment::start, 1, "before the first step");
+  expect_stopped(Moment::start, 1, "before the training began");
   EXPECT_FALSE(fs::exists(config_.log.dir + "/snapshots/step-00000000"));
   // A request during the second step's forward pass is voted with that step.
   expect_stopped(Moment::step, 2, "after step 2");
@@ -91,6 +91,12 @@ TEST_F(Stopping, AtAnyBoundaryItGoesOnWithTheSameBitsValidationsAndBest) {
   expect_stopped(Moment::validation, 2, "in the validation after step 12");
   train_on(1, 1, config_);
   EXPECT_EQ(outcome(), undisturbed);
+}
+
+TEST_F(Stopping, APendingValidationThatNobodyWantsAnyMoreDoesNotKeepTheRunFromEnding) {
+  expect_stopped(Moment::validation, 1, "in the validation after step 6");
+  config_.train.eval_every = -1;
+  EXPECT_EQ(train_on(2, 1, config_).loss_bits.size(), 12u);
 }
 
 TEST_F(Stopping, WithinASampleItStopsAtTheNextToken) { expect_stopped(Moment::sample, 3, "after step 6"); }
