@@ -12,11 +12,13 @@ _lockstep_environment() {
   else
     here=${BASH_SOURCE[0]}
   fi
-  here=$(cd -- "$(dirname -- "$here")" && pwd) || return
+  # Neither CDPATH nor a hook of the shell has a say in it.
+  here=$(CDPATH='' cd -- "$(dirname -- "$here")" >/dev/null && pwd) || return
   build=$(dirname -- "$here")/build
   # The last one found comes first. The first is that of an installation, whose env.sh lies in share/lockstep.
   for folder in "${here%/share/lockstep}/bin" "$build/cpu/bin" "$build/cuda/bin" "${LOCKSTEP_BIN:-}"; do
-    if [ -x "$folder/train_gpt" ]; then
+    # LOCKSTEP_BIN may have other programs alone.
+    if [ -x "$folder/train_gpt" ] || { [ "$folder" = "${LOCKSTEP_BIN:-}" ] && [ -d "$folder" ]; }; then
       found=$folder
       others=":$PATH:"
       others=${others//":$folder:"/:}

@@ -64,6 +64,26 @@ TEST_F(Environment, SetsWhatSrunAndMpirunNeedOnceAndKeepsWhatIsSet) {
             LOCKSTEP_PROGRAM_DIR ":" + (directory_ / "build/cpu/bin:/bin\n"));
 }
 
+TEST_F(Environment, FindsItsTreeWhereCdIsNotPlain) {
+  put("tree/scripts/env.sh", "tree/build/cpu/bin");
+  std::filesystem::create_directories(directory_ / "elsewhere/scripts");
+  const bool has_zsh = run_command("command -v zsh").exit_code == 0;
+  for (const std::string shell : {"bash", "zsh"}) {
+    if (shell == "zsh" && !has_zsh) continue;
+    const Outcome outcome = run_command(
+        "cd " + (directory_ / "tree") + " && env -i PATH=/usr/bin:/bin CDPATH=" + (directory_ / "elsewhere") +
+        " " + shell + " -c 'chpwd() { echo moved; }; source scripts/env.sh; echo $PATH'");
+    EXPECT_EQ(outcome.out, directory_ / "tree/build/cpu/bin:/usr/bin:/bin\n") << shell << outcome.errors;
+  }
+}
+
+TEST_F(Environment, TakesLockstepBinWhateverProgramsItHas) {
+  put("scripts/env.sh", "build/cpu/bin");
+  std::filesystem::create_directories(directory_ / "own");
+  EXPECT_EQ(run_after("scripts/env.sh", "echo $PATH", "LOCKSTEP_BIN=" + (directory_ / "own")).out,
+            directory_ / "own:" + (directory_ / "build/cpu/bin:/usr/bin:/bin\n"));
+}
+
 TEST_F(Environment, SaysWhereNothingIsBuilt) {
   put("scripts/env.sh", "");
   const Outcome outcome = run_after("scripts/env.sh", "echo went on");
