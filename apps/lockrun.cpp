@@ -22,7 +22,6 @@ int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) 
 }
 
 int launch(const LaunchOptions& options) {
-  provide_descriptors(options.ranks_per_node, options.ranks_per_node);
   if (!options.hostfile.empty()) {
     StopRequest request;
     HostFile nodes(options);
@@ -30,6 +29,8 @@ int launch(const LaunchOptions& options) {
   }
   const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
   const bool has_rendezvous = options.nodes.most_nodes > 1 && (!options.nodes.endpoint.empty() || !in_slurm);
+  // Before others come; else it is done when the ranks are known, which is at once.
+  if (has_rendezvous) provide_descriptors(options.ranks_per_node, options.ranks_per_node);
   if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
   StopRequest request;
   if (has_rendezvous) {

@@ -211,8 +211,8 @@ Channel connect_channel(const std::string& endpoint, const Secret& secret, doubl
     bool was_turned_away = false;
     for (const SocketAddress& address : resolve(Endpoint::parse(endpoint))) {
       try {
-        const Clock::time_point patience = std::min(deadline, after(greeting_seconds));
-        return greet(connect_socket(address, bind_address, deadline), secret, patience);
+        Descriptor socket = connect_socket(address, bind_address, deadline);
+        return greet(std::move(socket), secret, std::min(deadline, after(greeting_seconds)));
       } catch (const UserError& failure) {
         throw UserError(concat(endpoint, ": ", failure.what()));
       } catch (const Error& failure) {

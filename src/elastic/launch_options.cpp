@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -35,6 +37,21 @@ struct Texts {
   bool ignored_flag = false;
 };
 
+/// Says in words what is wanted where there is something else.
+CLI::Validator number_from_zero(bool may_be_zero) {
+  return {[may_be_zero](const std::string& text) {
+            double number = 0;
+            const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+            const bool is_number = problem == std::errc() && end == text.data() + text.size();
+            const bool is_in_range = std::isfinite(number) && (number > 0 || (may_be_zero && number == 0));
+            return is_number && is_in_range
+                       ? std::string()
+                       : concat("expected a number ", may_be_zero ? "from 0 up" : "above 0", ", not '", text,
+                                "'");
+          },
+          ""};
+}
+
 void add_ignored(CLI::App& app, Texts& texts) {
   constexpr const char* group = "Accepted for torchrun's sake, without effect";
   for (const char* name :
@@ -57,11 +74,11 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   app.add_option("--hostfile", options.hostfile, "hosts, as mpirun's; read before every start");
   app.add_option("--max-restarts", options.max_restarts,
                  "restarts without a newer snapshot before giving up (default 3)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_zero(true));
   app.add_option(
          "--grace", options.grace_seconds,
          "seconds to stop in, besides the time of snapshots, before what still runs is killed (default 30)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_zero(true));
   app.add_option("--via", options.via, "who starts the ranks (default auto: srun in a Slurm allocation)")
       ->check(CLI::IsMember({"auto", "mpirun", "srun"}));
   app.add_option("--log-dir", options.log_directory, "where failure.json tells about the last failure");
@@ -72,7 +89,7 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   app.add_option("--rdzv-backend", texts.backend, "static and c10d mean the same here");
   app.add_option("--rdzv-conf", texts.rendezvous_settings, "join_timeout=S,last_call_timeout=S,...");
   app.add_option("--rdzv-timeout", nodes.timeout_seconds, "seconds to wait for other nodes (default 600)")
-      ->check(CLI::PositiveNumber);
+      ->check(number_from_zero(false));
   app.add_option("--rdzv-secret-file", nodes.secret_file, "file with the run's secret; else LOCKRUN_SECRET");
   app.add_option("--interface,--local-addr", nodes.local_address, "this host's address to use");
   app.add_option("--master-addr", texts.master_address, "the endpoint, if --rdzv-endpoint is not given");

@@ -25,13 +25,17 @@ constexpr double patience_seconds = 10.0;
 constexpr double rest_seconds = 0.5;
 constexpr double word_seconds = 1.0;
 
-/// What is watched has a number and no pointer: an event may outlive whom it is about.
-void watch(int events, int change, int descriptor, uint64_t number, uint32_t kinds = EPOLLIN) {
+/// What is watched has a number and no pointer: an event may outlive whom it is about. False with errno.
+bool can_watch(int events, int change, int descriptor, uint64_t number, uint32_t kinds = EPOLLIN) {
   epoll_event event{};
   event.events = kinds;
   event.data.u64 = number;
-  expect(::epoll_ctl(events, change, descriptor, &event) == 0,
-         "cannot watch a connection: ", std::strerror(errno));
+  return ::epoll_ctl(events, change, descriptor, &event) == 0;
+}
+
+void watch_door(int events, int change, int door_descriptor, uint32_t kinds = EPOLLIN) {
+  expect(can_watch(events, change, door_descriptor, door, kinds),
+         "cannot watch for connections: ", std::strerror(errno));
 }
 
 /// True if all of it went at once, as so few bytes into a fresh connection do.
@@ -63,7 +67,7 @@ Listener::Listener(const std::string& address, int port)
   require(listens, "cannot listen on ", wanted.endpoint().text(), ": ", std::strerror(errno));
   events_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   expect(bool(events_), "no epoll: ", std::strerror(errno));
-  watch(events_.get(), EPOLL_CTL_ADD, socket_.get(), door);
+  watch_door(events_.get(), EPOLL_CTL_ADD, socket_.get());
 }
 
 Listener::~Listener() {
@@ -110,7 +114,11 @@ void Listener::welcome() {
                             .emplace(++last_number_, Stranger{.socket = std::move(socket),
                                                               .address = address.endpoint().text()})
                             .first;
-  watch(events_.get(), EPOLL_CTL_ADD, stranger->second.socket.get(), stranger->first);
+  if (!can_watch(events_.get(), EPOLL_CTL_ADD, stranger->second.socket.get(), stranger->first)) {
+    rest(errno);
+    dismiss(stranger, "the system lacks the means to hear it");
+    return;
+  }
   if (!say(stranger->second.socket.get(), handshake::greeting(stranger->second.nonce)))
     dismiss(stranger, "it hung up");
 }
@@ -163,20 +171,23 @@ void Listener::dismiss_silent() {
 
 /// Who waits at the door would be announced again and again.
 void Listener::rest(int problem) {
-  watch(events_.get(), EPOLL_CTL_MOD, socket_.get(), door, 0);
+  watch_door(events_.get(), EPOLL_CTL_MOD, socket_.get(), 0);
   is_resting_ = true;
   resting_until_ = after(rest_seconds);
   if (has_told_of_resting_) return;
   has_told_of_resting_ = true;
-  log_warning(concat("no new connections at ", endpoint(), " for now: ", std::strerror(problem),
-                     "; this process may have ", descriptor_limit(),
-                     " open files: raise that with  ulimit -n  before it starts"));
+  const std::string reason = std::strerror(problem);
+  const std::string advice = problem == EMFILE
+                                 ? concat("; this process may have ", descriptor_limit(),
+                                          " open files: raise that with  ulimit -n  before it starts")
+                                 : "";
+  log_warning(concat("no new connections at ", endpoint(), " for now: ", reason, advice));
 }
 
 void Listener::go_on() {
   if (!is_resting_ || Clock::now() < resting_until_) return;
   is_resting_ = false;
-  watch(events_.get(), EPOLL_CTL_MOD, socket_.get(), door);
+  watch_door(events_.get(), EPOLL_CTL_MOD, socket_.get());
 }
 
 void Listener::tell_of_refusals() {

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "elastic/descriptor_limit.h"
+#include "elastic/mpirun.h"
 
 namespace lockstep {
 
@@ -44,9 +45,10 @@ std::optional<Placement> Supervisor::gather() {
 
 std::optional<int> Supervisor::run_generation(const Placement& placement) {
   const int on_each = placement.ranks / static_cast<int>(placement.hosts.size());
+  const bool by_srun = choose_launcher(options_, placement) == Launcher::srun;
+  provide_descriptors(placement.ranks, by_srun ? 0 : on_each);
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
-  provide_descriptors(placement.ranks, on_each);
   Generation generation(options_, placement, nodes_, request_, earlier_);
   switch (generation.run()) {
     case Generation::Outcome::done:

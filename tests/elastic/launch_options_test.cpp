@@ -67,6 +67,15 @@ TEST(LaunchOptions, NodesAreANumberOrARange) {
   EXPECT_NE(refusal({"--nproc", "0", "train"}), "");
 }
 
+TEST(LaunchOptions, AWrongNumberIsRefusedInWords) {
+  EXPECT_NE(refusal({"--grace", "-1", "train"}).find("expected a number from 0 up, not '-1'"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--rdzv-timeout=0", "train"}).find("expected a number above 0, not '0'"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--max-restarts", "few", "train"}).find("not 'few'"), std::string::npos);
+  EXPECT_EQ(parse({"--grace=0.5", "--max-restarts=0", "train"}).grace_seconds, 0.5);
+}
+
 TEST(LaunchOptions, TorchrunsMasterAddressIsAnEndpoint) {
   const Words words = {"--nnodes=2", "--master-addr=host-a", "--master_port", "4000", "train"};
   EXPECT_EQ(parse(words).nodes.endpoint, "host-a:4000");

@@ -69,6 +69,16 @@ TEST_F(Lockrun, MoreRanksThanDescriptorsAreRefusedWithWhatToRaise) {
   expect_in_order(outcome.errors, {"100 ranks need 448 open files", "64 are allowed", "ulimit -n"});
 }
 
+TEST_F(Lockrun, RanksOfSrunNeedNoPipesHere) {
+  const TemporaryDirectory directory;
+  write_text(directory / "srun", "#!/bin/sh\nexit 3\n");
+  std::filesystem::permissions(directory / "srun", std::filesystem::perms::owner_all);
+  const Outcome outcome =
+      run_command("bash -c 'ulimit -n 200; SLURM_JOB_ID=1 PATH=" + directory.path() + ":$PATH " +
+                  program("lockrun") + " --via srun --max-restarts 0 --nproc 100 -- true'");
+  EXPECT_NE(outcome.errors.find("srun ended"), std::string::npos) << outcome.errors;
+}
+
 TEST_F(Lockrun, AKilledRankIsNamedAndTheRunGoesOnFromTheSnapshot) {
   LockrunJob job("--nproc 2 --log-dir " + std::string("$TMPDIR/../log"), 12, "0:1:7:kill");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
