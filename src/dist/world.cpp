@@ -94,6 +94,13 @@ std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
   return std::chrono::milliseconds(is_on_first_host ? 300 : 1500);
 }
 
+/// The launcher has words of its own about an end: the message gets the time to pass before them, and the
+/// others the time to see that it is said. Who watches has none before the ranks have ended.
+std::chrono::milliseconds patience_before_ending(bool has_spoken) {
+  if (is_watched()) return std::chrono::milliseconds(100);
+  return std::chrono::milliseconds(has_spoken ? 700 : 1500);
+}
+
 /// Says why this rank ends unless another of this host says the same, and ends all. Returns the exit code.
 int report_failure(const std::string& message, int code) {
   tell_failure(message);
@@ -105,9 +112,7 @@ int report_failure(const std::string& message, int code) {
   const bool speaks = !has_others || claim_message(message);
   if (!speaks) silence_log_console();
   log_error(message);
-  // The launcher has words of its own about an end: the message gets the time to pass before them, and the
-  // others the time to see that it is said.
-  if (has_others) std::this_thread::sleep_for(std::chrono::milliseconds(speaks ? 700 : 1500));
+  if (has_others) std::this_thread::sleep_for(patience_before_ending(speaks));
   if (mpi_was_used) abort_mpi(code);
   return code;
 }

@@ -116,14 +116,15 @@ MemoryLimit memory_limit(const World& world) {
   // Pages that nobody touches for a while may go to the swap, beyond what a control group limits.
   const double swap = 1024 * number_in("/proc/meminfo", "SwapTotal:");
   const double machine = 1024 * number_in("/proc/meminfo", "MemTotal:") + swap;
+  const double share = machine / world.local_size();
+  // Not divided: each rank may have a group of its own.
   const double group = control_group_limit() + swap;
-  const double shared = std::min(machine, group);
   const double own = address_space_limit();
-  const double ranks = world.local_size();
-  if (own < shared / ranks)
+  if (own < std::min(share, group))
     return {own, concat("its address space is limited to ", bytes_text(own), " (ulimit -v)")};
-  return {shared / ranks, concat(group < machine ? "its control group has " : "this machine has ",
-                                 bytes_text(shared), " for ", counted(world.local_size(), "rank"))};
+  if (group < share) return {group, concat("its control group has ", bytes_text(group))};
+  return {share,
+          concat("this machine has ", bytes_text(machine), " for ", counted(world.local_size(), "rank"))};
 }
 
 void require_memory(const Config& config, const std::vector<MemoryNeed>& needs, const MemoryLimit& limit) {

@@ -28,8 +28,8 @@ struct MemoryLimit {
   std::string owner;  ///< "this machine has 24 GiB for 2 ranks"
 };
 
-/// Of the current stream's GPU; else the least of what this machine (with its swap), its control groups,
-/// shared by the ranks of this host, and RLIMIT_AS leave to each.
+/// Of the current stream's GPU; else the least of a rank's share of this machine (with its swap), of what its
+/// control groups allow and of RLIMIT_AS.
 MemoryLimit memory_limit(const World& world);
 
 /// Throws UserError that names the key of the largest need if all together are more than the limit.

@@ -61,6 +61,13 @@ void add_validation(Json& line, double loss) {
   line["val_loss_bits"] = bits_of(static_cast<float>(loss));
 }
 
+/// None if there is no step, or no number.
+std::optional<int64_t> step_of(const Json& line) {
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<int64_t>();
+}
+
 /// The last whole lines of a file, as far as its last 64 KiB go, and where each begins.
 std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
   constexpr int64_t most_bytes = 65536;
@@ -95,8 +102,11 @@ void begin_anew(const std::string& path, int64_t kept) {
 MetricsEnd read_metrics_end(const std::string& path) {
   MetricsEnd end;
   for (const auto& [begin, line] : last_lines(path)) {
-    end.step = line.value("step", end.step);
-    end.parameters_hash = line.value("parameters_hash", "");
+    const std::optional<int64_t> step = step_of(line);
+    if (line.contains("step") && !step) continue;
+    end.step = step.value_or(end.step);
+    const auto hash = line.find("parameters_hash");
+    end.parameters_hash = hash != line.end() && hash->is_string() ? hash->get<std::string>() : "";
   }
   return end;
 }
@@ -143,7 +153,7 @@ void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics))
 
 void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   auto lines = last_lines(path_);
-  if (lines.empty() || lines.back().second.value("step", int64_t{0}) != step) {
+  if (lines.empty() || step_of(lines.back().second) != step) {
     log_warning(
         concat(path_, " has no line of step ", step, " to which its validation loss ", loss, " belongs"));
     return;
@@ -153,7 +163,8 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   // In one write over the shorter line, through a descriptor that does not append: there is a whole line at
   // any time.
   const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
-  const ssize_t written = ::pwrite(file.get(), line.data(), line.size(), lines.back().first);
+  const ssize_t written =
+      file ? ::pwrite(file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};
   if (written != static_cast<ssize_t>(line.size()))
     log_error(
         concat(path_, ": the validation loss of step ", step, " cannot be added: ", std::strerror(errno)));

@@ -104,6 +104,15 @@ TEST_F(Metrics, ATornLineIsDroppedAlsoIfItsStepIsWanted) {
   EXPECT_EQ(content(), whole);
 }
 
+TEST_F(Metrics, ALineWhoseStepIsNoNumberIsPassedOver) {
+  write_steps(0, 3);
+  append("{\"step\":\"four\"}\n{\"step\":null}\n");
+  EXPECT_EQ(read_metrics_end(path_).step, 3);
+  append("{\"done\":true,\"parameters_hash\":7}\n");
+  EXPECT_EQ(read_metrics_end(path_).step, 3);
+  EXPECT_EQ(read_metrics_end(path_).parameters_hash, "");
+}
+
 TEST_F(Metrics, AFileThatCannotBeWrittenIsRefusedByName) {
   std::ofstream(folder_ / "results") << "a file where the folder should be";
   try {
