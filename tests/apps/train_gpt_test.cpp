@@ -234,8 +234,9 @@ TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
   const Outcome several =
       run_command(mpirun(1) + train("run") + " train.stepx=1 : -np 2 " + train("run") + " train.stepy=2");
   EXPECT_EQ(several.exit_code, 2) << several.errors;
-  for (const char* cause : {"train.stepx", "train.stepy"})
-    EXPECT_EQ(count_of(std::string("unknown key ") + cause, several.errors), 1) << several.errors;
+  EXPECT_EQ(count_of("unknown key train.stepx", several.errors), 1) << several.errors;
+  // The first rank's end may end the others before they speak.
+  EXPECT_LE(count_of("unknown key train.stepy", several.errors), 1) << several.errors;
 
   const Outcome differ =
       run_command(mpirun(1) + train("run") + " train.seed=1 : -np 1 " + train("run") + " train.seed=2");

@@ -215,7 +215,7 @@ TEST_F(Nodes, AStrangerStartsNothing) {
 TEST_F(Nodes, AFloodOfStrangersDisturbsNobody) {
   const char* wanted = std::getenv("LOCKSTEP_STRANGERS");
   const int connections = wanted != nullptr ? std::atoi(wanted) : 10000;
-  const int steps = 800 + connections / 10;
+  const int steps = long_run + connections / 10;
   const std::string crowd = concat(" ", connections / 20, " ", connections);
   NamespaceHosts hosts(3, "4", {directory_.path()});
   auto first =

@@ -129,6 +129,7 @@ TEST(Listener, AConnectionThatAForkedProcessStillHoldsIsHeardNoMore) {
   const Secret secret = Secret::random();
   Listener listener("127.0.0.1", 0);
   const Descriptor stranger = plain_connection(listener.endpoint());
+  ASSERT_TRUE(is_readable(listener.descriptor(), soon));
   EXPECT_EQ(listener.accept(secret, 0), nullptr);
   // As a child between fork and exec has it.
   const Descriptor copy(::dup(accepted_descriptor(listener)));
@@ -191,6 +192,8 @@ TEST(Listener, WithoutDescriptorsItWaitsForSome) {
   const Secret secret = Secret::random();
   testing::internal::CaptureStderr();
   EXPECT_TRUE(holds_in_a_process([&] {
+    const rlimit few{.rlim_cur = 400, .rlim_max = 400};
+    ::setrlimit(RLIMIT_NOFILE, &few);
     Listener listener("127.0.0.1", 0);
     auto connecting = std::async(std::launch::async, [&] {
       return std::make_unique<Channel>(connect_channel(listener.endpoint(), secret, soon));

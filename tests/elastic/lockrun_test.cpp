@@ -146,8 +146,8 @@ TEST_F(Lockrun, ToldToStopItSnapshotsAndLeavesWith75) {
 }
 
 TEST_F(Lockrun, ALongLastSnapshotIsWaitedForHoweverOftenABatchSystemAsks) {
-  ::setenv("ELASTIC_SNAPSHOT_SECONDS", "3", 1);
-  LockrunJob job("--nproc 2 --grace 1", 100000, "");
+  ::setenv("ELASTIC_SNAPSHOT_SECONDS", "7", 1);
+  LockrunJob job("--nproc 2 --grace 4", 100000, "");
   ::unsetenv("ELASTIC_SNAPSHOT_SECONDS");
   // Before the first snapshot nobody knows how long one takes.
   ASSERT_TRUE(eventually([&] { return !job.starts().empty(); })) << job.errors();
@@ -177,13 +177,13 @@ TEST_F(Lockrun, ARankThatSomebodyElseTerminatesIsRestarted) {
 
 TEST_F(Lockrun, RanksThatDoNotStopAreKilledAfterTheGrace) {
   ::setenv("ELASTIC_SNAPSHOT_SECONDS", "1", 1);
-  LockrunJob job("--nproc 1 --grace 1", 100000, "0:0:5:hang");
+  LockrunJob job("--nproc 1 --grace 3", 100000, "0:0:5:hang");
   ::unsetenv("ELASTIC_SNAPSHOT_SECONDS");
   ASSERT_TRUE(job.reaches_step(5));
   job.signal(SIGTERM);
   EXPECT_EQ(job.exit_code(), 1);
   // The last snapshot took a second, and there may be two to wait for.
-  EXPECT_NE(job.errors().find("asked to stop and did not within 3 s"), std::string::npos) << job.errors();
+  EXPECT_NE(job.errors().find("asked to stop and did not within 5 s"), std::string::npos) << job.errors();
   EXPECT_TRUE(job.leaves_nothing());
 }
 
