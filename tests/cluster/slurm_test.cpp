@@ -93,7 +93,7 @@ TEST_F(Slurm, PlainSrunOverTwoNodesGivesTheSameBits) {
   std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scripts/modulefiles", modules);
   std::filesystem::create_directory_symlink(LOCKSTEP_PROGRAM_DIR, cluster() / "bin");
   const Outcome outcome =
-      cluster().run("export MODULEPATH=" + modules +
+      cluster().run("unset LOCKSTEP_BIN; export MODULEPATH=" + modules +
                     "; eval \"$(modulecmd bash load lockstep)\"; command -v 4_multi_node; "
                     "srun -N 2 -n 2 4_multi_node 1 1");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
