@@ -35,4 +35,19 @@ _lockstep_environment() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
 }
+
+# srun passes on whole lines, and the ranks cannot see where they end up: for a person at a terminal it passes on every
+# byte, so that a bar can be drawn, and tells them. Batch files start srun itself.
+case $- in
+  *i*)
+    srun() {
+      if [ -t 2 ] && [[ " $* " != *" --pty "* ]]; then
+        LOCKSTEP_TERMINAL="${COLUMNS:-80} $(if [ -t 1 ]; then echo output; fi)" command srun --unbuffered "$@"
+      else
+        command srun "$@"
+      fi
+    }
+    ;;
+esac
+
 _lockstep_environment "$0"

@@ -83,6 +83,19 @@ int columns_of_environment() {
   return columns > 0 ? columns : 80;
 }
 
+/// srun is no parent of what it starts. env.sh's tells where it writes: the columns, and "output" if stdout
+/// as well.
+Terminal terminal_of_srun(Terminal otherwise) {
+  const char* text = std::getenv("LOCKSTEP_TERMINAL");
+  if (text == nullptr || std::getenv("SLURM_PROCID") == nullptr) return otherwise;
+  std::istringstream words(text);
+  int columns = 0;
+  std::string output;
+  if (!(words >> columns)) return otherwise;
+  words >> output;
+  return {.shows_errors = true, .shows_output = output == "output", .columns = columns};
+}
+
 }  // namespace
 
 bool redirects_output(const std::string& command_line) {
@@ -104,7 +117,7 @@ Terminal find_terminal() {
   if (kind && std::string_view(kind) == "dumb") return terminal;
   const bool is_own = ::isatty(STDERR_FILENO) == 1;
   const pid_t writer = is_own ? ::getpid() : outermost_launcher();
-  if (writer == 0) return terminal;
+  if (writer == 0) return terminal_of_srun(terminal);
   const int columns = columns_of(writer, STDERR_FILENO);
   terminal.shows_errors = is_own || columns >= 0;
   terminal.shows_output = terminal.shows_errors && columns_of(writer, STDOUT_FILENO) >= 0;

@@ -13,8 +13,8 @@ struct Terminal {
 };
 
 /// Where stderr ends up. A rank's is a pipe to mpirun or lockrun, which pass on every byte: then it is where
-/// the outermost of them on this host writes. srun passes on whole lines only, and a launcher may have been
-/// told to label or redirect: these count as no terminal.
+/// the outermost of them on this host writes. srun passes on whole lines only, unless scripts/env.sh starts
+/// it at a terminal, and a launcher may have been told to label or redirect: these count as no terminal.
 Terminal find_terminal();
 
 /// Whether a launcher's command line (words that end with a zero byte) asks it to label or redirect what its

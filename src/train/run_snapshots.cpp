@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_snapshots.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 
@@ -32,13 +31,14 @@ int64_t bytes_of_snapshots(const std::string& folder) {
 }
 
 /// UserError where a disk cannot take so much in this folder, with what lies there already.
-void require_room(const std::string& folder, int64_t bytes) {
+void require_room(const std::string& folder, double bytes) {
   std::error_code problem;
   const fs::space_info space = fs::space(folder, problem);
   if (problem) return;  // whoever cannot be asked is tried
-  const auto available = static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
-  require(available >= bytes - bytes_of_snapshots(folder), "snapshot.path: the snapshots need ",
-          bytes_text(bytes), " in ", folder, ", where ", bytes_text(available),
+  const auto available = static_cast<double>(space.available);
+  require(available >= bytes - static_cast<double>(bytes_of_snapshots(folder)),
+          "snapshot.path: the snapshots need ", bytes_text(bytes), " in ", folder, ", where ",
+          bytes_text(available),
           " are free: make room, choose another snapshot.path, lower snapshot.keep, or do without (none)");
 }
 
@@ -58,11 +58,12 @@ void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
   if (snapshot.path.empty())
     return log_info("snapshots: none, so the trained model is not kept (snapshot.path = none)");
   // Those that are kept, the best, and the one that is being written.
-  const int64_t bytes = (snapshot.keep + 1 + (has_best ? 1 : 0)) * snapshot_bytes;
+  const double count = static_cast<double>(snapshot.keep) + 1 + (has_best ? 1 : 0);
+  const double bytes = count * static_cast<double>(snapshot_bytes);
   if (const auto path = local_path(snapshot.path)) require_room(*path, bytes);
   log_info(concat("snapshots: ", snapshot.path, ", the newest",
                   snapshot.keep > 1 ? concat(" ", snapshot.keep) : "", has_best ? " and the best" : "", ", ",
-                  bytes_text(snapshot_bytes), " each, at most ", bytes_text(bytes)));
+                  bytes_text(static_cast<double>(snapshot_bytes)), " each, at most ", bytes_text(bytes)));
 }
 
 bool RunSnapshots::is_time() const {

@@ -92,5 +92,13 @@ TEST_F(Environment, SaysWhereNothingIsBuilt) {
   EXPECT_NE(outcome.errors.find("cmake --build --preset cpu"), std::string::npos) << outcome.errors;
 }
 
+TEST_F(Environment, TellsRanksOfSrunOfTheTerminalOnlyWhereAPersonIs) {
+  put("scripts/env.sh", "build/cpu/bin");
+  const std::string command = "source \"" + (directory_ / "scripts/env.sh") + "\"; type -t srun";
+  EXPECT_EQ(run_command("bash --norc -ic '" + command + "'").out, "function\n");
+  // A batch file passes signals on to the srun that it has started.
+  EXPECT_EQ(run_command("bash --norc -c '" + command + "'").out.find("function"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -93,6 +93,16 @@ TEST_F(FindTerminal, IsNoneWhereTheLauncherWritesElsewhere) {
   ::close(null);
 }
 
+TEST_F(FindTerminal, IsWhatEnvShSaysOfSrun) {
+  ::setenv("LOCKSTEP_TERMINAL", "63 output", 1);
+  EXPECT_EQ(columns_below("slurmstepd", terminal_), 0) << "this is no task of srun";
+  ::setenv("SLURM_PROCID", "0", 1);
+  EXPECT_EQ(columns_below("slurmstepd", terminal_), 63);
+  ::setenv("LOCKSTEP_TERMINAL", "wide", 1);
+  EXPECT_EQ(columns_below("slurmstepd", terminal_), 0);
+  for (const char* variable : {"LOCKSTEP_TERMINAL", "SLURM_PROCID"}) ::unsetenv(variable);
+}
+
 TEST_F(FindTerminal, IsNoneWhereALineCannotBeRedrawn) {
   ::setenv("TERM", "dumb", 1);
   EXPECT_EQ(columns_below("mpirun", terminal_), 0);
