@@ -51,6 +51,9 @@ std::map<std::string, std::string> environment_of(const RankPlan& plan, const Ra
   if (const char* node = std::getenv("SLURM_NODEID")) all["GROUP_RANK"] = node;
   all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path();
   all["LOCKSTEP_RECORDS"] = folder.path();
+  // Open MPI catches crashes to print a trace, and may wait for ever in it for a lock that the crashed rank
+  // held.
+  if (std::getenv("OMPI_MCA_opal_signal") == nullptr) all["OMPI_MCA_opal_signal"] = "";
   return all;
 }
 

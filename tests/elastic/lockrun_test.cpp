@@ -43,9 +43,9 @@ TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
   LockrunJob job = LockrunJob::of_command(
       "--nproc 1 --rdzv-id seven",
       "bash -c 'echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $TORCHELASTIC_RUN_ID; "
-      "env | grep -c LOCKRUN_SECRET; true'");
+      "env | grep -c LOCKRUN_SECRET; env | grep OMPI_MCA_opal_signal; true'");
   job.exit_code();
-  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\n");
+  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\nOMPI_MCA_opal_signal=\n");
 }
 
 TEST_F(Lockrun, AStartThatFailedBeforeARankBeganLeavesNothingToResume) {
