@@ -47,7 +47,6 @@ class FolderOwner {
   FolderOwner(const FolderOwner&) = delete;
   FolderOwner& operator=(const FolderOwner&) = delete;
 
-  const std::string& folder() const { return folder_; }
   /// Throws Error if the folder is no longer this process's: a later start has taken it, or it was moved
   /// away; or if that cannot be told.
   void check() const;

@@ -42,14 +42,20 @@ double printable(float value) {
 
 double rounded(double value, double digits) { return std::round(value * digits) / digits; }
 
+/// None if there is no step, or no number.
+std::optional<int64_t> step_of(const Json& line) {
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<int64_t>();
+}
+
 /// Bytes of the leading lines whose step is at most `last_step`; a torn line ends them.
 int64_t length_up_to(const std::string& path, int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
   int64_t length = 0;
   for (std::string line; std::getline(file, line) && !file.eof();) {
-    const Json object = Json::parse(line, nullptr, false);
-    const bool has_step = object.is_object() && object.contains("step") && object["step"].is_number_integer();
-    if (!has_step || object["step"].get<int64_t>() > last_step) break;
+    const std::optional<int64_t> step = step_of(Json::parse(line, nullptr, false));
+    if (!step || *step > last_step) break;
     length += static_cast<int64_t>(line.size()) + 1;
   }
   return length;
@@ -59,13 +65,6 @@ int64_t length_up_to(const std::string& path, int64_t last_step) {
 void add_validation(Json& line, double loss) {
   line["val_loss"] = loss;
   line["val_loss_bits"] = bits_of(static_cast<float>(loss));
-}
-
-/// None if there is no step, or no number.
-std::optional<int64_t> step_of(const Json& line) {
-  const auto step = line.find("step");
-  if (step == line.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<int64_t>();
 }
 
 /// The last whole lines of a file, as far as its last 64 KiB go, and where each begins.

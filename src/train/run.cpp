@@ -147,8 +147,7 @@ int Run::operator()() {
   loader_.seek(first_step_);
   beat("training");
   heartbeat().deadline_seconds.store(config_.dist.timeout_s);
-  stopping_ = any_rank_was_asked_to_stop(world_);
-  if (validation_is_pending_ && !stopping_) validate_pending();
+  if (validation_is_pending_) validate_pending();
   run_steps();
   // Writing the last snapshot may take longer than any deadline.
   heartbeat().deadline_seconds.store(0.0);
@@ -217,7 +216,7 @@ int Run::finish() {
                      " steps are done, but the snapshot of the trained model is missing in ",
                      config_.snapshot.path, ": mend what is said above, and start the run again to go on"));
   if (world_.is_first() && is_kept) {
-    folder_.check();
+    folder_.check_recently();
     writer_->finish(hash_value);
     tell_end(config_, task_, total_steps_, hash);
   }
@@ -231,9 +230,8 @@ int Run::stop() {
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
   const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
   if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
-  const std::string when = last_step_ == 0          ? "before the first step"
-                           : validation_is_pending_ ? concat("in the validation after step ", last_step_)
-                                                    : concat("after step ", last_step_);
+  const std::string when =
+      concat(validation_is_pending_ ? "in the validation after step " : "after step ", last_step_);
   if (is_saved)
     log_info(concat("stopped on request ", when, "; start the run again to go on"));
   else
@@ -279,12 +277,10 @@ void Run::vote() {
 void Run::finish_oldest() {
   StepMetrics metrics = metrics_of(started_.front());
   started_.pop_front();
-  folder_.check_recently();
   if (progress_) progress_->update(metrics.step, metrics.loss, metrics.tokens_per_second);
   metrics.validation_loss = validate(metrics.step);
   const bool is_best = judge(metrics.validation_loss);
-  // A validation takes its time.
-  if (metrics.validation_loss) folder_.check();
+  folder_.check_recently();
   if (writer_) writer_->write(metrics);
   // With a step under way the model is no longer that of this one.
   const bool is_due = snapshots_.is_wanted() && started_.empty();
@@ -341,7 +337,7 @@ std::optional<double> Run::validate(int64_t step) {
 void Run::validate_pending() {
   const auto loss = validate(first_step_);
   if (!loss) return;
-  folder_.check();
+  folder_.check_recently();
   if (writer_) writer_->add_validation_loss(first_step_, *loss);
   snapshots_.save(first_step_, false, judge(loss));
 }
@@ -361,7 +357,7 @@ bool Run::judge(std::optional<double> validation_loss) {
 void Run::write_sample(int64_t step) {
   const int64_t every = config_.train.sample_every;
   if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
-  stopping_ |= !run_on_first_rank(world_, [&](const std::function<bool()>& go_on) {
+  stopping_ |= !on_first_rank_in_parts(world_, [&](const std::function<bool()>& go_on) {
     const std::string text = task_.sample_text(go_on);
     if (progress_) progress_->print(concat("step ", step, ", the model writes:\n", text));
   });

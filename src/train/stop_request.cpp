@@ -51,8 +51,8 @@ bool stop_was_requested() { return requested.load(); }
 
 bool any_rank_was_asked_to_stop(const World& world) { return holds_request(say(world, own_word())); }
 
-bool run_on_first_rank(const World& world,
-                       const std::function<void(const std::function<bool()>& go_on)>& work) {
+bool on_first_rank_in_parts(const World& world,
+                            const std::function<void(const std::function<bool()>& go_on)>& work) {
   bool is_asked = false;
   if (world.is_first()) {
     work([&] {

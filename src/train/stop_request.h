@@ -20,7 +20,7 @@ bool any_rank_was_asked_to_stop(const World& world);
 
 /// Runs `work` on rank 0 while the others wait. After each of its parts it calls go_on(), which says whether
 /// it may do the next: false once a rank was asked to stop. Returns false on all ranks if one was.
-bool run_on_first_rank(const World& world,
-                       const std::function<void(const std::function<bool()>& go_on)>& work);
+bool on_first_rank_in_parts(const World& world,
+                            const std::function<void(const std::function<bool()>& go_on)>& work);
 
 }  // namespace lockstep

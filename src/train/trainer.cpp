@@ -27,7 +27,7 @@ void record_flights(const World& world, const std::string& folder) {
   }
 }
 
-/// True on all ranks if one was asked to stop while data and snapshots were read.
+/// True on all ranks if one was asked to stop while data and snapshots were read, or products tuned.
 bool is_stopped_before_start(const World& world) {
   if (!any_rank_was_asked_to_stop(world)) return false;
   if (world.is_first())
@@ -56,18 +56,18 @@ int train(Config config, const World& world, const TrainingTask& task) {
   const RunFolder folder(config, world, task.artifacts);
   if (const auto& finished = folder.finished_run()) {
     if (!world.is_first()) return 0;
-    log_info(concat("this run is finished already, and nothing is changed; --fresh trains it anew"));
+    log_info("this run is finished already, and nothing is changed; --fresh trains it anew");
     config.snapshot.path = finished->snapshot_path;
     tell_end(config, task, finished->step, finished->parameters_hash);
     return 0;
   }
-  if (is_stopped_before_start(world)) return exit_stopped;
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
   print_rank_table(world);
   if (records == nullptr) record_flights(world, config.log.dir);
   set_precision(task.parameters, precision_of(config));
   settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
+  if (is_stopped_before_start(world)) return exit_stopped;
   return run_training(config, world, task, folder);
 }
 
