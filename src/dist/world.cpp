@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <sched.h>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "dist/common_message.h"
@@ -120,8 +120,7 @@ int report_failure(const std::string& message, int code) {
 /// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
 /// the launcher has bound each to cores of its own.
 int count_ranks_on_my_cores(Communicator& communicator) {
-  std::string cores;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> cores;  // tells hosts apart, whatever they are called
+  std::string cores = boot_id();
   cpu_set_t mask;
   if (::sched_getaffinity(0, sizeof(mask), &mask) == 0)
     for (size_t core = 0; core < CPU_SETSIZE; ++core) cores += CPU_ISSET(core, &mask) ? '1' : '0';

@@ -6,11 +6,10 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <random>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/host.h"
 
 namespace lockstep {
 namespace {
@@ -44,10 +43,7 @@ void list_below(const fs::path& folder, const std::string& key, std::vector<std:
 
 /// Each process has its own, so that one which no longer owns the folder does not write into another's. In
 /// containers and on other hosts its number alone may be another's too.
-std::string beside_of(const std::string& group) {
-  static const std::string mark = concat(::getpid(), "-", std::random_device()());
-  return concat(group, ".", mark, ".tmp");
-}
+std::string beside_of(const std::string& group) { return concat(group, ".", process_mark(), ".tmp"); }
 
 }  // namespace
 

@@ -9,7 +9,6 @@
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sys/file.h>
@@ -20,6 +19,7 @@
 #include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "store/environment.h"
 
 namespace lockstep {
 namespace {
@@ -33,18 +33,7 @@ constexpr std::chrono::milliseconds poll_interval{50};
 /// Of a file that cannot be read yet.
 const Owner unknown_owner = {.host = "an unknown host", .since = "an unknown time"};
 
-std::string from_environment(const char* name) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? text : "";
-}
-
-int64_t number_from_environment(const char* name) { return std::atoll(from_environment(name).c_str()); }
-
-std::string boot_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
-}
+int64_t number_from_environment(const char* name) { return std::atoll(environment(name).c_str()); }
 
 std::string now_as_text() {
   const std::time_t now = std::time(nullptr);
@@ -92,8 +81,8 @@ struct stat status_of(int file) {
 
 Owner Owner::this_process() {
   const int64_t starts_of_job = number_from_environment("SLURM_RESTART_COUNT");
-  const std::string job = from_environment("SLURM_JOB_ID");
-  Owner owner{.run = from_environment("LOCKSTEP_RUN_ID"),
+  const std::string job = environment("SLURM_JOB_ID");
+  Owner owner{.run = environment("LOCKSTEP_RUN_ID"),
               .generation = number_from_environment("LOCKSTEP_GENERATION"),
               .host = host_name(),
               .boot_id = lockstep::boot_id(),
@@ -183,7 +172,7 @@ FolderOwner::Lock FolderOwner::lock(int file) {
 
 /// Renamed into place, so that whoever has the old file open sees that it is no longer the owner's.
 void FolderOwner::make_own_file() {
-  const std::string beside = concat(path_, ".", ::getpid());
+  const std::string beside = concat(path_, ".", process_mark());
   file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   const std::string text = to_text(self_);
   const bool is_written =

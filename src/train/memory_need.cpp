@@ -66,16 +66,27 @@ double address_space_limit() {
   return is_limited ? static_cast<double>(limit.rlim_cur) : std::numeric_limits<double>::infinity();
 }
 
+/// Attention has four matrices of width * width, the MLP two of four times that.
+double elements_of_blocks(const Config& config) {
+  const auto width = static_cast<double>(config.model.n_embd);
+  return 12 * static_cast<double>(config.model.n_layer) * width * width;
+}
+
 }  // namespace
+
+double count_matrix_elements(const Config& config, int64_t vocabulary_size) {
+  const double tables = config.model.tie_weights ? 1 : 2;
+  const double rows =
+      tables * static_cast<double>(vocabulary_size) + static_cast<double>(config.data.block_size);
+  return rows * static_cast<double>(config.model.n_embd) + elements_of_blocks(config);
+}
 
 std::vector<MemoryNeed> least_memory(const Config& config, int64_t vocabulary_size, int64_t samples) {
   const auto width = static_cast<double>(config.model.n_embd);
   const auto block_size = static_cast<double>(config.data.block_size);
   const auto vocabulary = static_cast<double>(vocabulary_size);
-  const double tables = config.model.tie_weights ? 1 : 2;
-  const double embeddings = (tables * vocabulary + block_size) * width;
-  // Attention has four matrices of width * width, the MLP two of four times that.
-  const double blocks = 12 * static_cast<double>(config.model.n_layer) * width * width;
+  const double blocks = elements_of_blocks(config);
+  const double embeddings = count_matrix_elements(config, vocabulary_size) - blocks;
   const Factor by_width{"model.n_embd", config.model.n_embd, 768};
   const Factor by_vocabulary{"model.vocab_size", vocabulary_size, 50304};
   const Factor by_block{"data.block_size", config.data.block_size, 1024};

@@ -18,6 +18,9 @@ struct MemoryNeed {
   std::string advice;  ///< what to do if it is too much
 };
 
+/// The elements of a GPT's matrices and tables, which are nearly all that it has.
+double count_matrix_elements(const Config& config, int64_t vocabulary_size);
+
 /// What every rank needs for certain, each a lower bound. `samples`: how many there are to train on, which
 /// bound a batch.
 std::vector<MemoryNeed> least_memory(const Config& config, int64_t vocabulary_size, int64_t samples);

@@ -16,6 +16,7 @@
 #include "core/text.h"
 #include "store/object_store.h"
 #include "train/doctor/bucket_check.h"
+#include "train/memory_need.h"
 
 namespace lockstep {
 namespace {
@@ -74,8 +75,7 @@ int64_t estimate_parameters(const Config& config) {
   const ModelConfig& model = config.model;
   // The vocabulary is not known before the data are read; a character tokenizer has about this many.
   const int64_t vocabulary = model.vocab_size > 0 ? model.vocab_size : 128;
-  const int64_t block = model.n_embd * (12 * model.n_embd + 13);
-  return (vocabulary + config.data.block_size) * model.n_embd + model.n_layer * block;
+  return static_cast<int64_t>(count_matrix_elements(config, vocabulary));
 }
 
 Finding check_folder(const std::string& key, const std::string& path, int64_t wanted_bytes) {
