@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/doctor/doctor.h"
+#include "doctor/doctor.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/version.h"
-#include "train/doctor/mpi_checks.h"
+#include "doctor/mpi_checks.h"
 #include "train/program.h"
 
 using namespace lockstep;

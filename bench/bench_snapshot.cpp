@@ -10,9 +10,9 @@
 #include "core/version.h"
 #include "measure.h"
 #include "report.h"
+#include "snapshot/snapshot_writer.h"
 #include "timed_training.h"
 #include "train/program.h"
-#include "train/snapshot_writer.h"
 
 using namespace lockstep;
 

@@ -4,10 +4,10 @@
 #include "core/text.h"
 #include "data/corpus.h"
 #include "nn/adamw.h"
+#include "snapshot/parameters_hash.h"
+#include "snapshot/resume.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
-#include "train/parameters_hash.h"
-#include "train/resume.h"
 
 namespace lockstep {
 namespace {

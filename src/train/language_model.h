@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
+#include "config/config.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
 #include "dist/world.h"
 #include "nn/gpt.h"
-#include "train/config.h"
-#include "train/snapshot.h"
+#include "snapshot/snapshot.h"
 #include "train/trainer.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "config/config.h"
 #include "dist/world.h"
-#include "train/config.h"
 #include "train/trainer.h"
 
 namespace lockstep {

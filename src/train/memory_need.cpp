@@ -8,10 +8,10 @@
 #include <sstream>
 #include <sys/resource.h>
 
+#include "config/config_schema.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/text.h"
-#include "train/config_schema.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/version.h"
-#include "train/found_run.h"
+#include "snapshot/found_run.h"
 #include "train/stop_request.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "config/config.h"
 #include "dist/world.h"
-#include "train/config.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "config/config.h"
 #include "dist/world.h"
-#include "train/config.h"
-#include "train/run_folder.h"
+#include "snapshot/run_folder.h"
 #include "train/trainer.h"
 
 namespace lockstep {

@@ -7,11 +7,11 @@
 #include "core/exit_code.h"
 #include "core/log.h"
 #include "nn/precision.h"
+#include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
 #include "train/program.h"
 #include "train/rank_table.h"
 #include "train/run.h"
-#include "train/run_folder.h"
 #include "train/run_summary.h"
 #include "train/stop_request.h"
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
-#include "train/config.h"
 
 namespace lockstep {
 

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "doctor/host_checks.h"
+#include "doctor/network_checks.h"
+#include "doctor/rank_checks.h"
+#include "doctor/socket.h"
+#include "doctor/storage_checks.h"
 #include "tests/support/program.h"
-#include "train/doctor/host_checks.h"
-#include "train/doctor/network_checks.h"
-#include "train/doctor/rank_checks.h"
-#include "train/doctor/socket.h"
-#include "train/doctor/storage_checks.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "doctor/finding.h"
 #include "tests/cluster/s3_server.h"
 #include "tests/support/cluster.h"
 #include "tests/support/program.h"
-#include "train/doctor/finding.h"
 
 namespace lockstep {
 namespace {

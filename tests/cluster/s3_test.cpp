@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include "snapshot/snapshot.h"
 #include "store/download.h"
 #include "store/http.h"
 #include "store/s3_store.h"
@@ -13,7 +14,6 @@
 #include "tests/support/config_support.h"
 #include "tests/support/run_result.h"
 #include "tests/support/temporary_directory.h"
-#include "train/snapshot.h"
 
 namespace lockstep {
 namespace {

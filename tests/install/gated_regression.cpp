@@ -11,8 +11,8 @@
 #include "nn/initialize.h"
 #include "nn/linear.h"
 #include "nn/sgd.h"
+#include "snapshot/parameters_hash.h"
 #include "tensor/ops.h"
-#include "train/parameters_hash.h"
 
 using namespace lockstep;
 

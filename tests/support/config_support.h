@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "core/error.h"
-#include "train/config.h"
 
 namespace lockstep {
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/config_file.h"
+#include "config/config_schema.h"
+#include "config/ini.h"
+#include "core/error.h"
+#include "core/gpu.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+/// A value that somebody wrote down, and where.
+struct Setting {
+  std::string key;
+  std::string value;
+  std::string origin;
+};
+
+/// What one source says.
+using Layer = std::vector<Setting>;
+
+Layer settings_of(const std::string& ini_text, const std::string& file) {
+  Layer settings;
+  for (const IniEntry& entry : parse_ini(ini_text, file))
+    settings.push_back({entry.key, entry.value, concat(file, ":", entry.line)});
+  return settings;
+}
+
+void apply_preset(Config& config) {
+  for (const ModelPreset& preset : model_presets()) {
+    if (preset.name != config.model.preset) continue;
+    config.model.n_layer = preset.n_layer;
+    config.model.n_head = preset.n_head;
+    config.model.n_embd = preset.n_embd;
+  }
+}
+
+void assign(Config& config, const Setting& setting) {
+  find_config_key(setting.key, setting.origin).assign(config, setting.value, setting.origin);
+}
+
+bool says_how_long(const Layer& layer) {
+  return std::any_of(layer.begin(), layer.end(), [](const Setting& setting) {
+    return (setting.key == "train.steps" || setting.key == "train.epochs") && setting.value != "0";
+  });
+}
+
+/// The preset first, whoever chose it, then every setting, the strongest layer last: an explicit size beats
+/// it.
+Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
+  Config config = defaults;
+  for (const Layer& layer : layers)
+    for (const Setting& setting : layer)
+      if (setting.key == "model.preset") assign(config, setting);
+  apply_preset(config);
+  for (const Layer& layer : layers) {
+    // Steps on the command line beat epochs in the file, and the other way round.
+    if (says_how_long(layer)) config.train.steps = config.train.epochs = 0;
+    for (const Setting& setting : layer) assign(config, setting);
+  }
+  return config;
+}
+
+void check(const Config& config) {
+  const TrainConfig& train = config.train;
+  const ModelConfig& model = config.model;
+  require(train.steps == 0 || train.epochs == 0, "train.steps = ", train.steps,
+          " and train.epochs = ", train.epochs, " both say how long to train; set one of them to 0");
+  require(train.steps > 0 || train.epochs > 0, "train.steps: not set, nor train.epochs; set one of them");
+  require(model.n_embd % model.n_head == 0, "model.n_embd = ", model.n_embd,
+          " cannot be shared out over model.n_head = ", model.n_head,
+          " heads; choose n_embd as a multiple of n_head");
+  require(train.min_lr <= train.learning_rate, "train.min_lr = ", train.min_lr,
+          " is above train.learning_rate = ", train.learning_rate);
+  require(train.steps == 0 || train.warmup_steps <= train.steps, "train.warmup_steps = ", train.warmup_steps,
+          " is more than train.steps = ", train.steps);
+  require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
+          " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
+  require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
+  require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
+          "snapshot.resume = required, but snapshot.path is none: there is nothing to resume from");
+}
+
+/// A folder whose name is one of the two words is written ./auto or ./none.
+void settle_snapshot_path(Config& config) {
+  std::string& path = config.snapshot.path;
+  if (path == "auto") path = default_snapshot_path(config);
+  if (path == "none") path.clear();
+}
+
+Config checked(Config config, const std::string& name) {
+  if (config.log.dir.empty()) config.log.dir = "runs/" + name;
+  settle_snapshot_path(config);
+  check(config);
+  return config;
+}
+
+/// Options are written with - or _.
+std::string underscored(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+/// "section.key" in lower case, as every key is spelled.
+bool is_key_like(const std::string& text) {
+  const size_t dot = text.find('.');
+  const bool has_both_parts = dot != std::string::npos && dot > 0 && dot + 1 < text.size();
+  return has_both_parts &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
+}
+
+/// The option that `name`, without its dashes, is nearly: "config-name", "confg" or "c" is --config. Empty if
+/// there is none.
+std::string nearest_option(const std::string& name) {
+  for (const std::string option : {"config", "help", "version", "print-config", "fresh"}) {
+    const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);
+    if (is_part || edit_distance(name, option) <= 2) return "--" + option;
+  }
+  return "";
+}
+
+/// What somebody probably meant by the first argument that nobody understands.
+std::string suggestion(const Arguments& arguments) {
+  const std::string& argument = arguments.other.front();
+  if (is_config_file(argument)) return concat(" (did you mean --config ", argument, "?)");
+  std::string name = argument.substr(0, argument.find('='));
+  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+  const std::string option = argument.starts_with('-') ? nearest_option(name) : "";
+  if (option.empty()) return suggest_config_key(underscored(name));
+  std::string value;
+  if (option == "--config" && arguments.other.size() > 1) value = " " + arguments.other[1];
+  if (option == "--config" && argument.find('=') != std::string::npos)
+    value = " " + argument.substr(argument.find('=') + 1);
+  return concat(" (did you mean ", option, value, "?)");
+}
+
+void refuse_other(const Arguments& arguments) {
+  if (arguments.other.empty()) return;
+  throw UserError(
+      concat("command line: '", arguments.other.front(), "' is not understood", suggestion(arguments)));
+}
+
+}  // namespace
+
+std::string default_snapshot_path(const Config& config) {
+  return (std::filesystem::path(config.log.dir) / "snapshots").string();
+}
+
+Arguments split_arguments(int argc, const char* const* argv) {
+  Arguments arguments;
+  if (argc > 0) arguments.program = std::filesystem::path(argv[0]).filename().string();
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    const bool is_option = argument.starts_with("--");
+    const size_t equals = argument.find('=');
+    const std::string name = underscored(argument.substr(0, equals).substr(is_option ? 2 : 0));
+    const bool takes_value = is_option && (name == "config" || is_key_like(name));
+    std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
+    if (takes_value && equals == std::string::npos) {
+      const bool has_value = i + 1 < argc && !std::string(argv[i + 1]).starts_with("--");
+      require(has_value, "command line: ", argument, " lacks its value");
+      value = argv[++i];
+    }
+    if (argument == "--help" || argument == "-h") {
+      arguments.help = true;
+    } else if (argument == "--fresh") {
+      arguments.overrides.push_back({"snapshot.resume", "never"});
+    } else if (argument == "--version") {
+      arguments.version = true;
+    } else if (is_option && equals == std::string::npos && name == "print_config") {
+      arguments.print_config = true;
+    } else if (is_option && name == "config") {
+      require(arguments.config_file.empty(), "command line: --config stands twice");
+      require(!value.empty(), "command line: --config lacks its value");
+      arguments.config_file = value;
+    } else if (takes_value || (equals != std::string::npos && is_key_like(name))) {
+      arguments.overrides.push_back({name, value});
+    } else {
+      arguments.other.push_back(argument);
+    }
+  }
+  return arguments;
+}
+
+Config load_config(const Arguments& arguments, const Config& defaults) {
+  refuse_other(arguments);
+  std::vector<Layer> layers;
+  std::string name = arguments.program;
+  if (!arguments.config_file.empty()) {
+    const std::string path = find_config_file(arguments.config_file);
+    layers.push_back(settings_of(read_config_file(path), path));
+    name = std::filesystem::path(path).stem().string();
+  }
+  Layer& command_line = layers.emplace_back();
+  for (const Arguments::Override& override : arguments.overrides)
+    command_line.push_back({override.key, override.value, "command line"});
+  Config config = checked(assemble(layers, defaults), name);
+  settle_device(config);
+  return config;
+}
+
+Config config_from_ini(const std::string& text, const std::string& name) {
+  return checked(assemble({settings_of(text, name)}, {}), std::filesystem::path(name).stem().string());
+}
+
+void settle_device(Config& config) {
+  std::string& device = config.train.device;
+  const bool has_gpu = device != "cpu" && count_gpus() > 0;
+  require(device != "cuda" || has_gpu, "train.device = cuda: ", why_no_gpu(), "; or use auto or cpu");
+  require(config.train.precision == "fp32" || has_gpu, "train.precision = ", config.train.precision,
+          " needs a GPU: ", device == "cpu" ? "train.device is cpu" : why_no_gpu(), "; or use fp32");
+  if (device == "auto") device = has_gpu ? "cuda" : "cpu";
+  const int64_t head = config.model.n_embd / config.model.n_head;
+  require(device == "cpu" || (head <= 128 && (config.train.precision == "fp32" || head % 8 == 0)),
+          "model.n_embd / model.n_head = ", head, " channels a head; on a GPU at most 128, and in ",
+          config.train.precision, " a multiple of 8: change them, or use train.device = cpu");
+}
+
+void settle_replicas(Config& config, int64_t ranks) {
+  int64_t& replicas = config.dist.replicas;
+  if (replicas == 0) replicas = ranks;
+  require(ranks <= replicas, "dist.replicas = ", replicas, " is below the number of ranks, ", ranks,
+          "; start at most ", replicas, " ranks, or set dist.replicas to ", ranks,
+          " (another run: other bits)");
+}
+
+std::vector<ConfigValue> config_values(const Config& config) {
+  std::vector<ConfigValue> values;
+  for (const ConfigKey& key : config_schema()) values.push_back({key.name, key.text(config), key.key_class});
+  return values;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config_schema.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+/// How a section's rows are written: the path to a field becomes an accessor.
+template <class Section>
+struct Rows {
+  std::string section;
+  Section Config::*part;
+  std::vector<ConfigKey>& keys;
+
+  template <class T>
+  ConfigKey& add(const char* name, T Section::*member, KeyClass key_class, const char* unit,
+                 const char* meaning) {
+    ConfigKey key{.name = section + "." + name, .key_class = key_class, .unit = unit, .meaning = meaning};
+    key.field = [part = part, member](Config& config) { return ConfigField(&(config.*part.*member)); };
+    return keys.emplace_back(std::move(key));
+  }
+};
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) names.push_back(preset.name);
+  names.emplace_back();  // none
+  return names;
+}
+
+constexpr auto semantic = KeyClass::semantic;
+constexpr auto collective = KeyClass::collective;
+constexpr auto local = KeyClass::local;
+
+constexpr Range at_least(double low) { return {.low = low}; }
+constexpr Range above(double low) { return {.low = low, .low_open = true}; }
+constexpr Range unit_interval{.low = 0, .high = 1, .high_open = true};
+
+void add_data(std::vector<ConfigKey>& keys) {
+  Rows<DataConfig> rows{"data", &Config::data, keys};
+  using C = DataConfig;
+  rows.add("dataset", &C::dataset, semantic, "",
+           "shakespeare, sample (built in), random_tokens, or the path or URL (https, s3) of a text");
+  rows.add("tokenizer", &C::tokenizer, semantic, "",
+           "how text becomes tokens: char makes every character one")
+      .choices = {"char"};
+  rows.add("block_size", &C::block_size, semantic, "tokens", "length of a training sequence").range =
+      at_least(1);
+  rows.add("train_split", &C::train_split, semantic, "share",
+           "part of the corpus to train on; the rest is for validation")
+      .range = {.low = 0, .high = 1, .low_open = true, .high_open = true};
+}
+
+void add_model(std::vector<ConfigKey>& keys) {
+  Rows<ModelConfig> rows{"model", &Config::model, keys};
+  using C = ModelConfig;
+  // The sizes it stands for are semantic themselves: the same model without its preset's name is the same
+  // run.
+  rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd unless they are given")
+      .choices = preset_names();
+  rows.add("n_layer", &C::n_layer, semantic, "blocks", "number of transformer blocks").range = at_least(1);
+  rows.add("n_head", &C::n_head, semantic, "heads", "attention heads in a block; divides n_embd").range =
+      at_least(1);
+  rows.add("n_embd", &C::n_embd, semantic, "channels", "width of the residual stream").range = at_least(1);
+  rows.add("vocab_size", &C::vocab_size, semantic, "tokens",
+           "rows of the embedding; 0: as many as the data needs")
+      .range = at_least(0);
+  rows.add("dropout", &C::dropout, semantic, "", "share of activations dropped while training").range =
+      unit_interval;
+  rows.add("bias", &C::bias, semantic, "", "biases in linear layers and layer norms");
+  rows.add("tie_weights", &C::tie_weights, semantic, "",
+           "the output head shares the token embedding's weight");
+  rows.add("activation", &C::activation, semantic, "",
+           "in the MLP: GELU approximated by tanh, as GPT-2, or exact")
+      .choices = {"gelu_tanh", "gelu_erf"};
+}
+
+void add_train(std::vector<ConfigKey>& keys) {
+  Rows<TrainConfig> rows{"train", &Config::train, keys};
+  using C = TrainConfig;
+  // The cosine ends at the last step, so the length of a run shows in every step's bits.
+  rows.add("steps", &C::steps, semantic, "steps", "length of the run; 0: train.epochs says it").range =
+      at_least(0);
+  rows.add("epochs", &C::epochs, semantic, "epochs",
+           "length of the run in passes over the data; 0: train.steps says it")
+      .range = at_least(0);
+  rows.add("batch_size", &C::batch_size, semantic, "sequences", "sequences of one replica in one step")
+      .range = at_least(1);
+  rows.add("accumulate", &C::accumulate, semantic, "parts",
+           "micro-batches that a replica's batch is split into")
+      .range = at_least(1);
+  rows.add("learning_rate", &C::learning_rate, semantic, "", "the highest, after the warm-up").range =
+      at_least(0);
+  rows.add("warmup_steps", &C::warmup_steps, semantic, "steps", "steps in which the learning rate rises")
+      .range = at_least(0);
+  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, at the last step").range = at_least(0);
+  rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only").range =
+      at_least(0);
+  rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean").range = unit_interval;
+  rows.add("beta2", &C::beta2, semantic, "", "AdamW: memory of the square").range = unit_interval;
+  rows.add("grad_clip", &C::grad_clip, semantic, "",
+           "longer gradients are scaled to this norm; 0: not clipped")
+      .range = at_least(0);
+  rows.add("seed", &C::seed, semantic, "", "of initial weights, data order and dropout").range = at_least(0);
+  rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one")
+      .choices = {"auto", "cpu", "cuda"};
+  rows.add("precision", &C::precision, semantic, "",
+           "of activations and products; weights and sums are kept in fp32; bf16 needs a GPU")
+      .choices = {"fp32", "bf16"};
+  rows.add("graph", &C::graph, collective, "",
+           "on a GPU: record a step once and replay it (equal bits, less waiting)");
+  rows.add("tune_matmul", &C::tune_matmul, semantic, "",
+           "on a GPU: time the algorithms of each product once, and keep the fastest for all later runs");
+  rows.add("logit_rows", &C::logit_rows, semantic, "rows",
+           "rows of logits (sequences x block_size) that exist at a time; 0: all of a micro-batch")
+      .range = at_least(0);
+  rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores").range =
+      at_least(0);
+  rows.add("eval_every", &C::eval_every, collective, "steps",
+           "steps between validations; 0: only at the end; -1: never")
+      .range = at_least(-1);
+  rows.add("sample_every", &C::sample_every, collective, "steps",
+           "steps between texts that the model writes; 0: never")
+      .range = at_least(0);
+}
+
+void add_dist(std::vector<ConfigKey>& keys) {
+  Rows<DistConfig> rows{"dist", &Config::dist, keys};
+  using C = DistConfig;
+  rows.add("replicas", &C::replicas, semantic, "replicas",
+           "batches that make a step; they fix the bits, not the ranks; 0: one a rank")
+      .range = at_least(0);
+  rows.add("reduction", &C::reduction, semantic, "",
+           "tree: equal bits on any number of ranks; native: the sum of MPI or NCCL")
+      .choices = {"tree", "native"};
+  rows.add("bucket_mib", &C::bucket_mib, collective, "MiB",
+           "size of a bucket: gradients that are sent together")
+      .range = above(0);
+  rows.add("timeout_s", &C::timeout_s, collective, "seconds",
+           "until a rank that does not answer ends the run")
+      .range = above(0);
+}
+
+void add_snapshot(std::vector<ConfigKey>& keys) {
+  Rows<SnapshotConfig> rows{"snapshot", &Config::snapshot, keys};
+  using C = SnapshotConfig;
+  rows.add("path", &C::path, collective, "",
+           "folder or s3://bucket/prefix of the snapshots; auto: snapshots in log.dir; none: the "
+           "trained model is not kept");
+  rows.add("every_minutes", &C::every_minutes, collective, "minutes",
+           "minutes between snapshots; 0: not by time. There is always one after the last step")
+      .range = at_least(0);
+  rows.add("every_steps", &C::every_steps, collective, "steps", "steps between snapshots; 0: not by steps")
+      .range = at_least(0);
+  rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one")
+      .range = at_least(1);
+  rows.add(
+          "resume", &C::resume, collective, "",
+          "auto: an unfinished run in log.dir goes on, a finished one stays, or moves aside for one of other "
+          "settings; never: any moves aside; required: only go on")
+      .choices = {"auto", "never", "required"};
+}
+
+void add_log(std::vector<ConfigKey>& keys) {
+  Rows<LogConfig> rows{"log", &Config::log, keys};
+  using C = LogConfig;
+  rows.add("dir", &C::dir, local, "", "folder of the results; empty: runs/<name of the configuration>");
+  rows.add("every_steps", &C::every_steps, local, "steps",
+           "least steps between lines on a console that is not a terminal; a line is due twice a second at "
+           "first, every ten seconds later")
+      .range = at_least(1);
+}
+
+std::string after_dot(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+}  // namespace
+
+const std::vector<ModelPreset>& model_presets() {
+  static const std::vector<ModelPreset> presets = {
+      {"openai-gpt", 12, 12, 768},  {"gpt2", 12, 12, 768},     {"gpt2-medium", 24, 16, 1024},
+      {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}, {"gopher-44m", 8, 16, 512},
+      {"gpt-mini", 6, 6, 192},      {"gpt-micro", 4, 4, 128},  {"gpt-nano", 3, 3, 48},
+  };
+  return presets;
+}
+
+const std::vector<ConfigKey>& config_schema() {
+  static const std::vector<ConfigKey> schema = [] {
+    std::vector<ConfigKey> keys;
+    add_data(keys);
+    add_model(keys);
+    add_train(keys);
+    add_dist(keys);
+    add_snapshot(keys);
+    add_log(keys);
+    return keys;
+  }();
+  return schema;
+}
+
+std::string suggest_config_key(const std::string& name) {
+  const ConfigKey* nearest = nullptr;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const ConfigKey& key : config_schema()) {
+    // A right name in the wrong section, or in none, is one mistake.
+    const size_t unsectioned = edit_distance(after_dot(name), after_dot(key.name)) + 1;
+    const size_t distance = std::min(edit_distance(name, key.name), unsectioned);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = &key;
+  }
+  if (nearest && nearest->name == name) return concat(" (write ", name, "=VALUE)");
+  return nearest ? concat(" (did you mean ", nearest->name, "?)") : " (--help lists all keys)";
+}
+
+const ConfigKey& find_config_key(const std::string& name, const std::string& origin) {
+  for (const ConfigKey& key : config_schema())
+    if (key.name == name) return key;
+  throw UserError(concat(origin, ": unknown key ", name, suggest_config_key(name)));
+}
+
+}  // namespace lockstep

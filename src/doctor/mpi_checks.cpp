@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/mpi_checks.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <regex>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/thread_pool.h"
+#include "dist/world.h"
+#include "doctor/command.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* probe_mark = "lockstep-probe";
+constexpr double probe_seconds = 20.0;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// The last lines of what a command wrote, on one line.
+std::string end_of(const std::string& output) {
+  constexpr size_t most = 300;
+  std::string text = output.size() > most ? "... " + output.substr(output.size() - most) : output;
+  text = std::regex_replace(text, std::regex("-{5,}"), "");
+  return std::regex_replace(text, std::regex("\\s+"), " ");
+}
+
+struct MpiVersion {
+  std::string family;
+  std::string number;
+
+  static MpiVersion in(const std::string& text) {
+    MpiVersion version;
+    for (const char* family : {"Open MPI", "Intel", "MVAPICH", "MPICH"})
+      if (version.family.empty() && text.find(family) != std::string::npos) version.family = family;
+    // Hydra is the launcher of MPICH.
+    if (version.family.empty() && text.find("HYDRA") != std::string::npos) version.family = "MPICH";
+    std::smatch match;
+    if (std::regex_search(text, match, std::regex("[0-9]+(\\.[0-9]+)+"))) version.number = match[0];
+    return version;
+  }
+  bool operator==(const MpiVersion&) const = default;
+};
+
+struct Probe {
+  bool succeeded = false;
+  bool lacks_slots = false;
+  int cores = 0;  ///< that rank 0 may use
+  std::string failure;
+};
+
+Probe start_probe(const std::string& program, int ranks, double deadline_seconds,
+                  const std::vector<std::string>& options = {}) {
+  std::vector<std::string> words = {"mpirun", "-np", std::to_string(ranks)};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {program, probe_argument});
+  // Whether root may start ranks is another check's question.
+  const CommandResult result =
+      run_within(deadline_seconds, words, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  Probe probe;
+  std::smatch match;
+  const std::regex answer(concat(probe_mark, " ", ranks, " ranks, ([0-9]+) cores"));
+  if (result.succeeded() && std::regex_search(result.output, match, answer)) {
+    probe.succeeded = true;
+    probe.cores = std::stoi(match[1]);
+    return probe;
+  }
+  probe.lacks_slots = result.output.find("slots") != std::string::npos;
+  probe.failure = result.timed_out ? concat("nothing within ", deadline_seconds, " s; ") : "";
+  probe.failure += concat("exit code ", result.exit_code, ": ", end_of(result.output));
+  return probe;
+}
+
+Finding judge_two_ranks(const std::string& program, double deadline_seconds) {
+  const std::string name = "two ranks";
+  const Probe plain = start_probe(program, 2, deadline_seconds);
+  if (plain.succeeded) return {name, Verdict::ok, "mpirun -np 2 starts them, and they exchange"};
+  if (plain.lacks_slots) {
+    const Probe more = start_probe(program, 2, deadline_seconds, {"--oversubscribe", "--bind-to", "none"});
+    if (more.succeeded)
+      return {name, Verdict::warning,
+              "mpirun has fewer than 2 slots here; they start and exchange if it oversubscribes",
+              "for more ranks than cores add --oversubscribe --bind-to none, or list slots in a --hostfile"};
+  }
+  return {name, Verdict::problem, concat("mpirun -np 2: ", plain.failure),
+          "try mpirun -np 2 hostname; where a firewall or several networks stand between ranks, name the "
+          "right one "
+          "(--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0)"};
+}
+
+}  // namespace
+
+int answer_probe() {
+  return run_program([] {
+    const World world = World::from_environment();
+    world.communicator().set_timeout(probe_seconds);
+    const std::vector<std::string> texts = world.communicator().all_gather_text("here");
+    if (world.is_first())
+      std::cout << concat(probe_mark, " ", texts.size(), " ranks, ", available_cores(), " cores\n")
+                << std::flush;
+    return 0;
+  });
+}
+
+Finding check_mpirun(const std::string& library) {
+  const std::string name = "mpirun";
+  if (library.empty())
+    return {name, Verdict::warning, "this build has no MPI, so it runs one rank only",
+            "install libopenmpi-dev and configure again with LOCKSTEP_MPI=ON"};
+  const std::string path = find_program("mpirun");
+  if (path.empty())
+    return {name, Verdict::problem, "there is none in PATH",
+            concat("install openmpi-bin, or add the bin folder of ", first_line(library), " to PATH")};
+  const CommandResult result = run_within(probe_seconds, {path, "--version"});
+  const std::string said = first_line(result.output);
+  if (!result.succeeded())
+    return {name, Verdict::problem, concat(path, " --version fails: ", end_of(result.output)),
+            "install it again"};
+  if (MpiVersion::in(result.output) == MpiVersion::in(library))
+    return {name, Verdict::ok, concat(path, ", ", said, "; the program's library is the same")};
+  return {name, Verdict::problem, concat(path, " is ", said, ", but this program is linked with ", library),
+          "put the mpirun of the program's MPI first in PATH, or build again with this one: ranks started by "
+          "another "
+          "MPI each believe to be alone"};
+}
+
+std::vector<Finding> check_ranks(const std::string& program, double deadline_seconds) {
+  std::vector<Finding> findings = {judge_two_ranks(program, deadline_seconds)};
+  if (findings.front().verdict == Verdict::problem) return findings;
+  const Probe single = start_probe(program, 1, deadline_seconds);
+  const std::string name = "one rank";
+  if (!single.succeeded)
+    findings.push_back(
+        {name, Verdict::problem, concat("mpirun -np 1: ", single.failure), "try mpirun -np 1 hostname"});
+  else if (single.cores < available_cores())
+    findings.push_back(
+        {name, Verdict::warning,
+         concat("mpirun -np 1 binds it to ", single.cores, " of ", available_cores(), " cores"),
+         "start one or two ranks with --bind-to none, so that each has threads on its share of cores"});
+  else
+    findings.push_back({name, Verdict::ok, concat("mpirun -np 1 leaves it all ", single.cores, " cores")});
+  return findings;
+}
+
+std::vector<Finding> check_srun() {
+  const CommandResult settings = run_within(probe_seconds, {"scontrol", "show", "config"});
+  std::smatch match;
+  if (!settings.succeeded() ||
+      !std::regex_search(settings.output, match, std::regex("MpiDefault *= *([^\\s]+)")))
+    return {};
+  const std::string name = "srun";
+  const char* chosen = std::getenv("SLURM_MPI_TYPE");
+  const std::string type = chosen != nullptr ? chosen : match[1].str();
+  const std::string from = chosen != nullptr ? "SLURM_MPI_TYPE" : "the cluster's MpiDefault";
+  if (run_within(probe_seconds, {"srun", "--mpi=list"}).output.find("pmix") == std::string::npos)
+    return {{name, Verdict::warning, "srun --mpi=list names no pmix: its tasks cannot find each other",
+             "start ranks by mpirun inside the allocation"}};
+  if (type.starts_with("pmix"))
+    return {{name, Verdict::ok, concat("starts ranks by ", type, " (", from, ")")}};
+  return {{name, Verdict::warning,
+           concat("starts tasks that cannot find each other: ", from, " is ", type, ", not pmix"),
+           "export SLURM_MPI_TYPE=pmix (scripts/env.sh does), or use srun --mpi=pmix"}};
+}
+
+}  // namespace lockstep

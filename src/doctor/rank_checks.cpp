@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/rank_checks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/host.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "doctor/socket.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double connect_seconds = 3.0;
+constexpr int clock_rounds = 10;
+constexpr double worth_a_warning_seconds = 1.0;
+constexpr double refused_by_buckets_seconds = 300.0;
+
+std::vector<std::string> hosts_of(const std::vector<RankPlace>& ranks) {
+  std::vector<std::string> hosts;
+  for (const RankPlace& rank : ranks)
+    if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
+  return hosts;
+}
+
+double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// By how much each rank's clock is ahead of rank 0's: the least of some rounds, because a rank that leaves a
+/// barrier late looks ahead.
+std::vector<double> compare_clocks(const World& world) {
+  const auto ranks = static_cast<size_t>(world.size());
+  std::vector<double> ahead(ranks, 0.0);
+  std::vector<double> now(ranks);
+  for (int round = 0; round < clock_rounds; ++round) {
+    world.communicator().barrier();
+    const double mine = wall_clock();
+    world.communicator().all_gather(&mine, sizeof(mine), now.data());
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const double difference = now[rank] - now[0];
+      if (round == 0 || std::abs(difference) < std::abs(ahead[rank])) ahead[rank] = difference;
+    }
+  }
+  return ahead;
+}
+
+/// Connects to every address of the other hosts, one line of `listening` each. Says what fails.
+std::string call_others(const World& world, const std::vector<RankPlace>& places,
+                        const std::vector<std::string>& listening) {
+  const auto mine = static_cast<size_t>(world.rank());
+  std::vector<std::string> failures;
+  for (size_t peer = 0; peer < listening.size(); ++peer) {
+    std::istringstream addresses(listening[peer]);
+    for (std::string text; peer != mine && std::getline(addresses, text);)
+      if (const std::string problem = try_to_connect(Endpoint::parse(text, 0), connect_seconds);
+          !problem.empty())
+        failures.push_back(
+            concat(places[mine].host, " cannot reach ", places[peer].host, " at ", text, " (", problem, ")"));
+  }
+  return joined(failures, "; ");
+}
+
+/// The first rank of every host listens at each of the host's addresses; those of the others call.
+Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
+  const size_t hosts = hosts_of(places).size();
+  if (hosts == 1) return {"hosts", Verdict::ok, "one only"};
+  Communicator& ranks = world.communicator();
+  const bool speaks = is_first_of_host(world);
+  std::vector<std::unique_ptr<ListeningSocket>> sockets;
+  std::string mine;
+  for (const std::string& address : speaks ? own_addresses() : std::vector<std::string>{}) {
+    try {
+      sockets.push_back(std::make_unique<ListeningSocket>(Endpoint{.host = address}));
+      mine += sockets.back()->address().text() + "\n";
+    } catch (const Error& problem) {
+      log_warning(concat("nobody can listen at ", address, " of ", host_name(), ": ", problem.what()));
+    }
+  }
+  const std::vector<std::string> listening = ranks.all_gather_text(mine);
+  std::string failure = speaks ? call_others(world, places, listening) : "";
+  if (speaks && sockets.empty())
+    failure = concat(host_name(), " has no address that another host could reach");
+  const std::string found = joined(ranks.all_gather_text(failure), "; ");
+  if (found.empty())
+    return {"hosts", Verdict::ok, concat("all ", hosts, " reach each other at all addresses")};
+  return {"hosts", Verdict::problem, found,
+          "open the firewall between them, or keep MPI and NCCL to a network that all share (--mca "
+          "btl_tcp_if_include eth0, NCCL_SOCKET_IFNAME=eth0)"};
+}
+
+}  // namespace
+
+Finding judge_places(const std::vector<RankPlace>& ranks) {
+  return {"ranks", Verdict::ok, concat(ranks.size(), " of them; ", joined(rank_table(ranks), "; "))};
+}
+
+Finding judge_processors(const std::vector<RankPlace>& ranks,
+                         const std::vector<std::string>& instruction_sets) {
+  const std::set<std::string> sets(instruction_sets.begin(), instruction_sets.end());
+  if (sets.size() > 1)
+    return {"processors", Verdict::problem,
+            concat("the programs were built for different instructions: ", joined(sets, "; ")),
+            "install the same build on all hosts, such as one with LOCKSTEP_ARCH=x86-64-v3"};
+  if (const std::string mixed = mixed_processors(ranks); !mixed.empty())
+    return {"processors", Verdict::warning, mixed, "choose nodes that are alike (srun --constraint)"};
+  return {"processors", Verdict::ok, concat("alike, ", *sets.begin())};
+}
+
+Finding judge_clocks(const std::vector<RankPlace>& ranks, const std::vector<double>& ahead_seconds) {
+  const auto [least, most] = std::minmax_element(ahead_seconds.begin(), ahead_seconds.end());
+  const auto host = [&](auto at) { return ranks[static_cast<size_t>(at - ahead_seconds.begin())].host; };
+  const double apart = *most - *least;
+  std::ostringstream amount;
+  amount << std::fixed << std::setprecision(3) << apart << " s apart at most";
+  if (apart < worth_a_warning_seconds) return {"clocks", Verdict::ok, amount.str()};
+  amount << ": " << host(most) << " is ahead of " << host(least);
+  const Verdict verdict = apart < refused_by_buckets_seconds ? Verdict::warning : Verdict::problem;
+  return {"clocks", verdict, amount.str(),
+          "set them by a time server (chrony); a bucket refuses requests that are 15 minutes off"};
+}
+
+std::vector<Finding> check_together(const World& world) {
+  const std::vector<RankPlace> places = gather_places(world);
+  const std::vector<std::string> sets = world.communicator().all_gather_text(instruction_set());
+  return {judge_places(places), judge_processors(places, sets), judge_clocks(places, compare_clocks(world)),
+          check_hosts(world, places)};
+}
+
+bool is_first_of_host(const World& world) {
+  const std::vector<std::string> hosts = world.communicator().all_gather_text(host_name());
+  const auto mine = hosts.begin() + world.rank();
+  // Machines may have the same name; MPI tells them apart by what they share.
+  return world.local_rank() == 0 || std::find(hosts.begin(), mine, *mine) == mine;
+}
+
+std::vector<Finding> gather_findings(const World& world, const std::vector<Finding>& mine) {
+  const std::vector<std::string> hosts = world.communicator().all_gather_text(host_name());
+  const std::vector<std::string> texts = world.communicator().all_gather_text(to_json(mine));
+  const bool is_one_host = std::count(hosts.begin(), hosts.end(), hosts.front()) == world.size();
+  std::vector<Finding> all;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    for (Finding& finding : findings_from_json(texts[rank])) {
+      if (!is_one_host) finding.name += concat(" @ ", hosts[rank]);
+      all.push_back(std::move(finding));
+    }
+  }
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/storage_checks.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <optional>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "doctor/bucket_check.h"
+#include "store/object_store.h"
+#include "train/memory_need.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t mib = int64_t{1} << 20;
+constexpr int64_t probe_bytes = 8 * mib;
+constexpr double slow_mib_per_second = 20.0;
+
+/// Of the path the part that exists: there the rest will be made.
+std::string existing_part(const std::string& path) {
+  fs::path part = fs::absolute(path);
+  std::error_code ignored;
+  while (part.has_relative_path() && !fs::exists(part, ignored)) part = part.parent_path();
+  return part.string();
+}
+
+int64_t free_bytes(const std::string& folder) {
+  std::error_code problem;
+  const fs::space_info space = fs::space(folder, problem);
+  return problem ? 0 : static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
+}
+
+/// MiB a second of a synced write. Throws Error saying why nothing can be written.
+double measure_writing(const std::string& folder) {
+  const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
+  const std::string contents(static_cast<size_t>(probe_bytes), 'x');
+  const Clock::time_point begin = Clock::now();
+  write_file(probe, contents);
+  const double seconds = seconds_since(begin);
+  ::unlink(probe.c_str());
+  return static_cast<double>(probe_bytes) / static_cast<double>(mib) / seconds;
+}
+
+/// Why a file of `bytes` below a folder cannot be mapped by two processes; empty if it can.
+std::string try_to_share(const std::string& folder, int64_t bytes) {
+  const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
+  const int file = ::open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return std::strerror(errno);
+  ::unlink(probe.c_str());
+  const int full = ::posix_fallocate(file, 0, bytes);
+  void* memory =
+      full ? MAP_FAILED
+           : ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const int reason = full ? full : errno;
+  ::close(file);
+  if (memory == MAP_FAILED) return std::strerror(reason);
+  ::munmap(memory, static_cast<size_t>(bytes));
+  return "";
+}
+
+}  // namespace
+
+int64_t estimate_parameters(const Config& config) {
+  const ModelConfig& model = config.model;
+  // The vocabulary is not known before the data are read; a character tokenizer has about this many.
+  const int64_t vocabulary = model.vocab_size > 0 ? model.vocab_size : 128;
+  return static_cast<int64_t>(count_matrix_elements(config, vocabulary));
+}
+
+Finding check_folder(const std::string& key, const std::string& path, int64_t wanted_bytes) {
+  Finding finding{.name = "disk " + key, .found = ""};
+  const std::string folder = existing_part(path);
+  const std::string choose = concat("choose another ", key, ", or make this one writable");
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored))
+    return {finding.name, Verdict::problem, concat(path, ": ", folder, " is no folder"), choose};
+  double speed = 0.0;
+  try {
+    speed = measure_writing(folder);
+  } catch (const Error& problem) {
+    return {finding.name, Verdict::problem, concat(path, ": ", problem.what()), choose};
+  }
+  const int64_t available = free_bytes(folder);
+  finding.found =
+      concat(path, ": ", bytes_text(available), " free, ", static_cast<int64_t>(speed), " MiB/s with fsync");
+  if (available < wanted_bytes) {
+    finding.verdict = Verdict::warning;
+    finding.advice =
+        concat("about ", bytes_text(wanted_bytes), " will be written: free some, or lower snapshot.keep");
+  } else if (speed < slow_mib_per_second) {
+    finding.verdict = Verdict::warning;
+    finding.advice = concat("this is slow: snapshots take long to be safe; choose a faster disk for ", key);
+  }
+  return finding;
+}
+
+Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
+  const std::string name = "shared memory";
+  if (const std::string problem = try_to_share(folder, mib); !problem.empty())
+    return {name, Verdict::problem, concat(folder, ": ", problem),
+            concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
+  const int64_t available = free_bytes(folder);
+  const std::string found = concat(folder, ": ", bytes_text(available), " free, about ",
+                                   bytes_text(wanted_bytes), " wanted for the gradients of this host");
+  if (available >= wanted_bytes) return {name, Verdict::ok, found};
+  return {name, Verdict::warning, found,
+          concat("gradients will travel as messages, which is slower; give it more (docker run --shm-size=",
+                 wanted_bytes / mib + 64, "m, mount -o remount,size=", wanted_bytes / mib + 64, "m ", folder,
+                 ")")};
+}
+
+std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
+                                   bool writes_snapshots) {
+  const int64_t parameters = estimate_parameters(config);
+  // Weights and two moments of four bytes; besides those that are kept, the best one and the one being
+  // written.
+  const int64_t snapshots = (config.snapshot.keep + 2) * 12 * parameters;
+  std::vector<Finding> findings = {check_folder("log.dir", config.log.dir, 16 * mib)};
+  if (const std::string& path = config.snapshot.path; writes_snapshots && !path.empty()) {
+    const std::optional<std::string> folder = local_path(path);
+    findings.push_back(folder ? check_folder("snapshot.path", *folder, snapshots) : check_bucket(path));
+  }
+  if (config.train.device != "cuda")
+    findings.push_back(check_shared_memory(shared_memory, ranks_of_host * 4 * parameters + mib));
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/folder_owner.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/host.h"
+#include "core/log.h"
+#include "store/environment.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* owner_file = "/.owner";
+constexpr std::chrono::seconds touch_interval{1};
+constexpr std::chrono::milliseconds poll_interval{50};
+
+/// Of a file that cannot be read yet.
+const Owner unknown_owner = {.host = "an unknown host", .since = "an unknown time"};
+
+int64_t number_from_environment(const char* name) { return std::atoll(environment(name).c_str()); }
+
+std::string now_as_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
+
+std::string fresh_id() {
+  std::random_device random;
+  return concat("alone-", random(), "-", random());
+}
+
+std::string to_text(const Owner& owner) {
+  return Json{{"run", owner.run},         {"generation", owner.generation}, {"host", owner.host},
+              {"boot_id", owner.boot_id}, {"process", owner.process},       {"since", owner.since}}
+             .dump() +
+         "\n";
+}
+
+/// What the file says; nothing if it is empty, which is how an owner that has left leaves it.
+std::optional<Owner> read_owner(int file) {
+  std::array<char, 4096> bytes{};
+  const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
+  if (count <= 0) return std::nullopt;
+  const Json json = Json::parse(bytes.data(), bytes.data() + count, nullptr, false);
+  if (!json.is_object()) return unknown_owner;
+  return Owner{.run = json.value("run", ""),
+               .generation = json.value("generation", int64_t{0}),
+               .host = json.value("host", "unknown"),
+               .boot_id = json.value("boot_id", ""),
+               .process = json.value("process", 0),
+               .since = json.value("since", "unknown")};
+}
+
+struct stat status_of(int file) {
+  struct stat status {};
+  ::fstat(file, &status);
+  return status;
+}
+
+}  // namespace
+
+Owner Owner::this_process() {
+  const int64_t starts_of_job = number_from_environment("SLURM_RESTART_COUNT");
+  const std::string job = environment("SLURM_JOB_ID");
+  Owner owner{.run = environment("LOCKSTEP_RUN_ID"),
+              .generation = number_from_environment("LOCKSTEP_GENERATION"),
+              .host = host_name(),
+              .boot_id = lockstep::boot_id(),
+              .process = ::getpid(),
+              .since = now_as_text()};
+  if (!owner.run.empty()) return owner;
+  owner.run = job.empty() ? fresh_id() : "slurm-" + job;
+  // As lockrun counts where it runs within a job: its own starts come below the job's.
+  owner.generation = job.empty() ? 0 : starts_of_job * 1000000;
+  return owner;
+}
+
+FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double patience)
+    : key_(std::move(key)),
+      folder_(std::move(folder)),
+      path_(folder_ + owner_file),
+      self_(std::move(self)),
+      patience_(patience) {
+  std::error_code problem;
+  std::filesystem::create_directories(folder_, problem);
+  require(!problem, key_, ": ", folder_, " cannot be made: ", problem.message(), "; choose another ", key_);
+  const Clock::time_point begin = Clock::now();
+  take();
+  waited_seconds_ = seconds_since(begin);
+  touching_ = std::thread([this] { touch_until_over(); });
+}
+
+FolderOwner::~FolderOwner() {
+  {
+    const std::lock_guard guard(mutex_);
+    is_over_ = true;
+  }
+  over_.notify_all();
+  touching_.join();
+  // Not removed: by its name it may be another's by now, by its descriptor it is this one's for sure.
+  [[maybe_unused]] const int emptied = ::ftruncate(file_.get(), 0);
+}
+
+void FolderOwner::take() {
+  const Clock::time_point begin = Clock::now();
+  while (const std::optional<Owner> other = try_to_take()) {
+    if (seconds_since(begin) >= patience_) {
+      if (!self_.supersedes(*other)) refuse(*other);
+      log_warning(concat(key_, ": process ", other->process, " on ", other->host,
+                         ", of an earlier start of this run, lingers; ", folder_, " is taken from it"));
+      return make_own_file();
+    }
+    std::this_thread::sleep_for(poll_interval);
+  }
+}
+
+/// Nothing once it is taken, else who still holds it.
+std::optional<Owner> FolderOwner::try_to_take() {
+  Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  // Of another member of a group that shares the folder: a lock needs no more than reading.
+  if (!file && errno == EACCES) file = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  require(bool(file), key_, ": ", folder_, " cannot be written: ", std::strerror(errno), "; choose another ",
+          key_);
+  const Lock state = lock(file.get());
+  // Replaced between the two calls: what is there now counts.
+  if (place_of(file.get()) != Place::own) return unknown_owner;
+  const std::optional<Owner> other = read_owner(file.get());
+  if (state == Lock::held) {
+    if (other && !self_.supersedes(*other)) refuse(*other);
+    return other.value_or(unknown_owner);
+  }
+  // A lock that could be taken says of this host alone that nobody is left.
+  const bool has_left = !other || (state == Lock::taken && other->boot_id == self_.boot_id);
+  if (!has_left && !self_.supersedes(*other)) {
+    log_info(concat(key_, ": looking for ", patience_, " s whether process ", other->process, " on ",
+                    other->host, " still writes to ", folder_));
+    if (is_touched_by_others()) refuse(*other);
+  }
+  make_own_file();
+  return std::nullopt;
+}
+
+FolderOwner::Lock FolderOwner::lock(int file) {
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return Lock::taken;
+  if (errno == EWOULDBLOCK) return Lock::held;
+  if (!lock_was_missing_)
+    log_warning(concat(key_, ": files in ", folder_, " cannot be locked (", std::strerror(errno),
+                       "): whether somebody else writes there is told from ", path_, " alone"));
+  lock_was_missing_ = true;
+  return Lock::missing;
+}
+
+/// Renamed into place, so that whoever has the old file open sees that it is no longer the owner's.
+void FolderOwner::make_own_file() {
+  const std::string beside = concat(path_, ".", process_mark());
+  file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const std::string text = to_text(self_);
+  const bool is_written =
+      file_ && ::write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const std::string reason = std::strerror(errno);
+  if (is_written) lock(file_.get());
+  const bool is_placed = is_written && ::rename(beside.c_str(), path_.c_str()) == 0;
+  if (!is_placed) ::unlink(beside.c_str());
+  require(is_placed, key_, ": ", folder_, " cannot be written: ", is_written ? std::strerror(errno) : reason,
+          "; choose another ", key_);
+}
+
+/// Whether the path still leads to this open file. Opened anew, because so a network's file system asks its
+/// server, which may not answer for a while.
+FolderOwner::Place FolderOwner::place_of(int file) const {
+  const Descriptor now(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!now) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE ? Place::lost : Place::unknown;
+  const struct stat mine = status_of(file), there = status_of(now.get());
+  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev ? Place::own : Place::lost;
+}
+
+bool FolderOwner::is_touched_by_others() const {
+  const auto touched = [this] {
+    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    const struct stat status = status_of(file.get());
+    return std::pair(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  };
+  const auto before = touched();
+  const Clock::time_point begin = Clock::now();
+  while (seconds_since(begin) < patience_) {
+    std::this_thread::sleep_for(poll_interval);
+    if (touched() != before) return true;
+  }
+  return false;
+}
+
+void FolderOwner::refuse(const Owner& owner) const {
+  throw UserError(concat(key_, ": another run writes to ", folder_, ": process ", owner.process, " on ",
+                         owner.host, ", since ", owner.since, "; wait for it, end it, or choose another ",
+                         key_));
+}
+
+void FolderOwner::check() const {
+  const Place place = place_of(file_.get());
+  expect(place != Place::unknown, key_, ": ", path_, " cannot be looked at: ", std::strerror(errno));
+  expect(place == Place::own, key_, ": ", folder_,
+         " is no longer this process's: another start of the run has taken it, or it was moved or deleted");
+}
+
+void FolderOwner::check_recently() const {
+  if (is_lost_.load(std::memory_order_relaxed)) check();
+}
+
+void FolderOwner::touch_until_over() {
+  std::unique_lock guard(mutex_);
+  while (!over_.wait_for(guard, touch_interval, [this] { return is_over_; })) {
+    guard.unlock();  // a network's file system may take its time
+    ::futimens(file_.get(), nullptr);
+    is_lost_.store(place_of(file_.get()) == Place::lost, std::memory_order_relaxed);
+    guard.lock();
+  }
+}
+
+}  // namespace lockstep

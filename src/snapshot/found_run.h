@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "snapshot/snapshot.h"
+
+namespace lockstep {
+
+/// What a folder holds of a run that was started there, compared with the run that is to start.
+struct FoundRun {
+  std::vector<std::string> differences = {};  ///< in what fixes the bits: "train.seed = 5 there, 7 here"
+  bool is_finished = false;
+  int64_t step = 0;                  ///< the last that is recorded
+  std::string parameters_hash = {};  ///< of a finished run, from its metrics
+  std::string snapshot_path = {};    ///< where it keeps its snapshots; empty: nowhere
+};
+
+/// What tells data from other data.
+using Artifacts = std::map<std::string, std::string>;
+
+/// The run whose metrics are in log.dir; nothing if none of its steps was completed. `artifacts` are the data
+/// of the run that is to start.
+std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
+
+/// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. Throws
+/// Error.
+void write_meaning(const Config& config, const Artifacts& artifacts);
+
+/// A line for each of the data: its name and a hash.
+std::string hash_lines(const Artifacts& artifacts);
+
+/// The run of a snapshot.
+FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts);
+
+/// dist.replicas of the unfinished run in log.dir; 0 if there is none.
+int64_t replicas_of_unfinished_run(const Config& config);
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "core/descriptor.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "snapshot/parameters_hash.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string bits_of(float value) { return hash_text(std::bit_cast<uint32_t>(value)).substr(8); }
+
+/// The double whose shortest text is the shortest text of the float: 4.17 instead of 4.170000076293945.
+double printable(float value) {
+  std::array<char, 32> digits{};
+  double shortest = value;
+  if (!std::isfinite(value)) return shortest;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  std::from_chars(digits.data(), end, shortest);
+  return shortest;
+}
+
+double rounded(double value, double digits) { return std::round(value * digits) / digits; }
+
+/// None if there is no step, or no number.
+std::optional<int64_t> step_of(const Json& line) {
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<int64_t>();
+}
+
+/// Bytes of the leading lines whose step is at most `last_step`; a torn line ends them.
+int64_t length_up_to(const std::string& path, int64_t last_step) {
+  std::ifstream file(path, std::ios::binary);
+  int64_t length = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    const std::optional<int64_t> step = step_of(Json::parse(line, nullptr, false));
+    if (!step || *step > last_step) break;
+    length += static_cast<int64_t>(line.size()) + 1;
+  }
+  return length;
+}
+
+/// Of a double as it is written, with its bits as an fp32 number.
+void add_validation(Json& line, double loss) {
+  line["val_loss"] = loss;
+  line["val_loss_bits"] = bits_of(static_cast<float>(loss));
+}
+
+/// The last whole lines of a file, as far as its last 64 KiB go, and where each begins.
+std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
+  constexpr int64_t most_bytes = 65536;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(file.tellg()) - most_bytes);
+  file.seekg(begin);
+  std::vector<std::pair<int64_t, Json>> lines;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    // The first may have been cut, which is no object then.
+    Json object = Json::parse(line, nullptr, false);
+    if (object.is_object()) lines.emplace_back(begin, std::move(object));
+    begin += static_cast<int64_t>(line.size()) + 1;
+  }
+  return lines;
+}
+
+/// The lines that stay move to a new file, if there is room for it: whoever still appends to the old one, an
+/// earlier start of the run that lingers, does so unseen.
+void begin_anew(const std::string& path, int64_t kept) {
+  std::string lines(static_cast<size_t>(kept), '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(lines.data(), kept)) return;
+  try {
+    write_file(path, lines);
+  } catch (const Error& problem) {
+    log_warning(problem.what());
+  }
+}
+
+}  // namespace
+
+MetricsEnd read_metrics_end(const std::string& path) {
+  MetricsEnd end;
+  for (const auto& [begin, line] : last_lines(path)) {
+    const std::optional<int64_t> step = step_of(line);
+    if (line.contains("step") && !step) continue;
+    end.step = step.value_or(end.step);
+    const auto hash = line.find("parameters_hash");
+    end.parameters_hash = hash != line.end() && hash->is_string() ? hash->get<std::string>() : "";
+  }
+  return end;
+}
+
+std::string to_json(const StepMetrics& metrics) {
+  Json line = {
+      {"step", metrics.step},
+      {"epoch", metrics.epoch},
+      {"time", rounded(metrics.unix_seconds, 1000)},
+      {"loss", printable(metrics.loss)},
+      {"loss_bits", bits_of(metrics.loss)},
+      {"lr", metrics.learning_rate},
+      {"grad_norm", metrics.gradient_norm},
+      {"tokens_per_s", rounded(metrics.tokens_per_second, 10)},
+      {"step_ms", rounded(metrics.step_ms, 1000)},
+      {"exposed_comm_ms", rounded(metrics.exposed_communication_ms, 1000)},
+      {"data_wait_ms", rounded(metrics.data_wait_ms, 1000)},
+      {"mfu", rounded(metrics.model_flops_utilization, 1e6)},
+      {"memory_mib", rounded(metrics.memory_mib, 1000)},
+  };
+  if (metrics.validation_loss) add_validation(line, *metrics.validation_loss);
+  return line.dump();
+}
+
+MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : path_(path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const int64_t kept = length_up_to(path, resume_step);
+  if (std::filesystem::exists(path, ignored)) begin_anew(path, kept);
+  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(file_ >= 0, "log.dir: ", path, " cannot be written: ", std::strerror(errno));
+  // Lines are in the order of steps, so cutting the tail off in place is enough where the disk is full.
+  const bool is_cut = ::ftruncate(file_, kept) == 0 && ::fsync(file_) == 0;
+  if (!is_cut) {
+    const std::string reason = std::strerror(errno);
+    ::close(file_);
+    throw UserError(concat("log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", reason));
+  }
+}
+
+MetricsWriter::~MetricsWriter() { ::close(file_); }
+
+void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics)); }
+
+void MetricsWriter::add_validation_loss(int64_t step, double loss) {
+  auto lines = last_lines(path_);
+  if (lines.empty() || step_of(lines.back().second) != step) {
+    log_warning(
+        concat(path_, " has no line of step ", step, " to which its validation loss ", loss, " belongs"));
+    return;
+  }
+  add_validation(lines.back().second, loss);
+  const std::string line = lines.back().second.dump() + "\n";
+  // In one write over the shorter line, through a descriptor that does not append: there is a whole line at
+  // any time.
+  const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+  const ssize_t written =
+      file ? ::pwrite(file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};
+  if (written != static_cast<ssize_t>(line.size()))
+    log_error(
+        concat(path_, ": the validation loss of step ", step, " cannot be added: ", std::strerror(errno)));
+}
+
+void MetricsWriter::sync() { ::fsync(file_); }
+
+void MetricsWriter::finish(uint64_t parameters_hash) {
+  append(Json{{"done", true}, {"parameters_hash", hash_text(parameters_hash)}}.dump());
+  sync();
+}
+
+void MetricsWriter::append(std::string line) {
+  line += '\n';
+  const ssize_t written = ::write(file_, line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return;
+  const std::string reason = written < 0 ? std::strerror(errno) : "the disk is full";
+  struct stat status {};
+  // A part of a line would spoil the next one.
+  const bool is_whole =
+      written <= 0 || (::fstat(file_, &status) == 0 && ::ftruncate(file_, status.st_size - written) == 0);
+  if (failed_) return;
+  failed_ = true;
+  log_error(concat(path_, " misses lines: ", reason, is_whole ? "" : "; its last line is torn",
+                   "; training goes on"));
+}
+
+}  // namespace lockstep

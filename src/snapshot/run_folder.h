@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "dist/world.h"
+#include "snapshot/folder_owner.h"
+#include "snapshot/found_run.h"
+#include "snapshot/snapshot.h"
+
+namespace lockstep {
+
+/// The places of a run, log.dir and snapshot.path, which rank 0 owns while this lives, and what a start finds
+/// there:
+///
+/// | a run that is      | of the same meaning          | of another meaning                |
+/// |---|---|---|
+/// | unfinished         | goes on                      | UserError with the keys           |
+/// | finished           | stays as it is               | moves whole to the next free NAME.n |
+///
+/// Meaning is what fixes the bits. With snapshot.resume = never any run moves; where a supervisor starts a
+/// run again none does.
+class RunFolder {
+ public:
+  /// All ranks call it. `artifacts` (the data) are part of the meaning. UserError where a place cannot be
+  /// written, belongs to another process, holds damaged snapshots only, or snapshot.resume forbids what is
+  /// found.
+  RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
+
+  /// What to go on from, on all ranks; nothing: from the beginning.
+  const std::optional<Snapshot>& snapshot() const { return snapshot_; }
+  /// The run, on rank 0, if it is finished and all of it is there; on the other ranks only that it is.
+  const std::optional<FoundRun>& finished_run() const { return finished_run_; }
+
+  /// Throws Error if the places are no longer this run's: now, and as of a second ago at most.
+  void check() const;
+  void check_recently() const;
+
+ private:
+  void take();
+  void find();
+  void decide();
+  bool must_move(const FoundRun& run, const std::string& place, bool may_move) const;
+  void require_same_snapshot_path() const;
+  void move_aside(bool log_folder, bool snapshots);
+  void tell() const;
+  bool snapshots_are_inside() const;
+
+  const Config& config_;
+  const Artifacts& artifacts_;
+  std::vector<std::unique_ptr<FolderOwner>> owners_;  ///< on rank 0
+  std::optional<FoundRun> in_log_folder_;
+  std::optional<FoundRun> in_snapshots_;
+  SnapshotFiles files_;  ///< of snapshot_, on rank 0, to be sent
+  std::optional<Snapshot> snapshot_;
+  std::optional<FoundRun> finished_run_;
+};
+
+}  // namespace lockstep

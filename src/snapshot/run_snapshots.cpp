@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/run_snapshots.h"
+
+#include <cstdint>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/heartbeat.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "store/object_store.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of the snapshots in a folder, whose room the next ones get. What goes meanwhile does not count.
+int64_t bytes_of_snapshots(const std::string& folder) {
+  std::error_code ignored;
+  uintmax_t bytes = 0;
+  for (fs::directory_iterator group(folder, ignored), end; group != end; group.increment(ignored)) {
+    const std::string name = group->path().filename().string();
+    if (!name.starts_with("step-") && !name.starts_with("best")) continue;
+    for (fs::directory_iterator file(group->path(), ignored); file != end; file.increment(ignored)) {
+      const uintmax_t size = file->file_size(ignored);
+      if (size != static_cast<uintmax_t>(-1)) bytes += size;
+    }
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+/// UserError where a disk cannot take so much in this folder, with what lies there already.
+void require_room(const std::string& folder, double bytes) {
+  std::error_code problem;
+  const fs::space_info space = fs::space(folder, problem);
+  if (problem) return;  // whoever cannot be asked is tried
+  const auto available = static_cast<double>(space.available);
+  require(available >= bytes - static_cast<double>(bytes_of_snapshots(folder)),
+          "snapshot.path: the snapshots need ", bytes_text(bytes), " in ", folder, ", where ",
+          bytes_text(available),
+          " are free: make room, choose another snapshot.path, lower snapshot.keep, or do without (none)");
+}
+
+}  // namespace
+
+RunSnapshots::RunSnapshots(const Config& config, const RunFolder& folder, bool is_first_rank, Take take)
+    : config_(config), folder_(folder), take_(std::move(take)) {
+  const SnapshotConfig& snapshot = config_.snapshot;
+  if (folder_.snapshot()) best_loss_ = folder_.snapshot()->best_validation_loss;
+  if (is_first_rank && !snapshot.path.empty())
+    writer_ = std::make_unique<SnapshotWriter>(snapshot.path, snapshot.keep, best_loss_,
+                                               [&folder] { folder.check(); });
+}
+
+void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
+  const SnapshotConfig& snapshot = config_.snapshot;
+  if (snapshot.path.empty())
+    return log_info("snapshots: none, so the trained model is not kept (snapshot.path = none)");
+  // Those that are kept, the best, and the one that is being written.
+  const double count = static_cast<double>(snapshot.keep) + 1 + (has_best ? 1 : 0);
+  const double bytes = count * static_cast<double>(snapshot_bytes);
+  if (const auto path = local_path(snapshot.path)) require_room(*path, bytes);
+  log_info(concat("snapshots: ", snapshot.path, ", the newest",
+                  snapshot.keep > 1 ? concat(" ", snapshot.keep) : "", has_best ? " and the best" : "", ", ",
+                  bytes_text(static_cast<double>(snapshot_bytes)), " each, at most ", bytes_text(bytes)));
+}
+
+bool RunSnapshots::is_time() const {
+  const double minutes = config_.snapshot.every_minutes;
+  return writer_ && minutes > 0.0 && seconds_since(last_) >= minutes * 60.0;
+}
+
+bool RunSnapshots::is_due(int64_t step) const {
+  const int64_t every = config_.snapshot.every_steps;
+  return every > 0 && step % every == 0;
+}
+
+bool RunSnapshots::is_best(double validation_loss) {
+  if (writer_) best_loss_ = writer_->best_loss();
+  const bool best = !best_loss_ || validation_loss < *best_loss_;
+  if (best) best_loss_ = validation_loss;
+  return best;
+}
+
+void RunSnapshots::save(int64_t step, bool due, bool best) {
+  const bool is_kept = due || is_due(step);
+  if (due) is_wanted_ = false;
+  if (is_kept || best) write({.step = is_kept, .best = best});
+}
+
+bool RunSnapshots::save_last(int64_t step) {
+  if (!writer_) return false;
+  // Whoever watches gives a snapshot more time than a step.
+  beat("snapshot");
+  if (writer_->finish() != step) write({.step = true});
+  return writer_->finish() == step;
+}
+
+void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
+  if (purpose.step) last_ = Clock::now();
+  if (!writer_) return;
+  beat("snapshot");
+  Snapshot snapshot = take_();
+  snapshot.best_validation_loss = best_loss_;
+  // The other ranks wait meanwhile, no longer than they are ready to.
+  writer_->save(snapshot, purpose, config_.dist.timeout_s / 2);
+}
+
+}  // namespace lockstep

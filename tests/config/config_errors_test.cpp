@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever a user can get wrong in a configuration is refused with the key and its place.
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "config/ini.h"
+#include "core/gpu.h"
+#include "support/config_support.h"
+
+namespace lockstep {
+namespace {
+
+struct BadInput {
+  std::vector<const char*> words;
+  std::vector<std::string> named;
+};
+
+void PrintTo(const BadInput& input, std::ostream* out) {
+  for (const char* word : input.words) *out << word << " ";
+}
+
+class BadCommandLine : public testing::TestWithParam<BadInput> {};
+
+TEST_P(BadCommandLine, IsRefusedByName) {
+  expect_contains(user_error([] { load(GetParam().words); }), GetParam().named);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Unknown, BadCommandLine,
+    testing::Values(
+        BadInput{{"train.stpes=3"}, {"command line: unknown key train.stpes", "did you mean train.steps?"}},
+        BadInput{{"train.n_layer=3"}, {"train.n_layer", "did you mean model.n_layer?"}},
+        BadInput{{"n_layer=3"}, {"'n_layer=3' is not understood", "did you mean model.n_layer?"}},
+        BadInput{{"log.every_step=3"}, {"did you mean log.every_steps?"}},
+        BadInput{{"zzz.qqqqq=1"}, {"unknown key zzz.qqqqq (--help lists all keys)"}},
+        BadInput{{"model.n_layer", "3"}, {"'model.n_layer' is not understood (write model.n_layer=VALUE)"}},
+        BadInput{{"something"}, {"'something' is not understood"}},
+        BadInput{{"--verbose"}, {"'--verbose' is not understood"}},
+        BadInput{{"quickstart.ini"}, {"'quickstart.ini' is not", "did you mean --config quickstart.ini?"}},
+        BadInput{{"quickstart"}, {"did you mean --config quickstart?"}},
+        BadInput{{"-c", "mine.ini"}, {"'-c' is not understood (did you mean --config mine.ini?)"}},
+        BadInput{{"--confg=mine.ini"}, {"did you mean --config mine.ini?"}},
+        BadInput{{"--config-name=mine"}, {"did you mean --config mine?"}},
+        BadInput{{"-config", "mine.ini"}, {"did you mean --config mine.ini?"}},
+        BadInput{{"--versoin"}, {"did you mean --version?"}},
+        BadInput{{"--print-confg"}, {"did you mean --print-config?"}},
+        BadInput{{"--batch-size=3"}, {"did you mean train.batch_size?"}},
+        BadInput{{"--train.steps"}, {"--train.steps lacks its value"}},
+        BadInput{{"--train.steps", "--help"}, {"--train.steps lacks its value"}},
+        BadInput{{"--config"}, {"--config lacks its value"}},
+        BadInput{{"--config="}, {"--config lacks its value"}},
+        BadInput{{"--config", "a", "--config", "b"}, {"--config stands twice"}},
+        BadInput{{"--config", "/"}, {"--config /: not a file"}},
+        BadInput{{"--config", "no_such_file.ini"}, {"no_such_file.ini: no such file", "quickstart.ini"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Mistyped, BadCommandLine,
+    testing::Values(
+        BadInput{{"train.steps=2e3"}, {"train.steps: expected an integer, got '2e3'"}},
+        BadInput{{"train.steps="}, {"train.steps: expected an integer, got ''"}},
+        BadInput{{"train.steps=3 "}, {"train.steps: expected an integer"}},
+        BadInput{{"train.learning_rate=small"}, {"train.learning_rate: expected a number, got 'small'"}},
+        BadInput{{"train.learning_rate=1e-3x"}, {"train.learning_rate: expected a number"}},
+        BadInput{{"train.learning_rate=nan"}, {"train.learning_rate: nan is not a finite number"}},
+        BadInput{{"train.grad_clip=inf"}, {"train.grad_clip: inf is not a finite number"}},
+        BadInput{{"train.weight_decay=1e999"}, {"train.weight_decay: 1e999 is out of range"}},
+        BadInput{{"train.steps=99999999999999999999"}, {"train.steps: 99999999999999999999 is out of range"}},
+        BadInput{{"model.bias=maybe"}, {"model.bias: expected true or false, got 'maybe'"}},
+        BadInput{{"model.activation=gelu"}, {"model.activation: expected one of gelu_tanh, gelu_erf"}},
+        BadInput{{"model.preset=gpt3"}, {"model.preset: expected one of openai-gpt, gpt2"}},
+        BadInput{{"dist.reduction=ring"}, {"dist.reduction: expected one of tree, native"}},
+        BadInput{{"snapshot.resume=maybe"}, {"snapshot.resume: expected one of auto, never, required"}},
+        BadInput{{"data.dataset=a\"b"}, {"data.dataset: a double quote"}},
+        BadInput{{"log.dir=a\nb"}, {"log.dir: ", "invisible character"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OutOfRange, BadCommandLine,
+    testing::Values(
+        BadInput{{"train.steps=-1"}, {"train.steps: must be at least 0, not -1"}},
+        BadInput{{"model.n_head=0"}, {"model.n_head: must be at least 1, not 0"}},
+        BadInput{{"model.dropout=1"}, {"model.dropout: must be at least 0 and below 1, not 1"}},
+        BadInput{{"model.dropout=-0.1"}, {"model.dropout"}}, BadInput{{"train.beta1=1"}, {"train.beta1"}},
+        BadInput{{"train.beta2=-1"}, {"train.beta2"}}, BadInput{{"train.batch_size=0"}, {"train.batch_size"}},
+        BadInput{{"train.accumulate=0"}, {"train.accumulate"}},
+        BadInput{{"train.threads=-2"}, {"train.threads"}}, BadInput{{"train.seed=-2"}, {"train.seed"}},
+        BadInput{{"data.block_size=0"}, {"data.block_size"}},
+        BadInput{{"data.train_split=1"}, {"data.train_split: must be above 0 and below 1, not 1"}},
+        BadInput{{"data.train_split=0"}, {"data.train_split"}},
+        BadInput{{"dist.replicas=-1"}, {"dist.replicas"}},
+        BadInput{{"dist.bucket_mib=0"}, {"dist.bucket_mib: must be above 0, not 0"}},
+        BadInput{{"dist.timeout_s=0"}, {"dist.timeout_s"}}, BadInput{{"snapshot.keep=0"}, {"snapshot.keep"}},
+        BadInput{{"log.every_steps=0"}, {"log.every_steps"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Contradictory, BadCommandLine,
+    testing::Values(
+        BadInput{{}, {"train.steps: not set, nor train.epochs"}},
+        BadInput{{"train.steps=1", "train.epochs=1"}, {"train.steps = 1", "train.epochs = 1", "one of them"}},
+        BadInput{{"train.steps=1", "model.n_embd=130"}, {"model.n_embd = 130", "model.n_head = 4"}},
+        BadInput{{"train.steps=1", "train.min_lr=1"}, {"train.min_lr = 1", "train.learning_rate = 0.001"}},
+        BadInput{{"train.steps=1", "train.warmup_steps=2"}, {"train.warmup_steps = 2", "train.steps = 1"}},
+        BadInput{{"train.steps=1", "train.accumulate=3"}, {"train.batch_size = 8", "train.accumulate = 3"}},
+        BadInput{{"train.steps=1", "train.device=cpu", "train.precision=bf16"},
+                 {"train.precision = bf16 needs a GPU", "train.device is cpu", "use fp32"}},
+        BadInput{{"train.steps=1", "data.dataset="}, {"data.dataset is empty"}},
+        BadInput{{"train.steps=1", "snapshot.path=none", "snapshot.resume=required"},
+                 {"snapshot.resume = required", "snapshot.path"}}));
+
+TEST(BadDevice, WithoutAGpuCudaIsRefusedWithTheReason) {
+  if (count_gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
+  expect_contains(user_error([] {
+                    load({"train.steps=1", "train.device=cuda"});
+                  }),
+                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
+  EXPECT_FALSE(why_no_gpu().empty());
+  EXPECT_EQ(load({"train.steps=1"}).train.device, "cpu");
+}
+
+struct BadText {
+  const char* text;
+  std::vector<std::string> named;
+};
+
+void PrintTo(const BadText& input, std::ostream* out) { *out << input.text; }
+
+class BadFile : public testing::TestWithParam<BadText> {};
+
+TEST_P(BadFile, IsRefusedWithItsLine) {
+  expect_contains(user_error([] { config_from_ini(GetParam().text, "a.ini"); }), GetParam().named);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Text, BadFile,
+    testing::Values(
+        BadText{"[train]\nsteps = 1\nstepz = 2\n",
+                {"a.ini:3: unknown key train.stepz", "did you mean train.steps?"}},
+        BadText{"[train]\n\nsteps = many\n", {"a.ini:3: train.steps: expected an integer, got 'many'"}},
+        BadText{"[train]\nsteps = 1\n[log]\n[train]\nsteps = 2\n", {"a.ini:5: train.steps", "line 2"}},
+        BadText{"[train]\nsteps 1\n", {"a.ini:2: expected key = value", "steps 1"}},
+        BadText{"steps = 1\n", {"a.ini:1: ", "before the first [section]"}},
+        BadText{"[train\nsteps = 1\n", {"a.ini:1: a section is written [name]"}},
+        BadText{"[]\nsteps = 1\n", {"a.ini:1: a section"}},
+        BadText{"[log]\ndir = \"x\n", {"a.ini:2: ", "closing quote"}},
+        BadText{"[log]\ndir = \"x\" y\n", {"a.ini:2: ", "nothing may follow"}},
+        BadText{"[trian]\nsteps = 1\n", {"a.ini:2: unknown key trian.steps", "did you mean train.steps?"}},
+        BadText{"[train]\nlearning_rate = inf\n", {"a.ini:2: train.learning_rate: inf"}}));
+
+TEST(Ini, AZeroByteIsNotText) {
+  expect_contains(user_error([] { parse_ini(std::string("[a]\nb\0 = 1", 10), "f"); }),
+                  {"f:2", "not a text file"});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "config/config_schema.h"
+#include "config/ini.h"
+#include "core/gpu.h"
+#include "support/config_support.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, std::string> values_of(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const ConfigValue& value : config_values(config)) values[value.key] = value.value;
+  return values;
+}
+
+class ConfigFile : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  Config load_text(const std::string& text, std::vector<const char*> words = {}) const {
+    const std::string path = write("run.ini", text);
+    words.insert(words.end(), {"--config", path.c_str()});
+    return load(words);
+  }
+
+  TemporaryDirectory temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+TEST(Arguments, OverridesComeInThreeFormsAndAnyOrder) {
+  const Config config =
+      load({"train.steps=200", "--model.n_layer=3", "--model.n_head", "2", "--train.min_lr", "1e-5"});
+  EXPECT_EQ(config.train.steps, 200);
+  EXPECT_EQ(config.model.n_layer, 3);
+  EXPECT_EQ(config.model.n_head, 2);
+  EXPECT_EQ(config.train.min_lr, 1e-5);
+}
+
+TEST(Arguments, TheLastOverrideWins) {
+  EXPECT_EQ(load({"train.steps=200", "train.steps=300"}).train.steps, 300);
+}
+
+TEST(Arguments, WhatOnlyTheProgramKnowsIsLeftInOrder) {
+  const std::vector<const char*> words = {"train_mlp", "50", "train.seed=3", "10", "--batch_size", "32"};
+  Arguments arguments = split_arguments(static_cast<int>(words.size()), words.data());
+  EXPECT_EQ(arguments.other, (std::vector<std::string>{"50", "10", "--batch_size", "32"}));
+  arguments.other.clear();
+  arguments.overrides.push_back({"train.epochs", "50"});
+  const Config config = load_config(arguments);
+  EXPECT_EQ(config.train.seed, 3);
+  EXPECT_EQ(config.train.epochs, 50);
+}
+
+TEST(Arguments, AValueMayContainAnEqualsSign) {
+  EXPECT_EQ(load({"train.steps=1", "data.dataset=/a=b/c.txt"}).data.dataset, "/a=b/c.txt");
+}
+
+TEST(Arguments, HelpIsAskedFor) {
+  for (const char* word : {"--help", "-h"}) {
+    const std::vector<const char*> words = {"train_gpt", "no_such.key=1", word};
+    EXPECT_TRUE(split_arguments(static_cast<int>(words.size()), words.data()).help);
+  }
+}
+
+TEST(Config, HelpNamesEveryKeyWithDefaultUnitAndMeaning) {
+  const std::string help = config_help("train_gpt");
+  for (const ConfigKey& key : config_schema()) {
+    const std::string value = key.text(Config{});
+    expect_contains(
+        help, {key.name + " (" + key.type() + "; default " + (value.empty() ? "empty" : value), key.meaning});
+    EXPECT_FALSE(key.meaning.empty()) << key.name;
+  }
+  expect_contains(help, {"usage: train_gpt", "dist.bucket_mib (number; default 25 MiB)"});
+}
+
+TEST(Config, ProgramsBringTheirOwnDefaults) {
+  Config defaults;
+  defaults.train.epochs = 50;
+  defaults.train.batch_size = 32;
+  const Config config = load({"train.batch_size=16"}, defaults);
+  EXPECT_EQ(config.train.epochs, 50);
+  EXPECT_EQ(config.train.batch_size, 16);
+  EXPECT_EQ(config.log.dir, "runs/train_gpt");
+}
+
+TEST(Config, EveryPresetHasItsSizes) {
+  const std::map<std::string, std::vector<int64_t>> table = {
+      {"openai-gpt", {12, 12, 768}},  {"gpt2", {12, 12, 768}},     {"gpt2-medium", {24, 16, 1024}},
+      {"gpt2-large", {36, 20, 1280}}, {"gpt2-xl", {48, 25, 1600}}, {"gopher-44m", {8, 16, 512}},
+      {"gpt-mini", {6, 6, 192}},      {"gpt-micro", {4, 4, 128}},  {"gpt-nano", {3, 3, 48}},
+  };
+  EXPECT_EQ(model_presets().size(), table.size());
+  for (const auto& [name, sizes] : table) {
+    const ModelConfig model = load({"train.steps=1", ("model.preset=" + name).c_str()}).model;
+    EXPECT_EQ((std::vector<int64_t>{model.n_layer, model.n_head, model.n_embd}), sizes) << name;
+  }
+}
+
+TEST_F(ConfigFile, AnExplicitSizeBeatsAPresetWhereverBothStand) {
+  const std::string text = "[model]\nn_layer = 5\npreset = gpt-nano\n[train]\nsteps = 1\n";
+  EXPECT_EQ(load_text(text).model.n_layer, 5);
+  EXPECT_EQ(load_text(text).model.n_embd, 48);
+  const Config config = load_text(text, {"model.preset=gpt-mini"});
+  EXPECT_EQ(config.model.n_layer, 5);
+  EXPECT_EQ(config.model.n_embd, 192);
+}
+
+TEST_F(ConfigFile, TheCommandLineBeatsTheFile) {
+  const std::string text = "[train]\nsteps = 10\nseed = 4\n";
+  const Config config = load_text(text, {"train.steps=20"});
+  EXPECT_EQ(config.train.steps, 20);
+  EXPECT_EQ(config.train.seed, 4);
+}
+
+TEST_F(ConfigFile, StepsAndEpochsAreOneChoiceWhichTheCommandLineBeats) {
+  const std::string text = "[train]\nsteps = 10\nepochs = 0\n";
+  const TrainConfig train = load_text(text, {"train.epochs=2"}).train;
+  EXPECT_EQ(train.epochs, 2);
+  EXPECT_EQ(train.steps, 0);
+  EXPECT_EQ(load_text(text, {"train.epochs=0"}).train.steps, 10);
+  Config defaults;
+  defaults.train.epochs = 50;
+  EXPECT_EQ(load({"train.steps=7"}, defaults).train.epochs, 0);
+}
+
+TEST_F(ConfigFile, ResultsAreNamedAfterTheConfiguration) {
+  EXPECT_EQ(load_text("[train]\nsteps = 1\n").log.dir, "runs/run");
+  EXPECT_EQ(load_text("[train]\nsteps = 1\n[log]\ndir = here\n").log.dir, "here");
+}
+
+TEST_F(ConfigFile, CommentsBlanksQuotesAndLineEndsOfWindows) {
+  const Config config = load_text(
+      "\xEF\xBB\xBF# first\r\n ; second\r\n\r\n[ train ] # third\r\nsteps=7 ;fourth\r\n", {"train.steps=7"});
+  EXPECT_EQ(config.train.steps, 7);
+}
+
+TEST(Ini, CommentsAndQuotes) {
+  const auto entries =
+      parse_ini("[a]\nx = 1 # one\ny=b#c ; two\nz = \" d # e \" # three\nempty =\n  [b] ; four\nx = 2", "f");
+  ASSERT_EQ(entries.size(), 5U);
+  EXPECT_EQ(entries[0].key, "a.x");
+  EXPECT_EQ(entries[0].value, "1");
+  EXPECT_EQ(entries[1].value, "b#c");
+  EXPECT_EQ(entries[2].value, " d # e ");
+  EXPECT_EQ(entries[3].value, "");
+  EXPECT_EQ(entries[4].key, "b.x");
+  EXPECT_EQ(entries[4].line, 7);
+}
+
+TEST_F(ConfigFile, TheResolvedFileGivesTheSameConfiguration) {
+  const Config config =
+      load({"model.preset=gpt-mini", "model.n_layer=7", "train.epochs=3", "train.learning_rate=0.00123456789",
+            "data.dataset=/a folder/b #1; c.txt", "snapshot.path= x ", "model.bias=no", "dist.replicas=6",
+            "train.min_lr=1e-300"});
+  const std::string ini = to_ini(config);
+  const Config again = config_from_ini(ini, "resolved.ini");
+  EXPECT_EQ(to_ini(again), ini);
+  EXPECT_EQ(values_of(again), values_of(config));
+  EXPECT_EQ(again.data.dataset, "/a folder/b #1; c.txt");
+  EXPECT_EQ(again.snapshot.path, " x ");
+  EXPECT_EQ(again.train.learning_rate, 0.00123456789);
+  EXPECT_EQ(parse_ini(ini, "ini").size(), config_schema().size());
+}
+
+TEST(Config, BooleansHaveTheUsualSpellings) {
+  for (const char* word : {"true", "True", "yes", "on", "1"})
+    EXPECT_TRUE(load({"train.steps=1", (std::string("model.bias=") + word).c_str()}).model.bias) << word;
+  for (const char* word : {"false", "FALSE", "no", "off", "0"})
+    EXPECT_FALSE(load({"train.steps=1", (std::string("model.bias=") + word).c_str()}).model.bias) << word;
+}
+
+TEST(Config, OptionsAreWrittenWithDashesOrUnderscores) {
+  for (const char* word : {"--train.batch-size=3", "--train.batch_size=3", "train.batch-size=3"})
+    EXPECT_EQ(load({"train.steps=1", word}).train.batch_size, 3) << word;
+  EXPECT_EQ(load({"train.steps=1", "--model.n-layer", "3"}).model.n_layer, 3);
+}
+
+TEST(Config, QuestionsAboutAProgramAreKept) {
+  const auto split = [](const char* word) {
+    const char* words[] = {"train_gpt", word};
+    return split_arguments(2, words);
+  };
+  EXPECT_TRUE(split("--version").version);
+  EXPECT_TRUE(split("--print-config").print_config);
+  EXPECT_TRUE(split("--print_config").print_config);
+  EXPECT_TRUE(split("-h").help);
+  EXPECT_FALSE(split("--verbose").version);
+}
+
+TEST(Config, KeysAreClassedByWhoMustAgree) {
+  std::map<std::string, KeyClass> classes;
+  for (const ConfigValue& value : config_values(load({"train.steps=1"})))
+    classes[value.key] = value.key_class;
+  for (const char* key : {"train.steps", "train.batch_size", "train.accumulate", "train.seed",
+                          "dist.replicas", "dist.reduction", "model.n_embd", "data.train_split"})
+    EXPECT_EQ(classes.at(key), KeyClass::semantic) << key;
+  for (const char* key :
+       {"train.eval_every", "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
+    EXPECT_EQ(classes.at(key), KeyClass::collective) << key;
+  for (const char* key : {"train.threads", "log.dir", "log.every_steps"})
+    EXPECT_EQ(classes.at(key), KeyClass::local) << key;
+}
+
+TEST(Config, AutoMeansTheDeviceThatIsThere) { EXPECT_EQ(load({"train.steps=1"}).train.device, "cpu"); }
+
+TEST(Config, ReplicasAreSettledByTheRanks) {
+  Config config = load({"train.steps=1"});
+  settle_replicas(config, 3);
+  EXPECT_EQ(config.dist.replicas, 3);
+  config.dist.replicas = 8;
+  settle_replicas(config, 3);
+  EXPECT_EQ(config.dist.replicas, 8);
+  expect_contains(user_error([&] { settle_replicas(config, 9); }), {"dist.replicas = 8", "ranks, 9"});
+}
+
+TEST(Shipped, EveryConfigurationIsFoundByNameAndValid) {
+  for (const char* name : {"quickstart", "quickstart.ini", "shakespeare.ini", "shakespeare_cpu.ini"})
+    EXPECT_NO_THROW(load({"--config", name})) << name;
+}
+
+TEST_F(ConfigFile, AnotherFolderOfConfigurationsIsLookedUpFirst) {
+  write("quickstart.ini", "[train]\nsteps = 77\n");
+  setenv("LOCKSTEP_CONFIG_DIR", folder_.c_str(), 1);
+  const Config config = load({"--config=quickstart.ini"});
+  unsetenv("LOCKSTEP_CONFIG_DIR");
+  EXPECT_EQ(config.train.steps, 77);
+  EXPECT_EQ(config.log.dir, "runs/quickstart");
+}
+
+TEST(Shipped, ShakespeareOnTheCpuIsTheRecipe) {
+  const Config config = load({"--config", "shakespeare_cpu.ini", "train.device=cpu"});
+  EXPECT_EQ(to_ini(config), R"([data]
+dataset = shakespeare
+tokenizer = char
+block_size = 64
+train_split = 0.9
+
+[model]
+preset =
+n_layer = 4
+n_head = 4
+n_embd = 128
+vocab_size = 0
+dropout = 0
+bias = false
+tie_weights = true
+activation = gelu_erf
+
+[train]
+steps = 2000
+epochs = 0
+batch_size = 3
+accumulate = 1
+learning_rate = 0.001
+warmup_steps = 100
+min_lr = 1e-04
+weight_decay = 0.1
+beta1 = 0.9
+beta2 = 0.99
+grad_clip = 1
+seed = 1337
+device = cpu
+precision = fp32
+graph = true
+tune_matmul = true
+logit_rows = 0
+threads = 0
+eval_every = 500
+sample_every = 0
+
+[dist]
+replicas = 4
+reduction = tree
+bucket_mib = 25
+timeout_s = 300
+
+[snapshot]
+path = auto
+every_minutes = 10
+every_steps = 0
+keep = 1
+resume = auto
+
+[log]
+dir = runs/shakespeare_cpu
+every_steps = 1
+)");
+}
+
+TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
+  const Config config = load({"--config", "shakespeare.ini"});
+  const auto values = values_of(config);
+  const std::map<std::string, std::string> recipe = {
+      {"model.n_layer", "6"},     {"model.n_head", "6"},         {"model.n_embd", "384"},
+      {"data.block_size", "256"}, {"dist.replicas", "8"},        {"train.batch_size", "8"},
+      {"model.dropout", "0.2"},   {"train.steps", "5000"},       {"train.beta2", "0.99"},
+      {"train.beta1", "0.9"},     {"train.weight_decay", "0.1"}, {"train.learning_rate", "0.001"},
+      {"train.grad_clip", "1"},   {"train.eval_every", "250"},   {"train.precision", "fp32"},
+      {"train.min_lr", "1e-04"},  {"train.warmup_steps", "100"}, {"model.bias", "false"}};
+  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
+}
+
+TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
+  const Config config = load({"--config", "gpt2_124m.ini", "train.precision=fp32"});
+  const auto values = values_of(config);
+  const std::map<std::string, std::string> recipe = {{"data.dataset", "random_tokens"},
+                                                     {"data.block_size", "1024"},
+                                                     {"model.n_layer", "12"},
+                                                     {"model.n_head", "12"},
+                                                     {"model.n_embd", "768"},
+                                                     {"model.vocab_size", "50304"},
+                                                     {"model.bias", "true"},
+                                                     {"model.dropout", "0"},
+                                                     {"model.activation", "gelu_tanh"},
+                                                     {"train.beta1", "0.9"},
+                                                     {"train.beta2", "0.95"},
+                                                     {"train.learning_rate", "6e-04"},
+                                                     {"train.weight_decay", "0.1"},
+                                                     {"train.grad_clip", "1"},
+                                                     {"train.min_lr", "6e-05"},
+                                                     {"dist.reduction", "tree"},
+                                                     {"train.warmup_steps", "700"}};
+  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
+  EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
+}
+
+/// Not a crash, and not a slow run in another precision.
+TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
+  if (count_gpus() > 0) GTEST_SKIP() << "there is a GPU";
+  expect_contains(user_error([] {
+                    load({"--config", "gpt2_124m.ini"});
+                  }),
+                  {"train.precision = bf16 needs a GPU", why_no_gpu(), "use fp32"});
+}
+
+TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b"}).snapshot.path, "a/b/snapshots");
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b", "snapshot.path=none"}).snapshot.path, "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path="}).snapshot.path, "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot.path, "./none");
+  const Config none = load({"train.steps=1", "snapshot.path=none"});
+  EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none has to stay none";
+  // Whoever takes the configuration of a run for another must not get its snapshots.
+  Config other = load({"train.steps=1", "log.dir=a"});
+  const std::string resolved = to_ini(other);
+  EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
+  EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");
+}
+
+}  // namespace
+}  // namespace lockstep

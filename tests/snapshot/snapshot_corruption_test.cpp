@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <random>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "dist/local_communicator.h"
+#include "snapshot/snapshot.h"
+#include "tests/support/config_support.h"
+#include "tests/support/tiny_run.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int flips = 10'000;
+constexpr int cuts_of_a_file = 100;
+const std::vector<std::string> files = {"model.safetensors", "optimizer.safetensors", "state.json"};
+
+/// The snapshots of a small run after steps 4, 8 and 12, of which the newest gets damaged.
+class DamagedSnapshot : public testing::Test {
+ protected:
+  void SetUp() override {
+    Config config = tiny_config(directory_, 1);
+    config.train.steps = 12;
+    config.snapshot.path = directory_ / "snapshots";
+    config.snapshot.every_steps = 4;
+    config.snapshot.keep = 3;
+    testing::internal::CaptureStderr();
+    run_ranks(1, [&](Communicator& communicator) {
+      const LanguageData data = short_language_data(config, 100);
+      const auto model = make_gpt(config, data.vocabulary_size);
+      train(config, World(communicator.shared_from_this()), language_task(config, *model, data));
+    });
+    testing::internal::GetCapturedStderr();
+    for (const std::string& file : files) {
+      newest_[file] = read_text(path_of("step-00000012", file));
+      previous_[file] = read_text(path_of("step-00000008", file));
+      ASSERT_FALSE(newest_[file].empty() || previous_[file].empty()) << file;
+    }
+  }
+
+  std::string path_of(const std::string& name, const std::string& file = "") const {
+    return directory_ / "snapshots" + "/" + name + (file.empty() ? "" : "/" + file);
+  }
+
+  std::optional<SnapshotFiles> found() {
+    reports_.clear();
+    return SnapshotStore(directory_ / "snapshots", 3).newest([&](const std::string& report) {
+      reports_.push_back(report);
+    });
+  }
+
+  /// The damaged snapshot is told by one report that names `file`, and the one before is taken.
+  testing::AssertionResult previous_is_taken(const std::string& file) {
+    const auto taken = found();
+    if (!taken) return testing::AssertionFailure() << "nothing was found";
+    if (*taken == newest_) return testing::AssertionFailure() << "the damage went unnoticed";
+    if (*taken != previous_) return testing::AssertionFailure() << "something else was loaded";
+    if (reports_.size() != 1 || reports_[0].find(path_of("step-00000012", file)) == std::string::npos)
+      return testing::AssertionFailure() << "it was not reported: " << testing::PrintToString(reports_);
+    return testing::AssertionSuccess();
+  }
+
+  /// Damages in place, which is quicker than writing the file anew.
+  void write_byte(const std::string& file, size_t position, char byte) const {
+    std::fstream stream(path_of("step-00000012", file), std::ios::binary | std::ios::in | std::ios::out);
+    stream.seekp(static_cast<std::streamoff>(position));
+    stream.put(byte);
+    ASSERT_TRUE(stream.good());
+  }
+
+  TemporaryDirectory directory_;
+  SnapshotFiles newest_;
+  SnapshotFiles previous_;
+  std::vector<std::string> reports_;
+};
+
+TEST_F(DamagedSnapshot, TenThousandFlippedBitsAreNoticed) {
+  ASSERT_EQ(found(), newest_);
+  ASSERT_TRUE(reports_.empty());
+  std::mt19937 random(1);
+  for (int i = 0; i < flips; ++i) {
+    const std::string& file = files[random() % files.size()];
+    const size_t position = random() % newest_[file].size();
+    const char byte = newest_[file][position];
+    const auto bit = random() % 8;
+    write_byte(file, position, static_cast<char>(byte ^ (1 << bit)));
+    ASSERT_TRUE(previous_is_taken(file)) << "bit " << bit << " of byte " << position << " of " << file;
+    write_byte(file, position, byte);
+  }
+  EXPECT_EQ(found(), newest_) << "undamaged again";
+}
+
+TEST_F(DamagedSnapshot, CutAndGrownFilesAreNoticed) {
+  std::mt19937 random(2);
+  for (const std::string& file : files) {
+    const std::string whole = newest_[file];
+    std::vector<size_t> lengths = {0, 1, 7, 8, 9, whole.size() - 1};
+    for (int i = 0; i < cuts_of_a_file; ++i) lengths.push_back(random() % whole.size());
+    for (const size_t length : lengths) {
+      write_text(path_of("step-00000012", file), whole.substr(0, length));
+      ASSERT_TRUE(previous_is_taken(file)) << length << " bytes of " << file;
+    }
+    for (const std::string& more : {std::string(1, '\0'), std::string("\n"), whole}) {
+      write_text(path_of("step-00000012", file), whole + more);
+      ASSERT_TRUE(previous_is_taken(file)) << more.size() << " bytes more in " << file;
+    }
+    write_text(path_of("step-00000012", file), previous_[file]);
+    ASSERT_TRUE(previous_is_taken(file == "state.json" ? "" : file)) << file << " of another snapshot";
+    write_text(path_of("step-00000012", file), whole);
+  }
+  EXPECT_EQ(found(), newest_);
+}
+
+TEST_F(DamagedSnapshot, MissingFilesAreNoticed) {
+  for (unsigned missing = 1; missing < 1u << files.size(); ++missing) {
+    std::string first;
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (((missing >> i) & 1) == 0) continue;
+      fs::remove(path_of("step-00000012", files[i]));
+      if (first.empty()) first = files[i];
+    }
+    EXPECT_TRUE(previous_is_taken(first)) << "without files " << missing;
+    for (const std::string& file : files) write_text(path_of("step-00000012", file), newest_[file]);
+  }
+  fs::remove(path_of("step-00000012", files[0]));
+  fs::create_directory(path_of("step-00000012", files[0]));
+  EXPECT_TRUE(previous_is_taken(files[0])) << "a folder in the place of a file";
+}
+
+TEST_F(DamagedSnapshot, WithNoneLeftNothingIsLoaded) {
+  for (const char* name : {"step-00000004", "step-00000008", "step-00000012"})
+    write_text(path_of(name, "state.json"), "{}");
+  EXPECT_EQ(found(), std::nullopt);
+  EXPECT_EQ(reports_.size(), 3u);
+}
+
+/// What keeps this process from writing, until the end of the scope.
+struct FullDisk {
+  explicit FullDisk(rlim_t bytes) : handler(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    ::signal(SIGXFSZ, handler);
+  }
+  rlimit before{};
+  sighandler_t handler;
+};
+
+/// Somebody whom permissions bind: root becomes nobody for a while.
+struct OrdinaryUser {
+  OrdinaryUser() {
+    if (::geteuid() == 0) is_nobody = ::seteuid(65534) == 0;
+  }
+  ~OrdinaryUser() {
+    if (is_nobody && ::seteuid(0) != 0) ADD_FAILURE() << "nobody stays nobody";
+  }
+  bool is_nobody = false;
+};
+
+class UnwritableSnapshot : public DamagedSnapshot {
+ protected:
+  /// The message of the Error that a further save ends with.
+  std::string failure() {
+    const Snapshot snapshot = from_files(newest_, "here");
+    Snapshot next = snapshot;
+    next.step = 16;
+    try {
+      SnapshotStore(directory_ / "snapshots", 1).save(next);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "(nothing was thrown)";
+  }
+
+  void expect_untouched() {
+    EXPECT_EQ(found(), newest_);
+    EXPECT_TRUE(reports_.empty());
+    for (const char* name : {"step-00000004", "step-00000008", "step-00000012"})
+      EXPECT_TRUE(fs::exists(path_of(name, "state.json"))) << name;
+    for (const auto& entry : fs::directory_iterator(directory_ / "snapshots"))
+      EXPECT_EQ(entry.path().string().find("step-00000016"), std::string::npos) << entry.path();
+  }
+};
+
+TEST_F(UnwritableSnapshot, AFullDiskIsSaidAndOlderOnesStay) {
+  for (const rlim_t bytes :
+       {rlim_t{0}, rlim_t{100}, newest_["model.safetensors"].size() - 1, newest_["model.safetensors"].size(),
+        newest_["optimizer.safetensors"].size() - 1}) {
+    std::string said;
+    {
+      const FullDisk full(bytes);
+      said = failure();
+    }
+    expect_contains(said, {"step-00000016", "could not be written", "File too large"});
+    expect_untouched();
+  }
+}
+
+TEST_F(UnwritableSnapshot, AReadOnlyFolderIsSaidAndOlderOnesStay) {
+  fs::permissions(directory_.path(), fs::perms(0755));
+  fs::permissions(directory_ / "snapshots", fs::perms(0555));
+  std::string said;
+  {
+    const OrdinaryUser nobody;
+    said = failure();
+  }
+  fs::permissions(directory_ / "snapshots", fs::perms(0755));
+  expect_contains(said, {"step-00000016", "could not be written", "Permission denied"});
+  expect_untouched();
+}
+
+}  // namespace
+}  // namespace lockstep

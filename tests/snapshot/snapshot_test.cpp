@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/snapshot.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tensor/create.h"
+#include "tests/support/config_support.h"
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+Snapshot example(int64_t step) {
+  const auto value = static_cast<double>(step);
+  return {.step = step,
+          .optimizer_steps = step - 1,
+          .is_finished = false,
+          .best_validation_loss = 0.1 + value,
+          .configuration = "[train]\nsteps = 10\n",
+          .artifacts = {{"vocabulary", "\n aé"}},
+          .matmul_plans = "a GPU\na plan\n",
+          .model = {{"a", full({3, 5}, value)}, {"b.weight", full({7}, -value)}},
+          .optimizer = {{"a.exp_avg", full({3, 5}, 0.5)}}};
+}
+
+void expect_equal(const Snapshot& a, const Snapshot& b) {
+  EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.optimizer_steps, b.optimizer_steps);
+  EXPECT_EQ(a.is_finished, b.is_finished);
+  EXPECT_EQ(a.best_validation_loss, b.best_validation_loss);
+  EXPECT_EQ(a.configuration, b.configuration);
+  EXPECT_EQ(a.artifacts, b.artifacts);
+  EXPECT_EQ(a.matmul_plans, b.matmul_plans);
+  ASSERT_EQ(a.model.size(), b.model.size());
+  for (size_t i = 0; i < a.model.size(); ++i) {
+    EXPECT_EQ(a.model[i].name, b.model[i].name);
+    EXPECT_EQ(to_doubles(a.model[i].tensor), to_doubles(b.model[i].tensor));
+  }
+  EXPECT_EQ(a.optimizer.size(), b.optimizer.size());
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Snapshot, ComesBackAsItWas) {
+  for (bool has_best : {true, false}) {
+    Snapshot snapshot = example(4);
+    if (!has_best) snapshot.best_validation_loss.reset();
+    expect_equal(from_files(to_files(snapshot), "here"), snapshot);
+  }
+}
+
+TEST(Snapshot, EveryFlippedBitOfEveryFileIsNoticed) {
+  const SnapshotFiles files = to_files(example(4));
+  for (const auto& [name, bytes] : files)
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      SnapshotFiles damaged = files;
+      damaged[name][i] = static_cast<char>(damaged[name][i] ^ (1 << (i % 8)));
+      ASSERT_THROW(from_files(damaged, "here"), UserError) << "byte " << i << " of " << name;
+    }
+}
+
+TEST(Snapshot, EveryCutIsNoticed) {
+  const SnapshotFiles files = to_files(example(4));
+  for (const auto& [name, bytes] : files)
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      SnapshotFiles damaged = files;
+      damaged[name].resize(length);
+      ASSERT_THROW(from_files(damaged, "here"), UserError) << length << " bytes of " << name;
+    }
+}
+
+TEST(Snapshot, DamageIsNamed) {
+  SnapshotFiles files = to_files(example(4));
+  files["optimizer.safetensors"].back() ^= 1;
+  expect_contains(user_error([&] { from_files(files, "runs/x/step-00000004"); }),
+                  {"runs/x/step-00000004/optimizer.safetensors", "damaged", "checksum"});
+}
+
+TEST(SnapshotStore, KeepsTheNewestAndBest) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory / "snapshots", 2);
+  store.save_best(example(1));
+  for (int64_t step : {1, 2, 30, 100}) store.save(example(step));
+  store.save_best(example(2));
+  EXPECT_EQ(names_in(directory / "snapshots"),
+            (std::vector<std::string>{"best", "step-00000030", "step-00000100"}));
+  expect_equal(load_snapshot(directory / "snapshots"), example(2));
+  expect_equal(load_snapshot(directory / "snapshots/step-00000030"), example(30));
+}
+
+TEST(SnapshotStore, PassesOverDamagedOnesAloud) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 5);
+  for (int64_t step : {1, 2, 3}) store.save(example(step));
+  write_text(directory / "step-00000003/model.safetensors", "cut");
+  fs::remove(directory / "step-00000002/state.json");
+  std::vector<std::string> reports;
+  const auto files = store.newest([&](const std::string& report) { reports.push_back(report); });
+  ASSERT_TRUE(files.has_value());
+  expect_equal(from_files(*files, ""), example(1));
+  ASSERT_EQ(reports.size(), 2u);
+  expect_contains(reports[0], {"step-00000003/model.safetensors"});
+  expect_contains(reports[1], {"step-00000002/state.json"});
+}
+
+TEST(SnapshotStore, ADamagedLaterOneTakesNoPlaceFromTheValidOnes) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 1);
+  store.save(example(800));
+  fs::copy(directory / "step-00000800", directory / "step-00000900");
+  write_text(directory / "step-00000900/state.json", "cut");
+  store.save(example(850));
+  const auto files = store.newest([](const std::string&) {});
+  ASSERT_TRUE(files.has_value());
+  EXPECT_EQ(from_files(*files, "").step, 850);
+}
+
+TEST(LoadSnapshot, ADamagedBestIsPassedOver) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 2);
+  store.save_best(example(1));
+  store.save(example(2));
+  write_text(directory / "best/state.json", "cut");
+  EXPECT_EQ(load_snapshot(directory.path()).step, 2);
+}
+
+TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 5);
+  store.save(example(7));
+  fs::copy(directory / "step-00000007", directory / "step-00000008.tmp");
+  fs::create_directory(directory / "step-");
+  fs::create_directory(directory / "step-x1");
+  const auto files = store.newest([](const std::string& report) { ADD_FAILURE() << report; });
+  ASSERT_TRUE(files.has_value());
+  EXPECT_EQ(from_files(*files, "").step, 7);
+  store.save(example(8));
+  EXPECT_FALSE(fs::exists(directory / "step-00000008.tmp"));
+  store.save_best(example(8));
+  fs::copy(directory / "best", directory / "best.1234-5.tmp");
+  store.save_best(example(9));
+  EXPECT_FALSE(fs::exists(directory / "best.1234-5.tmp"));
+}
+
+TEST(SnapshotStore, ReplacesASnapshotOfTheSameStep) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 5);
+  store.save(example(7));
+  write_text(directory / "step-00000007/state.json", "damaged");
+  store.save(example(7));
+  expect_equal(load_snapshot(directory / "step-00000007"), example(7));
+  EXPECT_EQ(names_in(directory.path()), std::vector<std::string>{"step-00000007"});
+}
+
+TEST(SnapshotStore, AFailedSaveLosesNothing) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory / "snapshots", 1);
+  store.save(example(1));
+  // A file in the way of the directory that would be made beside: also root cannot write there.
+  write_text(directory / "blocked", "a file");
+  SnapshotStore blocked(directory / "blocked", 1);
+  EXPECT_THROW(blocked.save(example(2)), Error);
+  expect_equal(load_snapshot(directory / "snapshots"), example(1));
+}
+
+TEST(LoadSnapshot, NamesWhatIsMissing) {
+  const TemporaryDirectory directory;
+  expect_contains(user_error([&] { load_snapshot(directory / "nothing"); }), {"nothing"});
+  expect_contains(user_error([&] { load_snapshot(directory.path()); }), {"no valid snapshot"});
+}
+
+}  // namespace
+}  // namespace lockstep

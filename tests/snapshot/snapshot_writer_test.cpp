@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/snapshot_writer.h"
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <thread>
+
+#include "tensor/create.h"
+#include "tests/support/aws.h"
+#include "tests/support/http_server.h"
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double patient = 60.0;
+
+Snapshot snapshot_of(int64_t step, const Tensor& weight) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.model = {{"weight", weight}};
+  snapshot.optimizer = {{"weight.mean", weight}};
+  return snapshot;
+}
+
+double first_weight(const std::string& path) {
+  return to_doubles(load_snapshot(path).model.at(0).tensor).at(0);
+}
+
+TEST(SnapshotWriter, WritesWhatTheTensorsHeldWhenItWasCalled) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "snapshots";
+  SnapshotWriter writer(path, 10);
+  // Large enough that writing is under way when the tensor changes.
+  const Tensor weight = full({1 << 20}, 0.0);
+  for (int64_t step = 1; step <= 4; ++step) {
+    fill(weight, static_cast<double>(step));
+    writer.save(snapshot_of(step, weight), {.step = true}, patient);
+    fill(weight, -1.0);
+  }
+  EXPECT_EQ(writer.finish(), 4);
+  for (int64_t step = 1; step <= 4; ++step)
+    EXPECT_EQ(first_weight(path + "/step-0000000" + std::to_string(step)), static_cast<double>(step));
+}
+
+TEST(SnapshotWriter, KeepsASnapshotAsWhatItIsFor) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "snapshots";
+  SnapshotWriter writer(path, 10);
+  const Tensor weight = full({3}, 5.0);
+  writer.save(snapshot_of(1, weight), {.best = true}, patient);
+  EXPECT_EQ(writer.finish(), -1) << "the best one is not there to go on from";
+  EXPECT_FALSE(fs::exists(path + "/step-00000001"));
+  EXPECT_EQ(first_weight(path + "/best"), 5.0);
+  writer.save(snapshot_of(2, weight), {.step = true, .best = true}, patient);
+  EXPECT_EQ(writer.finish(), 2);
+  EXPECT_TRUE(fs::exists(path + "/step-00000002"));
+  EXPECT_EQ(load_snapshot(path + "/best").step, 2);
+}
+
+TEST(SnapshotWriter, OneThatCannotBeWrittenIsReportedAndTheNextIsTried) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "snapshots";
+  write_text(path, "a file where the directory should be");
+  SnapshotWriter writer(path, 10);
+  const Tensor weight = full({3}, 5.0);
+  testing::internal::CaptureStderr();
+  writer.save(snapshot_of(1, weight), {.step = true}, patient);
+  EXPECT_EQ(writer.finish(), -1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("could not be written"), std::string::npos) << said;
+  EXPECT_NE(said.find("training goes on"), std::string::npos) << said;
+  fs::remove(path);
+  writer.save(snapshot_of(2, weight), {.step = true}, patient);
+  EXPECT_EQ(writer.finish(), 2);
+}
+
+/// A bucket without objects whose server takes what is sent as the test says.
+class Bucket {
+ public:
+  explicit Bucket(HttpServer::Answer answer)
+      : server_([answer = std::move(answer)](const std::string& request) {
+          return request.starts_with("GET")
+                     ? http_reply("200 OK",
+                                  "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+                     : answer(request);
+        }) {
+    forget_aws(home_.path());
+    ::setenv("AWS_ENDPOINT_URL", server_.url().c_str(), 1);
+    ::setenv("AWS_ACCESS_KEY_ID", "key", 1);
+    ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+  }
+  std::vector<std::string> requests() const { return server_.requests(); }
+
+ private:
+  TemporaryDirectory home_;
+  HttpServer server_;
+};
+
+TEST(SnapshotWriter, LeavesOneOutRatherThanWaitTooLongForTheOneBefore) {
+  std::atomic<bool> answers = false;
+  const Bucket bucket([&](const std::string&) {
+    while (!answers.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return http_reply("200 OK");
+  });
+  SnapshotWriter writer("s3://bucket/run", 10);
+  const Tensor weight = full({3}, 5.0);
+  writer.save(snapshot_of(1, weight), {.step = true}, patient);
+  testing::internal::CaptureStderr();
+  writer.save(snapshot_of(2, weight), {.step = true}, 0.0);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("no snapshot of step 2: that of step 1 is still being written"), std::string::npos)
+      << said;
+  answers = true;
+  EXPECT_EQ(writer.finish(), 1);
+  for (const std::string& request : bucket.requests())
+    EXPECT_EQ(request.find("step-00000002"), std::string::npos) << request;
+}
+
+TEST(SnapshotStore, ABucketThatMayNotBeWrittenIsNoticedByTrying) {
+  const Bucket bucket([](const std::string&) { return http_reply("403 Forbidden"); });
+  EXPECT_THROW(SnapshotStore("s3://bucket/run", 1).try_to_write(), UserError);
+}
+
+TEST(SnapshotWriter, TellsOfNoBestSnapshotThatIsNotThere) {
+  const Bucket bucket([](const std::string& request) {
+    return http_reply(request.starts_with("PUT /bucket/run/best") ? "403 Forbidden" : "200 OK");
+  });
+  SnapshotWriter writer("s3://bucket/run", 10, 2.5);
+  Snapshot snapshot = snapshot_of(3, full({3}, 5.0));
+  snapshot.best_validation_loss = 1.25;
+  testing::internal::CaptureStderr();
+  writer.save(snapshot, {.step = true, .best = true}, patient);
+  EXPECT_EQ(writer.finish(), 3);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("403"), std::string::npos);
+  EXPECT_EQ(writer.best_loss(), 2.5);
+  bool was_told = false;
+  for (const std::string& request : bucket.requests())
+    was_told |= request.starts_with("PUT /bucket/run/step-00000003/state.json") &&
+                request.find("\"best_validation_loss\": 2.5") != std::string::npos;
+  EXPECT_TRUE(was_told) << "the snapshot to go on from tells of a best one that could not be kept";
+}
+
+}  // namespace
+}  // namespace lockstep
