@@ -189,12 +189,10 @@ Work adamw(int64_t parameters, DType activations) {
   return moving(std::move(kernel), std::move(operands), bytes);
 }
 
-Work sum_of_squares(int64_t elements) {
-  const Tensor x = random_tensor({elements}, DType::f32), y = empty({}, DType::f64);
-  SumOfSquares kernel;
-  kernel.inputs.push_back(x.view());
-  kernel.y = y.view();
-  return moving(std::move(kernel), {x, y});
+Work block_squares(int64_t elements) {
+  const int64_t blocks = (elements + sum_block - 1) / sum_block;
+  const Tensor x = random_tensor({elements}, DType::f32), y = empty({blocks}, DType::f64);
+  return moving(BlockSquares{.x = x.view(), .y = y.view(), .ranges = {{0, blocks}}}, {x, y});
 }
 
 /// What one rank adds when the leaves of all replicas lie in its memory.
@@ -269,7 +267,7 @@ std::vector<KernelCase> other_cases(const CaseSizes& sizes) {
     add_case("cross_entropy", text_of(shape), [=] { return cross_entropy(shape, dtype); });
   for (const int64_t parameters : sizes.parameters) {
     add_case("adamw_step", concat(parameters), [=] { return adamw(parameters, dtype); });
-    add_case("sum_of_squares", concat(parameters), [=] { return sum_of_squares(parameters); });
+    add_case("block_squares", concat(parameters), [=] { return block_squares(parameters); });
     add_case("tree_fold_of_2", concat(parameters), [=] { return tree_fold(2, parameters); });
     add_case("tree_fold_of_4", concat(parameters), [=] { return tree_fold(4, parameters); });
   }

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Elements in a block of a sum. Blocks begin at the start of each tensor, so a tensor may be cut at
+/// Elements in a block of a sum. Blocks begin at the start of a tensor or a flat space, so it may be cut at
 /// multiples of this without a change of bits.
 inline constexpr int64_t sum_block = 4096;
 
@@ -28,23 +28,30 @@ struct Sum {
 void run(CpuStream, const Sum&);
 void run(CudaStream, const Sum&);
 
-/// y = the sum of the squares of all elements of all inputs, in f64: the global gradient norm is its root.
-/// The blocks of all inputs, one after another, are added as in Sum, with the same promise about bits. Inputs
-/// in f64 are for the CPU only.
-struct SumOfSquares {
-  static constexpr const char* name = "sum_of_squares";
-  std::vector<View> inputs;  ///< any shapes, f32 or f64
-  View y;                    ///< f64, one element
+/// y[b] = the sum of the squares of block b of x, in f64, for the blocks of the given ranges; the others are
+/// left as they are. A block's sum has the same bits on every backend, wherever x is cut.
+struct BlockSquares {
+  static constexpr const char* name = "block_squares";
+  /// Blocks [first, last) of x.
+  struct Blocks {
+    int64_t first = 0;
+    int64_t last = 0;
+  };
+  View x;                      ///< any shape, f32; f64 on the CPU only
+  View y;                      ///< f64, one element for each block
+  std::vector<Blocks> ranges;  ///< not empty, ascending
 
   void check() const {
-    expect(y.size() == 1 && y.dtype == DType::f64, "y is ", y.shape, " ", y.dtype);
-    for (const View& input : inputs)
-      expect(input.dtype == DType::f32 || input.dtype == DType::f64, "f32 or f64 is needed, not ",
-             input.dtype);
+    expect(x.dtype == DType::f32 || x.dtype == DType::f64, "f32 or f64 is needed, not ", x.dtype);
+    expect(y.size() == (x.size() + sum_block - 1) / sum_block && y.dtype == DType::f64, "y is ", y.shape, " ",
+           y.dtype, ", x is ", x.shape);
+    for (const Blocks& blocks : ranges)
+      expect(0 <= blocks.first && blocks.first < blocks.last && blocks.last <= y.size(), "blocks [",
+             blocks.first, ", ", blocks.last, ") of ", y.size());
   }
 };
-void run(CpuStream, const SumOfSquares&);
-void run(CudaStream, const SumOfSquares&);
+void run(CpuStream, const BlockSquares&);
+void run(CudaStream, const BlockSquares&);
 
 /// The factor that brings a norm down to at most `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch's
 /// clip_grad_norm_ has it, in f64 and rounded once; 1 if max_norm is 0 (off). NaN, which skips a step, if the
@@ -56,18 +63,18 @@ constexpr float clip_factor(double norm, double max_norm) {
   return static_cast<float>(max_norm > 0.0 && ratio < 1.0 ? ratio : 1.0);
 }
 
-/// norm = sqrt(sum_of_squares), and the clip_factor of it.
+/// norm = the root of the sum of `squares`, added as the blocks of Sum are, and the clip_factor of it.
 struct ClipFactor {
   static constexpr const char* name = "clip_factor";
-  View sum_of_squares;  ///< f64, one element
+  View squares;  ///< f64, any number: BlockSquares of all blocks
   double max_norm = 0.0;
-  View norm;    ///< f64, one element, written; may alias sum_of_squares
+  View norm;    ///< f64, one element, written
   View factor;  ///< f32, one element, written
 
   void check() const {
     expect(max_norm >= 0.0, "a largest norm of ", max_norm);
-    for (const View* view : {&sum_of_squares, &norm})
-      expect(view->size() == 1 && view->dtype == DType::f64, "a norm is ", view->shape, " ", view->dtype);
+    expect(squares.dtype == DType::f64, "squares are ", squares.dtype);
+    expect(norm.size() == 1 && norm.dtype == DType::f64, "the norm is ", norm.shape, " ", norm.dtype);
     expect(factor.size() == 1 && factor.dtype == DType::f32, "the factor is ", factor.shape, " ",
            factor.dtype);
   }

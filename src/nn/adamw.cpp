@@ -9,13 +9,9 @@
 
 namespace lockstep {
 
-AdamW::AdamW(std::vector<NamedTensor> parameters, Options options)
-    : Optimizer(std::move(parameters)),
-      options_(options),
-      first_moments_(zeros_like_parameters()),
-      second_moments_(zeros_like_parameters()) {
-  const bool on_gpu = !parameters_.empty() && device_of(parameters_[0].tensor.stream()) == Device::cuda;
-  if (on_gpu) schedule_ = full({3}, 0.0, DType::f64, parameters_[0].tensor.stream());
+AdamW::AdamW(ParameterSpace& space, Options options)
+    : Optimizer(space, {"exp_avg", "exp_avg_sq"}), options_(options) {
+  if (device_of(space.stream()) == Device::cuda) schedule_ = full({3}, 0.0, DType::f64, space.stream());
 }
 
 void AdamW::prepare(double learning_rate) {
@@ -27,9 +23,7 @@ void AdamW::prepare(double learning_rate) {
   launch(schedule_.stream(), update);
 }
 
-void AdamW::apply(const Tensor& clip, float gradient_scale) {
-  if (parameters_.empty()) return;
-  expect_gradients();
+void AdamW::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
   AdamWStep update{.segments = {},
                    .learning_rate = learning_rate_,
                    .beta1 = options_.beta1,
@@ -39,26 +33,15 @@ void AdamW::apply(const Tensor& clip, float gradient_scale) {
                    .gradient_scale = gradient_scale,
                    .schedule = schedule_.view(),
                    .clip = clip.view()};
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    const Tensor& tensor = parameters_[p].tensor;
-    const bool decays = tensor.shape().rank() >= 2;
-    update.segments.push_back({.parameter = tensor.view(),
-                               .gradient = tensor.grad().view(),
-                               .first_moment = first_moments_[p].view(),
-                               .second_moment = second_moments_[p].view(),
-                               .weight_decay = decays ? options_.weight_decay : 0.0,
-                               .compute_copy = tensor.compute_copy().view()});
-  }
-  launch(parameters_[0].tensor.stream(), update);
-}
-
-std::vector<NamedTensor> AdamW::state() const {
-  std::vector<NamedTensor> all;
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    all.push_back({parameters_[p].name + ".exp_avg", first_moments_[p]});
-    all.push_back({parameters_[p].name + ".exp_avg_sq", second_moments_[p]});
-  }
-  return all;
+  for (const auto& [range, group] : space_.by_group(ranges))
+    update.segments.push_back({.parameter = part(space_.values(), range),
+                               .gradient = part(space_.gradients(), range),
+                               .first_moment = part(states_[0].flat, range),
+                               .second_moment = part(states_[1].flat, range),
+                               .weight_decay = group.decays ? options_.weight_decay : 0.0,
+                               .learning_rate_factor = group.learning_rate_factor,
+                               .compute_copy = part(space_.copies(), range)});
+  if (!update.segments.empty()) launch(space_.stream(), update);
 }
 
 }  // namespace lockstep

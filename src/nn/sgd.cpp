@@ -5,32 +5,23 @@
 
 namespace lockstep {
 
-Sgd::Sgd(std::vector<NamedTensor> parameters, Options options)
-    : Optimizer(std::move(parameters)), options_(options) {
-  if (options_.momentum != 0.0) velocities_ = zeros_like_parameters();
+Sgd::Sgd(ParameterSpace& space, Options options)
+    : Optimizer(space, options.momentum != 0.0 ? std::vector<std::string>{"momentum_buffer"}
+                                               : std::vector<std::string>{}),
+      options_(options) {
+  expect(!space.copies(), "SGD does not renew copies in 16 bits");
 }
 
-void Sgd::apply(const Tensor& clip, float gradient_scale) {
-  expect_gradients();
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    const Tensor& tensor = parameters_[p].tensor;
-    expect(!tensor.compute_copy(), parameters_[p].name, " has a copy in 16 bits, which SGD does not renew");
-    launch(tensor.stream(), SgdStep{.parameter = tensor.view(),
-                                    .gradient = tensor.grad().view(),
-                                    .learning_rate = learning_rate_,
-                                    .weight_decay = options_.weight_decay,
+void Sgd::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
+  for (const auto& [range, group] : space_.by_group(ranges))
+    launch(space_.stream(), SgdStep{.parameter = part(space_.values(), range),
+                                    .gradient = part(space_.gradients(), range),
+                                    .learning_rate = learning_rate_ * group.learning_rate_factor,
+                                    .weight_decay = group.decays ? options_.weight_decay : 0.0,
                                     .momentum = options_.momentum,
-                                    .velocity = velocities_.empty() ? View{} : velocities_[p].view(),
+                                    .velocity = states_.empty() ? View{} : part(states_[0].flat, range),
                                     .gradient_scale = gradient_scale,
                                     .clip = clip.view()});
-  }
-}
-
-std::vector<NamedTensor> Sgd::state() const {
-  std::vector<NamedTensor> all;
-  for (size_t p = 0; p < velocities_.size(); ++p)
-    all.push_back({parameters_[p].name + ".momentum_buffer", velocities_[p]});
-  return all;
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "nn/optimizer.h"
+#include "tensor/optimizer.h"
 
 namespace lockstep {
 
@@ -14,15 +14,12 @@ class Sgd : public Optimizer {
     double weight_decay = 0.0;
   };
 
-  Sgd(std::vector<NamedTensor> parameters, Options options);
-
-  std::vector<NamedTensor> state() const override;
+  Sgd(ParameterSpace& space, Options options);
 
  private:
-  void apply(const Tensor& clip, float gradient_scale) override;
+  void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) override;
 
   Options options_;
-  std::vector<Tensor> velocities_;  ///< empty without momentum
 };
 
 }  // namespace lockstep

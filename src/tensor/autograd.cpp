@@ -59,6 +59,7 @@ Tensor add_gradients(Tensor a, Tensor b) {
 }
 
 void receive(LeafGradient& leaf, const Tensor& gradient, bool first_use) {
+  leaf.is_written = true;
   if (leaf.buffer && leaf.buffer.id() == gradient.id()) return;  // written in place
   const bool overwrite = !leaf.buffer || (first_use && !leaf.accumulate);
   if (!leaf.buffer) leaf.buffer = empty_like(gradient);

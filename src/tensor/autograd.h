@@ -40,6 +40,7 @@ bool is_recorded(const std::vector<Tensor>& inputs);
 struct LeafGradient {
   Tensor buffer;                ///< like the leaf; made at first use if empty
   bool accumulate = false;      ///< add to what the buffer holds instead of overwriting it
+  bool is_written = false;      ///< some backward() has left a gradient
   std::function<void()> ready;  ///< called once per backward(), after the last use of the leaf
 };
 

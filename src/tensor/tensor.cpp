@@ -73,7 +73,8 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
 Tensor Tensor::detach() const {
   if (!state_) return {};
   Tensor same(state_->storage, state_->offset_bytes, state_->shape, state_->dtype);
-  same.state_->compute_copy = state_->compute_copy;
+  same.state_->space = state_->space;
+  same.state_->place = state_->place;
   return same;
 }
 
@@ -86,22 +87,24 @@ Tensor& Tensor::set_requires_grad(bool on) {
 
 bool Tensor::requires_grad() const { return state_ && state_->wants_gradient(); }
 
-Tensor Tensor::grad() const { return state_ && state_->leaf ? state_->leaf->buffer : Tensor(); }
+Tensor Tensor::grad() const {
+  if (!state_ || !state_->leaf || !state_->leaf->is_written) return {};
+  expect(!state_->space || state_->space->gradients_are_whole,
+         "each rank holds the gradients of what it updates: call DataParallel::gather_gradients() for all");
+  return state_->leaf->buffer;
+}
 
 View Tensor::operand(DType wanted) const {
   if (!state_ || dtype() == wanted) return view();
-  const Tensor copy = compute_copy();
-  expect(copy && copy.dtype() == wanted, "a parameter in ", dtype(), " has no copy in ", wanted,
+  expect(compute_dtype() == wanted, "a parameter in ", dtype(), " has no copy in ", wanted,
          ", which this operation computes in");
-  return copy.view();
+  const View copies = state_->space->copies.view();
+  return {static_cast<std::byte*>(copies.data) + state_->place * bytes(wanted), shape(), wanted};
 }
 
-Tensor Tensor::compute_copy() const { return state_ ? state_->compute_copy : Tensor(); }
-
-void Tensor::set_compute_copy(const Tensor& in_16_bits) {
-  expect(state_ != nullptr && !state_->node && (!in_16_bits || in_16_bits.shape() == shape()),
-         "a compute copy belongs to a leaf of its shape");
-  state_->compute_copy = in_16_bits;
+DType Tensor::compute_dtype() const {
+  const bool has_copy = state_ && state_->space && state_->space->copies;
+  return has_copy ? state_->space->copies.dtype() : dtype();
 }
 
 void Tensor::move_to(std::shared_ptr<Storage> storage, int64_t offset_bytes) {

@@ -12,6 +12,7 @@ namespace lockstep {
 
 struct TensorState;
 struct GradientNode;
+struct FlatMemory;
 
 /// A contiguous array of one dtype, with a place on the tape. Copies are handles to the same tensor, as in
 /// PyTorch: what one copy sees (data, gradient, rebinding), all see.
@@ -45,16 +46,15 @@ class Tensor {
   Tensor& set_requires_grad(bool on = true);
   /// True for such leaves and for what is computed from them while the tape records.
   bool requires_grad() const;
-  /// The gradient of the last backward(); empty before the first.
+  /// The gradient of the last backward(); empty before the first. Throws Error where ranks hold only segments
+  /// of gradients.
   Tensor grad() const;
 
-  /// This parameter as operations on tensors of `dtype` read it: itself, or its copy in 16 bits. Throws Error
-  /// if it has none of that dtype.
+  /// This parameter as operations on tensors of `dtype` read it: itself, or the copy in 16 bits that its
+  /// parameter space keeps. Throws Error if there is none of that dtype.
   View operand(DType dtype) const;
-  /// A copy of this f32 leaf in 16 bits; whoever changes the leaf brings it up to date. Empty if there is
-  /// none.
-  Tensor compute_copy() const;
-  void set_compute_copy(const Tensor& in_16_bits);
+  /// The dtype in which a model computes with this parameter.
+  DType compute_dtype() const;
 
   /// Moves this leaf's data to another place of the same size; the values are copied there.
   void move_to(std::shared_ptr<Storage> storage, int64_t offset_bytes);

@@ -16,6 +16,14 @@ struct GradientNode {
   Tensor output_gradient;  ///< sum of what later operations have handed back so far
 };
 
+/// The buffers of a parameter space, as its tensors know them.
+struct FlatMemory {
+  Tensor values;
+  Tensor copies;     ///< in 16 bits, or empty
+  Tensor gradients;  ///< of the trainable part, or empty
+  bool gradients_are_whole = true;
+};
+
 /// What all handles of one tensor share.
 struct TensorState {
   std::shared_ptr<Storage> storage;
@@ -23,9 +31,10 @@ struct TensorState {
   Shape shape;
   DType dtype = DType::f32;
 
-  std::shared_ptr<GradientNode> node;  ///< set on what recorded operations return
-  std::unique_ptr<LeafGradient> leaf;  ///< set on leaves that require a gradient
-  Tensor compute_copy;                 ///< of a leaf in 16 bits, or empty
+  std::shared_ptr<GradientNode> node;       ///< set on what recorded operations return
+  std::unique_ptr<LeafGradient> leaf;       ///< set on leaves that require a gradient
+  std::shared_ptr<const FlatMemory> space;  ///< that a parameter lies in, or null
+  int64_t place = 0;                        ///< and its first element there
 
   bool wants_gradient() const { return node != nullptr || leaf != nullptr; }
 };

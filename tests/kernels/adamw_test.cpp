@@ -189,91 +189,15 @@ TEST(AdamW, ComputeCopyIsTheRoundedParameter) {
     }
 }
 
-/// A bf16 parameter without a master, and the same in f32.
-struct Bf16Parameter {
-  Values value, exact, gradient, first, second, exact_first, exact_second;
-
-  explicit Bf16Parameter(int64_t size)
-      : value(Values::uniform({size}, DType::bf16, 1)),
-        exact({size}),
-        gradient(Values::uniform({size}, DType::f32, 2)),
-        first({size}),
-        second({size}),
-        exact_first({size}),
-        exact_second({size}) {
-    for (int64_t i = 0; i < size; ++i) exact.set(i, value[i]);
-  }
-
-  void step(int threads, Rounding rounding, uint64_t seed = 5, uint32_t site = 3, int64_t count = 1) {
-    AdamWStep k{.segments = {{value.view(), gradient.view(), first.view(), second.view(), 0.1}},
-                .learning_rate = rate,
-                .step = count,
-                .rounding = rounding,
-                .seed = seed};
-    k.segments[0].site = site;
-    launch_on(threads, k);
-    k.segments = {{exact.view(), gradient.view(), exact_first.view(), exact_second.view(), 0.1}};
-    launch_on(1, k);
-  }
-};
-
-TEST(AdamW, Bf16ParametersRoundToTheNearest) {
-  Bf16Parameter parameter(3001);
-  parameter.step(1, Rounding::nearest);
-  Values expected({3001}, DType::bf16);
-  for (int64_t i = 0; i < expected.size(); ++i) expected.set(i, parameter.exact[i]);
-  EXPECT_TRUE(parameter.value == expected);
-  EXPECT_TRUE(parameter.first == parameter.exact_first);
-}
-
-TEST(AdamW, StochasticRoundingIsRightOnAverage) {
-  constexpr int64_t size = 100000;
-  Bf16Parameter parameter(size);
-  parameter.step(3, Rounding::stochastic);
-  double sum = 0.0;
-  for (int64_t i = 0; i < size; ++i) {
-    const double spacing = std::exp2(std::floor(std::log2(std::fabs(parameter.exact[i]))) - 7);
-    const double error = (parameter.value[i] - parameter.exact[i]) / spacing;
-    ASSERT_LT(std::fabs(error), 1.0) << "element " << i << " went beyond a neighbour";
-    sum += error;
-  }
-  // An error is d or d - 1 with the probabilities 1 - d and d: a variance of at most 1 / 4. Four sigma.
-  EXPECT_NEAR(sum / size, 0.0, 4 * 0.5 / std::sqrt(size));
-  // Up in one draw of 65536 where the distance is 2^-16; never away from what is not finite.
-  EXPECT_EQ(round_stochastically(0x3f800001u, 0xfffeu), 0x3f80u);
-  EXPECT_EQ(round_stochastically(0x3f800001u, 0xffffu), 0x3f81u);
-  EXPECT_EQ(round_stochastically(0x7f800000u, 0xffffu), 0x7f80u);
-  EXPECT_EQ(round_stochastically(0xff800001u, 0xffffu), 0xffc0u);
-}
-
-TEST(AdamW, StochasticRoundingDependsOnSeedSiteStepAndElementAlone) {
-  const auto rounded = [](int threads, uint64_t seed, uint32_t site, int64_t count) {
-    Bf16Parameter parameter(40001);
-    parameter.step(threads, Rounding::stochastic, seed, site, count);
-    return parameter.value;
-  };
-  const Values expected = rounded(1, 5, 3, 1);
-  EXPECT_TRUE(rounded(3, 5, 3, 1) == expected);
-  EXPECT_FALSE(rounded(1, 6, 3, 1) == expected);
-  EXPECT_FALSE(rounded(1, 5, 4, 1) == expected);
-
-  Bf16Parameter cut(40001);
-  const auto part = [&](int64_t begin, int64_t end) {
-    AdamWSegment segment{cut.value.view(), cut.gradient.view(), cut.first.view(), cut.second.view(), 0.1};
-    for (View* view :
-         {&segment.parameter, &segment.gradient, &segment.first_moment, &segment.second_moment}) {
-      view->data = static_cast<std::byte*>(view->data) + begin * bytes(view->dtype);
-      view->shape = {end - begin};
-    }
-    segment.site = 3;
-    segment.first_element = begin;
-    return segment;
-  };
-  launch_on(1, AdamWStep{.segments = {part(19, 40001), part(0, 19)},
-                         .learning_rate = rate,
-                         .rounding = Rounding::stochastic,
-                         .seed = 5});
-  EXPECT_TRUE(cut.value == expected);
+/// A factor is the learning rate times as much, for the decay too.
+TEST(AdamW, ASegmentMayHaveALearningRateOfItsOwn) {
+  auto halved = two_parameters(DType::f32), expected = two_parameters(DType::f32);
+  AdamWStep k = random_step(halved), half = random_step(expected);
+  for (AdamWSegment& segment : k.segments) segment.learning_rate_factor = 0.5;
+  half.learning_rate *= 0.5;
+  launch_on(1, k);
+  launch_on(1, half);
+  for (size_t p = 0; p < 2; ++p) EXPECT_TRUE(halved[p].value == expected[p].value);
 }
 
 }  // namespace

@@ -32,34 +32,34 @@ TEST(Sum, OfIntegersIsExact) {
 
 TEST(Sum, ThreadsDoNotShowInTheBits) {
   Values x = Values::uniform({200001}, DType::f32, 1);
-  Values one({1}), three({1}), one_squared({1}, DType::f64), three_squared({1}, DType::f64);
+  Values one({1}), three({1}), one_squared({49}, DType::f64), three_squared({49}, DType::f64);
   launch_on(1, Sum{.x = x.view(), .y = one.view()});
   launch_on(3, Sum{.x = x.view(), .y = three.view()});
-  launch_on(1, SumOfSquares{.inputs = {x.view()}, .y = one_squared.view()});
-  launch_on(3, SumOfSquares{.inputs = {x.view()}, .y = three_squared.view()});
+  launch_on(1, BlockSquares{.x = x.view(), .y = one_squared.view(), .ranges = {{0, 49}}});
+  launch_on(3, BlockSquares{.x = x.view(), .y = three_squared.view(), .ranges = {{0, 49}}});
   EXPECT_TRUE(one == three);
   EXPECT_TRUE(one_squared == three_squared);
 }
 
-TEST(SumOfSquares, MatchesReferenceOverSeveralTensors) {
-  Values a = Values::uniform({3, 5}, DType::f32, 1), b = Values::uniform({9000}, DType::f64, 2), none({0});
-  Values y({}, DType::f64);
-  launch_on(1, SumOfSquares{.inputs = {a.view(), none.view(), b.view()}, .y = y.view()});
-  const double expected = dot(a, a) + dot(b, b);
-  EXPECT_NEAR(y[0], expected, 9015 * 0x1p-52 * expected);
+TEST(BlockSquares, MatchReferenceAndTouchTheirBlocksOnly) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Values x = Values::uniform({3 * sum_block + 11}, dtype, 3);
+    Values whole({4}, DType::f64), cut({4}, DType::f64);
+    cut.set(2, -1.0);
+    launch_on(2, BlockSquares{.x = x.view(), .y = whole.view(), .ranges = {{0, 4}}});
+    launch_on(2, BlockSquares{.x = x.view(), .y = cut.view(), .ranges = {{0, 2}, {3, 4}}});
+    EXPECT_EQ(cut[2], -1.0);
+    for (const int64_t block : {0, 1, 3}) EXPECT_EQ(cut[block], whole[block]);
+    double expected = 0.0;
+    for (int64_t i = sum_block; i < 2 * sum_block; ++i) expected += x[i] * x[i];
+    EXPECT_NEAR(whole[1], expected, sum_block * 0x1p-52 * expected);
+  }
 }
 
-/// A shard that ends on a block has the same partial sums: the norm does not show how tensors are cut.
-TEST(SumOfSquares, CutsAtBlocksDoNotShow) {
-  Values x = Values::uniform({3 * sum_block + 11}, DType::f32, 3);
-  View head = x.view(), tail = x.view();
-  head.shape = {2 * sum_block};
-  tail.shape = {sum_block + 11};
-  tail.data = static_cast<float*>(tail.data) + 2 * sum_block;
-  Values whole({1}, DType::f64), cut({1}, DType::f64);
-  launch_on(1, SumOfSquares{.inputs = {x.view()}, .y = whole.view()});
-  launch_on(1, SumOfSquares{.inputs = {head, tail}, .y = cut.view()});
-  EXPECT_TRUE(whole == cut);
+TEST(BlockSquares, BlocksOutsideAreRefused) {
+  Values x({sum_block + 1}), y({2}, DType::f64);
+  for (const BlockSquares::Blocks& blocks : {BlockSquares::Blocks{0, 3}, {1, 1}, {-1, 1}})
+    EXPECT_THROW(launch_on(1, BlockSquares{.x = x.view(), .y = y.view(), .ranges = {blocks}}), Error);
 }
 
 struct Clipped {
@@ -68,13 +68,12 @@ struct Clipped {
 };
 
 Clipped clip(double sum_of_squares, double max_norm) {
-  Values sum({}, DType::f64), factor({});
-  sum.set(0, sum_of_squares);
+  Values squares({3}, DType::f64), norm({}, DType::f64), factor({});
+  squares.set(0, sum_of_squares);
   launch_on(
-      1,
-      ClipFactor{
-          .sum_of_squares = sum.view(), .max_norm = max_norm, .norm = sum.view(), .factor = factor.view()});
-  return {sum[0], factor[0]};
+      1, ClipFactor{
+             .squares = squares.view(), .max_norm = max_norm, .norm = norm.view(), .factor = factor.view()});
+  return {norm[0], factor[0]};
 }
 
 TEST(ClipFactor, BringsTheNormDownToTheLargest) {

@@ -7,8 +7,8 @@
 
 #include "nn/adamw.h"
 #include "nn/gpt.h"
-#include "nn/gradient_clip.h"
 #include "nn/sgd.h"
+#include "tensor/gradient_norm.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -65,7 +65,8 @@ void check_optimizer(DType dtype, const std::string& name, const typename Optimi
   const Golden golden("ops");
   Tensor parameter = golden.tensor(name + ".initial", dtype).set_requires_grad();
   const Tensor gradients = golden.tensor(name + ".gradients", dtype);
-  Optimizer optimizer({{name, parameter}}, options);
+  ParameterSpace space({{name, parameter}});
+  Optimizer optimizer(space, options);
   for (int64_t step = 0; step < gradients.shape()[0]; ++step) {
     backward(sum(multiply(parameter, gradients.slice(step, step + 1).reshape(parameter.shape()))));
     optimizer.step(learning_rate);
@@ -101,13 +102,14 @@ class GoldenGpt {
   /// `precision` is that of the comparison.
   void check_ten_steps(DType precision) {
     constexpr double learning_rate = 1e-3, max_norm = 2.0;
-    AdamW optimizer(parameters_, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
+    ParameterSpace space(parameters_, matrices_decay);
+    AdamW optimizer(space, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
     std::vector<double> losses, norms;
     for (int64_t step = 0; step < golden_.stored("inputs").shape()[0]; ++step) {
       const Tensor loss = cross_entropy(model_(batch("inputs", step), {}), batch("targets", step));
       losses.push_back(item(loss));
       backward(loss);
-      norms.push_back(gradient_norm(parameters_));
+      norms.push_back(gradient_norm(space));
       optimizer.step(learning_rate, clip_factor(norms.back(), max_norm));
     }
     golden_.expect_near("losses", from_values(losses, {std::ssize(losses)}), precision);

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "nn/adamw.h"
-#include "nn/gradient_clip.h"
 #include "nn/sgd.h"
 #include "support/gradient_check.h"
+#include "tensor/gradient_norm.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -23,6 +23,11 @@ struct Model {
     parameters.push_back({"matrix", uniform_tensor({3, 7}, 1, dtype)});
     parameters.push_back({"vector", uniform_tensor({5}, 2, dtype)});
     for (NamedTensor& parameter : parameters) parameter.tensor.set_requires_grad();
+  }
+
+  /// All that an optimizer needs; made anew, it finds the values where they are.
+  std::unique_ptr<ParameterSpace> space() const {
+    return std::make_unique<ParameterSpace>(parameters, matrices_decay);
   }
 
   void compute_gradients(int step) const {
@@ -78,7 +83,7 @@ class OptimizerTest : public testing::TestWithParam<DType> {
     references.emplace_back(Shape{5}, 2, vector_decay);
     for (int step = 0; step < steps; ++step) {
       model.compute_gradients(step);
-      const float clip = clips ? clip_factor(gradient_norm(model.parameters), max_norm) : 1.0f;
+      const float clip = clips ? clip_factor(gradient_norm(optimizer.space()), max_norm) : 1.0f;
       clipped_ += clip < 1.0f;
       optimizer.step(learning_rate, clip);
       for (uint32_t p = 0; p < 2; ++p) {
@@ -106,7 +111,8 @@ TEST_P(OptimizerTest, AdamWDecaysMatricesOnly) {
   const AdamW::Options options{.beta1 = 0.9, .beta2 = 0.95, .weight_decay = weight_decay};
   for (const bool clips : {false, true}) {
     const Model model(GetParam());
-    AdamW optimizer(model.parameters, options);
+    const auto space = model.space();
+    AdamW optimizer(*space, options);
     check(optimizer, model, clips, 0.0, [&](Reference& reference, const auto& gradient, double clip, int t) {
       reference.adamw(gradient, clip, t, options);
     });
@@ -119,7 +125,8 @@ TEST_P(OptimizerTest, SgdWithAndWithoutMomentum) {
   for (const double momentum : {0.0, 0.9})
     for (const bool clips : {false, true}) {
       const Model model(GetParam());
-      Sgd optimizer(model.parameters, {.momentum = momentum, .weight_decay = weight_decay});
+      ParameterSpace space(model.parameters);
+      Sgd optimizer(space, {.momentum = momentum, .weight_decay = weight_decay});
       check(optimizer, model, clips, weight_decay,
             [&](Reference& reference, const auto& gradient, double clip, int) {
               reference.sgd(gradient, clip, momentum);
@@ -132,7 +139,8 @@ TEST_P(OptimizerTest, SgdWithAndWithoutMomentum) {
 template <class Kind>
 void check_state_is_complete(const typename Kind::Options& options) {
   const Model model(DType::f32), copied(DType::f32);
-  Kind original(model.parameters, options), resumed(copied.parameters, options);
+  const auto space = model.space(), other_space = copied.space();
+  Kind original(*space, options), resumed(*other_space, options);
   for (int step = 0; step < 3; ++step) {
     model.compute_gradients(step);
     original.step(learning_rate);
@@ -156,33 +164,37 @@ TEST(Optimizer, StateIsAllThatASnapshotNeeds) {
   check_state_is_complete<AdamW>({.weight_decay = 0.1});
   check_state_is_complete<Sgd>({.momentum = 0.9});
   const Model model(DType::f32);
-  const std::vector<NamedTensor> state = AdamW(model.parameters, {}).state();
+  const auto space = model.space();
+  const std::vector<NamedTensor> state = AdamW(*space, {}).state();
   ASSERT_EQ(state.size(), 4U);
   EXPECT_EQ(state[0].name, "matrix.exp_avg");
+  EXPECT_EQ(state[1].name, "vector.exp_avg");
   EXPECT_EQ(state[3].name, "vector.exp_avg_sq");
 }
 
 TEST(Optimizer, AMissingGradientIsNamed) {
   const Model model(DType::f32);
   backward(sum(model.parameters[0].tensor));
-  AdamW adamw(model.parameters, {});
-  Sgd sgd(model.parameters, {});
+  const auto space = model.space();
+  AdamW adamw(*space, {});
+  Sgd sgd(*space, {});
   for (Optimizer* optimizer : {static_cast<Optimizer*>(&adamw), static_cast<Optimizer*>(&sgd)}) try {
       optimizer->step(learning_rate);
       ADD_FAILURE() << "nothing was thrown";
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()).find("vector has no gradient"), 0U) << error.what();
     }
-  EXPECT_THROW(gradient_norm(model.parameters), Error);
+  EXPECT_THROW(gradient_norm(*space), Error);
 }
 
 TEST(GradientClip, TheNormIsOverAllParameters) {
   Tensor a = from_values<double>({3, 4}, {2}), b = from_values<double>({12}, {1, 1});
-  const std::vector<NamedTensor> parameters = {{"a", a.set_requires_grad()}, {"b", b.set_requires_grad()}};
+  ParameterSpace space({{"a", a.set_requires_grad()}, {"b", b.set_requires_grad()}});
   backward(scale(sum(multiply(a, a)), 0.5));
   backward(scale(sum(multiply(b, b)), 0.5));
-  EXPECT_EQ(gradient_norm(parameters), 13.0);
-  EXPECT_EQ(gradient_norm({}), 0.0);
+  EXPECT_EQ(gradient_norm(space), 13.0);
+  ParameterSpace nothing({});
+  EXPECT_EQ(gradient_norm(nothing), 0.0);
 }
 
 TEST(GradientClip, TheFactorBringsTheNormToItsLimit) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/adamw.h"
 
-#include <bit>
 #include <cmath>
 
 #include "kernels/cpu/map.h"
@@ -14,50 +13,19 @@ template <class T>
 struct Factors {
   T gradient_scale, decay, one_minus_beta1, beta2, one_minus_beta2, root_of_correction2, epsilon, step_size;
 
-  Factors(const AdamWStep& k, const std::array<double, 3>& schedule, float scale, double weight_decay)
+  Factors(const AdamWStep& k, const std::array<double, 3>& schedule, float scale, const AdamWSegment& segment)
       : gradient_scale(static_cast<T>(scale)),
-        decay(static_cast<T>(1.0 - schedule[0] * weight_decay)),
+        decay(static_cast<T>(1.0 - schedule[0] * segment.learning_rate_factor * segment.weight_decay)),
         one_minus_beta1(static_cast<T>(1.0 - k.beta1)),
         beta2(static_cast<T>(k.beta2)),
         one_minus_beta2(static_cast<T>(1.0 - k.beta2)),
         root_of_correction2(static_cast<T>(schedule[2])),
         epsilon(static_cast<T>(k.epsilon)),
-        step_size(static_cast<T>(schedule[1])) {}
+        step_size(static_cast<T>(schedule[1] * segment.learning_rate_factor)) {}
 };
 
 /// Elements that are swept over several times: they stay in the first-level cache.
 constexpr int64_t piece = 512;
-
-/// Rounds elements [element, element + count) of the segment's parameter.
-void round_elements(const AdamWStep& k, const AdamWSegment& segment, int64_t element, int64_t count,
-                    const float* values, bfloat16* rounded) {
-  const uint64_t key = derive_key(k.seed, segment.site, 0);
-  std::array<uint32_t, 4> words{};
-  for (int64_t i = 0; i < count; ++i) {
-    const auto e = static_cast<uint64_t>(segment.first_element + element + i);
-    if (i == 0 || e % 8 == 0)
-      words = philox<7>(key, {static_cast<uint32_t>(e / 8), static_cast<uint32_t>(e / 8 >> 32), 0,
-                              static_cast<uint32_t>(k.step)});
-    const uint32_t random = (words[e % 8 / 2] >> (16 * (e % 2))) & 0xffffu;
-    rounded[i].bits = round_stochastically(std::bit_cast<uint32_t>(values[i]), random);
-  }
-}
-
-/// The new values of a piece, where the parameter has no fp32 copy.
-template <class Step>
-void update_bf16(const AdamWStep& k, const AdamWSegment& segment, int64_t start, int64_t stop, Step step) {
-  auto* parameter = segment.parameter.as<bfloat16>() + start;
-  const float* first = segment.first_moment.as<float>() + start;
-  const float* second = segment.second_moment.as<float>() + start;
-  float values[piece];
-  const int64_t count = stop - start;
-  map_range<float>(0, count, values, step, parameter, first, second);
-  if (k.rounding == Rounding::stochastic)
-    round_elements(k, segment, start, count, values, parameter);
-  else
-    map_range<float>(
-        0, count, parameter, [](float value) { return value; }, values);
-}
 
 template <class T>
 void write_copy(const View& copy, const T* parameter, int64_t start, int64_t stop) {
@@ -68,8 +36,7 @@ void write_copy(const View& copy, const T* parameter, int64_t start, int64_t sto
 }
 
 template <class T>
-void update(const AdamWStep& k, const AdamWSegment& segment, const Factors<T>& f, int64_t begin,
-            int64_t end) {
+void update(const AdamWSegment& segment, const Factors<T>& f, int64_t begin, int64_t end) {
   const T* gradient = segment.gradient.as<T>();
   T* first = segment.first_moment.as<T>();
   T* second = segment.second_moment.as<T>();
@@ -86,10 +53,6 @@ void update(const AdamWStep& k, const AdamWSegment& segment, const Factors<T>& f
     const auto step = [=](T p, T m, T v) {
       return std::fma(-f.step_size, m / (std::sqrt(v) / f.root_of_correction2 + f.epsilon), p * f.decay);
     };
-    if (segment.parameter.dtype == DType::bf16) {
-      update_bf16(k, segment, start, stop, step);
-      continue;
-    }
     T* parameter = segment.parameter.as<T>();
     map_range<T>(start, stop, parameter, step, parameter, first, second);
     if (segment.compute_copy) write_copy(segment.compute_copy, parameter, start, stop);
@@ -120,9 +83,9 @@ void run(CpuStream stream, const AdamWStep& k) {
       offset += size;
       if (first >= last) continue;
       if (segment.parameter.dtype == DType::f64)
-        update(k, segment, Factors<double>(k, schedule, scale, segment.weight_decay), first, last);
+        update(segment, Factors<double>(k, schedule, scale, segment), first, last);
       else
-        update(k, segment, Factors<float>(k, schedule, scale, segment.weight_decay), first, last);
+        update(segment, Factors<float>(k, schedule, scale, segment), first, last);
     }
   });
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// First a warp per block of 4096 elements, over all inputs in one launch: lane l adds elements l, l + 32, ...
-// in order, and a butterfly adds the lanes, which is the CPU's order. These accesses are of 4 bytes a lane:
-// the 128 of a warp are whole sectors, need no alignment, and leave no data in another lane's hands; 16 of
-// them are in flight. Then one block adds the partial sums. Read: each element once (4 bytes a gradient), the
-// bound; conversion and fused multiply-add in f64 stay below it where f64 runs at 1/64 of f32's rate.
+// First a warp per block of 4096 elements, over all ranges of blocks in one launch: lane l adds elements l, l
+// + 32, ... in order, and a butterfly adds the lanes, which is the CPU's order. These accesses are of 4 bytes
+// a lane: the 128 of a warp are whole sectors, need no alignment, and leave no data in another lane's hands;
+// 16 of them are in flight. Then one block adds the partial sums. Read: each element once (4 bytes a
+// gradient), the bound; conversion and fused multiply-add in f64 stay below it where f64 runs at 1/64 of
+// f32's rate.
 
 #include <cmath>
 
@@ -22,19 +23,19 @@ constexpr int threads = 256;
 constexpr int warps = threads / cuda::warp_size;
 constexpr int final_threads = 1024;
 
-struct Input {
-  const float* data;
-  int64_t size;
+struct BlockRange {
+  int64_t first;
   uint32_t first_tile;
 };
 
-struct Inputs {
-  static constexpr int capacity = 1300;
-  Input inputs[capacity];
+/// Ranges of blocks; a tile is a block.
+struct Ranges {
+  static constexpr int capacity = 2000;
+  BlockRange ranges[capacity];
   int count = 0;
   uint32_t tiles = 0;
 };
-static_assert(sizeof(Inputs) + sizeof(void*) <= cuda::parameter_bytes);
+static_assert(sizeof(Ranges) + 32 <= cuda::parameter_bytes);
 
 /// The sum of term(i) over [0, size) by the whole warp, for size <= sum_block.
 template <class S, class Term>
@@ -78,14 +79,14 @@ LOCKSTEP_DEVICE int size_of_block(int64_t size, int64_t block) {
   return static_cast<int>(rest < sum_block ? rest : sum_block);
 }
 
-__global__ __launch_bounds__(threads) void square_kernel(const __grid_constant__ Inputs k, double* partials) {
+__global__ __launch_bounds__(threads) void square_kernel(const __grid_constant__ Ranges k, const float* x,
+                                                         int64_t size, double* sums) {
   const uint32_t tile = blockIdx.x * warps + cuda::warp_index();
   if (tile >= k.tiles) return;
-  const Input& input = k.inputs[cuda::entry_of_tile(k.inputs, k.count, tile)];
-  const int64_t block = tile - input.first_tile;
-  const double sum =
-      sum_of_block<double>(size_of_block(input.size, block), Square{input.data + block * sum_block});
-  if (cuda::lane_index() == 0) partials[tile] = sum;
+  const BlockRange& range = k.ranges[cuda::entry_of_tile(k.ranges, k.count, tile)];
+  const int64_t block = range.first + (tile - range.first_tile);
+  const double sum = sum_of_block<double>(size_of_block(size, block), Square{x + block * sum_block});
+  if (cuda::lane_index() == 0) sums[block] = sum;
 }
 
 template <class T>
@@ -103,31 +104,29 @@ LOCKSTEP_DEVICE void store(T* y, double sum) {
   *y = cuda::from_float<T>(static_cast<float>(sum));
 }
 
-/// y = the sum of the partials, a function of their number and order alone.
-template <class T>
-__global__ __launch_bounds__(final_threads) void final_kernel(const double* partials, int64_t count, T* y) {
+/// The sum of the partials in thread 0, a function of their number and order alone.
+LOCKSTEP_DEVICE double sum_of_partials(const double* partials, int64_t count) {
   double sum = 0.0;
   for (int64_t i = threadIdx.x; i < count; i += final_threads) sum += partials[i];
-  sum = cuda::block_sum<final_threads>(sum, cuda::dynamic_shared<double>());
+  return cuda::block_sum<final_threads>(sum, cuda::dynamic_shared<double>());
+}
+
+template <class T>
+__global__ __launch_bounds__(final_threads) void final_kernel(const double* partials, int64_t count, T* y) {
+  const double sum = sum_of_partials(partials, count);
   if (threadIdx.x == 0) store(y, sum);
 }
 
-template <class T>
-void add_partials(const CudaStream& stream, const double* partials, int64_t count, T* y) {
-  cuda::launch_grid(stream,
-                    {.blocks = 1,
-                     .threads = final_threads,
-                     .shared_bytes = final_threads / cuda::warp_size * sizeof(double)},
-                    final_kernel<T>, partials, count, y);
-}
-
-__global__ __launch_bounds__(cuda::warp_size) void clip_kernel(const double* sum_of_squares, double max_norm,
-                                                               double* norm, float* factor) {
+__global__ __launch_bounds__(final_threads) void clip_kernel(const double* squares, int64_t count,
+                                                             double max_norm, double* norm, float* factor) {
+  const double root = sqrt(sum_of_partials(squares, count));
   if (threadIdx.x != 0) return;
-  const double root = sqrt(*sum_of_squares);
   *norm = root;
   *factor = clip_factor(root, max_norm);
 }
+
+constexpr cuda::Grid one_block{
+    .blocks = 1, .threads = final_threads, .shared_bytes = final_threads / cuda::warp_size * sizeof(double)};
 
 int64_t count_blocks(const View& view) { return (view.size() + sum_block - 1) / sum_block; }
 
@@ -140,40 +139,31 @@ void run(CudaStream stream, const Sum& k) {
   cuda::with_device_type(k.x.dtype, [&]<class T>() {
     cuda::launch_grid(stream, {.blocks = cuda::blocks_for(blocks, warps), .threads = threads}, sum_kernel<T>,
                       static_cast<const T*>(k.x.data), k.x.size(), blocks, partials);
-    add_partials(stream, partials, blocks, static_cast<T*>(k.y.data));
+    cuda::launch_grid(stream, one_block, final_kernel<T>, static_cast<const double*>(partials), blocks,
+                      static_cast<T*>(k.y.data));
   });
 }
 
-void run(CudaStream stream, const SumOfSquares& k) {
-  int64_t blocks = 0;
-  for (const View& input : k.inputs) {
-    expect(input.dtype == DType::f32, "the sum of squares of ", input.dtype, " runs on the CPU only");
-    blocks += count_blocks(input);
-  }
-  const auto memory = allocate(blocks * static_cast<int64_t>(sizeof(double)), stream);
-  auto* const partials = reinterpret_cast<double*>(memory.get());
-  double* next = partials;
-  Inputs table;
+void run(CudaStream stream, const BlockSquares& k) {
+  expect(k.x.dtype == DType::f32, "the squares of ", k.x.dtype, " run on the CPU only");
+  Ranges table;
   const auto launch_table = [&] {
     cuda::launch_grid(stream, {.blocks = cuda::blocks_for(table.tiles, warps), .threads = threads},
-                      square_kernel, table, next);
-    next += table.tiles;
+                      square_kernel, table, k.x.as<float>(), k.x.size(), k.y.as<double>());
     table.count = 0;
     table.tiles = 0;
   };
-  for (const View& input : k.inputs) {
-    if (input.size() == 0) continue;
-    table.inputs[table.count++] = {input.as<float>(), input.size(), table.tiles};
-    table.tiles += static_cast<uint32_t>(count_blocks(input));
-    if (table.count == Inputs::capacity) launch_table();
+  for (const BlockSquares::Blocks& blocks : k.ranges) {
+    table.ranges[table.count++] = {blocks.first, table.tiles};
+    table.tiles += static_cast<uint32_t>(blocks.last - blocks.first);
+    if (table.count == Ranges::capacity) launch_table();
   }
   launch_table();
-  add_partials(stream, partials, blocks, k.y.as<double>());
 }
 
 void run(CudaStream stream, const ClipFactor& k) {
-  cuda::launch_grid(stream, {.blocks = 1, .threads = cuda::warp_size}, clip_kernel,
-                    k.sum_of_squares.as<double>(), k.max_norm, k.norm.as<double>(), k.factor.as<float>());
+  cuda::launch_grid(stream, one_block, clip_kernel, k.squares.as<double>(), k.squares.size(), k.max_norm,
+                    k.norm.as<double>(), k.factor.as<float>());
 }
 
 }  // namespace lockstep

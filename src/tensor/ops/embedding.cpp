@@ -10,7 +10,7 @@ namespace lockstep {
 Tensor embedding(const Tensor& ids, const Tensor& table) {
   Shape shape = ids.shape();
   shape.append(table.shape()[-1]);
-  const DType dtype = table.compute_copy() ? table.compute_copy().dtype() : table.dtype();
+  const DType dtype = table.compute_dtype();
   const Tensor y = empty(shape, dtype, table.stream());
   launch(table.stream(), EmbeddingForward{.ids = ids.view(), .table = table.operand(dtype), .y = y.view()});
   return record("embedding", y, {table}, [ids, table = table.detach()](const Tensor& dy) -> Gradients {

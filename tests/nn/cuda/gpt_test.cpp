@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "nn/precision.h"
 #include "support/cuda.h"
 #include "support/gradient_check.h"
+#include "tensor/parameter_space.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +27,8 @@ std::map<std::string, Values> run(const Stream& stream, DType precision, double 
   std::map<std::string, Values> results;
   {
     const Gpt model(options_of(dropout), 7);
-    set_precision(model.parameters(), precision);
+    ParameterSpace space(model.parameters());
+    space.set_precision(precision);
     const Tensor ids = from_values(random_id_values(batch * time, vocabulary, 1), {batch, time});
     const Tensor targets = from_values(random_id_values(batch * time, vocabulary, 2), {batch, time});
     const Context context{.training = true, .seed = 3, .step = 5, .sample = 8};

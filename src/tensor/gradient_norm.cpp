@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/gradient_norm.h"
+
+#include <array>
+
+#include "tensor/create.h"
+
+namespace lockstep {
+
+void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const Tensor& squares) {
+  constexpr int64_t block = ParameterSpace::block;
+  BlockSquares kernel{.x = space.gradients().view(), .y = squares.view(), .ranges = {}};
+  for (const Range& range : ranges) {
+    expect(range.begin % block == 0 && range.end % block == 0, "elements [", range.begin, ", ", range.end,
+           ") are no whole blocks");
+    if (range.size() > 0) kernel.ranges.push_back({range.begin / block, range.end / block});
+  }
+  if (!kernel.ranges.empty()) launch(space.stream(), kernel);
+}
+
+GradientNorm norm_of_blocks(const Tensor& squares, double max_norm) {
+  const GradientNorm result{.norm = empty({}, DType::f64, squares.stream()),
+                            .factor = empty({}, DType::f32, squares.stream())};
+  launch(squares.stream(), ClipFactor{.squares = squares.view(),
+                                      .max_norm = max_norm,
+                                      .norm = result.norm.view(),
+                                      .factor = result.factor.view()});
+  return result;
+}
+
+GradientNorm measure_gradient_norm(ParameterSpace& space, double max_norm) {
+  space.expect_gradients();
+  const int64_t elements = space.trainable_elements();
+  const Tensor squares = empty({elements / ParameterSpace::block}, DType::f64, space.stream());
+  square_blocks(space, std::array{Range{0, elements}}, squares);
+  return norm_of_blocks(squares, max_norm);
+}
+
+double gradient_norm(ParameterSpace& space) { return item(measure_gradient_norm(space, 0.0).norm); }
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/optimizer.h"
+
+#include <array>
+
+#include "tensor/create.h"
+
+namespace lockstep {
+
+Optimizer::Optimizer(ParameterSpace& space, const std::vector<std::string>& states) : space_(space) {
+  const MemoryScope scope("optimizer");
+  for (const std::string& name : states)
+    states_.push_back(
+        {name, full({space.trainable_elements()}, 0.0, space.values().dtype(), space.stream())});
+}
+
+void Optimizer::step(double learning_rate, float gradient_scale) {
+  space_.expect_gradients();
+  space_.gradients();
+  prepare(learning_rate);
+  apply(std::array{Range{0, space_.trainable_elements()}}, {}, gradient_scale);
+}
+
+void Optimizer::prepare(double learning_rate) {
+  learning_rate_ = learning_rate;
+  ++steps_taken_;
+}
+
+void Optimizer::update(const Tensor& clip) {
+  space_.expect_gradients();
+  apply(std::array{Range{0, space_.trainable_elements()}}, clip, 1.0f);
+}
+
+void Optimizer::move_state(size_t index, const Tensor& flat) {
+  copy(states_[index].flat, flat);
+  states_[index].flat = flat;
+}
+
+std::vector<NamedTensor> Optimizer::state() const {
+  std::vector<NamedTensor> all;
+  for (const State& state : states_) {
+    const std::vector<NamedTensor> parts = space_.named_parts(state.flat, state.name);
+    all.insert(all.end(), parts.begin(), parts.end());
+  }
+  return all;
+}
+
+View Optimizer::part(const Tensor& flat, Range range) {
+  if (!flat) return {};
+  return {static_cast<std::byte*>(flat.view().data) + range.begin * bytes(flat.dtype()),
+          {range.size()},
+          flat.dtype()};
+}
+
+}  // namespace lockstep

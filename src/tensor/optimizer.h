@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/parameter_space.h"
+
+namespace lockstep {
+
+/// Updates the parameters of a space from their gradients: all of them, or, where ranks share the work, the
+/// segments that a rank owns. What an update does to an element depends on that element alone.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  ParameterSpace& space() const { return space_; }
+
+  /// One update with this learning rate; gradients are multiplied by `gradient_scale` (the clip factor) on
+  /// the way. Throws Error naming a parameter that has no gradient.
+  void step(double learning_rate, float gradient_scale = 1.0f);
+
+  /// The same in two parts, for a step that is recorded once and replayed. prepare() counts the update and
+  /// brings its learning rate to the device, ahead of each replay; update() is what is recorded. `clip`, one
+  /// f32 element where the parameters are, multiplies the gradients; if it is NaN, nothing is updated.
+  virtual void prepare(double learning_rate);
+  void update(const Tensor& clip);
+  /// The same for these elements of the space alone, whose gradients need not be anywhere else.
+  void update(std::span<const Range> ranges, const Tensor& clip) { apply(ranges, clip, 1.0f); }
+
+  /// Whether update() reads on the device whatever prepare() changes.
+  virtual bool can_be_recorded() const { return false; }
+
+  /// A number for each trainable element that lives from step to step.
+  struct State {
+    std::string name;  ///< "exp_avg"
+    Tensor flat;       ///< [trainable_elements()]
+  };
+  std::vector<State>& states() { return states_; }
+  /// Moves a state into `flat`, of the same size; the numbers are copied.
+  void move_state(size_t index, const Tensor& flat);
+
+  /// What a snapshot must keep besides the parameters and steps_taken(), named "<parameter>.<state>".
+  std::vector<NamedTensor> state() const;
+
+  /// Updates so far (Adam's t).
+  int64_t steps_taken() const { return steps_taken_; }
+  void set_steps_taken(int64_t steps) { steps_taken_ = steps; }
+
+ protected:
+  /// Keeps a reference to the space. States begin as zeros.
+  Optimizer(ParameterSpace& space, const std::vector<std::string>& states);
+
+  virtual void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) = 0;
+  /// These elements of a flat buffer.
+  static View part(const Tensor& flat, Range range);
+
+  ParameterSpace& space_;
+  std::vector<State> states_;
+  double learning_rate_ = 0.0;
+  int64_t steps_taken_ = 0;
+};
+
+}  // namespace lockstep
