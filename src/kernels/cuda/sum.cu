@@ -98,12 +98,6 @@ __global__ __launch_bounds__(threads) void sum_kernel(const T* x, int64_t size, 
   if (cuda::lane_index() == 0) partials[block] = sum;
 }
 
-LOCKSTEP_DEVICE void store(double* y, double sum) { *y = sum; }
-template <class T>
-LOCKSTEP_DEVICE void store(T* y, double sum) {
-  *y = cuda::from_float<T>(static_cast<float>(sum));
-}
-
 /// The sum of the partials in thread 0, a function of their number and order alone.
 LOCKSTEP_DEVICE double sum_of_partials(const double* partials, int64_t count) {
   double sum = 0.0;
@@ -114,7 +108,7 @@ LOCKSTEP_DEVICE double sum_of_partials(const double* partials, int64_t count) {
 template <class T>
 __global__ __launch_bounds__(final_threads) void final_kernel(const double* partials, int64_t count, T* y) {
   const double sum = sum_of_partials(partials, count);
-  if (threadIdx.x == 0) store(y, sum);
+  if (threadIdx.x == 0) *y = cuda::from_float<T>(static_cast<float>(sum));
 }
 
 __global__ __launch_bounds__(final_threads) void clip_kernel(const double* squares, int64_t count,

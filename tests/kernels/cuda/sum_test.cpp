@@ -12,7 +12,7 @@ double sum_on_gpu(const Values& x, int64_t shift = 0) {
   return y.values()[0];
 }
 
-Values squares_on_gpu(const OnGpu& x, const std::vector<BlockSquares::Blocks>& ranges) {
+Values squares_on_gpu(OnGpu x, const std::vector<BlockSquares::Blocks>& ranges) {
   OnGpu y = OnGpu::poisoned({(x.view().size() + sum_block - 1) / sum_block}, DType::f64);
   launch(gpu_stream(), BlockSquares{.x = x.view(), .y = y.view(), .ranges = ranges});
   return y.values();
