@@ -172,6 +172,27 @@ TEST(Optimizer, StateIsAllThatASnapshotNeeds) {
   EXPECT_EQ(state[3].name, "vector.exp_avg_sq");
 }
 
+/// A table that is embedding and head is one parameter, as PyTorch's parameters() has it: one update, one term
+/// of the norm.
+TEST(Optimizer, ATensorThatIsListedTwiceIsUpdatedOnce) {
+  const Model once(DType::f32), twice(DType::f32);
+  std::vector<NamedTensor> listed = twice.parameters;
+  listed.push_back({"head", twice.parameters[0].tensor});
+  const auto space = once.space();
+  ParameterSpace tied_space(listed, matrices_decay);
+  AdamW expected(*space, {.weight_decay = 0.1}), tied(tied_space, {.weight_decay = 0.1});
+  for (int step = 0; step < 3; ++step) {
+    once.compute_gradients(step);
+    twice.compute_gradients(step);
+    EXPECT_NEAR(gradient_norm(tied_space), gradient_norm(*space), 1e-12);
+    expected.step(learning_rate);
+    tied.step(learning_rate);
+  }
+  for (size_t p = 0; p < 2; ++p)
+    EXPECT_TRUE(has_same_bits(once.parameters[p].tensor, twice.parameters[p].tensor));
+  EXPECT_EQ(tied.state().size(), 4U);
+}
+
 TEST(Optimizer, AMissingGradientIsNamed) {
   const Model model(DType::f32);
   backward(sum(model.parameters[0].tensor));
