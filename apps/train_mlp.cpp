@@ -85,8 +85,8 @@ int main(int argc, char** argv) {
     task.loss = [&](const Tensor& inputs, const Tensor& targets, const Context&) {
       return mean_squared_error(model(inputs), targets);
     };
-    task.make_optimizer = [&](const std::vector<NamedTensor>& parameters) {
-      return std::make_unique<Sgd>(parameters, Sgd::Options{.weight_decay = config.train.weight_decay});
+    task.make_optimizer = [&](ParameterSpace& space) {
+      return std::make_unique<Sgd>(space, Sgd::Options{.weight_decay = config.train.weight_decay});
     };
     task.epoch_text = [&](int64_t first, int64_t last, int64_t batch_size, int64_t steps) {
       const std::string device = config.train.device == "cuda" ? "[GPU" : "[CPU";

@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "nn/gradient_clip.h"
+#include "tensor/gradient_norm.h"
 
 namespace lockstep {
 namespace {
@@ -32,8 +32,9 @@ double whole(const PhaseSeconds& step) { return std::accumulate(step.begin(), st
 TimedTraining::TimedTraining(const Config& config, const World& world, const TrainingTask& task)
     : config_(config),
       task_(task),
-      data_parallel_(task.parameters, world, data_parallel_options(config, world)),
-      optimizer_(task.make_optimizer(task.parameters)),
+      space_(task.parameters, task.group),
+      data_parallel_(space_, world, data_parallel_options(config, world)),
+      optimizer_(task.make_optimizer(space_)),
       loader_(task.training_data, {.replicas = config.dist.replicas,
                                    .first_replica = data_parallel_.replicas().begin,
                                    .end_replica = data_parallel_.replicas().end,
@@ -57,7 +58,7 @@ PhaseSeconds TimedTraining::step() {
   }
   data_parallel_.wait();
   watch.charge(seconds[communication]);
-  const float factor = clip_factor(gradient_norm(task_.parameters), config_.train.grad_clip);
+  const float factor = clip_factor(gradient_norm(space_), config_.train.grad_clip);
   watch.charge(seconds[norm_and_clip]);
   optimizer_->step(config_.train.learning_rate, factor);
   watch.charge(seconds[update]);

@@ -38,6 +38,7 @@ class TimedTraining {
  private:
   const Config& config_;
   const TrainingTask& task_;
+  ParameterSpace space_;
   DataParallel data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;
   Loader loader_;

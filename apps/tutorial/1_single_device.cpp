@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "arguments.h"
+#include "options.h"
 #include "core/file.h"
 #include "data/loader.h"
 #include "dist/world.h"
@@ -21,21 +21,22 @@ constexpr double learning_rate = 1e-2;
 constexpr const char* known = "total_epochs=50 save_every=10 --batch_size=32";
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argc, argv, known);
+  const Options options(argc, argv, known);
   return run_alone([&] {
     const std::string device = "CPU0";
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
     initialize_linears(model.parameters(), /*seed=*/0);
-    Sgd optimizer(model.parameters(), {});
+    ParameterSpace parameters(model.parameters());
+    Sgd optimizer(parameters, {});
     Loader loader(data, {.replicas = 1,
                          .first_replica = 0,
                          .end_replica = 1,
-                         .batch_size = arguments["--batch_size"],
+                         .batch_size = options["--batch_size"],
                          .shuffle = true});
 
-    for (int epoch = 0; epoch < arguments["total_epochs"]; ++epoch) {
-      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", arguments["--batch_size"],
+    for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
+      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],
                           " | Steps: ", loader.steps_per_epoch(), "\n")
                 << std::flush;
 
@@ -51,8 +52,8 @@ int main(int argc, char** argv) {
       }
 
       std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(), "\n");
-      const bool is_last = epoch + 1 == arguments["total_epochs"];
-      if (epoch % arguments["save_every"] != 0 && !is_last) continue;
+      const bool is_last = epoch + 1 == options["total_epochs"];
+      if (epoch % options["save_every"] != 0 && !is_last) continue;
       write_file("checkpoint.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
       std::cout << concat("Epoch ", epoch, " | Training checkpoint saved at checkpoint.safetensors\n");
     }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "arguments.h"
+#include "options.h"
 #include "core/file.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
@@ -24,18 +24,19 @@ constexpr const char* snapshot_path = "snapshot.safetensors";
 constexpr const char* known = "total_epochs=50 save_every=10 --batch_size=32 --ranks=0 --replicas=0";
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argc, argv, known);
-  return launch_ranks(arguments["--ranks"], [&](const World& world) {
+  const Options options(argc, argv, known);
+  return launch_ranks(options["--ranks"], [&](const World& world) {
     const std::string device = concat("CPU", world.rank());
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
     initialize_linears(model.parameters(), /*seed=*/0);
-    DataParallel ddp(model.parameters(), world, {.replicas = arguments["--replicas"]});
-    Sgd optimizer(model.parameters(), {.momentum = 0.9});
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
+    Sgd optimizer(parameters, {.momentum = 0.9});
     Loader loader(data, {.replicas = ddp.total_replicas(),
                          .first_replica = ddp.replicas().begin,
                          .end_replica = ddp.replicas().end,
-                         .batch_size = arguments["--batch_size"],
+                         .batch_size = options["--batch_size"],
                          .shuffle = true});
 
     std::vector<NamedTensor> state = model.parameters();
@@ -52,8 +53,8 @@ int main(int argc, char** argv) {
         std::cout << concat("Resuming training from snapshot at Epoch ", epochs_run, "\n");
     }
 
-    for (int epoch = epochs_run; epoch < arguments["total_epochs"]; ++epoch) {
-      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", arguments["--batch_size"],
+    for (int epoch = epochs_run; epoch < options["total_epochs"]; ++epoch) {
+      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],
                           " | Steps: ", loader.steps_per_epoch(), "\n")
                 << std::flush;
 
@@ -70,8 +71,8 @@ int main(int argc, char** argv) {
 
       if (!world.is_first()) continue;
       std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(), "\n");
-      const bool is_last = epoch + 1 == arguments["total_epochs"];
-      if (epoch % arguments["save_every"] != 0 && !is_last) continue;
+      const bool is_last = epoch + 1 == options["total_epochs"];
+      if (epoch % options["save_every"] != 0 && !is_last) continue;
       const std::string epochs = concat(epoch + 1);
       write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = {{"epochs_run", epochs}}}));
       std::cout << concat("Epoch ", epoch, " | Training snapshot saved at ", snapshot_path, "\n");

@@ -4,15 +4,14 @@
 #include <map>
 
 #include "core/error.h"
-#include "nn/precision.h"
 #include "tensor/create.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {
 
-void restore(const Snapshot& snapshot, const std::vector<NamedTensor>& parameters, Optimizer& optimizer) {
-  restore_tensors(snapshot.model, parameters, "the snapshot's model");
-  refresh_compute_copies(parameters);
+void restore(const Snapshot& snapshot, Optimizer& optimizer) {
+  restore_tensors(snapshot.model, optimizer.space().named(), "the snapshot's model");
+  optimizer.space().refresh_copies();
   restore_tensors(snapshot.optimizer, optimizer.state(), "the snapshot's optimizer");
   optimizer.set_steps_taken(snapshot.optimizer_steps);
 }

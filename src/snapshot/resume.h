@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "nn/optimizer.h"
 #include "snapshot/snapshot.h"
+#include "tensor/optimizer.h"
 
 namespace lockstep {
 
-/// Copies a snapshot's values into a model and its optimizer. Throws UserError naming a tensor that is
+/// Copies a snapshot's values into an optimizer and its parameters. Throws UserError naming a tensor that is
 /// missing or has another shape.
-void restore(const Snapshot& snapshot, const std::vector<NamedTensor>& parameters, Optimizer& optimizer);
+void restore(const Snapshot& snapshot, Optimizer& optimizer);
 
 }  // namespace lockstep

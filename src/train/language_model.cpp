@@ -87,9 +87,10 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
                                                        const Context& context) {
     return model.loss(inputs, targets, context, rows);
   };
-  task.make_optimizer = [train = config.train](const std::vector<NamedTensor>& parameters) {
+  task.group = matrices_decay;
+  task.make_optimizer = [train = config.train](ParameterSpace& space) {
     return std::make_unique<AdamW>(
-        parameters,
+        space,
         AdamW::Options{.beta1 = train.beta1, .beta2 = train.beta2, .weight_decay = train.weight_decay});
   };
   task.training_data = data.training;

@@ -17,7 +17,6 @@
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
 #include "nn/learning_rate.h"
-#include "nn/precision.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
 #include "snapshot/resume.h"
@@ -54,13 +53,15 @@ double peak_flops(const Config& config, const World& world) {
 /// One run, from start to end, on one rank.
 class Run {
  public:
-  Run(const Config& config, const World& world, const TrainingTask& task, const RunFolder& folder)
+  Run(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
+      const RunFolder& folder)
       : config_(config),
         world_(world),
         task_(task),
+        space_(space),
         folder_(folder),
-        data_parallel_(task.parameters, world, data_parallel_options(config, world)),
-        optimizer_(task.make_optimizer(task.parameters)),
+        data_parallel_(space, world, data_parallel_options(config, world)),
+        optimizer_(task.make_optimizer(space)),
         loader_(task.training_data, {.replicas = config.dist.replicas,
                                      .first_replica = data_parallel_.replicas().begin,
                                      .end_replica = data_parallel_.replicas().end,
@@ -83,7 +84,7 @@ class Run {
                   .decay_steps = total_steps_},
         peak_flops_(peak_flops(config, world)),
         snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {
-    refresh_compute_copies(task.parameters);  // rank 0's values are everybody's now
+    space.refresh_copies();  // rank 0's values are everybody's now
   }
 
   int operator()();
@@ -119,6 +120,7 @@ class Run {
   const Config& config_;
   const World& world_;
   const TrainingTask& task_;
+  ParameterSpace& space_;
   const RunFolder& folder_;
   DataParallel data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -160,7 +162,7 @@ int Run::operator()() {
 void Run::resume() {
   const std::optional<Snapshot>& found = folder_.snapshot();
   if (!found) return;
-  restore(*found, task_.parameters, *optimizer_);
+  restore(*found, *optimizer_);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
   validation_is_pending_ = found->is_validation_pending && validates(found->step);
@@ -171,7 +173,7 @@ void Run::resume() {
 void Run::open_files() {
   tell_start(config_, world_, task_, data_parallel_, total_steps_);
   int64_t bytes = 0;
-  for (const auto& tensors : {task_.parameters, optimizer_->state()})
+  for (const auto& tensors : {space_.named(), optimizer_->state()})
     for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
   snapshots_.describe(bytes, task_.validation_data != nullptr);
   write_settings();
@@ -203,7 +205,7 @@ void Run::run_steps() {
 
 /// The end of a run whose steps are all done.
 int Run::finish() {
-  const uint64_t hash_value = parameters_hash(task_.parameters);
+  const uint64_t hash_value = parameters_hash(space_.named());
   const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
   const bool is_there = folder_.snapshot() && folder_.snapshot()->is_finished;
@@ -375,7 +377,7 @@ Snapshot Run::snapshot() const {
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
           .matmul_plans = export_matmul_plans(),
-          .model = task_.parameters,
+          .model = space_.named(),
           .optimizer = optimizer_->state()};
 }
 
@@ -385,9 +387,9 @@ DType precision_of(const Config& config) {
   return config.train.precision == "bf16" ? DType::bf16 : DType::f32;
 }
 
-int run_training(const Config& config, const World& world, const TrainingTask& task,
+int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  const RunFolder& folder) {
-  return Run(config, world, task, folder)();
+  return Run(config, world, task, space, folder)();
 }
 
 }  // namespace lockstep

@@ -9,8 +9,10 @@
 namespace lockstep {
 
 /// Runs the steps of a training that was opened, from where its folder says to its end, or until a rank is
-/// asked to stop. Returns the exit code. `config` is settled. All ranks call it.
-int run_training(const Config& config, const World& world, const TrainingTask& task, const RunFolder& folder);
+/// asked to stop. Returns the exit code. `config` is settled, `space` holds the task's parameters. All ranks
+/// call it.
+int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
+                 const RunFolder& folder);
 
 /// The dtype of activations and products.
 DType precision_of(const Config& config);

@@ -9,8 +9,8 @@
 #include "core/heartbeat.h"
 #include "core/memory.h"
 #include "kernels/elementwise.h"
-#include "nn/gradient_clip.h"
 #include "tensor/create.h"
+#include "tensor/gradient_norm.h"
 
 namespace lockstep {
 namespace {
@@ -82,7 +82,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   // From here a rank waits for others, under the deadline of the collective.
   beat("training");
   data_parallel_.finish();
-  const GradientNorm norm = measure_gradient_norm(task_.parameters, options_.grad_clip);
+  const GradientNorm norm = measure_gradient_norm(optimizer_.space(), options_.grad_clip);
   optimizer_.update(norm.factor);
   copy(data_parallel_.mean_loss(), loss_);
   copy(data_parallel_.votes(), votes_);

@@ -10,7 +10,7 @@
 #include "core/graph.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
-#include "nn/optimizer.h"
+#include "tensor/optimizer.h"
 #include "train/batch_feeder.h"
 #include "train/trainer.h"
 

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/log.h"
-#include "nn/precision.h"
 #include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
 #include "train/program.h"
@@ -65,10 +64,11 @@ int train(Config config, const World& world, const TrainingTask& task) {
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
   print_rank_table(world);
   if (records == nullptr) record_flights(world, config.log.dir);
-  set_precision(task.parameters, precision_of(config));
+  ParameterSpace space(task.parameters, task.group);
+  space.set_precision(precision_of(config));
   settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
   if (is_stopped_before_start(world)) return exit_stopped;
-  return run_training(config, world, task, folder);
+  return run_training(config, world, task, space, folder);
 }
 
 DataParallel::Options data_parallel_options(const Config& config, const World& world) {

@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "dist/data_parallel.h"
 #include "nn/module.h"
-#include "nn/optimizer.h"
+#include "tensor/optimizer.h"
 
 namespace lockstep {
 
@@ -20,7 +20,8 @@ struct TrainingTask {
   std::vector<NamedTensor> parameters;
   /// The mean loss of a batch.
   std::function<Tensor(const Tensor& inputs, const Tensor& targets, const Context& context)> loss;
-  std::function<std::unique_ptr<Optimizer>(const std::vector<NamedTensor>&)> make_optimizer;
+  GroupRule group = {};  ///< how optimizers treat each parameter; without a rule all are alike
+  std::function<std::unique_ptr<Optimizer>(ParameterSpace& space)> make_optimizer;
   std::string description;  ///< lines for a person, said once the run is accepted; may be empty
   std::shared_ptr<const Dataset> training_data;
   std::shared_ptr<const Dataset> validation_data;  ///< or null

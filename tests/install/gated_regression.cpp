@@ -39,8 +39,9 @@ int train() {
   const World world = World::from_environment();
   const GatedRegression model;
   initialize_linears(model.parameters(), 7);
-  DataParallel ddp(model.parameters(), world, {.replicas = 4});
-  Sgd optimizer(model.parameters(), {.momentum = 0.9});
+  ParameterSpace parameters(model.parameters());
+  DataParallel ddp(parameters, world, {.replicas = 4});
+  Sgd optimizer(parameters, {.momentum = 0.9});
   Loader loader(std::make_shared<SyntheticRegression>(), {.replicas = 4,
                                                           .first_replica = ddp.replicas().begin,
                                                           .end_replica = ddp.replicas().end,

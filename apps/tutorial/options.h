@@ -19,9 +19,9 @@ namespace lockstep {
 /// if that is less. `known` lists names and defaults, "total_epochs=50 --batch_size=32"; a name without
 /// dashes is taken by position or as --name. Ends the program after --help (code 0) and after a mistake (code
 /// 2).
-class Arguments {
+class Options {
  public:
-  Arguments(int argc, char** argv, const std::string& known) {
+  Options(int argc, char** argv, const std::string& known) {
     CLI::App app;
     std::istringstream words(known);
     for (std::string word; words >> word;) {
