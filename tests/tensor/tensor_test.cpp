@@ -143,6 +143,22 @@ TEST(Create, CopyingNeedsEqualSizeAndDtype) {
   EXPECT_THROW(copy(zeros({6}, DType::f64), target), Error);
 }
 
+TEST(Create, TransposesMatricesOfAnyDtype) {
+  const Tensor x = counting({3, 40});
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32}) {
+    const Tensor matrix = dtype == DType::i32 ? full({3, 40}, 7, dtype) : convert(x, dtype);
+    const Tensor y = transpose(matrix);
+    EXPECT_EQ(y.dtype(), dtype);
+    EXPECT_EQ(y.shape(), (Shape{40, 3}));
+    const std::vector<double> from = to_doubles(matrix), to = to_doubles(y);
+    for (size_t i = 0; i < from.size(); ++i) EXPECT_EQ(to[i % 40 * 3 + i / 40], from[i]) << i;
+    EXPECT_EQ(to_doubles(transpose(y)), from);
+  }
+  EXPECT_EQ(transpose(zeros({0, 4})).shape(), (Shape{4, 0}));
+  expect_error("only a matrix", [] { transpose(zeros({2, 2, 2})); });
+  expect_error("only a matrix", [] { transpose(Tensor()); });
+}
+
 TEST(Create, RandomValuesAreAFunctionOfSeedAndPlace) {
   const auto draw = [](uint64_t seed, uint32_t stream_id) {
     const Tensor x = empty({1000});
