@@ -20,7 +20,7 @@ struct Layer {
   int64_t outputs = 0;
 
   Shape x() const { return {rows, inputs}; }
-  Shape weight() const { return {outputs, inputs}; }
+  Shape weight() const { return {inputs, outputs}; }
   Shape y() const { return {rows, outputs}; }
   std::string text() const { return text_of({rows, inputs, outputs}); }
   double flops() const { return 2.0 * static_cast<double>(rows * inputs * outputs); }

@@ -8,7 +8,7 @@ namespace {
 
 /// An operand that may be absent stays empty.
 struct Fused {
-  Tensor bias = {}, pre_activation = {}, residual = {}, column_sum = {}, row_sum = {};
+  Tensor bias = {}, pre_activation = {}, residual = {}, column_sum = {};
 };
 
 struct Product {
@@ -28,10 +28,8 @@ Work product_work(const Product& product, DType dtype, double flops, const Fused
   kernel.pre_activation = fused.pre_activation.view();
   kernel.residual = fused.residual.view();
   kernel.column_sum = fused.column_sum.view();
-  kernel.row_sum = fused.row_sum.view();
   std::vector<Tensor> operands{a, b, c};
-  for (const Tensor& tensor :
-       {fused.bias, fused.pre_activation, fused.residual, fused.column_sum, fused.row_sum})
+  for (const Tensor& tensor : {fused.bias, fused.pre_activation, fused.residual, fused.column_sum})
     if (tensor) operands.push_back(tensor);
   Work work = computing(kernel, std::move(operands), flops);
   work.has_plan = true;
@@ -53,18 +51,17 @@ Work plain_work(const Product& product, DType dtype, double flops) {
 }
 
 Product y_of(const Layer& layer, DType dtype, Activation activation = Activation::none) {
-  return {layer.x(), layer.weight(), layer.y(), {.transpose_b = true, .activation = activation}, dtype};
+  return {layer.x(), layer.weight(), layer.y(), {.activation = activation}, dtype};
 }
 Product dx_of(const Layer& layer, DType dtype, Activation activation = Activation::none) {
-  return {layer.y(), layer.weight(), layer.x(), {.activation = activation}, dtype};
+  return {layer.y(), layer.weight(), layer.x(), {.transpose_b = true, .activation = activation}, dtype};
 }
 Product dw_of(const Layer& layer, DType dtype) {
-  return {layer.y(), layer.x(), layer.weight(), {.transpose_a = true}, accumulator_dtype(dtype)};
+  return {layer.x(), layer.y(), layer.weight(), {.transpose_a = true}, accumulator_dtype(dtype)};
 }
 
-/// What the MLP of a block fuses: the GELU into the product before it, its gradient and the gradient of the
-/// first bias into the product that gives dx, the residual stream into the second product, and the gradient
-/// of a bias into that of a weight.
+/// What the MLP of a block fuses: the GELU into the product before it, its gradient into the product that
+/// gives dx, the residual stream into the second product, and the gradient of a bias into that of a weight.
 void add_fused(std::vector<KernelCase>& cases, const ActivationSize& size, DType dtype) {
   const int64_t rows = size.batch * size.time, width = size.width;
   const Layer up{rows, width, 4 * width}, down{rows, 4 * width, width};
@@ -81,14 +78,13 @@ void add_fused(std::vector<KernelCase>& cases, const ActivationSize& size, DType
                      return product_work(y_of(down, dtype), dtype, down.flops(), fused);
                    }});
   cases.push_back({"matmul_dx_gelu_tanh", down.text(), [=] {
-                     const Fused fused{.pre_activation = random_tensor(down.x(), dtype),
-                                       .column_sum = empty({down.inputs}, sums)};
+                     const Fused fused{.pre_activation = random_tensor(down.x(), dtype)};
                      return product_work(dx_of(down, dtype, Activation::gelu_tanh_backward), dtype,
                                          down.flops(), fused);
                    }});
   cases.push_back({"matmul_dw_bias", up.text(), [=] {
                      return product_work(dw_of(up, dtype), dtype, up.flops(),
-                                         {.row_sum = empty({up.outputs}, sums)});
+                                         {.column_sum = empty({up.outputs}, sums)});
                    }});
 }
 

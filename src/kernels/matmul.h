@@ -25,8 +25,7 @@ struct MatMul {
   View c = {};     ///< [m, n], likewise; must not overlap the inputs; f32 where a is 16 bits, or like a
   View pre_activation = {};  ///< like c: optionally receives what a GELU is applied to; read backward
   View residual = {};        ///< optional, like c, which it may be; only without an activation
-  View column_sum = {};      ///< optional, [n], f32 for 16-bit c: receives the sums of c's columns
-  View row_sum = {};         ///< optional, [m], f32 for 16-bit a: receives the sums of op(a)'s rows
+  View column_sum = {};  ///< optional, [n], f32 for 16-bit b: receives ColumnSum of b; not with transpose_b
   bool transpose_a = false;
   bool transpose_b = false;
   Activation activation = Activation::none;
@@ -47,7 +46,10 @@ struct MatMul {
            "; one floating-point dtype is needed");
     expect(c.dtype == a.dtype || c.dtype == accumulator_dtype(a.dtype), "c is ", c.dtype, ", a is ", a.dtype);
     check_additions();
-    check_sums();
+    expect(!column_sum || (column_sum.shape == Shape{n()} && column_sum.dtype == accumulator_dtype(b.dtype) &&
+                           !transpose_b),
+           "column_sum is ", column_sum.shape, " ", column_sum.dtype, " for b ", b.shape, flag(transpose_b),
+           " ", b.dtype);
   }
 
  private:
@@ -64,12 +66,6 @@ struct MatMul {
            residual.shape, " ", residual.dtype, ", c is ", c.shape, " ", c.dtype);
     expect(!residual || (activation == Activation::none && !pre_activation),
            "a residual is added only where nothing is done to the sum");
-  }
-  void check_sums() const {
-    expect(!column_sum || (column_sum.shape == Shape{n()} && column_sum.dtype == accumulator_dtype(c.dtype)),
-           "column_sum is ", column_sum.shape, " ", column_sum.dtype, " for ", n(), " columns of ", c.dtype);
-    expect(!row_sum || (row_sum.shape == Shape{m()} && row_sum.dtype == accumulator_dtype(a.dtype)),
-           "row_sum is ", row_sum.shape, " ", row_sum.dtype, " for ", m(), " rows of ", a.dtype);
   }
   static const char* flag(bool transposed) { return transposed ? " (transposed)" : ""; }
 };

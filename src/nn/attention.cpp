@@ -9,8 +9,8 @@ CausalSelfAttention::CausalSelfAttention(int64_t width, int64_t heads, double dr
                                          DType dtype)
     : heads_(heads),
       dropout_(dropout),
-      query_key_value_(width, 3 * width, has_bias, dtype),
-      output_(width, width, has_bias, dtype) {
+      query_key_value_(width, 3 * width, has_bias, dtype, WeightOrder::in_out),
+      output_(width, width, has_bias, dtype, WeightOrder::in_out) {
   add_part("c_attn", query_key_value_);
   add_part("c_proj", output_);
 }

@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// A decoder-only transformer with GPT-2's structure (Radford et al. 2019): learned positions, pre-norm
-/// blocks, a final norm. Parameters carry the names of Hugging Face's GPT-2; Linear weights are [out, in].
+/// blocks, a final norm. Parameters carry the names of Hugging Face's GPT-2 and lie as there: weights
+/// inside blocks are [in, out], the head's [out, in].
 class Gpt : public Module {
  public:
   struct Options {

@@ -7,13 +7,21 @@
 
 namespace lockstep {
 
+bool is_in_out(const std::string& parameter) {
+  return parameter.ends_with(".c_attn.weight") || parameter.ends_with(".c_fc.weight") ||
+         parameter.ends_with(".c_proj.weight");
+}
+
 void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed) {
   for (size_t p = 0; p < parameters.size(); ++p) {
     const auto& [name, tensor] = parameters[p];
     if (tensor.shape().rank() != 2) continue;
     const bool ends_branch = name.ends_with("c_proj.weight");
     const double std = ends_branch ? 0.02 / std::sqrt(2.0 * static_cast<double>(layers)) : 0.02;
-    fill_normal(tensor, 0.0, std, seed, static_cast<uint32_t>(p));
+    const Shape out_in{tensor.shape()[1], tensor.shape()[0]};
+    const Tensor drawn = is_in_out(name) ? empty(out_in, tensor.dtype(), tensor.stream()) : tensor;
+    fill_normal(drawn, 0.0, std, seed, static_cast<uint32_t>(p));
+    if (drawn.id() != tensor.id()) copy(transpose(drawn), tensor);
   }
 }
 

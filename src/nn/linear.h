@@ -2,13 +2,16 @@
 #pragma once
 
 #include "nn/module.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 
-/// y = x . weight^T + bias; weight [outputs, inputs], bias [outputs] unless it is left out.
+/// y = x . weight^T + bias; weight [outputs, inputs], or the other way round (WeightOrder), bias [outputs]
+/// unless it is left out.
 class Linear : public Module {
  public:
-  Linear(int64_t inputs, int64_t outputs, bool has_bias = true, DType dtype = DType::f32);
+  Linear(int64_t inputs, int64_t outputs, bool has_bias = true, DType dtype = DType::f32,
+         WeightOrder order = WeightOrder::out_in);
 
   /// [..., inputs] -> [..., outputs], plus `residual` of that shape unless it is empty.
   Tensor operator()(const Tensor& x, const Tensor& residual = {}) const;
@@ -16,6 +19,7 @@ class Linear : public Module {
   const Tensor& bias() const { return bias_; }
 
  private:
+  WeightOrder order_;
   Tensor weight_;
   Tensor bias_;
 };

@@ -5,8 +5,8 @@ namespace lockstep {
 
 FeedForward::FeedForward(int64_t width, bool has_bias, Gelu activation, DType dtype)
     : activation_(activation),
-      in_(width, 4 * width, has_bias, dtype),
-      out_(4 * width, width, has_bias, dtype) {
+      in_(width, 4 * width, has_bias, dtype, WeightOrder::in_out),
+      out_(4 * width, width, has_bias, dtype, WeightOrder::in_out) {
   add_part("c_fc", in_);
   add_part("c_proj", out_);
 }

@@ -22,16 +22,22 @@ Tensor relu(const Tensor& x);                       ///< max(x, 0)
 Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 
-/// y = x . weight^T + bias (+ residual), with x [..., in], weight [out, in], bias [out] or empty, residual
-/// like y or empty; y [..., out].
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Tensor& residual = {});
+/// How a layer's weight lies in memory: as PyTorch's Linear keeps it, or as GPT-2's products do. No result's
+/// bits depend on it.
+enum class WeightOrder { out_in, in_out };
 
-/// The two layers of feed_forward(): in [hidden, inputs], out [outputs, hidden]; biases may be empty.
+/// y = x . weight^T + bias (+ residual), with x [..., in], weight [out, in], bias [out] or empty, residual
+/// like y or empty; y [..., out]. A weight [in, out] is not transposed.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Tensor& residual = {},
+              WeightOrder order = WeightOrder::out_in);
+
+/// The two layers of feed_forward(): in [inputs, hidden], out [hidden, outputs]; biases may be empty.
 struct FeedForwardWeights {
   Tensor in, bias_in;
   Tensor out, bias_out;
 };
-/// linear(gelu(linear(x, in, bias_in)), out, bias_out) (+ residual): x [..., inputs] -> [..., outputs].
+/// linear(gelu(linear(x, in, bias_in)), out, bias_out) (+ residual), weights in_out: x [..., inputs] ->
+/// [..., outputs].
 Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form,
                     const Tensor& residual = {});
 /// [m, k] . [k, n] -> [m, n].

@@ -7,6 +7,7 @@
 
 #include "nn/adamw.h"
 #include "nn/gpt.h"
+#include "nn/initialize.h"
 #include "nn/sgd.h"
 #include "tensor/gradient_norm.h"
 #include "tensor/ops.h"
@@ -88,7 +89,7 @@ class GoldenGpt {
       : golden_(file), dtype_(options.dtype), model_(options, 0), parameters_(model_.parameters()) {
     EXPECT_EQ(std::ssize(parameters_), golden_.count("initial."));
     for (const NamedTensor& parameter : parameters_)
-      copy(golden_.tensor("initial." + parameter.name, dtype_), parameter.tensor);
+      copy(ordered(parameter.name, golden_.tensor("initial." + parameter.name, dtype_)), parameter.tensor);
   }
 
   void check_first_batch() {
@@ -96,7 +97,8 @@ class GoldenGpt {
     golden_.expect_near("logits", logits, dtype_);
     backward(cross_entropy(logits, batch("targets", 0)));
     for (const NamedTensor& parameter : parameters_)
-      golden_.expect_near("gradient." + parameter.name, parameter.tensor.grad(), dtype_);
+      golden_.expect_near("gradient." + parameter.name, ordered(parameter.name, parameter.tensor.grad()),
+                          dtype_);
   }
 
   /// `precision` is that of the comparison.
@@ -115,10 +117,15 @@ class GoldenGpt {
     golden_.expect_near("losses", from_values(losses, {std::ssize(losses)}), precision);
     golden_.expect_near("gradient_norms", from_values(norms, {std::ssize(norms)}), precision);
     for (const NamedTensor& parameter : parameters_)
-      golden_.expect_near("final." + parameter.name, parameter.tensor, precision);
+      golden_.expect_near("final." + parameter.name, ordered(parameter.name, parameter.tensor), precision);
   }
 
  private:
+  /// From the file's order of a weight, which is [out, in], to the model's, and back.
+  static Tensor ordered(const std::string& name, const Tensor& values) {
+    return is_in_out(name) ? transpose(values) : values;
+  }
+
   Tensor batch(const std::string& name, int64_t step) const {
     const Tensor& all = golden_.stored(name);
     return all.slice(step, step + 1).reshape({all.shape()[1], all.shape()[2]});

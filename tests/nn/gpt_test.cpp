@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/initialize.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
@@ -47,16 +48,16 @@ TEST(Gpt, ParametersHaveTheNamesAndTheOrderOfGpt2) {
   EXPECT_EQ(names_of(Gpt(options, 1)), expected);
 }
 
-TEST(Gpt, LinearWeightsAreOutputsByInputs) {
+TEST(Gpt, WeightsOfBlocksAreInputsByOutputs) {
   const auto shape_of = [](const std::string& wanted) {
     for (const auto& [name, tensor] : Gpt(small_options(), 1).parameters())
       if (name == "transformer.h.1." + wanted) return tensor.shape();
     return Shape{};
   };
-  EXPECT_EQ(shape_of("attn.c_attn.weight"), (Shape{3 * width, width}));
+  EXPECT_EQ(shape_of("attn.c_attn.weight"), (Shape{width, 3 * width}));
   EXPECT_EQ(shape_of("attn.c_proj.weight"), (Shape{width, width}));
-  EXPECT_EQ(shape_of("mlp.c_fc.weight"), (Shape{4 * width, width}));
-  EXPECT_EQ(shape_of("mlp.c_proj.weight"), (Shape{width, 4 * width}));
+  EXPECT_EQ(shape_of("mlp.c_fc.weight"), (Shape{width, 4 * width}));
+  EXPECT_EQ(shape_of("mlp.c_proj.weight"), (Shape{4 * width, width}));
 }
 
 // GPT-2's 124,439,808 by its parts: the embeddings, and a block that is there twelve times.
@@ -108,6 +109,26 @@ TEST(Gpt, TheStartIsAFunctionOfTheSeedAlone) {
       EXPECT_FALSE(has_same_bits(first[p].tensor.slice(0, 1), first[q].tensor.slice(0, 1)))
           << first[p].name << " and " << first[q].name << " start alike";
   }
+}
+
+// A weight's numbers are drawn as those of a matrix [outputs, inputs], in whatever order they lie.
+TEST(Gpt, TheOrderOfAWeightDoesNotShowInItsStart) {
+  Gpt::Options options = small_options();
+  options.tie_weights = false;
+  const std::vector<NamedTensor> parameters = Gpt(options, 3).parameters();
+  int transposed = 0;
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const auto& [name, tensor] = parameters[p];
+    if (tensor.shape().rank() != 2) continue;
+    transposed += is_in_out(name);
+    EXPECT_EQ(is_in_out(name), name.find(".h.") != std::string::npos) << name;
+    const Tensor out_in = is_in_out(name) ? transpose(tensor) : tensor.detach();
+    const Tensor drawn = empty_like(out_in);
+    const double std = name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(4.0) : 0.02;
+    fill_normal(drawn, 0.0, std, 3, static_cast<uint32_t>(p));
+    EXPECT_TRUE(has_same_bits(out_in, drawn)) << name;
+  }
+  EXPECT_EQ(transposed, 2 * 4);
 }
 
 TEST(Gpt, SizesThatDoNotFitAreErrors) {

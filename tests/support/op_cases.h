@@ -83,7 +83,8 @@ inline std::vector<OpCase> elementwise_cases() {
 inline std::vector<OpCase> product_cases() {
   const Shape x{2, 3, 5}, weight{7, 5}, bias{7};
   const Shape large_x{3, 61, 129}, large_weight{200, 129}, large_bias{200};
-  const Shape out{5, 7}, bias_out{5}, large_out{129, 200}, large_bias_out{129};
+  const Shape up{5, 7}, down{7, 5}, bias_down{5};
+  const Shape large_up{129, 200}, large_down{200, 129}, large_bias_down{129};
   const auto with_gelu = [](Gelu form) {
     return [form](const Tensors& in) {
       if (in.size() == 3) return feed_forward(in[0], {in[1], {}, in[2], {}}, form);
@@ -111,21 +112,22 @@ inline std::vector<OpCase> product_cases() {
        {large_x, large_weight, large_bias, {3, 61, 200}},
        8,
        [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3]); }},
+      {"linear_in_out",
+       {x, up, bias, {2, 3, 7}},
+       {large_x, large_up, large_bias, {3, 61, 200}},
+       8,
+       [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3], WeightOrder::in_out); }},
       {"feed_forward_tanh",
-       {x, weight, bias, out, bias_out, x},
-       {large_x, large_weight, large_bias, large_out, large_bias_out, large_x},
+       {x, up, bias, down, bias_down, x},
+       {large_x, large_up, large_bias, large_down, large_bias_down, large_x},
        24,
        with_gelu(Gelu::tanh)},
       {"feed_forward_erf",
-       {x, weight, bias, out, bias_out},
-       {large_x, large_weight, large_bias, large_out, large_bias_out},
+       {x, up, bias, down, bias_down},
+       {large_x, large_up, large_bias, large_down, large_bias_down},
        24,
        with_gelu(Gelu::erf)},
-      {"feed_forward_no_bias",
-       {x, weight, out},
-       {large_x, large_weight, large_out},
-       24,
-       with_gelu(Gelu::tanh)},
+      {"feed_forward_no_bias", {x, up, down}, {large_x, large_up, large_down}, 24, with_gelu(Gelu::tanh)},
       {"matmul",
        {{4, 5}, {5, 3}},
        {{183, 129}, {129, 200}},

@@ -77,8 +77,9 @@ TEST(Operations, RefuseShapesThatDoNotFit) {
   EXPECT_THROW(linear(x({2, 3}), x({4, 2})), Error);
   EXPECT_THROW(linear(x({2, 3}), x({4, 3}), x({3})), Error);
   EXPECT_THROW(linear(x({2, 3}), x({4, 3}), {}, x({2, 3})), Error);
-  EXPECT_THROW(feed_forward(x({2, 3}), {x({4, 3}), {}, x({3, 5}), {}}, Gelu::tanh), Error);
-  EXPECT_THROW(feed_forward(x({2, 3}), {x({4, 2}), {}, x({3, 4}), {}}, Gelu::tanh), Error);
+  EXPECT_THROW(linear(x({2, 3}), x({4, 3}), {}, {}, WeightOrder::in_out), Error);
+  EXPECT_THROW(feed_forward(x({2, 3}), {x({3, 4}), {}, x({5, 3}), {}}, Gelu::tanh), Error);
+  EXPECT_THROW(feed_forward(x({2, 3}), {x({2, 4}), {}, x({4, 3}), {}}, Gelu::tanh), Error);
   EXPECT_THROW(add_layer_norm(x({2, 3}), x({2, 2}), x({3}), {}), Error);
   EXPECT_THROW(linear_cross_entropy(x({2, 3}), x({4, 3}), from_values<int32_t>({0, 1, 2}, {3})), Error);
   EXPECT_THROW(matmul(x({2, 3}), x({2, 3})), Error);

@@ -49,6 +49,23 @@ TEST_P(OpTest, SinglePrecisionIsDoublePrecisionRounded) {
   }
 }
 
+TEST(Linear, TheOrderOfItsWeightDoesNotShowInTheBits) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensors in = make_inputs({{3, 61, 300}, {200, 300}, {200}}, dtype);
+    const Tensor transposed = transpose(in[1]).set_requires_grad();
+    const Tensor expected = linear(in[0], in[1], in[2]);
+    backward(weighted_sum(expected));
+    const Tensors gradients{in[0].grad(), in[1].grad(), in[2].grad()};
+    for (const Tensor& x : {in[0], in[2]}) leaf_gradient(x).buffer = {};
+    const Tensor y = linear(in[0], transposed, in[2], {}, WeightOrder::in_out);
+    EXPECT_TRUE(has_same_bits(y, expected));
+    backward(weighted_sum(y));
+    EXPECT_TRUE(has_same_bits(in[0].grad(), gradients[0]));
+    EXPECT_TRUE(has_same_bits(transpose(transposed.grad()), gradients[1]));
+    EXPECT_TRUE(has_same_bits(in[2].grad(), gradients[2]));
+  }
+}
+
 TEST_P(OpTest, ThreadsDoNotShow) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const auto& shapes : {GetParam().small, GetParam().large}) {

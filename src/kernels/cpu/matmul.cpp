@@ -5,7 +5,6 @@
 
 #include "core/memory.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
 
@@ -49,6 +48,22 @@ void apply(Activation activation, const T* x, const T* pre_activation, T* y, int
   }
 }
 
+constexpr int64_t sum_rows = 64;     // added one after the other, then to the sum of the blocks before
+constexpr int64_t sum_columns = 64;  // columns a chunk
+static_assert(tile_columns<float> <= sum_columns);
+
+template <class T>
+void sum_column_chunk(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
+  T total[sum_columns] = {};
+  for (int64_t begin = 0; begin < rows; begin += sum_rows) {
+    T partial[sum_columns] = {};
+    for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
+      for (int64_t j = 0; j < columns; ++j) partial[j] += x[row * stride + j];
+    for (int64_t j = 0; j < columns; ++j) total[j] += partial[j];
+  }
+  std::copy_n(total, columns, y);
+}
+
 template <class T>
 class Product {
  public:
@@ -85,7 +100,11 @@ class Product {
     } else {
       const int64_t column = (panel - row_panels_) * tile_columns<T>;
       const Lanes<T> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
-      gemm::pack_columns(columns_ + column * k_, b, std::min(n_ - column, tile_columns<T>), k_);
+      const int64_t columns = std::min(n_ - column, tile_columns<T>);
+      gemm::pack_columns(columns_ + column * k_, b, columns, k_);
+      if (kernel_.column_sum)  // while the panel is in the cache
+        sum_column_chunk(columns_ + column * k_, kernel_.column_sum.as<T>() + column, k_, tile_columns<T>,
+                         columns);
     }
   }
 
@@ -137,42 +156,10 @@ class Product {
   T* columns_ = nullptr;
 };
 
-constexpr int64_t sum_rows = 64;     // added one after the other, then to the sum of the blocks before
-constexpr int64_t sum_columns = 64;  // columns a chunk
-
-template <class T>
-void sum_column_chunk(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
-  T total[sum_columns] = {};
-  for (int64_t begin = 0; begin < rows; begin += sum_rows) {
-    T partial[sum_columns] = {};
-    for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
-      for (int64_t j = 0; j < columns; ++j) partial[j] += x[row * stride + j];
-    for (int64_t j = 0; j < columns; ++j) total[j] += partial[j];
-  }
-  std::copy_n(total, columns, y);
-}
-
-constexpr int64_t rows_per_chunk = 16;
-
-/// y[i] = the sum of row i of a matrix [rows, columns].
-template <class T>
-void sum_rows_of(const CpuStream& stream, const T* x, T* y, int64_t rows, int64_t columns) {
-  stream.for_each_chunk(rows, rows_per_chunk, [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      y[row] = lane_sum<T>(columns, [x = x + row * columns](int64_t i) { return x[i]; });
-  });
-}
-
 }  // namespace
 
 void run(CpuStream stream, const MatMul& kernel) {
-  with_compute_type(kernel.a.dtype, [&]<class T>() {
-    Product<T>(kernel).run(stream);
-    if (kernel.row_sum && !kernel.transpose_a)
-      sum_rows_of(stream, kernel.a.as<T>(), kernel.row_sum.as<T>(), kernel.m(), kernel.k());
-  });
-  if (kernel.row_sum && kernel.transpose_a) run(stream, ColumnSum{.x = kernel.a, .y = kernel.row_sum});
-  if (kernel.column_sum) run(stream, ColumnSum{.x = kernel.c, .y = kernel.column_sum});
+  with_compute_type(kernel.a.dtype, [&]<class T>() { Product<T>(kernel).run(stream); });
 }
 
 void run(CpuStream stream, const ColumnSum& kernel) {

@@ -67,11 +67,6 @@ const View& destination(const MatMul& k, Epilogue epilogue) {
   return makes_pre_activation ? k.pre_activation : k.c;
 }
 
-View sum_of(const MatMul& k, Epilogue epilogue) {
-  if (!writes_sum(epilogue)) return {};
-  return epilogue == Epilogue::row_sum ? k.row_sum : k.column_sum;
-}
-
 /// The part of a product that is cuBLASLt's.
 cublasStatus_t multiply(const CudaStream& stream, const MatMul& k, const Candidate& candidate) {
   const auto& [epilogue, product, algorithm] = candidate;
@@ -81,7 +76,7 @@ cublasStatus_t multiply(const CudaStream& stream, const MatMul& k, const Candida
   const AlignedOutput c(stream, to, alignment_of(to));
   const AlignedInput residual(stream, k.residual, k.residual ? alignment_of(k.residual) : 1);
   const AlignedInput bias(stream, adds_bias(epilogue) ? k.bias : View{}, vector_alignment);
-  const View wanted = sum_of(k, epilogue);
+  const View wanted = epilogue == Epilogue::column_sum ? k.column_sum : View{};
   const AlignedOutput sum(stream, wanted, vector_alignment);
   const bool writes = writes_pre_activation(epilogue);
   const AlignedOutput written(stream, writes ? k.pre_activation : View{}, vector_alignment);
@@ -129,12 +124,7 @@ void finish(const CudaStream& stream, const MatMul& k, Epilogue done) {
 }
 
 void sum(const CudaStream& stream, const MatMul& k, Epilogue done) {
-  if (k.column_sum && done != Epilogue::dgelu_column_sum) run(stream, ColumnSum{.x = k.c, .y = k.column_sum});
-  if (!k.row_sum || done == Epilogue::row_sum) return;
-  if (k.transpose_a)
-    run(stream, ColumnSum{.x = k.a, .y = k.row_sum});
-  else
-    run(stream, RowSum{.x = k.a, .y = k.row_sum});
+  if (k.column_sum && done != Epilogue::column_sum) run(stream, ColumnSum{.x = k.b, .y = k.column_sum});
 }
 
 MatMulPlan make_plan(const CudaStream& stream, const MatMul& k, const MatMulKey& key) {

@@ -15,11 +15,4 @@ struct FinishProduct {
 };
 void run(const CudaStream& stream, const FinishProduct& kernel);
 
-/// y[i] = the sum of row i of x [rows, columns], y in fp32.
-struct RowSum {
-  View x;
-  View y;
-};
-void run(const CudaStream& stream, const RowSum& kernel);
-
 }  // namespace lockstep::cuda

@@ -17,7 +17,7 @@ struct MatMulKey {
   DType dtype = DType::f32;  ///< of a and b
   DType c_dtype = DType::f32;
   bool transpose_a = false, transpose_b = false;
-  bool bias = false, pre_activation = false, residual = false, column_sum = false, row_sum = false;
+  bool bias = false, pre_activation = false, residual = false, column_sum = false;
   Activation activation = Activation::none;
 
   static MatMulKey of(const MatMul& kernel);
@@ -30,30 +30,17 @@ struct MatMulKeyHash {
 };
 
 /// What cuBLASLt does to a product before it stores it; kernels of our own do the rest.
-enum class Epilogue : uint8_t {
-  none,
-  bias,
-  gelu,
-  gelu_bias,
-  gelu_aux,
-  gelu_aux_bias,
-  dgelu,
-  dgelu_column_sum,
-  row_sum
-};
-inline constexpr int epilogue_count = 9;
+enum class Epilogue : uint8_t { none, bias, gelu, gelu_bias, gelu_aux, gelu_aux_bias, dgelu, column_sum };
+inline constexpr int epilogue_count = 8;
 const char* name(Epilogue epilogue);
 
 constexpr bool adds_bias(Epilogue e) {
   return e == Epilogue::bias || e == Epilogue::gelu_bias || e == Epilogue::gelu_aux_bias;
 }
-constexpr bool writes_sum(Epilogue e) { return e == Epilogue::dgelu_column_sum || e == Epilogue::row_sum; }
 constexpr bool writes_pre_activation(Epilogue e) {
   return e == Epilogue::gelu_aux || e == Epilogue::gelu_aux_bias;
 }
-constexpr bool reads_pre_activation(Epilogue e) {
-  return e == Epilogue::dgelu || e == Epilogue::dgelu_column_sum;
-}
+constexpr bool reads_pre_activation(Epilogue e) { return e == Epilogue::dgelu; }
 constexpr bool applies_gelu(Epilogue e) {
   return writes_pre_activation(e) || reads_pre_activation(e) || e == Epilogue::gelu ||
          e == Epilogue::gelu_bias;

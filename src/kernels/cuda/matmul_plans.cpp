@@ -30,7 +30,7 @@ Table& table() {
 }
 
 constexpr std::array<const char*, epilogue_count> epilogue_names = {
-    "none", "bias", "gelu", "gelu_bias", "gelu_aux", "gelu_aux_bias", "dgelu", "dgelu_column_sum", "row_sum"};
+    "none", "bias", "gelu", "gelu_bias", "gelu_aux", "gelu_aux_bias", "dgelu", "column_sum"};
 constexpr std::array<const char*, 5> activation_names = {"none", "gelu_tanh", "gelu_erf",
                                                          "gelu_tanh_backward", "gelu_erf_backward"};
 
@@ -45,7 +45,7 @@ std::string to_text(const MatMulKey& key) {
   return concat("m=", key.m, " n=", key.n, " k=", key.k, " dtype=", key.dtype, " c=", key.c_dtype,
                 " transpose=", key.transpose_a, key.transpose_b, " bias=", key.bias,
                 " pre_activation=", key.pre_activation, " residual=", key.residual,
-                " column_sum=", key.column_sum, " row_sum=", key.row_sum,
+                " column_sum=", key.column_sum,
                 " activation=", activation_names[static_cast<size_t>(key.activation)]);
 }
 
@@ -115,7 +115,6 @@ MatMulKey key_from(const Line& line) {
           .pre_activation = line.flag("pre_activation"),
           .residual = line.flag("residual"),
           .column_sum = line.flag("column_sum"),
-          .row_sum = line.flag("row_sum"),
           .activation = static_cast<Activation>(line.one_of("activation", activation_names))};
 }
 

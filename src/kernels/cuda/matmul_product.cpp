@@ -71,10 +71,8 @@ cublasLtEpilogue_t native(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case Epilogue::dgelu:
       return CUBLASLT_EPILOGUE_DGELU;
-    case Epilogue::dgelu_column_sum:
-      return CUBLASLT_EPILOGUE_DGELU_BGRAD;
-    case Epilogue::row_sum:
-      return CUBLASLT_EPILOGUE_BGRADB;  // cuBLASLt's B is our a
+    case Epilogue::column_sum:
+      return CUBLASLT_EPILOGUE_BGRADA;  // cuBLASLt's A is our b
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -142,7 +140,7 @@ Product::Product(const MatMulKey& key, Epilogue epilogue) : key_(key), epilogue_
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE, native(epilogue));
-  if (adds_bias(epilogue) || writes_sum(epilogue))
+  if (adds_bias(epilogue) || epilogue == Epilogue::column_sum)
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_address());
   if (writes_pre_activation(epilogue) || reads_pre_activation(epilogue)) {
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
@@ -206,7 +204,7 @@ bool Product::can_run(int device, const Algorithm& algorithm) const {
 
 cublasStatus_t Product::run(const CudaStream& stream, const Algorithm& algorithm,
                             const ProductOperands& operands) {
-  if (adds_bias(epilogue_) || writes_sum(epilogue_))
+  if (adds_bias(epilogue_) || epilogue_ == Epilogue::column_sum)
     set(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
   if (writes_pre_activation(epilogue_) || reads_pre_activation(epilogue_))
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums of a matrix's columns and of its rows, in fp32. Columns: a block adds 256 rows of 32 groups of columns
-// (16 bytes each, or single columns where rows are no multiple of 16 bytes); warp w adds rows w, w + 8, ...,
-// then the warps' sums are added in order of warps. The blocks' sums are a matrix of 1/256 of the rows, to
-// which the same is done until one row is left. Rows: a warp adds one row. Which terms are added in which
-// order follows from the shape alone. Bytes: x once, and 1/128 of it (16 bits) for partial sums. Bound:
-// memory.
+// Sums of a matrix's columns, in fp32. A block adds 256 rows of 32 groups of columns (16 bytes each, or
+// single columns where rows are no multiple of 16 bytes); warp w adds rows w, w + 8, ..., then the warps'
+// sums are added in order of warps. The blocks' sums are a matrix of 1/256 of the rows, to which the same is
+// done until one row is left. Which terms are added in which order follows from the shape alone. Bytes: x
+// once, and 1/128 of it (16 bits) for partial sums. Bound: memory.
 
 #include "core/memory.h"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/pack.cuh"
 #include "kernels/cuda/device/reduce.cuh"
-#include "kernels/cuda/matmul_epilogue.h"
 #include "kernels/matmul.h"
 
 namespace lockstep {
@@ -77,54 +75,11 @@ void sum_columns(const CudaStream& stream, int64_t rows, int64_t columns, const 
   sum_columns<float>(stream, blocks, columns, sums, y);
 }
 
-/// Lane l adds groups l, l + 32, ... of 16 bytes' worth of elements, then one of what is left of the row.
-template <bool packed, class X>
-__global__ void __launch_bounds__(threads)
-    row_sum_kernel(int64_t rows, int64_t columns, const X* x, float* y) {
-  constexpr int width = Pack<X>::size;
-  const int64_t row = int64_t{blockIdx.x} * warps + warp_index();
-  if (row >= rows) return;
-  const X* values = x + row * columns;
-  const int64_t groups = columns / width;
-  float sum = 0.0f;
-#pragma unroll 4
-  for (int64_t group = lane_index(); group < groups; group += warp_size) {
-    float terms[width];
-    if constexpr (packed) {
-      const Pack<X> pack = load_pack(values + group * width);
-#pragma unroll
-      for (int i = 0; i < width; ++i) terms[i] = pack[i];
-    } else {
-#pragma unroll
-      for (int i = 0; i < width; ++i) terms[i] = to_float(values[group * width + i]);
-    }
-#pragma unroll
-    for (int i = 0; i < width; ++i) sum += terms[i];
-  }
-  const int64_t rest = groups * width + lane_index();
-  if (rest < columns) sum += to_float(values[rest]);
-  sum = warp_sum(sum);
-  if (lane_index() == 0) y[row] = sum;
-}
-
 void set_to_zero(const CudaStream& stream, const View& y) {
   check(cudaMemsetAsync(y.data, 0, static_cast<size_t>(y.bytes()), native(stream)), "filling with zeros");
 }
 
 }  // namespace
-
-void run(const CudaStream& stream, const RowSum& k) {
-  const int64_t rows = k.y.size();
-  if (rows == 0) return;
-  if (k.x.size() == 0) return set_to_zero(stream, k.y);
-  with_device_type(k.x.dtype, [&]<class X>() {
-    const int64_t columns = k.x.shape[-1];
-    const bool packed = columns % Pack<X>::size == 0 && is_aligned(k.x.data);
-    launch_grid(stream, {.blocks = blocks_for(rows, warps), .threads = threads},
-                packed ? row_sum_kernel<true, X> : row_sum_kernel<false, X>, rows, columns,
-                static_cast<const X*>(k.x.data), k.y.as<float>());
-  });
-}
 
 }  // namespace cuda
 

@@ -68,12 +68,10 @@ EpilogueChoices epilogues_for(const MatMulKey& key) {
     else if (aux_fits)
       add(key.bias ? Epilogue::gelu_aux_bias : Epilogue::gelu_aux);
   }
-  if (key.activation == Activation::gelu_tanh_backward && aux_fits) {
-    if (key.column_sum && sums_fit) add(Epilogue::dgelu_column_sum);
-    add(Epilogue::dgelu);
-  }
+  if (key.activation == Activation::gelu_tanh_backward && aux_fits) add(Epilogue::dgelu);
   if (key.bias && bias_fits) add(Epilogue::bias);
-  if (key.row_sum && sums_fit && !key.bias && key.activation == Activation::none) add(Epilogue::row_sum);
+  if (key.column_sum && sums_fit && !key.bias && key.activation == Activation::none)
+    add(Epilogue::column_sum);
   add(Epilogue::none);
   return choices;
 }
@@ -121,7 +119,6 @@ MatMulKey MatMulKey::of(const MatMul& kernel) {
           .pre_activation = static_cast<bool>(kernel.pre_activation),
           .residual = static_cast<bool>(kernel.residual),
           .column_sum = static_cast<bool>(kernel.column_sum),
-          .row_sum = static_cast<bool>(kernel.row_sum),
           .activation = kernel.activation};
 }
 
@@ -132,10 +129,9 @@ size_t MatMulKeyHash::operator()(const MatMulKey& key) const {
   mix(static_cast<uint64_t>(key.n));
   mix(static_cast<uint64_t>(key.k));
   uint64_t rest = static_cast<uint64_t>(key.activation);
-  for (const uint64_t part :
-       {static_cast<uint64_t>(key.dtype), static_cast<uint64_t>(key.c_dtype), uint64_t{key.transpose_a},
-        uint64_t{key.transpose_b}, uint64_t{key.bias}, uint64_t{key.pre_activation}, uint64_t{key.residual},
-        uint64_t{key.column_sum}, uint64_t{key.row_sum}})
+  for (const uint64_t part : {static_cast<uint64_t>(key.dtype), static_cast<uint64_t>(key.c_dtype),
+                              uint64_t{key.transpose_a}, uint64_t{key.transpose_b}, uint64_t{key.bias},
+                              uint64_t{key.pre_activation}, uint64_t{key.residual}, uint64_t{key.column_sum}})
     rest = rest * 8 + part;
   mix(rest);
   return static_cast<size_t>(hash);

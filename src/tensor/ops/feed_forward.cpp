@@ -10,9 +10,9 @@ void check_feed_forward(const Tensor& x, const FeedForwardWeights& weights) {
   const Shape& in = weights.in.shape();
   const Shape& out = weights.out.shape();
   expect(
-      in.rank() == 2 && out.rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == in[1] && out[1] == in[0],
+      in.rank() == 2 && out.rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == in[0] && out[0] == in[1],
       "feed_forward: x is ", x.shape(), ", its weights are ", in, " and ", out,
-      "; they must be [..., inputs], [hidden, inputs] and [outputs, hidden]");
+      "; they must be [..., inputs], [inputs, hidden] and [hidden, outputs]");
 }
 
 /// What the gradient needs of the forward: `z` is the hidden layer before its GELU, `h` after it.
@@ -28,29 +28,31 @@ Gradients gradients(const Saved& saved, const Tensor& dy) {
   const Stream& stream = saved.x.stream();
   const Tensor dout = gradient_memory(3, saved.out);
   const Tensor dbias_out = saved.bias_out ? gradient_memory(4, saved.bias_out) : Tensor();
-  launch(stream, MatMul{.a = dy.view(),
-                        .b = saved.h.view(),
+  launch(stream, MatMul{.a = saved.h.view(),
+                        .b = dy.view(),
                         .c = dout.view(),
-                        .row_sum = dbias_out.view(),
+                        .column_sum = dbias_out.view(),
                         .transpose_a = true});
   const Tensor dz = empty_like(saved.z);
   launch(stream, MatMul{.a = dy.view(),
                         .b = saved.out.operand(dy.dtype()),
                         .c = dz.view(),
                         .pre_activation = saved.z.view(),
+                        .transpose_b = true,
                         .activation = saved.form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                : Activation::gelu_erf_backward});
   const Tensor din = gradient_memory(1, saved.in);
   const Tensor dbias_in = saved.bias_in ? gradient_memory(2, saved.bias_in) : Tensor();
-  launch(stream, MatMul{.a = dz.view(),
-                        .b = saved.x.view(),
+  launch(stream, MatMul{.a = saved.x.view(),
+                        .b = dz.view(),
                         .c = din.view(),
-                        .row_sum = dbias_in.view(),
+                        .column_sum = dbias_in.view(),
                         .transpose_a = true});
   Tensor dx;
   if (saved.wants_dx) {
     dx = empty_like(saved.x);
-    launch(stream, MatMul{.a = dz.view(), .b = saved.in.operand(dy.dtype()), .c = dx.view()});
+    launch(stream,
+           MatMul{.a = dz.view(), .b = saved.in.operand(dy.dtype()), .c = dx.view(), .transpose_b = true});
   }
   return {dx, din, dbias_in, dout, dbias_out, dy};
 }
@@ -61,22 +63,20 @@ Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu for
   check_feed_forward(x, weights);
   const auto& [in, bias_in, out, bias_out] = weights;
   const std::vector<Tensor> inputs{x, in, bias_in, out, bias_out, residual};
-  const Tensor h = empty(x.shape().with_last(in.shape()[0]), x.dtype(), x.stream());
+  const Tensor h = empty(x.shape().with_last(in.shape()[1]), x.dtype(), x.stream());
   const Tensor z = is_recorded(inputs) ? empty_like(h) : Tensor();
   launch(x.stream(), MatMul{.a = x.view(),
                             .b = in.operand(x.dtype()),
                             .bias = bias_in.operand(x.dtype()),
                             .c = h.view(),
                             .pre_activation = z.view(),
-                            .transpose_b = true,
                             .activation = form == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu_erf});
-  const Tensor y = empty(x.shape().with_last(out.shape()[0]), x.dtype(), x.stream());
+  const Tensor y = empty(x.shape().with_last(out.shape()[1]), x.dtype(), x.stream());
   launch(x.stream(), MatMul{.a = h.view(),
                             .b = out.operand(x.dtype()),
                             .bias = bias_out.operand(x.dtype()),
                             .c = y.view(),
-                            .residual = residual.view(),
-                            .transpose_b = true});
+                            .residual = residual.view()});
   const Saved saved{.x = x.detach(),
                     .z = z,
                     .h = h,

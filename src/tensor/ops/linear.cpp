@@ -11,45 +11,48 @@ struct Saved {
   Tensor x, weight;
   Tensor bias;  ///< empty if its gradient is not wanted
   bool wants_dx;
+  bool is_out_in;  ///< the weight is [out, in]
 };
 
-/// dx, dweight and dbias of x . weight^T + bias, each only where it is wanted; the bias's is that of dy's
-/// rows, which the product for dweight reads anyway.
+/// dx, dweight and dbias, each only where it is wanted; the bias's is the sum of dy's rows, which the product
+/// for a weight [in, out] reads as its right operand anyway.
 Gradients linear_gradients(const Saved& saved, const Tensor& dy) {
-  const auto& [x, weight, bias, wants_dx] = saved;
+  const auto& [x, weight, bias, wants_dx, is_out_in] = saved;
   Tensor dx;
   if (wants_dx) {
     dx = empty_like(x);
-    launch(x.stream(), MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view()});
+    launch(x.stream(),
+           MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
   }
   const Tensor dweight = gradient_memory(1, weight);
   const Tensor dbias = bias ? gradient_memory(2, bias) : Tensor();
-  launch(
-      x.stream(),
-      MatMul{
-          .a = dy.view(), .b = x.view(), .c = dweight.view(), .row_sum = dbias.view(), .transpose_a = true});
+  launch(x.stream(), MatMul{.a = is_out_in ? dy.view() : x.view(),
+                            .b = is_out_in ? x.view() : dy.view(),
+                            .c = dweight.view(),
+                            .column_sum = is_out_in ? View{} : dbias.view(),
+                            .transpose_a = true});
+  if (dbias && is_out_in) launch(x.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
   return {dx, dweight, dbias};
-}
-
-void check_linear(const Tensor& x, const Tensor& weight) {
-  expect(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == weight.shape()[1],
-         "linear: x is ", x.shape(), ", weight is ", weight.shape(),
-         "; x must be [..., in], weight [out, in]");
 }
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
-  check_linear(x, weight);
-  const Tensor y = empty(x.shape().with_last(weight.shape()[0]), x.dtype(), x.stream());
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
+              WeightOrder order) {
+  const bool is_out_in = order == WeightOrder::out_in;
+  expect(weight.shape().rank() == 2 && x.shape().rank() >= 1 &&
+             x.shape()[-1] == weight.shape()[is_out_in ? 1 : 0],
+         "linear: x is ", x.shape(), ", weight is ", weight.shape(), "; x must be [..., in], weight ",
+         is_out_in ? "[out, in]" : "[in, out]");
+  const Tensor y = empty(x.shape().with_last(weight.shape()[is_out_in ? 0 : 1]), x.dtype(), x.stream());
   launch(x.stream(), MatMul{.a = x.view(),
                             .b = weight.operand(x.dtype()),
                             .bias = bias.operand(x.dtype()),
                             .c = y.view(),
                             .residual = residual.view(),
-                            .transpose_b = true});
+                            .transpose_b = is_out_in});
   const Saved saved{x.detach(), weight.detach(), bias.requires_grad() ? bias.detach() : Tensor(),
-                    x.requires_grad()};
+                    x.requires_grad(), is_out_in};
   return record("linear", y, {x, weight, bias, residual}, [saved](const Tensor& dy) -> Gradients {
     Gradients gradients = linear_gradients(saved, dy);
     gradients.push_back(dy);
