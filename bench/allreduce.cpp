@@ -57,4 +57,14 @@ std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_
   return timings;
 }
 
+BucketPlan one_bucket(int64_t count, int ranks) {
+  BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
+  plan.elements = count;
+  for (int rank = 0; rank < ranks; ++rank)
+    plan.owned[static_cast<size_t>(rank)] = {
+        {count / 16 * rank / ranks * 16, count / 16 * (rank + 1) / ranks * 16}};
+  plan.buckets = {{{0, count}, plan.owned}};
+  return plan;
+}
+
 }  // namespace lockstep

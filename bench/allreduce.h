@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "dist/bucket_plan.h"
 #include "dist/world.h"
 #include "measure.h"
 
@@ -34,6 +35,9 @@ int64_t wrong_values(const AllReduceMethod& method, int64_t count, Communicator&
 /// Seconds of one call of each method: samples alternate, each the slowest rank's mean over some calls.
 std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_t count, int samples,
                              Communicator& communicator);
+
+/// `count` elements, a multiple of 16, in one bucket, of which ranks own equal parts.
+BucketPlan one_bucket(int64_t count, int ranks);
 
 /// The tree beside ncclAllReduce: nccl-tests' columns for both.
 void bench_all_reduce_on_gpus(const AllReduceOptions& options, const World& world);

@@ -41,14 +41,14 @@ std::vector<std::string> row_of(int64_t bytes, const AllReduceOptions& options, 
                                 Transport transport, NcclCommunicator* nccl, const Stream& stream) {
   Communicator& communicator = world.communicator();
   const int64_t count = bytes / 4;
-  const std::vector<int64_t> sizes = {count};
-  const auto tree = make_gradient_reducer(world.shared_communicator(), BucketPlan(sizes, bytes),
-                                          {.replicas = world.size(), .transport = transport}, stream);
-  std::vector<AllReduceMethod> methods = {method_on(tree->storage()->data.get(), count, stream)};
+  GradientReducer tree(world.shared_communicator(), one_bucket(count, world.size()), {.transport = transport},
+                       stream);
+  std::vector<AllReduceMethod> methods = {method_on(tree.storage()->data.get(), count, stream)};
   methods[0].scale = 1.0f / static_cast<float>(world.size());
   methods[0].reduce = [&] {
-    tree->complete(0, 0);
-    tree->finish();
+    tree.begin(0);
+    tree.complete(0, 0);
+    tree.finish(true);
   };
   std::shared_ptr<std::byte> for_nccl;
   if (nccl != nullptr) {

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/version.h"
-#include "dist/host_reducer.h"
+#include "dist/gradient_reducer.h"
 #include "report.h"
 
 using namespace lockstep;
@@ -24,17 +24,16 @@ std::vector<std::string> row_of(int64_t bytes, const AllReduceOptions& options, 
   Communicator& communicator = world.communicator();
   const int ranks = world.size();
   const int64_t count = bytes / 4;
-  const std::vector<int64_t> sizes = {count};
-  HostReducer tree(world.shared_communicator(), BucketPlan(sizes, bytes),
-                   {.replicas = ranks, .shared_memory = !options.messages});
+  GradientReducer tree(world.shared_communicator(), one_bucket(count, ranks),
+                       {.replicas = ranks, .shared_memory = !options.messages}, cpu_stream());
   std::vector<float> for_mpi(static_cast<size_t>(count)), for_native(static_cast<size_t>(count));
-  std::vector<AllReduceMethod> methods = {
-      method_on(reinterpret_cast<float*>(tree.storage()->data.get()), count),
-      method_on(for_mpi.data(), count), method_on(for_native.data(), count)};
+  std::vector<AllReduceMethod> methods = {method_on(tree.slot(0), count), method_on(for_mpi.data(), count),
+                                          method_on(for_native.data(), count)};
   methods[0].scale = 1.0f / static_cast<float>(ranks);
   methods[0].reduce = [&] {
+    tree.begin(0);
     tree.complete(0, 0);
-    tree.finish();
+    tree.finish(true);
   };
   methods[1].reduce = [&] {
     const int status = MPI_Allreduce(MPI_IN_PLACE, for_mpi.data(), static_cast<int>(count), MPI_FLOAT,

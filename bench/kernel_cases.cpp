@@ -2,7 +2,7 @@
 #include "kernel_cases.h"
 
 #include "core/memory.h"
-#include "dist/replica_tree.h"
+#include "dist/reduction_plan.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
@@ -197,16 +197,15 @@ Work block_squares(int64_t elements) {
 
 /// What one rank adds when the leaves of all replicas lie in its memory.
 Work tree_fold(int replicas, int64_t elements) {
-  std::vector<TreeNode> leaves;
   std::vector<Tensor> operands;
   Fold kernel;
   for (int v = 0; v < replicas; ++v) {
-    leaves.push_back({0, v});
     operands.push_back(random_tensor({elements}, DType::f32));
     kernel.inputs.push_back(operands.back().view());
   }
   operands.push_back(empty({elements}));
-  kernel.program = fold_program(replicas, leaves);
+  const ReductionPlan plan(replicas, replicas, 0, Execution::interleaved, false);
+  kernel.program = plan.rounds[0].folds[0].program;
   kernel.y = operands.back().view();
   kernel.scale = 1.0f / static_cast<float>(replicas);
   return moving(std::move(kernel), std::move(operands));

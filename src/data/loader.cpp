@@ -49,9 +49,8 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
                 .shuffle = options.shuffle,
                 .seed = options.seed,
                 .drop_last = options.drop_last}) {
-  expect(options.first_replica >= 0 && options.first_replica <= options.end_replica &&
-             options.end_replica <= options.replicas,
-         "replicas [", options.first_replica, ", ", options.end_replica, ") of ", options.replicas);
+  for (const int replica : options.local_replicas)
+    expect(replica >= 0 && replica < options.replicas, "replica ", replica, " of ", options.replicas);
   require(options.batch_size > 0, "train.batch_size = ", options.batch_size, ": at least 1 is needed");
   const int64_t rounding = options.whole_batches ? 0 : options.batch_size - 1;
   steps_per_epoch_ = (sampler_.samples_per_replica() + rounding) / options.batch_size;
@@ -125,7 +124,7 @@ Step Loader::prepare(int64_t index) {
   Step step{.index = index, .epoch = sampler_.epoch(), .batches = {}};
   const int64_t begin = index % steps_per_epoch_ * options_.batch_size;
   const int64_t end = std::min(begin + options_.batch_size, sampler_.samples_per_replica());
-  for (int64_t replica = options_.first_replica; replica < options_.end_replica; ++replica) {
+  for (const int replica : options_.local_replicas) {
     std::vector<int64_t> indices;
     for (int64_t position = begin; position < end; ++position)
       indices.push_back(sampler_.index(replica, position));

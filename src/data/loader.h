@@ -43,9 +43,8 @@ class Loader {
  public:
   struct Options {
     int64_t replicas = 1;
-    int64_t first_replica = 0;  ///< this rank executes replicas [first_replica, end_replica)
-    int64_t end_replica = 1;
-    int64_t batch_size = 1;  ///< samples a replica and step
+    std::vector<int> local_replicas = {0};  ///< those that this rank executes, in order
+    int64_t batch_size = 1;                 ///< samples a replica and step
     uint64_t seed = 0;
     bool shuffle = true;
     bool drop_last = false;

@@ -3,33 +3,52 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-
 namespace lockstep {
+namespace {
 
-BucketPlan::BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_bytes, int64_t reserved)
-    : offsets(parameter_sizes.size()), bucket_of(parameter_sizes.size()) {
-  expect(bucket_bytes > 0, "buckets of ", bucket_bytes, " bytes");
-  const auto aligned = [](int64_t size) { return (size + alignment - 1) / alignment * alignment; };
-  constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
-  elements = aligned(reserved);
-  Bucket open;
-  const auto close = [&] {
-    if (open.parameters.empty() && elements == open.begin) return;
-    open.end = elements;
-    buckets.push_back(open);
-    open = {.begin = elements, .end = elements, .parameters = {}};
+Ownership segments_of(const ParameterSpace& space, int ranks) {
+  Ownership segments;
+  for (int rank = 0; rank < ranks; ++rank) segments.push_back(space.segments(rank, ranks));
+  return segments;
+}
+
+}  // namespace
+
+BucketPlan::BucketPlan(const ParameterSpace& space, int ranks, int64_t bucket_bytes)
+    : BucketPlan(space.trainable_elements(), segments_of(space, ranks), bucket_bytes) {}
+
+BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes)
+    : elements(reserved + trainable_elements), owned(segments.size()) {
+  owned[0].push_back({0, reserved});
+  for (size_t rank = 0; rank < segments.size(); ++rank)
+    for (const Range& range : segments[rank])
+      owned[rank].push_back({reserved + range.begin, reserved + range.end});
+
+  constexpr int64_t block = ParameterSpace::block, first_bucket_bytes = int64_t{1} << 20;
+  int64_t begin = 0;
+  do {
+    const int64_t bytes = begin == 0 ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes;
+    const int64_t size = std::max<int64_t>(1, bytes / 4 / block) * block;
+    const int64_t end = std::min(elements, (begin == 0 ? reserved : begin) + size);
+    Bucket bucket{.range = {begin, end}, .owned = Ownership(owned.size())};
+    for (size_t rank = 0; rank < owned.size(); ++rank)
+      for (const Range& range : owned[rank])
+        if (const Range both = intersection(range, bucket.range); both.size() > 0)
+          bucket.owned[rank].push_back(both);
+    buckets.push_back(std::move(bucket));
+    begin = end;
+  } while (begin < elements);
+}
+
+std::pair<int, int> BucketPlan::buckets_of(Range in_space) const {
+  const auto bucket_at = [&](int64_t element) {
+    return static_cast<int>(
+               std::ranges::upper_bound(buckets, element, {}, [](const Bucket& b) { return b.range.begin; }) -
+               buckets.begin()) -
+           1;
   };
-  for (int parameter = static_cast<int>(parameter_sizes.size()) - 1; parameter >= 0; --parameter) {
-    const auto p = static_cast<size_t>(parameter);
-    offsets[p] = elements;
-    bucket_of[p] = static_cast<int>(buckets.size());
-    open.parameters.push_back(parameter);
-    elements += aligned(parameter_sizes[p]);
-    const int64_t limit = buckets.empty() ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes;
-    if ((elements - open.begin) * 4 >= limit) close();
-  }
-  close();
+  const int first = bucket_at(reserved + in_space.begin);
+  return {first, in_space.size() == 0 ? first : bucket_at(reserved + in_space.end - 1) + 1};
 }
 
 }  // namespace lockstep

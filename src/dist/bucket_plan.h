@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "tensor/parameter_space.h"
+
 namespace lockstep {
 
-/// A run of parameters whose gradients travel together: elements [begin, end) of the flat space.
-struct Bucket {
-  int64_t begin = 0;
-  int64_t end = 0;
-  std::vector<int> parameters;  ///< in the order in which they are listed
-};
+/// Ranges of one buffer that each rank finishes: [rank], each in order.
+using Ownership = std::vector<std::vector<Range>>;
 
-/// Where each parameter lies in one flat space, and how that space is cut into buckets. Parameters lie in
-/// reverse order of registration, which is about the order in which their gradients become ready; each starts
-/// on a multiple of 16 elements (64 bytes of fp32). The first bucket closes at 1 MiB, so that communication
-/// starts early, the others at `bucket_bytes`. It begins with the `reserved` elements, which belong to no
-/// parameter and travel with it.
+/// How a slot of gradients is cut. A slot begins with `reserved` elements for what is averaged as gradients
+/// are and is none, which rank 0 finishes; then come the trainable elements of a space. Buckets are what
+/// travels at once: whole blocks of 4096 elements, about 1 MiB first, so that communication starts early,
+/// then about `bucket_bytes`. They may cut parameters; who owns what does not depend on them.
 struct BucketPlan {
-  static constexpr int64_t alignment = 16;
+  static constexpr int64_t reserved = 64;
 
-  BucketPlan(std::span<const int64_t> parameter_sizes, int64_t bucket_bytes, int64_t reserved = 0);
+  struct Bucket {
+    Range range;
+    Ownership owned;  ///< parts of the range
+  };
 
-  std::vector<int64_t> offsets;  ///< of each parameter, in elements, in order of registration
-  std::vector<int> bucket_of;    ///< of each parameter
-  std::vector<Bucket> buckets;   ///< in flat order, without gaps
-  int64_t elements = 0;          ///< of the flat space, padding included
+  /// `segments`: what each rank owns of the space.
+  BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes);
+  BucketPlan(const ParameterSpace& space, int ranks, int64_t bucket_bytes);
+
+  /// The buckets [first, second) that meet this range of the space.
+  std::pair<int, int> buckets_of(Range in_space) const;
+
+  int64_t elements;             ///< of a slot
+  Ownership owned;              ///< of a slot
+  std::vector<Bucket> buckets;  ///< in order, without gaps; at least one
 };
 
 }  // namespace lockstep

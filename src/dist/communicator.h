@@ -51,9 +51,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// True on all ranks if it holds on each of them.
   bool on_every_rank(bool holds);
 
-  /// One zeroed block per rank that all ranks can address; null where they do not share a host or the memory
-  /// cannot be had (then rank 0 says why, once).
-  virtual std::shared_ptr<SharedMemory> share(int64_t bytes) = 0;
+  /// One zeroed block per rank, or one for all (`is_common`), that all ranks can address; null where they do
+  /// not share a host or the memory cannot be had (then rank 0 says why, once).
+  virtual std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) = 0;
 
   /// From now on, collectives that take longer fail. The default is 60 s.
   void set_timeout(double seconds) { timeout_seconds_ = seconds; }

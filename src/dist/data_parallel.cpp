@@ -2,7 +2,6 @@
 #include "dist/data_parallel.h"
 
 #include <algorithm>
-#include <set>
 
 #include "core/error.h"
 #include "kernels/elementwise.h"
@@ -12,106 +11,92 @@
 namespace lockstep {
 namespace {
 
-// The flat space begins with a replica's loss and its rank's votes, so that they are averaged as the
-// gradients are, and cost no message of their own.
+// A slot begins with a replica's loss and its rank's votes, so that they are averaged as gradients are, and
+// cost no message of their own.
 constexpr int64_t loss_element = 0;
 constexpr int64_t first_vote = 1;
 constexpr int64_t vote_kinds = 2;
-constexpr int64_t reserved_elements = first_vote + vote_kinds;
-constexpr int bucket_of_reserved = 0;
+static_assert(first_vote + vote_kinds <= BucketPlan::reserved);
 
-std::vector<NamedTensor> without_repeats(const std::vector<NamedTensor>& parameters) {
-  std::vector<NamedTensor> unique;
-  std::set<const void*> seen;
-  for (const NamedTensor& parameter : parameters) {
-    expect(parameter.tensor.dtype() == DType::f32 && parameter.tensor.requires_grad(), parameter.name,
-           " is not an fp32 leaf that requires a gradient");
-    if (seen.insert(parameter.tensor.id()).second) unique.push_back(parameter);
-  }
-  return unique;
-}
-
-std::string describe(const std::vector<NamedTensor>& parameters) {
+std::string describe(const ParameterSpace& space) {
   std::string lines;
-  for (const NamedTensor& parameter : parameters)
-    lines += concat(parameter.name, " ", parameter.tensor.dtype(), parameter.tensor.shape(), "\n");
+  for (const Parameter& parameter : space.parameters()) {
+    lines += concat(parameter.name, " ", parameter.tensor.dtype(), parameter.tensor.shape());
+    for (const std::string& other : parameter.other_names) lines += concat(" = ", other);
+    lines += parameter.is_frozen ? " frozen\n" : "\n";
+  }
   return lines;
 }
 
 /// The options that decide which collectives a step calls.
-std::string describe(const DataParallel::Options& options) {
+std::string describe(const DataParallelOptions& options) {
   return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
                 "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
-                "\nbucket_bytes = ", options.bucket_bytes, "\nshared_memory = ", options.shared_memory,
-                "\ntransport = ", name(options.transport), "\n");
+                "\nexecution = ", name(options.execution), "\nbucket_bytes = ", options.bucket_bytes,
+                "\nshared_memory = ", options.shared_memory, "\ntransport = ", name(options.transport), "\n");
 }
 
 }  // namespace
 
-DataParallel::DataParallel(const std::vector<NamedTensor>& parameters, const World& world, Options options)
-    : communicator_(world.shared_communicator()),
-      options_(options),
-      parameters_(without_repeats(parameters)) {
+DataParallel::DataParallel(ParameterSpace& space, const World& world, Options options)
+    : space_(space), communicator_(world.shared_communicator()), options_(options) {
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
-  require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(parameters_));
+  expect(space.values().dtype() == DType::f32, "parameters are ", space.values().dtype(), ", not f32");
+  require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
-  std::vector<int64_t> sizes;
-  for (const NamedTensor& parameter : parameters_) sizes.push_back(parameter.tensor.size());
-  plan_ = std::make_unique<BucketPlan>(sizes, options_.bucket_bytes, reserved_elements);
-  const Stream stream = parameters_.empty() ? current_stream() : parameters_[0].tensor.stream();
-  reducer_ = make_gradient_reducer(communicator_, *plan_,
-                                   {.replicas = options_.replicas,
-                                    .reduction = options_.reduction,
-                                    .overlap = options_.overlap,
-                                    .shared_memory = options_.shared_memory,
-                                    .transport = options_.transport},
-                                   stream);
-  move_values(stream);
-  votes_ = full({vote_kinds}, 0.0, DType::f32, stream);
-  gradients_.resize(static_cast<size_t>(reducer_->slots()));
-  for (size_t slot = 0; slot < gradients_.size(); ++slot)
-    for (size_t p = 0; p < parameters_.size(); ++p) {
-      const int64_t element = static_cast<int64_t>(slot) * plan_->elements + plan_->offsets[p];
-      gradients_[slot].emplace_back(reducer_->storage(), element * 4, parameters_[p].tensor.shape(),
-                                    DType::f32);
-    }
-  is_ready_.resize(parameters_.size());
-  missing_in_bucket_.resize(plan_->buckets.size());
+  const BucketPlan buckets(space, world.size(), options_.bucket_bytes);
+  reducer_ = std::make_unique<GradientReducer>(communicator_, buckets, options_, space.stream());
+  copy_first_ranks_values();
+  make_report();
+  votes_ = full({vote_kinds}, 0.0, DType::f32, space.stream());
+  for (int slot = 0; slot < reducer_->plan().slots; ++slot)
+    gradients_.push_back(reserved(slot, BucketPlan::reserved, {space.trainable_elements()}));
+  is_ready_.resize(space.parameters().size());
+  missing_in_bucket_.resize(buckets.buckets.size());
   // Last, because a constructor that throws has no destructor to take the hooks back.
-  for (size_t p = 0; p < parameters_.size(); ++p)
-    leaf_gradient(parameters_[p].tensor).ready = [this, p] { on_ready(static_cast<int>(p)); };
-}
-
-/// Moves the parameters into one block, and rank 0's values into it on every rank.
-void DataParallel::move_values(const Stream& stream) {
-  const MemoryScope scope("parameters");
-  const int64_t bytes = plan_->elements * 4;
-  const auto values = Storage::make(bytes, stream);
-  launch(stream, Fill{.y = {values->data.get(), {plan_->elements}, DType::f32}});
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    Tensor tensor = parameters_[p].tensor;
-    expect(gpu_of(tensor.stream()) == gpu_of(stream), parameters_[p].name, " is not on the device of ",
-           parameters_[0].name);
-    tensor.move_to(values, plan_->offsets[p] * 4);
-  }
-  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values->data.get(), bytes, 0);
-  const std::shared_ptr<std::byte> on_host = allocate_pinned(bytes);
-  copy_bytes(on_host.get(), cpu_stream(), values->data.get(), stream, bytes);
-  communicator_->broadcast(on_host.get(), bytes, 0);
-  copy_bytes(values->data.get(), stream, on_host.get(), cpu_stream(), bytes);
+  for (size_t p = 0; p < is_ready_.size(); ++p)
+    if (const Parameter& parameter = space.parameters()[p]; !parameter.is_frozen)
+      leaf_gradient(parameter.tensor).ready = [this, p] { on_ready(p); };
 }
 
 DataParallel::~DataParallel() {
-  for (const NamedTensor& parameter : parameters_) leaf_gradient(parameter.tensor).ready = nullptr;
+  for (const Parameter& parameter : space_.parameters())
+    if (!parameter.is_frozen) leaf_gradient(parameter.tensor).ready = nullptr;
 }
 
-void DataParallel::bind_gradients(int slot, bool accumulate) {
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    LeafGradient& leaf = leaf_gradient(parameters_[p].tensor);
-    leaf.buffer = gradients_[static_cast<size_t>(slot)][p];
-    leaf.accumulate = accumulate;
+void DataParallel::copy_first_ranks_values() {
+  if (reducer_->is_shared()) space_.move_values(reducer_->allocate(space_.elements(), false));
+  constexpr int64_t piece_bytes = int64_t{64} << 20;
+  std::byte* const values = static_cast<std::byte*>(space_.values().view().data);
+  const int64_t bytes = space_.elements() * 4;
+  const Stream& stream = space_.stream();
+  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values, bytes, 0);
+  const std::shared_ptr<std::byte> on_host = allocate_pinned(std::min(bytes, piece_bytes));
+  for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
+    const int64_t size = std::min(piece_bytes, bytes - begin);
+    copy_bytes(on_host.get(), cpu_stream(), values + begin, stream, size);
+    communicator_->broadcast(on_host.get(), size, 0);
+    copy_bytes(values + begin, stream, on_host.get(), cpu_stream(), size);
+  }
+}
+
+void DataParallel::make_report() {
+  constexpr int64_t reserved = BucketPlan::reserved, floats_a_block = sizeof(double) / sizeof(float);
+  const int64_t blocks = space_.trainable_elements() / ParameterSpace::block;
+  const auto memory = reducer_->allocate(reserved + floats_a_block * blocks, false);
+  report_ = Tensor(memory, 0, {reserved + floats_a_block * blocks}, DType::f32);
+  squares_ = Tensor(memory, reserved * 4, {blocks}, DType::f64);
+  const auto place = [](int64_t element) {
+    return reserved + floats_a_block * element / ParameterSpace::block;
+  };
+  for (int rank = 0; rank < communicator_->size(); ++rank) {
+    segments_.push_back(space_.segments(rank, communicator_->size()));
+    report_owned_.emplace_back();
+    if (rank == 0) report_owned_.back().push_back({0, reserved});
+    for (const Range& range : segments_.back())
+      report_owned_.back().push_back({place(range.begin), place(range.end)});
   }
 }
 
@@ -121,23 +106,24 @@ void DataParallel::count_down(int bucket) {
     reducer_->complete(bucket, micro_batches_done_ / options_.accumulate);
 }
 
-void DataParallel::on_ready(int parameter) {
-  const auto p = static_cast<size_t>(parameter);
-  expect(!is_ready_[p], parameters_[p].name, " became ready twice in one backward");
-  is_ready_[p] = true;
-  count_down(plan_->bucket_of[p]);
+void DataParallel::on_ready(size_t parameter) {
+  const Parameter& ready = space_.parameters()[parameter];
+  expect(!is_ready_[parameter], ready.name, " became ready twice in one backward");
+  is_ready_[parameter] = true;
+  const auto [first, end] = reducer_->buckets().buckets_of(ready.place);
+  for (int bucket = first; bucket < end; ++bucket) count_down(bucket);
 }
 
-View DataParallel::reserved(int slot, int64_t element, const Shape& shape) const {
-  return {reducer_->storage()->data.get() + (slot * plan_->elements + element) * 4, shape, DType::f32};
+Tensor DataParallel::reserved(int slot, int64_t element, const Shape& shape) const {
+  return {reducer_->storage(), (slot * reducer_->buckets().elements + element) * 4, shape, DType::f32};
 }
 
 /// The mean over a replica's micro-batches, added up from left to right.
 void DataParallel::write_loss(const Tensor& loss, int slot, int micro) const {
-  const Stream& stream = reducer_->storage()->stream;
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
-  const View sum = reserved(slot, loss_element, {});
+  const View sum = reserved(slot, loss_element, {}).view();
   const View value{loss.view().data, {}, DType::f32};
+  const Stream& stream = space_.stream();
   if (micro == 0)
     launch(stream, Copy{.x = value, .y = sum});
   else
@@ -150,41 +136,42 @@ void DataParallel::backward(const Tensor& loss) {
   expect(micro_batches_done_ < owed(), "backward() was called more than ", owed(),
          " times in this step; call wait() after the last");
   const int micro = micro_batches_done_ % options_.accumulate;
-  const int slot = reducer_->slot_of(micro_batches_done_ / options_.accumulate);
-  bind_gradients(slot, micro > 0);
-  std::fill(is_ready_.begin(), is_ready_.end(), false);
-  for (size_t bucket = 0; bucket < missing_in_bucket_.size(); ++bucket)
-    missing_in_bucket_[bucket] = static_cast<int>(plan_->buckets[bucket].parameters.size());
-  ++missing_in_bucket_[bucket_of_reserved];
+  const int slot = reducer_->begin(micro_batches_done_ / options_.accumulate);
+  space_.set_gradients_are_whole(true);
+  space_.bind_gradients(gradients_[static_cast<size_t>(slot)], micro > 0);
+  std::fill(missing_in_bucket_.begin(), missing_in_bucket_.end(), 0);
+  ++missing_in_bucket_[0];  // the reserved elements
+  for (size_t p = 0; p < is_ready_.size(); ++p) {
+    is_ready_[p] = space_.parameters()[p].is_frozen;
+    if (is_ready_[p]) continue;
+    const auto [first, end] = reducer_->buckets().buckets_of(space_.parameters()[p].place);
+    for (int bucket = first; bucket < end; ++bucket) ++missing_in_bucket_[static_cast<size_t>(bucket)];
+  }
 
   write_loss(loss, slot, micro);
-  launch(votes_.stream(), Copy{.x = votes_.view(), .y = reserved(slot, first_vote, votes_.shape())});
-  count_down(bucket_of_reserved);
+  copy(votes_, reserved(slot, first_vote, votes_.shape()));
+  count_down(0);
   lockstep::backward(loss, 1.0 / options_.accumulate);
 
   const auto unused = std::find(is_ready_.begin(), is_ready_.end(), false);
   expect(unused == is_ready_.end(), "the loss does not depend on the parameter ",
-         unused == is_ready_.end() ? "" : parameters_[static_cast<size_t>(unused - is_ready_.begin())].name,
+         unused == is_ready_.end()
+             ? ""
+             : space_.parameters()[static_cast<size_t>(unused - is_ready_.begin())].name,
          ": every parameter needs a gradient in every backward");
   ++micro_batches_done_;
 }
 
-void DataParallel::finish() {
+void DataParallel::end_step(bool everything) {
   expect(micro_batches_done_ == owed(), "wait() after ", micro_batches_done_, " of ", owed(),
          " backward() calls");
-  reducer_->finish();
-  bind_gradients(0, false);
+  reducer_->finish(everything);
+  space_.bind_gradients(gradients_[0]);
   micro_batches_done_ = 0;
+  updates_by_owners_ = is_scattered_ = !everything;
 }
 
-Tensor DataParallel::mean_loss() const { return {reducer_->storage(), loss_element * 4, {}, DType::f32}; }
-
-void DataParallel::vote(Vote what, bool wanted) {
-  const auto element = static_cast<int64_t>(what);
-  fill(votes_.slice(element, element + 1), wanted ? 1.0 : 0.0);
-}
-
-Tensor DataParallel::votes() const { return {reducer_->storage(), first_vote * 4, {vote_kinds}, DType::f32}; }
+void DataParallel::finish() { end_step(true); }
 
 float DataParallel::wait() {
   finish();
@@ -193,8 +180,77 @@ float DataParallel::wait() {
   return loss;
 }
 
+void DataParallel::step(Optimizer& optimizer, double learning_rate, double max_norm) {
+  optimizer.prepare(learning_rate);
+  update(optimizer, max_norm);
+}
+
+void DataParallel::update(Optimizer& optimizer, double max_norm) {
+  expect(&optimizer.space() == &space_, "the optimizer updates another space");
+  end_step(false);
+  share_states(optimizer);
+  const std::vector<Range>& mine = segments_[rank()];
+  const Tensor told = report_.slice(0, BucketPlan::reserved);
+  const Tensor kept = reserved(0, 0, {BucketPlan::reserved});
+  copy(kept, told);
+  square_blocks(space_, mine, squares_);
+  reducer_->gather(report_.data<float>(), report_owned_);
+  copy(told, kept);
+  norm_ = norm_of_blocks(squares_, max_norm);
+  optimizer.update(mine, norm_.factor);
+  reducer_->gather(space_.values().data<float>(), segments_);
+  if (segments_.size() > 1) space_.refresh_copies();
+  space_.set_gradients_are_whole(false);
+}
+
+void DataParallel::gather_gradients() {
+  if (is_scattered_) reducer_->gather(reducer_->slot(0), reducer_->buckets().owned);
+  is_scattered_ = false;
+  space_.set_gradients_are_whole(true);
+}
+
+void DataParallel::share_states(Optimizer& optimizer) {
+  if (segments_.size() == 1) return;
+  optimizer.set_states_are_whole(false);
+  auto& states = optimizer.states();
+  const auto is_known = [](const Tensor& known, const auto& state) { return known.id() == state.flat.id(); };
+  if (!reducer_->is_shared() || std::ranges::equal(known_states_, states, is_known)) return;
+  const MemoryScope scope("optimizer");
+  known_states_.clear();
+  states_are_shared_ = true;
+  for (auto& state : states) {
+    const auto memory = states_are_shared_ ? reducer_->allocate(state.flat.size(), true) : nullptr;
+    states_are_shared_ = memory != nullptr;
+    if (memory) {
+      const Tensor shared(memory, 0, state.flat.shape(), DType::f32);
+      for (const Range& range : segments_[rank()])
+        copy(state.flat.slice(range.begin, range.end), shared.slice(range.begin, range.end));
+      state.flat = shared;
+    }
+    known_states_.push_back(state.flat);
+  }
+  communicator_->barrier();
+}
+
+void DataParallel::gather_states(Optimizer& optimizer) {
+  share_states(optimizer);
+  if (states_are_shared_) return;
+  for (const auto& state : optimizer.states()) reducer_->gather(state.flat.data<float>(), segments_, 0);
+}
+
+Tensor DataParallel::mean_loss() const { return reserved(0, loss_element, {}); }
+
+void DataParallel::vote(Vote what, bool wanted) {
+  const auto element = static_cast<int64_t>(what);
+  fill(votes_.slice(element, element + 1), wanted ? 1.0 : 0.0);
+}
+
+Tensor DataParallel::votes() const { return reserved(0, first_vote, {vote_kinds}); }
+
 void DataParallel::replay(const Graph& step) {
   reducer_->replay([&step] { step.launch(); });
+  is_scattered_ = updates_by_owners_;
+  space_.set_gradients_are_whole(!is_scattered_);
 }
 
 }  // namespace lockstep

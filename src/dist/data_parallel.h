@@ -7,7 +7,8 @@
 #include "core/graph.h"
 #include "dist/gradient_reducer.h"
 #include "dist/world.h"
-#include "tensor/tensor.h"
+#include "tensor/gradient_norm.h"
+#include "tensor/optimizer.h"
 
 namespace lockstep {
 
@@ -21,35 +22,29 @@ enum class Vote {
 /// Trains one model on all ranks of a world. V logical replicas fix what a step computes; N ranks execute
 /// them.
 ///
+///     ParameterSpace space(model.parameters());
+///     DataParallel ddp(space, world, {.replicas = 8});
+///     AdamW optimizer(space, {});
 ///     for (const Batch& batch : my_batches)              // one per replica of this rank, in order
 ///       ddp.backward(loss_of(batch));                    // `accumulate` calls a replica
-///     float loss = ddp.wait();                           // gradients are now the mean over all replicas
-///     optimizer.step();
+///     ddp.step(optimizer, learning_rate, max_norm);      // each rank updates what it owns
 ///
-/// On a GPU the host only queues: finish() in the place of wait() leaves it so, and mean_loss() can be read
-/// later.
+/// or, where gradients are wanted: `float loss = ddp.wait(); optimizer.step(learning_rate);` with equal bits.
+/// On a GPU the host only queues; finish() in the place of wait() leaves it so.
 class DataParallel {
  public:
-  struct Options {
-    int replicas = 0;    ///< V; 0 is the number of ranks
-    int accumulate = 1;  ///< micro-batches a replica, added left to right
-    Reduction reduction = Reduction::tree;
-    int64_t bucket_bytes = int64_t{25} << 20;
-    bool overlap = false;
-    bool shared_memory = true;
-    Transport transport = Transport::automatic;
-  };
+  using Options = DataParallelOptions;
 
-  /// Compares the parameters over all ranks (UserError naming the first that differs), copies rank 0's values
-  /// to all, and moves values and gradients into flat buffers. Parameters are fp32 leaves on one stream; a
-  /// tensor that is listed twice counts once. Whoever keeps copies in 16 bits renews them afterwards.
-  DataParallel(const std::vector<NamedTensor>& parameters, const World& world, Options options);
+  /// Compares the parameters over all ranks (UserError naming the first that differs) and copies rank 0's
+  /// values to all. Parameters are f32. Whoever keeps copies in 16 bits renews them afterwards. Keeps a
+  /// reference to the space.
+  DataParallel(ParameterSpace& space, const World& world, Options options);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// The replicas that this rank executes.
-  ReplicaRange replicas() const { return reducer_->replicas(); }
+  /// The replicas that this rank executes, in order.
+  std::vector<int> replicas() const { return reducer_->plan().replicas(); }
   int total_replicas() const { return options_.replicas; }
 
   /// The backward of the next micro-batch. Throws Error naming a parameter that the loss does not reach, and
@@ -58,11 +53,29 @@ class DataParallel {
   /// Ends the step: every parameter's grad() is the mean over replicas, for whatever is queued from now on.
   /// Throws Error if backward() is owed.
   void finish();
-  /// The mean of the replicas' losses, one element beside the parameters, with equal bits on every rank.
-  /// Holds from finish() to the next backward().
-  Tensor mean_loss() const;
   /// finish(), and the loss as a number: the host waits for it.
   float wait();
+
+  /// Ends the step in the place of finish(), clipping and Optimizer::step(): each rank measures and updates
+  /// what it owns, and values are gathered. Afterwards grad() throws until gather_gradients(), and the
+  /// optimizer's states hold on this rank for what it owns: see gather_states(). `max_norm`: 0 is no
+  /// clipping.
+  void step(Optimizer& optimizer, double learning_rate, double max_norm = 0.0);
+  /// The part of step() that can be recorded, after optimizer.prepare(learning_rate).
+  void update(Optimizer& optimizer, double max_norm);
+  /// Makes every parameter's grad() the mean over replicas, after step(). All ranks call it.
+  void gather_gradients();
+  /// Lets states lie in memory that the ranks of a host share, if they do; else step() does it.
+  void share_states(Optimizer& optimizer);
+  /// Makes the optimizer's states whole on rank 0, which may then read them until the next step. All ranks
+  /// call it; costs nothing where they are shared.
+  void gather_states(Optimizer& optimizer);
+
+  /// The mean of the replicas' losses, one element beside the parameters, with equal bits on every rank.
+  /// Holds from the end of a step to the next backward().
+  Tensor mean_loss() const;
+  /// The norm of the gradients of the last step(), before clipping: f64.
+  Tensor gradient_norm() const { return norm_.norm; }
 
   /// This rank asks all ranks, in every backward() from now on, or (`wanted` is false) no longer does.
   void vote(Vote what, bool wanted = true);
@@ -70,7 +83,7 @@ class DataParallel {
   /// read as mean_loss() is.
   Tensor votes() const;
 
-  /// True if backward() and finish() may be recorded as a graph, after one step that was not.
+  /// True if backward() and finish() or update() may be recorded as a graph, after one step that was not.
   bool is_capturable() const { return reducer_->is_capturable(); }
   /// Starts a recorded step: step.launch(), with its communication under the deadline and in the flight
   /// record.
@@ -80,28 +93,38 @@ class DataParallel {
 
   /// How gradients travel: "by NCCL", "through the host", ...
   const char* transport() const { return reducer_->transport(); }
-  /// Seconds of the last finish() that communication took.
+  /// Seconds of the last step in which communication was waited for.
   double exposed_seconds() const { return reducer_->exposed_seconds(); }
   /// Gradient buffers of this rank, each as large as the model.
-  int gradient_sets() const { return reducer_->slots(); }
+  int gradient_sets() const { return reducer_->plan().slots; }
 
  private:
-  void move_values(const Stream& stream);
-  void bind_gradients(int slot, bool accumulate);
-  View reserved(int slot, int64_t element, const Shape& shape) const;
+  void copy_first_ranks_values();
+  void make_report();
+  void end_step(bool everything);
+  Tensor reserved(int slot, int64_t element, const Shape& shape) const;
   void write_loss(const Tensor& loss, int slot, int micro) const;
   void count_down(int bucket);
-  int owed() const { return replicas().size() * options_.accumulate; }
-  void on_ready(int parameter);
+  void on_ready(size_t parameter);
+  int owed() const { return static_cast<int>(replicas().size()) * options_.accumulate; }
+  size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
 
+  ParameterSpace& space_;
   std::shared_ptr<Communicator> communicator_;
   Options options_;
-  std::vector<NamedTensor> parameters_;
-  std::unique_ptr<BucketPlan> plan_;
-  std::unique_ptr<GradientReducer> reducer_;
-  Tensor votes_;                                ///< of this rank, in the order of Vote: 0 or 1
-  std::vector<std::vector<Tensor>> gradients_;  ///< [slot][parameter]
-  std::vector<bool> is_ready_;                  ///< parameters of the running backward
+  Ownership segments_;  ///< of the space
+  Tensor report_;       ///< what ranks tell each other in a step: reserved elements, then
+  Tensor squares_;      ///< the sums of squares of all blocks
+  Ownership report_owned_;
+  GradientNorm norm_;
+  std::unique_ptr<GradientReducer> reducer_;  ///< goes before the memory that it has made
+  Tensor votes_;                              ///< of this rank, in the order of Vote: 0 or 1
+  std::vector<Tensor> gradients_;             ///< [slot]: the trainable elements
+  std::vector<Tensor> known_states_;          ///< that are, or could not be, shared
+  bool states_are_shared_ = false;
+  bool updates_by_owners_ = false;  ///< the last step did
+  bool is_scattered_ = false;       ///< slot 0 holds what this rank owns
+  std::vector<bool> is_ready_;      ///< parameters of the running backward
   std::vector<int> missing_in_bucket_;
   int micro_batches_done_ = 0;
 };

@@ -1,116 +1,287 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/gradient_reducer.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "core/clock.h"
 #include "core/error.h"
+#include "core/graph.h"
 #include "core/log.h"
-#include "dist/device_reducer.h"
-#include "dist/host_reducer.h"
-#include "dist/nccl_reducer.h"
-#include "dist/staged_reducer.h"
+#include "kernels/elementwise.h"
 #include "kernels/fold.h"
 
 namespace lockstep {
+namespace {
 
-GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, const BucketPlan& plan,
-                                 Options options)
-    : communicator_(std::move(communicator)),
-      plan_(plan),
-      options_(options),
-      slot_plan_(options.replicas, communicator_->size(), communicator_->rank()),
-      last_fold_(options.replicas, communicator_->size(), communicator_->size() > 1) {}
-
-void GradientReducer::merge(const Stream& stream, const Bucket& bucket, int k) const {
-  for (int i = 0; i < slot_plan_.additions[static_cast<size_t>(k)]; ++i) {
-    const int right = slot_of(k) - i;
-    float* left = slot(right - 1, bucket);
-    fold(stream, {0, 1, Fold::add}, {left, slot(right, bucket)}, left, bucket.end - bucket.begin, 1.0f);
-  }
-}
-
-void GradientReducer::add_pending(const Stream& stream, const Bucket& bucket) const {
-  for (int i = 1; i < slot_plan_.pending; ++i)
-    fold(stream, {0, 1, Fold::add}, {slot(0, bucket), slot(i, bucket)}, slot(0, bucket),
-         bucket.end - bucket.begin, 1.0f);
-}
-
-void GradientReducer::fold(const Stream& stream, const std::vector<int>& program,
-                           const std::vector<const float*>& inputs, float* out, int64_t count, float scale) {
-  if (count == 0) return;
-  Fold kernel{.inputs = {}, .program = program, .y = {out, {count}, DType::f32}, .scale = scale};
+/// y[0:count) = scale * the program over inputs[k][0:count).
+void launch_fold(const Stream& stream, const std::vector<int>& program,
+                 const std::vector<const float*>& inputs, float* y, int64_t count, float scale) {
+  const bool is_there = program.size() == 1 && inputs[0] == y && scale == 1.0f;
+  if (count == 0 || is_there) return;
+  Fold kernel{.inputs = {}, .program = program, .y = {y, {count}, DType::f32}, .scale = scale};
   // A view does not say what is only read.
   for (const float* input : inputs) kernel.inputs.push_back({const_cast<float*>(input), {count}, DType::f32});
   launch(stream, kernel);
 }
 
-std::pair<int64_t, int64_t> GradientReducer::segment(int64_t count, int rank) const {
-  const int ranks = communicator_->size();
-  const int64_t lines = count / BucketPlan::alignment;
-  return {lines * rank / ranks * BucketPlan::alignment, lines * (rank + 1) / ranks * BucketPlan::alignment};
+Transport settle_transport(Communicator& communicator, Transport wanted, int device) {
+  if (wanted != Transport::automatic) return wanted;
+  const TransportFacts facts = gather_transport_facts(communicator, device);
+  const Transport transport = choose_transport(facts);
+  if (transport == Transport::staged && communicator.rank() == 0)
+    log_warning(concat("gradients travel through the memory of the host, because ",
+                       facts.shares_gpu ? "ranks share a GPU" : "this build has no NCCL"));
+  return transport;
 }
 
-void GradientReducer::finish_segment(const Stream& stream, const Bucket& bucket,
-                                     const std::vector<const float*>& inputs) const {
-  const auto [begin, end] = segment(bucket.end - bucket.begin, communicator_->rank());
-  fold(stream, last_fold_.program, inputs, slot(0, bucket) + begin, end - begin, mean_factor());
+}  // namespace
+
+GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
+                                 const DataParallelOptions& options, const Stream& stream)
+    : communicator_(std::move(communicator)),
+      buckets_(std::move(buckets)),
+      reduction_(options.reduction),
+      plan_(options.replicas > 0 ? options.replicas : communicator_->size(), communicator_->size(),
+            communicator_->rank(), reduction_ == Reduction::native ? Execution::ranges : options.execution,
+            communicator_->size() > 1),
+      ready_(buckets_.buckets.size(), false) {
+  make_movement(options, stream);
+  for (size_t r = 0; r < plan_.rounds.size(); ++r)
+    for (const Replica& replica : plan_.rounds[r].replicas) replicas_.emplace_back(r, replica);
+  make_counter();
+  const bool has_peers = communicator_->size() > 1;
+  if (options.overlap && has_peers && !on_gpu()) server_ = std::thread([this] { serve(); });
 }
 
-int64_t GradientReducer::arriving_elements(const Bucket& bucket) const {
-  const int rank = communicator_->rank();
-  const auto [begin, end] = segment(bucket.end - bucket.begin, rank);
-  int64_t inputs = 0;
-  for (int peer = 0; peer < communicator_->size(); ++peer)
-    if (peer != rank) inputs += last_fold_.inputs_of_rank[static_cast<size_t>(peer)];
-  return inputs * (end - begin);
+GradientReducer::~GradientReducer() {
+  if (!server_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    // A step that nobody finishes ends this rank: its thread must not wait for peers that may never come.
+    if (std::find(ready_.begin(), ready_.end(), true) != ready_.end()) communicator_->cancel();
+  }
+  changed_.notify_all();
+  server_.join();
 }
 
-GradientReducer::SegmentExchange GradientReducer::exchange_of(const Bucket& bucket, float* arrived) const {
-  const auto message = [](int peer, float* begin, float* end) {
-    return Message{peer, reinterpret_cast<std::byte*>(begin), (end - begin) * 4};
-  };
-  const int rank = communicator_->rank();
-  const int64_t count = bucket.end - bucket.begin;
-  const auto [begin, end] = segment(count, rank);
-  SegmentExchange exchange;
-  for (int peer = 0; peer < communicator_->size(); ++peer) {
-    const auto [from, to] = segment(count, peer);
-    for (int i = 0; i < last_fold_.inputs_of_rank[static_cast<size_t>(peer)]; ++i) {
-      exchange.inputs.push_back(peer == rank ? slot(i, bucket) + begin : arrived);
-      if (peer == rank) continue;
-      exchange.receives.push_back(message(peer, arrived, arrived + (end - begin)));
-      arrived += end - begin;
+/// Makes the movement between hosts' memories, and this rank's slots there.
+void GradientReducer::make_host_movement(bool shares_memory) {
+  const int64_t count = plan_.slots * buckets_.elements;
+  movement_ = move_in_place(communicator_, cpu_stream());
+  is_shared_ = shares_memory && communicator_->size() > 1;
+  storage_ = is_shared_ || communicator_->size() == 1 ? movement_->allocate(count, false) : nullptr;
+  if (storage_) return;
+  is_shared_ = false;
+  movement_ = move_as_messages(communicator_);
+  storage_ = movement_->allocate(count, false);
+}
+
+void GradientReducer::make_movement(const DataParallelOptions& options, const Stream& stream) {
+  const MemoryScope scope("gradients");
+  const bool may_share = options.shared_memory && reduction_ == Reduction::tree;
+  const int64_t count = plan_.slots * buckets_.elements;
+  const Transport transport = device_of(stream) == Device::cpu
+                                  ? Transport::staged
+                                  : settle_transport(*communicator_, options.transport, gpu_of(stream));
+  if (transport == Transport::staged) make_host_movement(may_share);
+  // Where slots are read in place, the last replica's additions are part of the fold.
+  if (is_shared_ || communicator_->size() == 1)
+    plan_ = ReductionPlan(plan_.total_replicas, plan_.ranks, plan_.rank, plan_.execution, false);
+  if (device_of(stream) == Device::cpu) return;
+  if (transport == Transport::staged) {
+    is_shared_ = false;  // what ranks share are copies
+    movement_ = move_through_host(std::move(movement_), std::move(storage_), plan_.rank, stream);
+  } else if (transport == Transport::nccl) {
+    movement_ = move_by_nccl(communicator_, buckets_, plan_, stream);
+  } else {
+    expect(plan_.ranks == 1, plan_.ranks, " ranks cannot reduce alone");
+    movement_ = move_in_place(communicator_, stream);
+  }
+  storage_ = movement_->allocate(count, false);
+}
+
+void GradientReducer::make_counter() {
+  for (const BucketPlan::Bucket& bucket : buckets_.buckets) {
+    counted_at_.emplace_back();
+    for (const Range& range : bucket.owned[static_cast<size_t>(plan_.rank)]) {
+      counted_at_.back().push_back(counted_);
+      counted_ += range.size();
     }
-    if (peer == rank) continue;
-    for (int i = 0; i < slot_plan_.pending; ++i)
-      exchange.sends.push_back(message(peer, slot(i, bucket) + from, slot(i, bucket) + to));
-    exchange.results.push_back(message(peer, slot(0, bucket) + begin, slot(0, bucket) + end));
-    exchange.others.push_back(message(peer, slot(0, bucket) + from, slot(0, bucket) + to));
   }
-  return exchange;
+  const MemoryScope scope("gradients");
+  if (plan_.levels > 0) counter_ = Storage::make(plan_.levels * counted_ * 4, movement_->stream());
 }
 
-std::unique_ptr<GradientReducer> make_gradient_reducer(std::shared_ptr<Communicator> communicator,
-                                                       const BucketPlan& plan,
-                                                       GradientReducer::Options options,
-                                                       const Stream& stream) {
-  if (device_of(stream) == Device::cpu)
-    return std::make_unique<HostReducer>(std::move(communicator), plan, options);
-  const int device = gpu_of(stream);
-  if (options.transport == Transport::automatic) {
-    const TransportFacts facts = gather_transport_facts(*communicator, device);
-    options.transport = choose_transport(facts);
-    if (options.transport == Transport::staged && communicator->rank() == 0)
-      log_warning(concat("gradients travel through the memory of the host, because ",
-                         facts.shares_gpu ? "ranks share a GPU" : "this build has no NCCL"));
+std::shared_ptr<Storage> GradientReducer::allocate(int64_t count, bool is_common) const {
+  auto storage = movement_->allocate(count, is_common);
+  if (storage || is_common) return storage;
+  storage = Storage::make(count * 4, storage_->stream);
+  launch(storage->stream, Fill{.y = {storage->data.get(), {count}, DType::f32}});
+  return storage;
+}
+
+Movement::Scatter GradientReducer::scatter_of(int bucket) const {
+  return {.bucket = buckets_.buckets[static_cast<size_t>(bucket)],
+          .slots_of_rank = round().slots_of_rank,
+          .slots = slot(0),
+          .stride = buckets_.elements,
+          .begins_step = round_ == 0 && bucket == 0};
+}
+
+/// Before the additions that the last replica of the round makes possible.
+int GradientReducer::slots_written() const {
+  return round().replicas.empty() ? 0 : round().replicas.back().slot + 1;
+}
+
+/// slot `last - 1` += slot `last`, and so on downwards.
+void GradientReducer::add_slots(const Stream& stream, float* slots, const BucketPlan::Bucket& bucket,
+                                int last, int times) {
+  for (float* right = slots + last * buckets_.elements + bucket.range.begin; times > 0;
+       --times, right -= buckets_.elements) {
+    float* left = right - buckets_.elements;
+    launch_fold(stream, {0, 1, Fold::add}, {left, right}, left, bucket.range.size(), 1.0f);
   }
-  switch (options.transport) {
-    case Transport::nccl:
-      return std::make_unique<NcclReducer>(std::move(communicator), plan, options, stream);
-    case Transport::staged:
-      return std::make_unique<StagedReducer>(std::move(communicator), plan, options, stream);
-    default:
-      expect(communicator->size() == 1, communicator->size(), " ranks cannot reduce alone");
-      return std::make_unique<DeviceReducer>(std::move(communicator), plan, options, stream);
+}
+
+int GradientReducer::begin(int k) {
+  const auto& [round, replica] = replicas_[static_cast<size_t>(k)];
+  if (k == 0) exposed_seconds_ = 0.0;
+  if (round > round_) end_round();
+  return replica.slot;
+}
+
+void GradientReducer::complete(int bucket, int k) {
+  const auto b = static_cast<size_t>(bucket);
+  const auto& [index, replica] = replicas_[static_cast<size_t>(k)];
+  if (replica.index != round().replicas.back().index)
+    return add_slots(storage_->stream, slot(0), buckets_.buckets[b], replica.slot, replica.additions);
+  movement_->offer(scatter_of(bucket), slots_written());
+  if (!is_queued()) written_.record(storage_->stream);
+  std::unique_lock lock(mutex_);
+  ready_[b] = true;
+  if (is_queued()) reduce_ready_buckets(lock);
+  if (failure_ && is_queued()) std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (server_.joinable()) changed_.notify_all();
+}
+
+void GradientReducer::end_round() {
+  expect(is_queued() || !is_recording_graph(),
+         "gradients that travel through the host cannot be recorded in a graph");
+  if (!is_queued()) written_.synchronize();  // up to here it is computation
+  const auto begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  if (round().replicas.empty()) ready_.assign(ready_.size(), true);
+  const auto missing = std::find(ready_.begin(), ready_.end(), false);
+  expect(missing == ready_.end(), "bucket ", missing - ready_.begin(), " was never completed");
+  if (server_.joinable()) {
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return next_ == ready_.size() || failure_; });
+  } else {
+    reduce_ready_buckets(lock);
   }
+  if (failure_) std::rethrow_exception(failure_);
+  ready_.assign(ready_.size(), false);
+  next_ = 0;
+  ++round_;
+  movement_->join();
+  exposed_seconds_ += seconds_since(begin);
+}
+
+void GradientReducer::finish(bool everything) {
+  check();
+  while (round_ < plan_.rounds.size()) end_round();
+  round_ = 0;
+  const bool has_everything = gathers_early_ || reduction_ == Reduction::native;
+  gathers_early_ = everything;
+  if (everything && !has_everything) gather(slot(0), buckets_.owned);
+}
+
+void GradientReducer::gather(float* flat, const Ownership& owned, int root) {
+  const auto begin = Clock::now();
+  movement_->gather(flat, owned, root);
+  movement_->join();
+  exposed_seconds_ += seconds_since(begin);
+}
+
+void GradientReducer::reduce_ready_buckets(std::unique_lock<std::mutex>& lock) {
+  while (next_ < ready_.size() && ready_[next_]) {
+    const auto bucket = static_cast<int>(next_);
+    lock.unlock();
+    try {
+      reduce(bucket);
+      lock.lock();
+      ++next_;
+    } catch (...) {
+      lock.lock();
+      failure_ = std::current_exception();
+      return;
+    }
+  }
+}
+
+void GradientReducer::serve() {
+  std::unique_lock lock(mutex_);
+  while (!failure_) {
+    changed_.wait(lock, [this] { return stopping_ || (next_ < ready_.size() && ready_[next_]); });
+    if (stopping_) return;
+    reduce_ready_buckets(lock);
+    changed_.notify_all();
+  }
+}
+
+void GradientReducer::reduce(int bucket) {
+  const Movement::Scatter what = scatter_of(bucket);
+  float* const slots = movement_->land(what, slots_written());
+  const bool has_last = plan_.merges_last && !round().replicas.empty();
+  if (has_last)
+    add_slots(movement_->stream(), slots, what.bucket, round().replicas.back().slot,
+              round().replicas.back().additions);
+  if (reduction_ == Reduction::native) return reduce_natively(what, slots);
+  fold(what, slots);
+  if (round_ + 1 < plan_.rounds.size()) return;
+  movement_->deliver(what);
+  if (gathers_early_) movement_->gather(slot(0), what.bucket.owned, Movement::everybody);
+}
+
+void GradientReducer::fold(const Movement::Scatter& what, float* slots) {
+  const auto sources = movement_->scatter(what);
+  const std::vector<Range>& mine = what.bucket.owned[static_cast<size_t>(plan_.rank)];
+  const auto bucket = static_cast<size_t>(&what.bucket - buckets_.buckets.data());
+  const auto level_at = [&](int level, size_t range) {
+    return reinterpret_cast<float*>(counter_->data.get()) + level * counted_ + counted_at_[bucket][range];
+  };
+  std::vector<int> first_of_rank = {0};
+  for (const int count : what.slots_of_rank) first_of_rank.push_back(first_of_rank.back() + count);
+  for (const ReductionPlan::Fold& fold : round().folds)
+    for (size_t range = 0; range < mine.size(); ++range) {
+      std::vector<const float*> inputs;
+      for (const auto& [rank, place] : fold.inputs)
+        inputs.push_back(
+            rank == ReductionPlan::Input::counter
+                ? level_at(place, range)
+                : sources[range][static_cast<size_t>(first_of_rank[static_cast<size_t>(rank)] + place)]);
+      const bool is_mean = fold.level == ReductionPlan::Fold::mean;
+      launch_fold(movement_->stream(), fold.program, inputs,
+                  is_mean ? slots + mine[range].begin : level_at(fold.level, range), mine[range].size(),
+                  is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
+    }
+}
+
+void GradientReducer::reduce_natively(const Movement::Scatter& what, float* slots) {
+  const Stream& stream = movement_->stream();
+  const int64_t count = what.bucket.range.size();
+  float* const sum = slots + what.bucket.range.begin;
+  const int pending = what.slots_of_rank[static_cast<size_t>(plan_.rank)];
+  for (int i = 1; i < pending; ++i)
+    launch_fold(stream, {0, 1, Fold::add}, {sum, sum + i * what.stride}, sum, count, 1.0f);
+  if (plan_.ranks > 1) movement_->sum(sum, count);
+  launch_fold(stream, {0}, {sum}, sum, count, 1.0f / static_cast<float>(plan_.total_replicas));
+  // Every rank has all of it.
+  const BucketPlan::Bucket everything{what.bucket.range,
+                                      Ownership(what.bucket.owned.size(), {what.bucket.range})};
+  movement_->deliver({everything, what.slots_of_rank, what.slots, what.stride, what.begins_step});
 }
 
 }  // namespace lockstep

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
+#include <condition_variable>
+#include <exception>
 #include <memory>
-#include <utility>
+#include <mutex>
+#include <thread>
 #include <vector>
 
-#include "dist/bucket_plan.h"
-#include "dist/communicator.h"
-#include "dist/reduction_plan.h"
+#include "core/event.h"
+#include "dist/movement.h"
 #include "dist/transport.h"
-#include "tensor/storage.h"
 
 namespace lockstep {
 
@@ -20,101 +20,117 @@ enum class Reduction {
   native,  ///< the transport: bits depend on ranks and transport
 };
 
-/// Averages the gradients of V replicas that N ranks compute one after the other.
-///
-/// A rank keeps its replicas' gradients in slots, each as large as the flat space. Replica k writes the slot
-/// above those that are pending; as soon as a bucket of it is complete, what the tree allows is added. With
-/// the last replica the bucket goes on its way to the other ranks, always in bucket order. The mean ends in
-/// slot 0.
-class GradientReducer {
- public:
-  struct Options {
-    int replicas = 1;
-    Reduction reduction = Reduction::tree;
-    bool overlap = false;       ///< CPU: reduce on a thread of its own while the last backward still runs
-    bool shared_memory = true;  ///< CPU: read other ranks' gradients in place where ranks share a host
-    Transport transport = Transport::automatic;  ///< GPU
-  };
+/// How replicas, ranks and transports meet. What shows in the bits is said.
+struct DataParallelOptions {
+  int replicas = 0;                         ///< V, which fixes what a step computes; 0 is the number of ranks
+  int accumulate = 1;                       ///< micro-batches a replica, added left to right; in the bits
+  Reduction reduction = Reduction::tree;    ///< in the bits
+  Execution execution = Execution::ranges;  ///< of the tree; a native reduction runs ranges
+  int64_t bucket_bytes = int64_t{25} << 20;
+  bool overlap = false;       ///< CPU: reduce on a thread of its own while the last backward still runs
+  bool shared_memory = true;  ///< CPU: read other ranks' gradients in place where ranks share a host
+  Transport transport = Transport::automatic;  ///< GPU
+};
 
-  virtual ~GradientReducer() = default;
+/// Averages the gradients of V replicas that N ranks compute: carries out a ReductionPlan, bucket by bucket,
+/// always in bucket order.
+///
+/// A bucket leaves as soon as the last replica of a round has written it. On a GPU all of it is queued beside
+/// the backward; on a CPU it happens on a thread of its own, or where the round ends. The mean ends in slot
+/// 0: of what a rank owns, or, with gather(), of everything.
+class GradientReducer final {
+ public:
+  /// Gradients lie on `stream`. All ranks call it.
+  GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
+                  const DataParallelOptions& options, const Stream& stream);
+  ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// The replicas of this rank.
-  ReplicaRange replicas() const { return slot_plan_.mine; }
-  int slots() const { return slot_plan_.slots; }
-  /// The slot that the backward of this rank's k-th replica writes.
-  int slot_of(int k) const { return slot_plan_.slot_of[static_cast<size_t>(k)]; }
-  /// All slots, one after the other, each `elements` of the plan long.
+  const ReductionPlan& plan() const { return plan_; }
+  const BucketPlan& buckets() const { return buckets_; }
+  /// All slots, one after the other, each as long as the bucket plan says.
   const std::shared_ptr<Storage>& storage() const { return storage_; }
+  float* slot(int index) const {
+    return reinterpret_cast<float*>(storage_->data.get()) + index * buckets_.elements;
+  }
 
+  /// Returns the slot that the backward of this rank's k-th replica writes, once it may.
+  int begin(int k);
   /// Tells that the k-th replica has written this bucket; on a GPU, that the kernels which write it are
   /// queued.
-  virtual void complete(int bucket, int k) = 0;
-  /// Ends the step: slot 0 holds the mean, on a GPU for whatever is queued from now on. Throws what went
-  /// wrong on the way.
-  virtual void finish() = 0;
+  void complete(int bucket, int k);
+  /// Ends the step: slot 0 holds the mean of this rank's elements, or of all if `everything`, on a GPU for
+  /// whatever is queued from now on. Throws what went wrong on the way.
+  void finish(bool everything);
+
+  /// Brings what each rank owns of `flat` to all ranks, or to `root` alone; see Movement.
+  void gather(float* flat, const Ownership& owned, int root = Movement::everybody);
+  /// Zeroed memory from which that is cheapest; or, `is_common`, one piece for all ranks, null where they
+  /// share none. All ranks call it.
+  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) const;
+  /// True where ranks read each other's memory.
+  bool is_shared() const { return is_shared_; }
+
   /// Throws what went wrong in the background since.
-  virtual void check() {}
-
+  void check() { movement_->check(); }
   /// How gradients travel, in words.
-  virtual const char* transport() const = 0;
+  const char* transport() const { return movement_->name(); }
   /// True if a step can be recorded as a graph.
-  virtual bool is_capturable() const { return false; }
-  /// Runs `launch`, which starts a recorded step, under this reducer's deadline.
-  virtual void replay(const std::function<void()>& launch) { launch(); }
+  bool is_capturable() const { return is_queued(); }
+  /// Runs `launch`, which starts a recorded step, under the deadline of the transport.
+  void replay(const std::function<void()>& launch) { movement_->replay(launch); }
 
-  /// Seconds that the host spent in the last finish(): communication that no computation hid. On a GPU that
-  /// reduces in its own queue the host does not wait, and this says nothing.
+  /// Seconds that the host has spent since begin(0) in communication that no computation hid. Where all is
+  /// queued on a GPU the host does not wait, and this says nothing.
   double exposed_seconds() const { return exposed_seconds_; }
 
- protected:
-  GradientReducer(std::shared_ptr<Communicator> communicator, const BucketPlan& plan, Options options);
+ private:
+  using Replica = ReductionPlan::Replica;
+  using Round = ReductionPlan::Round;
 
-  int64_t slots_bytes() const { return slots() * plan_.elements * 4; }
-  /// Where the bucket lies in one of this rank's slots.
-  float* slot(int index, const Bucket& bucket) const {
-    return reinterpret_cast<float*>(storage_->data.get()) + index * plan_.elements + bucket.begin;
-  }
-  float mean_factor() const { return 1.0f / static_cast<float>(options_.replicas); }
-  /// What the tree allows after the k-th replica, on that stream.
-  void merge(const Stream& stream, const Bucket& bucket, int k) const;
-  /// slot 0 += the other pending slots, from left to right: what a native reduction starts from.
-  void add_pending(const Stream& stream, const Bucket& bucket) const;
-  /// out[0:count) = scale * the program over inputs[k][0:count).
-  static void fold(const Stream& stream, const std::vector<int>& program,
-                   const std::vector<const float*>& inputs, float* out, int64_t count, float scale);
-  /// Elements [first, second) of `count` that a rank finishes: equal parts on cache lines.
-  std::pair<int64_t, int64_t> segment(int64_t count, int rank) const;
-  /// Folds what the ranks are left with of this rank's segment into slot 0.
-  void finish_segment(const Stream& stream, const Bucket& bucket,
-                      const std::vector<const float*>& inputs) const;
+  bool on_gpu() const { return device_of(storage_->stream) == Device::cuda; }
+  bool is_queued() const { return device_of(movement_->stream()) == Device::cuda; }
+  const Round& round() const { return plan_.rounds[round_]; }
+  Movement::Scatter scatter_of(int bucket) const;
+  int slots_written() const;
 
-  /// Partial nodes on their way to the owners of their segments, and the finished segments on their way back.
-  struct SegmentExchange {
-    std::vector<Message> sends, receives;
-    std::vector<const float*> inputs;  ///< of the fold between the two
-    std::vector<Message> results, others;
-  };
-  /// Where each rank has made its own additions. What other ranks send is kept at `arrived`, which has room
-  /// for arriving_elements().
-  SegmentExchange exchange_of(const Bucket& bucket, float* arrived) const;
-  int64_t arriving_elements(const Bucket& bucket) const;
+  void make_movement(const DataParallelOptions& options, const Stream& stream);
+  void make_host_movement(bool shares_memory);
+  void make_counter();
+
+  void add_slots(const Stream& stream, float* slots, const BucketPlan::Bucket& bucket, int last, int times);
+  void reduce(int bucket);
+  void reduce_natively(const Movement::Scatter& what, float* slots);
+  void fold(const Movement::Scatter& what, float* slots);
+  void end_round();
+  void reduce_ready_buckets(std::unique_lock<std::mutex>& lock);
+  void serve();
 
   std::shared_ptr<Communicator> communicator_;
-  BucketPlan plan_;
-  Options options_;
-  SlotPlan slot_plan_;
-  LastFold last_fold_;
-  std::shared_ptr<Storage> storage_;
+  BucketPlan buckets_;
+  Reduction reduction_;
+  ReductionPlan plan_;
+  std::vector<std::pair<size_t, Replica>> replicas_;  ///< of this rank, with their rounds
+  std::shared_ptr<Storage> storage_;                  ///< outlives its registration
+  std::unique_ptr<Movement> movement_;
+  bool is_shared_ = false;
+  std::shared_ptr<Storage> counter_;              ///< [level][what this rank owns], interleaved execution
+  std::vector<std::vector<int64_t>> counted_at_;  ///< [bucket][range]: where it lies in a level
+  int64_t counted_ = 0;                           ///< elements of a level
+  Event written_;                                 ///< the round's last bucket, by the backward
+  /// Whether buckets are gathered as soon as they are reduced: what the last step needed, this one may.
+  bool gathers_early_ = false;
   double exposed_seconds_ = 0.0;
-};
 
-/// The reducer for gradients of parameters on that stream: the CPU's, or the one for the transport that
-/// choose_transport() finds. All ranks call it.
-std::unique_ptr<GradientReducer> make_gradient_reducer(std::shared_ptr<Communicator> communicator,
-                                                       const BucketPlan& plan,
-                                                       GradientReducer::Options options,
-                                                       const Stream& stream);
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t round_ = 0;
+  std::vector<bool> ready_;  ///< buckets of the round
+  size_t next_ = 0;          ///< the first bucket that is not reduced yet
+  bool stopping_ = false;
+  std::exception_ptr failure_;
+  std::thread server_;
+};
 
 }  // namespace lockstep

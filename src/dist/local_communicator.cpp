@@ -128,11 +128,15 @@ std::unique_ptr<LocalCommunicator> LocalCommunicator::alone() {
   return std::make_unique<LocalCommunicator>(make_group(1), 0);
 }
 
-std::shared_ptr<SharedMemory> LocalCommunicator::share(int64_t bytes) {
+std::shared_ptr<SharedMemory> LocalCommunicator::share(int64_t bytes, bool is_common) {
   if (rank() == 0) {
     group_->shared = std::make_shared<SharedMemory>();
     group_->shared->bytes = bytes;
     for (int peer = 0; peer < size(); ++peer) {
+      if (peer > 0 && is_common) {
+        group_->shared->of_rank.push_back(group_->shared->of_rank[0]);
+        continue;
+      }
       const auto block_bytes = static_cast<size_t>((bytes + 63) / 64 * 64);
       std::shared_ptr<std::byte> block(static_cast<std::byte*>(std::aligned_alloc(64, block_bytes)),
                                        std::free);
@@ -143,7 +147,8 @@ std::shared_ptr<SharedMemory> LocalCommunicator::share(int64_t bytes) {
     }
   }
   std::shared_ptr<SharedMemory> memory;
-  together(concat("share of ", bytes, " bytes"), nullptr, {}, [&] { memory = group_->shared; });
+  together(concat(is_common ? "common " : "", "share of ", bytes, " bytes"), nullptr, {},
+           [&] { memory = group_->shared; });
   return memory;
 }
 

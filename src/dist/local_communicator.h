@@ -20,7 +20,7 @@ class LocalCommunicator : public Communicator {
   static std::shared_ptr<Group> make_group(int size);
   static std::unique_ptr<LocalCommunicator> alone();
 
-  std::shared_ptr<SharedMemory> share(int64_t bytes) override;
+  std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) override;
 
  protected:
   void do_barrier() override;

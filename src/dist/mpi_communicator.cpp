@@ -37,7 +37,7 @@ class MpiCommunicator : public Communicator {
         communicator_(communicator),
         one_host_(place.local_size == place.size) {}
 
-  std::shared_ptr<SharedMemory> share(int64_t bytes) override;
+  std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) override;
 
  protected:
   void do_barrier() override {
@@ -124,7 +124,7 @@ class MpiCommunicator : public Communicator {
   int blocks_shared_ = 0;
 };
 
-std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes) {
+std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes, bool is_common) {
   if (!one_host_) return nullptr;
   const auto name_of = [&](const std::string& base, int rank) {
     return concat("/lockstep-", base, "-", blocks_shared_, "-", rank);
@@ -140,7 +140,9 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes) {
   // The name goes on every way out of here, so that nothing that happens later leaves it behind.
   const std::shared_ptr<void> name(nullptr,
                                    [own = name_of(base, rank())](std::nullptr_t) { unlink_shared(own); });
-  memory->owners[static_cast<size_t>(rank())] = map_shared(name_of(base, rank()), bytes, true, problem);
+  const auto makes_block = [&](int peer) { return peer == 0 || !is_common; };
+  if (makes_block(rank()))
+    memory->owners[static_cast<size_t>(rank())] = map_shared(name_of(base, rank()), bytes, true, problem);
   const auto all_succeeded = [&] {
     std::string first;
     for (const std::string& text : all_gather_text(problem))
@@ -151,11 +153,12 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes) {
   };
   if (!all_succeeded()) return nullptr;
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank())
+    if (peer != rank() && makes_block(peer))
       memory->owners[static_cast<size_t>(peer)] = map_shared(name_of(base, peer), bytes, false, problem);
   const bool mapped = all_succeeded();
   ++blocks_shared_;
-  for (const auto& owner : memory->owners) memory->of_rank.push_back(owner.get());
+  for (int peer = 0; peer < size(); ++peer)
+    memory->of_rank.push_back(memory->owners[makes_block(peer) ? static_cast<size_t>(peer) : 0].get());
   return mapped ? memory : nullptr;
 }
 

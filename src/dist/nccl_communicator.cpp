@@ -63,22 +63,16 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
                 const Stream& stream) override {
     in_group("ncclSend and ncclRecv", [&] {
       ncclResult_t result = ncclSuccess;
+      const auto goes_on = [&] { return result == ncclSuccess || result == ncclInProgress; };
       for (const Message& send : sends)
-        if (send.bytes > 0 && result == ncclSuccess)
+        if (send.bytes > 0 && goes_on())
           result = ncclSend(send.data, static_cast<size_t>(send.bytes), ncclUint8, send.peer, communicator_,
                             native(stream));
       for (const Message& receive : receives)
-        if (receive.bytes > 0 && result == ncclSuccess)
+        if (receive.bytes > 0 && goes_on())
           result = ncclRecv(receive.data, static_cast<size_t>(receive.bytes), ncclUint8, receive.peer,
                             communicator_, native(stream));
       return result;
-    });
-  }
-
-  void all_gather(float* values, int64_t count, const Stream& stream) override {
-    in_group("ncclAllGather", [&] {
-      return ncclAllGather(values + host_.rank() * count, values, static_cast<size_t>(count), ncclFloat32,
-                           communicator_, native(stream));
     });
   }
 

@@ -21,8 +21,6 @@ class NcclCommunicator {
   /// Sends and receives all at once; messages between two ranks keep their order.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Stream& stream) = 0;
-  /// `values` holds size() blocks of `count`, of which this rank brings its own.
-  virtual void all_gather(float* values, int64_t count, const Stream& stream) = 0;
   /// Sum in an order that NCCL chooses.
   virtual void all_reduce(float* values, int64_t count, const Stream& stream) = 0;
 

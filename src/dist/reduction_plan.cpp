@@ -3,34 +3,169 @@
 
 #include <algorithm>
 
-namespace lockstep {
+#include "core/error.h"
+#include "kernels/fold.h"
 
-SlotPlan::SlotPlan(int replicas, int ranks, int rank) : mine(replicas_of(replicas, ranks, rank)) {
-  TreeFold fold(replicas);
-  for (int v = mine.begin; v < mine.end; ++v) {
-    slot_of.push_back(static_cast<int>(fold.pending().size()));
-    slots = std::max(slots, slot_of.back() + 1);
-    additions.push_back(fold.push({0, v}));
-  }
-  pending = static_cast<int>(fold.pending().size());
+namespace lockstep {
+namespace {
+
+using Replica = ReductionPlan::Replica;
+using Input = ReductionPlan::Input;
+using Round = ReductionPlan::Round;
+
+/// The replicas of a rank, round by round.
+std::vector<std::vector<int>> rounds_of(int replicas, int ranks, int rank, Execution execution) {
+  const std::vector<int> mine = replicas_of(replicas, ranks, rank, execution);
+  if (execution == Execution::ranges) return {mine};
+  std::vector<std::vector<int>> rounds(static_cast<size_t>((replicas + ranks - 1) / ranks));
+  for (size_t k = 0; k < mine.size(); ++k) rounds[k].push_back(mine[k]);
+  return rounds;
 }
 
-LastFold::LastFold(int replicas, int ranks, bool merged) {
+/// A rank's part of a round: where its replicas go, and the nodes that it is left with.
+struct LocalPart {
+  std::vector<Replica> replicas;
   std::vector<TreeNode> nodes;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const ReplicaRange theirs = replicas_of(replicas, ranks, rank);
-    TreeFold fold(replicas);
-    for (int v = theirs.begin; v + 1 < theirs.end; ++v) fold.push({0, v});
-    std::vector<TreeNode> left = fold.pending();
-    left.push_back({0, theirs.end - 1});
-    if (merged) {
-      fold.push(left.back());
-      left = fold.pending();
+
+  LocalPart(int total, const std::vector<int>& indices, bool merges_last) {
+    TreeFold fold(total);
+    for (const int index : indices) {
+      nodes = fold.pending();
+      nodes.push_back({0, index});
+      replicas.push_back({index, static_cast<int>(fold.pending().size()), fold.push({0, index})});
     }
-    inputs_of_rank.push_back(static_cast<int>(left.size()));
-    nodes.insert(nodes.end(), left.begin(), left.end());
+    if (merges_last) nodes = fold.pending();
   }
-  program = fold_program(replicas, nodes);
+};
+
+/// Pushes nodes and keeps, for each pending one, the fold that makes it.
+struct Folder {
+  TreeFold fold;
+  std::vector<ReductionPlan::Fold> pieces;
+
+  void push(TreeNode node, Input input) {
+    pieces.push_back({.inputs = {input}, .program = {0}});
+    for (int additions = fold.push(node); additions > 0; --additions) {
+      const ReductionPlan::Fold right = pieces.back();
+      pieces.pop_back();
+      ReductionPlan::Fold& left = pieces.back();
+      const int shift = static_cast<int>(left.inputs.size());
+      left.inputs.insert(left.inputs.end(), right.inputs.begin(), right.inputs.end());
+      for (const int step : right.program) left.program.push_back(step == Fold::add ? step : step + shift);
+      left.program.push_back(Fold::add);
+    }
+  }
+};
+
+/// "((a + b) + c)".
+std::string expression(const ReductionPlan::Fold& fold) {
+  std::vector<std::string> stack;
+  for (const int step : fold.program) {
+    if (step != Fold::add) {
+      const Input& input = fold.inputs[static_cast<size_t>(step)];
+      stack.push_back(input.rank == Input::counter ? concat("level ", input.place)
+                                                   : concat("slot ", input.place, " of rank ", input.rank));
+      continue;
+    }
+    const std::string right = stack.back();
+    stack.pop_back();
+    stack.back() = concat("(", stack.back(), " + ", right, ")");
+  }
+  return stack.back();
+}
+
+}  // namespace
+
+const char* name(Execution execution) { return execution == Execution::ranges ? "ranges" : "interleaved"; }
+
+std::vector<int> replicas_of(int replicas, int ranks, int rank, Execution execution) {
+  require(replicas >= ranks, "dist.replicas = ", replicas, " is fewer than the ", ranks,
+          " ranks: start at most one rank per replica, or raise dist.replicas");
+  const auto bound = [&](int r) { return static_cast<int>(int64_t{replicas} * r / ranks); };
+  const bool is_range = execution == Execution::ranges;
+  std::vector<int> mine;
+  for (int v = is_range ? bound(rank) : rank; v < (is_range ? bound(rank + 1) : replicas);
+       v += is_range ? 1 : ranks)
+    mine.push_back(v);
+  return mine;
+}
+
+int TreeFold::push(TreeNode node) {
+  int additions = 0;
+  for (;;) {
+    const int64_t next_begin = (int64_t{node.index} + 1) << node.level;
+    const bool is_root = node.index == 0 && next_begin >= replicas_;
+    if (is_root) break;
+    if (node.index % 2 == 0) {
+      if (next_begin < replicas_) break;  // the right sibling is still to come
+    } else {
+      if (pending_.empty() || !(pending_.back() == TreeNode{node.level, node.index - 1})) break;
+      pending_.pop_back();
+      ++additions;
+    }
+    node = {node.level + 1, node.index / 2};
+  }
+  pending_.push_back(node);
+  return additions;
+}
+
+ReductionPlan::ReductionPlan(int replicas, int ranks_of_all, int this_rank, Execution policy, bool merges)
+    : total_replicas(replicas), ranks(ranks_of_all), rank(this_rank), execution(policy), merges_last(merges) {
+  const int total = total_replicas;
+  std::vector<std::vector<std::vector<int>>> indices;  // [rank][round][replica]
+  for (int r = 0; r < ranks; ++r) indices.push_back(rounds_of(total, ranks, r, execution));
+  rounds.resize(indices[0].size());
+  std::vector<TreeNode> kept;  // in the owners' counters
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    Round& round = rounds[i];
+    Folder folder{TreeFold(total), {}};
+    for (size_t level = 0; level < kept.size(); ++level)
+      folder.push(kept[level], {Input::counter, static_cast<int>(level)});
+    for (int r = 0; r < ranks; ++r) {
+      const LocalPart part(total, indices[static_cast<size_t>(r)][i], merges_last);
+      if (r == rank) round.replicas = part.replicas;
+      for (const Replica& replica : part.replicas) slots = std::max(slots, replica.slot + 1);
+      round.slots_of_rank.push_back(static_cast<int>(part.nodes.size()));
+      for (size_t slot = 0; slot < part.nodes.size(); ++slot)
+        folder.push(part.nodes[slot], {r, static_cast<int>(slot)});
+    }
+    kept = folder.fold.pending();
+    const bool is_last = i + 1 == rounds.size();
+    for (size_t level = 0; level < folder.pieces.size(); ++level) {
+      ReductionPlan::Fold& piece = folder.pieces[level];
+      piece.level = is_last ? ReductionPlan::Fold::mean : static_cast<int>(level);
+      const bool is_kept_as_it_is = !is_last && piece.inputs.back().rank == Input::counter;
+      if (!is_kept_as_it_is) round.folds.push_back(piece);
+    }
+    if (!is_last) levels = std::max(levels, static_cast<int>(kept.size()));
+  }
+}
+
+std::vector<int> ReductionPlan::replicas() const {
+  std::vector<int> mine;
+  for (const Round& round : rounds)
+    for (const Replica& replica : round.replicas) mine.push_back(replica.index);
+  return mine;
+}
+
+std::string ReductionPlan::to_text() const {
+  std::string text =
+      concat("rank ", rank, " of ", ranks, ", ", total_replicas, " replicas, ", name(execution), "\n");
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const Round& round = rounds[i];
+    text += concat("round ", i, "\n");
+    for (size_t k = 0; k < round.replicas.size(); ++k) {
+      const Replica& replica = round.replicas[k];
+      text += concat("  replica ", replica.index, " writes slot ", replica.slot, "\n");
+      const bool is_left_to_owners = !merges_last && k + 1 == round.replicas.size();
+      for (int n = 0; n < replica.additions && !is_left_to_owners; ++n)
+        text += concat("  slot ", replica.slot - n - 1, " += slot ", replica.slot - n, "\n");
+    }
+    for (const Fold& fold : round.folds)
+      text += concat("  owners: ", fold.level == Fold::mean ? "sum" : concat("level ", fold.level), " = ",
+                     expression(fold), "\n");
+  }
+  return text;
 }
 
 }  // namespace lockstep

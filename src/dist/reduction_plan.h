@@ -1,32 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
-
-#include "dist/replica_tree.h"
 
 namespace lockstep {
 
-/// Where one rank keeps its replicas' gradients. Slots are a binary counter: a replica writes the slot above
-/// those that are pending, and is then added to them as far as the tree allows.
-struct SlotPlan {
-  SlotPlan(int replicas, int ranks, int rank);
-
-  ReplicaRange mine;           ///< the replicas of the rank
-  std::vector<int> slot_of;    ///< by local replica: the slot that it writes
-  std::vector<int> additions;  ///< by local replica: how many the tree allows after it
-  int slots = 1;               ///< all that are ever used
-  int pending = 0;             ///< slots 0 to pending - 1 hold something after all additions
+/// Which replicas a rank runs; the bits do not depend on it.
+enum class Execution {
+  ranges,  ///< balanced contiguous ranges: one exchange a step, whole nodes of the tree wait on each rank
+  interleaved,  ///< rank r runs r, r + N, ...: an exchange a round, nodes wait on the owners of their
+                ///< elements
 };
 
-/// The last fold of a step: the nodes that the ranks are left with, in the order of their replicas.
-struct LastFold {
-  /// `merged`: each rank has made all additions of its own; else those of its last replica are part of the
-  /// fold.
-  LastFold(int replicas, int ranks, bool merged);
+const char* name(Execution execution);
 
-  std::vector<int> inputs_of_rank;  ///< how many slots of each rank enter it
-  std::vector<int> program;         ///< of kernels/fold.h, over those slots
+/// The replicas that `rank` of `ranks` executes, in order. Throws UserError if there are fewer replicas than
+/// ranks.
+std::vector<int> replicas_of(int replicas, int ranks, int rank, Execution execution);
+
+/// Node (level, index) of the tree over V replicas covers replicas [index * 2^level, (index + 1) * 2^level)
+/// below V. Its value is left + right in fp32; where the right child covers nothing, the left passes through.
+struct TreeNode {
+  int level = 0;
+  int index = 0;
+
+  bool operator==(const TreeNode&) const = default;
+};
+
+/// A binary counter over tree nodes: what has been pushed is kept as the largest nodes that lie wholly within
+/// it.
+class TreeFold {
+ public:
+  explicit TreeFold(int replicas) : replicas_(replicas) {}
+
+  /// Pushes the node that follows all earlier ones and returns how many additions that makes possible.
+  int push(TreeNode node);
+  /// The nodes kept now, in the order of their replicas.
+  const std::vector<TreeNode>& pending() const { return pending_; }
+
+ private:
+  int replicas_;
+  std::vector<TreeNode> pending_;
+};
+
+/// What is added to what, and by whom, in one step of one rank: a value, made from four numbers and a policy.
+///
+/// A rank's replicas write their gradients into slots, each as large as the model, which are a binary
+/// counter: a replica writes the slot above those that hold something, and is added to them as far as the
+/// tree allows. In each round every rank then hands over its slots; the owner of an element folds all ranks'
+/// into a counter of its own, and the last round's fold gives the sum over all replicas.
+struct ReductionPlan {
+  struct Replica {
+    int index = 0;
+    int slot = 0;       ///< that its backward writes
+    int additions = 0;  ///< after it: slot - 1 += slot, and so on downwards
+  };
+  /// Slot `place` of a rank, or, where rank is `counter`, level `place` of the owner's counter.
+  struct Input {
+    static constexpr int counter = -1;
+    int rank = 0;
+    int place = 0;
+    bool operator==(const Input&) const = default;
+  };
+  struct Fold {
+    static constexpr int mean = -1;
+    std::vector<Input> inputs;
+    std::vector<int> program;  ///< of kernels/fold.h, over the inputs
+    int level = mean;  ///< of the counter, where the value is kept; `mean`: it ends the step, in slot 0
+  };
+  struct Round {
+    std::vector<Replica> replicas;   ///< of this rank, in order
+    std::vector<int> slots_of_rank;  ///< how many slots each rank hands over
+    std::vector<Fold> folds;         ///< by every owner, in order
+  };
+
+  /// `merges_last`: a rank makes the additions after a round's last replica itself; else they are part of the
+  /// folds, which saves a pass where owners read the slots of others in place.
+  ReductionPlan(int replicas, int ranks, int rank, Execution execution, bool merges_last);
+
+  std::vector<int> replicas() const;
+  /// For people: a line for each replica and each fold.
+  std::string to_text() const;
+
+  int total_replicas;
+  int ranks;
+  int rank;
+  Execution execution;
+  bool merges_last;
+  int slots = 1;   ///< the most that any rank uses
+  int levels = 0;  ///< of the counter
+  std::vector<Round> rounds;
 };
 
 }  // namespace lockstep

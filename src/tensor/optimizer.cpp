@@ -15,7 +15,7 @@ Optimizer::Optimizer(ParameterSpace& space, const std::vector<std::string>& stat
 }
 
 void Optimizer::step(double learning_rate, float gradient_scale) {
-  space_.expect_gradients();
+  expect_whole();
   space_.gradients();
   prepare(learning_rate);
   apply(std::array{Range{0, space_.trainable_elements()}}, {}, gradient_scale);
@@ -26,8 +26,14 @@ void Optimizer::prepare(double learning_rate) {
   ++steps_taken_;
 }
 
-void Optimizer::update(const Tensor& clip) {
+void Optimizer::expect_whole() const {
   space_.expect_gradients();
+  expect(states_are_whole_,
+         "each rank holds the optimizer's state of what it updates: go on with DataParallel::step()");
+}
+
+void Optimizer::update(const Tensor& clip) {
+  expect_whole();
   apply(std::array{Range{0, space_.trainable_elements()}}, clip, 1.0f);
 }
 

@@ -43,6 +43,9 @@ class Optimizer {
   std::vector<State>& states() { return states_; }
   /// Moves a state into `flat`, of the same size; the numbers are copied.
   void move_state(size_t index, const Tensor& flat);
+  /// Tells whether this rank holds its states of all elements for itself. Else updates of all elements throw
+  /// Error.
+  void set_states_are_whole(bool whole) { states_are_whole_ = whole; }
 
   /// What a snapshot must keep besides the parameters and steps_taken(), named "<parameter>.<state>".
   std::vector<NamedTensor> state() const;
@@ -63,6 +66,11 @@ class Optimizer {
   std::vector<State> states_;
   double learning_rate_ = 0.0;
   int64_t steps_taken_ = 0;
+
+ private:
+  void expect_whole() const;
+
+  bool states_are_whole_ = true;
 };
 
 }  // namespace lockstep

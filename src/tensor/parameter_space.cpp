@@ -39,7 +39,7 @@ ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const Gro
     : memory_(std::make_shared<FlatMemory>()) {
   for (const NamedTensor& one : listed) add(one, group);
   lay_out();
-  move_values();
+  make_values();
 }
 
 ParameterSpace::~ParameterSpace() = default;
@@ -97,18 +97,23 @@ void ParameterSpace::lay_out() {
   for (size_t i = 0; i + 1 < groups_.size(); ++i) groups_[i].range.end = groups_[i + 1].range.begin;
 }
 
-void ParameterSpace::move_values() {
+void ParameterSpace::make_values() {
   const MemoryScope scope("parameters");
   const DType dtype = parameters_.empty() ? DType::f32 : parameters_.front().tensor.dtype();
   const Stream stream = parameters_.empty() ? current_stream() : parameters_.front().tensor.stream();
   memory_->values = full({units_.empty() ? 0 : units_.back().end}, 0.0, dtype, stream);
-  const auto& storage = Tape::state(memory_->values)->storage;
-  for (Parameter& parameter : parameters_) {
-    parameter.tensor.move_to(storage, parameter.place.begin * bytes(dtype));
+  move_values(Tape::state(memory_->values)->storage);
+  for (const Parameter& parameter : parameters_) {
     const auto& state = Tape::state(parameter.tensor);
     state->space = memory_;
     state->place = parameter.place.begin;
   }
+}
+
+void ParameterSpace::move_values(const std::shared_ptr<Storage>& storage) {
+  if (Tape::state(memory_->values)->storage != storage) memory_->values.move_to(storage, 0);
+  for (Parameter& parameter : parameters_)
+    parameter.tensor.move_to(storage, parameter.place.begin * bytes(values().dtype()));
 }
 
 std::vector<NamedTensor> ParameterSpace::named() const {

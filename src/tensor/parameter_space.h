@@ -99,6 +99,8 @@ class ParameterSpace {
 
   /// All values: [elements()].
   const Tensor& values() const;
+  /// Moves them into memory on the same device, such as some that ranks share.
+  void move_values(const std::shared_ptr<Storage>& storage);
 
   /// Copies in a 16-bit dtype, in which the model then computes; f32 takes them away. The f32 values stay
   /// what optimizers update, snapshots keep and gradients belong to (Micikevicius et al. 2018).
@@ -121,7 +123,7 @@ class ParameterSpace {
  private:
   void add(const NamedTensor& listed, const GroupRule& group);
   void lay_out();
-  void move_values();
+  void make_values();
 
   std::vector<Parameter> parameters_;
   std::vector<Range> units_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <set>
@@ -65,7 +66,7 @@ std::vector<Record> take(Loader& loader, int64_t steps) {
 }
 
 TEST(Loader, BatchesFollowTheSampler) {
-  Loader loader(numbers(50), {.replicas = 3, .end_replica = 3, .batch_size = 4, .seed = 9});
+  Loader loader(numbers(50), {.replicas = 3, .local_replicas = {0, 1, 2}, .batch_size = 4, .seed = 9});
   ASSERT_EQ(loader.steps_per_epoch(), 5);  // 17 samples a replica: 4 + 4 + 4 + 4 + 1
   DistributedSampler sampler({.samples = 50, .replicas = 3, .seed = 9});
   for (int64_t index = 0; index < 12; ++index) {
@@ -90,26 +91,23 @@ TEST(Loader, BatchesFollowTheSampler) {
 }
 
 TEST(Loader, RanksTogetherSeeWhatOneRankSees) {
-  const Loader::Options all{.replicas = 7, .end_replica = 7, .batch_size = 3, .seed = 2};
-  Loader alone(numbers(100), all);
-  Loader::Options left = all;
-  left.end_replica = 2;
-  Loader::Options middle = all;
-  middle.first_replica = 2;
-  middle.end_replica = 3;
-  Loader::Options right = all;
-  right.first_replica = 3;
-  Loader ranks[] = {{numbers(100), left}, {numbers(100), middle}, {numbers(100), right}};
+  const auto options = [](const std::vector<int>& replicas) {
+    return Loader::Options{.replicas = 7, .local_replicas = replicas, .batch_size = 3, .seed = 2};
+  };
+  Loader alone(numbers(100), options({0, 1, 2, 3, 4, 5, 6}));
+  Loader ranks[] = {
+      {numbers(100), options({0, 3, 6})}, {numbers(100), options({1, 4})}, {numbers(100), options({2, 5})}};
   for (int step = 0; step < 12; ++step) {
     std::vector<Record> together;
     for (Loader& rank : ranks)
       for (Record& batch : record(rank.next())) together.push_back(std::move(batch));
+    std::ranges::sort(together, {}, [](const Record& batch) { return std::get<2>(batch); });
     EXPECT_EQ(together, record(alone.next()));
   }
 }
 
 TEST(Loader, PrefetchingChangesNothing) {
-  Loader::Options options{.replicas = 2, .end_replica = 2, .batch_size = 5, .seed = 4};
+  Loader::Options options{.replicas = 2, .local_replicas = {0, 1}, .batch_size = 5, .seed = 4};
   Loader prefetching(std::make_shared<Unreliable>(64, -1), options);
   options.prefetch = false;
   Loader plain(numbers(64), options);
@@ -119,7 +117,7 @@ TEST(Loader, PrefetchingChangesNothing) {
 TEST(Loader, SeeksToAnyStep) {
   for (const bool prefetch : {false, true}) {
     const Loader::Options options{
-        .replicas = 2, .end_replica = 2, .batch_size = 4, .seed = 1, .prefetch = prefetch};
+        .replicas = 2, .local_replicas = {0, 1}, .batch_size = 4, .seed = 1, .prefetch = prefetch};
     Loader straight(numbers(30), options);
     std::vector<std::vector<Record>> steps;
     for (int i = 0; i < 17; ++i) steps.push_back(record(straight.next()));
@@ -135,7 +133,7 @@ TEST(Loader, SeeksToAnyStep) {
 }
 
 TEST(Loader, SeeksWhileTheThreadIsBusy) {
-  const Loader::Options options{.replicas = 1, .end_replica = 1, .batch_size = 8, .seed = 3};
+  const Loader::Options options{.replicas = 1, .batch_size = 8, .seed = 3};
   Loader loader(std::make_shared<Unreliable>(1000, -1), options);
   for (int64_t i = 0; i < 200; ++i) {
     const int64_t target = i * 37 % 300;
@@ -146,7 +144,7 @@ TEST(Loader, SeeksWhileTheThreadIsBusy) {
 }
 
 TEST(Loader, ShufflesEveryEpochAndMeetsEverySampleInEach) {
-  Loader loader(numbers(24), {.replicas = 2, .end_replica = 2, .batch_size = 4});
+  Loader loader(numbers(24), {.replicas = 2, .local_replicas = {0, 1}, .batch_size = 4});
   std::vector<std::vector<Record>> epochs{take(loader, 3), take(loader, 3)};
   for (const std::vector<Record>& epoch : epochs) {
     std::set<int64_t> seen;
@@ -157,8 +155,9 @@ TEST(Loader, ShufflesEveryEpochAndMeetsEverySampleInEach) {
 }
 
 TEST(Loader, KeepsOrderAndDropsTheTailIfAsked) {
-  Loader loader(numbers(11),
-                {.replicas = 2, .end_replica = 2, .batch_size = 5, .shuffle = false, .drop_last = true});
+  Loader loader(
+      numbers(11),
+      {.replicas = 2, .local_replicas = {0, 1}, .batch_size = 5, .shuffle = false, .drop_last = true});
   EXPECT_EQ(loader.steps_per_epoch(), 1);
   EXPECT_EQ(take(loader, 1),
             (std::vector<Record>{{0, 0, 0, 0, {0, 2, 4, 6, 8}}, {0, 0, 1, 5, {1, 3, 5, 7, 9}}}));
@@ -167,7 +166,7 @@ TEST(Loader, KeepsOrderAndDropsTheTailIfAsked) {
 TEST(Loader, ThrowsWhatTheDataSetThrew) {
   for (const bool prefetch : {false, true}) {
     Loader loader(std::make_shared<Unreliable>(20, 13),
-                  {.end_replica = 1, .batch_size = 4, .shuffle = false, .prefetch = prefetch});
+                  {.batch_size = 4, .shuffle = false, .prefetch = prefetch});
     EXPECT_EQ(take(loader, 3).size(), 3u);
     EXPECT_THROW(loader.next(), UserError);
     EXPECT_THROW(loader.next(), UserError);
@@ -178,12 +177,12 @@ TEST(Loader, ThrowsWhatTheDataSetThrew) {
 
 TEST(Loader, EndsWithoutBeingUsed) {
   for (int i = 0; i < 50; ++i) Loader loader(std::make_shared<Unreliable>(100, -1), {.batch_size = 10});
-  Loader idle(numbers(10), {.replicas = 2, .first_replica = 1, .end_replica = 1});
+  Loader idle(numbers(10), {.replicas = 2, .local_replicas = {}});
   EXPECT_TRUE(idle.next().batches.empty());
 }
 
 TEST(Loader, RefusesWrongOptions) {
-  EXPECT_THROW(Loader(numbers(10), {.replicas = 2, .end_replica = 3}), Error);
+  EXPECT_THROW(Loader(numbers(10), {.replicas = 2, .local_replicas = {1, 2}}), Error);
   EXPECT_THROW(Loader(numbers(10), {.batch_size = 0}), UserError);
   EXPECT_THROW(Loader(numbers(10), {}).seek(-1), Error);
 }

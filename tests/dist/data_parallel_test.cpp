@@ -10,31 +10,35 @@
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
+#include "tests/dist/momentum.h"
 #include "tests/dist/reference_tree.h"
 
 namespace lockstep {
 namespace {
 
-constexpr float learning_rate = 0.05f;
+constexpr double learning_rate = 0.05;
+constexpr double max_norm = 0.3;  // clips some steps
 constexpr int steps = 3;
 
 Tensor parameter(const Shape& shape) { return zeros(shape).set_requires_grad(); }
 
-/// A few parameters of odd sizes. With `tied`, one more is used twice and listed under two names.
+/// A few parameters of odd sizes, one of several blocks. With `tied`, one more is used twice and listed under
+/// two names.
 struct TinyModel {
   bool tied;
   Tensor mix = parameter({7, 7});
   Tensor weight = parameter({33, 7});
   Tensor bias = parameter({33});
-  Tensor out = parameter({3, 33});
+  Tensor wide = parameter({401, 33});
+  Tensor out = parameter({3, 401});
 
-  TinyModel(uint64_t seed, bool has_tied) : tied(has_tied) {
+  explicit TinyModel(uint64_t seed = 0, bool has_tied = true) : tied(has_tied) {
     uint32_t site = 0;
-    for (const Tensor& tensor : {mix, weight, bias, out}) fill_uniform(tensor, -0.7, 0.7, seed, site++);
+    for (const Tensor& tensor : {mix, weight, bias, wide, out}) fill_uniform(tensor, -0.7, 0.7, seed, site++);
   }
 
   std::vector<NamedTensor> parameters() const {
-    std::vector<NamedTensor> all = {{"weight", weight}, {"bias", bias}, {"out", out}};
+    std::vector<NamedTensor> all = {{"weight", weight}, {"bias", bias}, {"wide", wide}, {"out", out}};
     if (tied) {
       all.insert(all.begin(), {"mix", mix});
       all.push_back({"mix_again", mix});
@@ -47,7 +51,7 @@ struct TinyModel {
     fill_uniform(x, -1, 1, batch, 10);
     fill_uniform(y, -1, 1, batch, 11);
     if (tied) x = linear(tanh(linear(x, mix)), mix);
-    return mean_squared_error(linear(tanh(linear(x, weight, bias)), out), y);
+    return mean_squared_error(linear(tanh(linear(tanh(linear(x, weight, bias)), wide)), out), y);
   }
 };
 
@@ -55,61 +59,63 @@ uint64_t batch_of(int step, int replica, int micro) {
   return static_cast<uint64_t>(1000 * step + 10 * replica + micro);
 }
 
-/// What a run leaves: the losses of its steps, then all parameters.
+/// What a run leaves: the loss and the norm of each step, then the last gradients, the momenta and all
+/// parameters.
 using Outcome = std::vector<float>;
 
 std::vector<float> values_of(const Tensor& tensor) {
   return {tensor.data<float>(), tensor.data<float>() + tensor.size()};
 }
 
-void descend(const Tensor& tensor, const float* gradient) {
-  for (int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] -= learning_rate * gradient[i];
+void append(const Tensor& tensor, Outcome& outcome) {
+  for (const float value : values_of(tensor)) outcome.push_back(value);
 }
 
-void append_parameters(const TinyModel& model, Outcome& outcome) {
-  for (const NamedTensor& named : model.parameters())
-    for (float value : values_of(named.tensor)) outcome.push_back(value);
+void append_ends(const ParameterSpace& space, const Optimizer& optimizer, bool with_states,
+                 Outcome& outcome) {
+  for (const Parameter& one : space.parameters()) append(one.tensor.grad(), outcome);
+  for (const Parameter& one : space.parameters()) append(one.tensor, outcome);
+  if (with_states)
+    for (const auto& [name, tensor] : optimizer.state()) append(tensor, outcome);
 }
 
-/// The definition: each replica by itself, its micro-batches from left to right, then the tree over replicas.
+/// The definition: each replica by itself, its micro-batches from left to right, then the tree over replicas;
+/// norm, clipping and update by one rank.
 Outcome reference_run(int replicas, int accumulate, bool tied) {
   const TinyModel model(0, tied);
-  const std::vector<Tensor> leaves = tied ? std::vector{model.mix, model.weight, model.bias, model.out}
-                                          : std::vector{model.weight, model.bias, model.out};
+  ParameterSpace space(model.parameters());
+  Momentum optimizer(space);
   const float scale = 1.0f / static_cast<float>(replicas);
   Outcome outcome;
   for (int step = 0; step < steps; ++step) {
     std::vector<float> losses;
-    std::vector<std::vector<std::vector<float>>> gradients(leaves.size());  // [leaf][replica][element]
+    std::vector<std::vector<float>> gradients;  // [replica][element]
     for (int replica = 0; replica < replicas; ++replica) {
       float sum_of_losses = 0.0f;
+      std::vector<float> sum;
       for (int micro = 0; micro < accumulate; ++micro) {
         const Tensor loss = model.loss(batch_of(step, replica, micro));
         sum_of_losses = micro == 0 ? loss.data<float>()[0] : sum_of_losses + loss.data<float>()[0];
         backward(loss, 1.0 / accumulate);
-        for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
-          const std::vector<float> gradient = values_of(leaves[leaf].grad());
-          if (micro == 0) {
-            gradients[leaf].push_back(gradient);
-            continue;
-          }
-          for (size_t i = 0; i < gradient.size(); ++i) gradients[leaf].back()[i] += gradient[i];
-        }
+        const std::vector<float> gradient = values_of(space.gradients());
+        if (micro == 0) sum = gradient;
+        for (size_t i = 0; i < gradient.size() && micro > 0; ++i) sum[i] += gradient[i];
       }
+      gradients.push_back(sum);
       losses.push_back(sum_of_losses * (1.0f / static_cast<float>(accumulate)));
     }
     outcome.push_back(reference_tree_sum(losses) * scale);
-    for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
-      std::vector<float> mean;
-      for (size_t i = 0; i < gradients[leaf][0].size(); ++i) {
-        std::vector<float> of_replicas;
-        for (const auto& gradient : gradients[leaf]) of_replicas.push_back(gradient[i]);
-        mean.push_back(reference_tree_sum(of_replicas) * scale);
-      }
-      descend(leaves[leaf], mean.data());
+    for (size_t i = 0; i < gradients[0].size(); ++i) {
+      std::vector<float> of_replicas;
+      for (const auto& gradient : gradients) of_replicas.push_back(gradient[i]);
+      space.gradients().data<float>()[i] = reference_tree_sum(of_replicas) * scale;
     }
+    const GradientNorm norm = measure_gradient_norm(space, max_norm);
+    outcome.push_back(static_cast<float>(item(norm.norm)));
+    optimizer.prepare(learning_rate);
+    optimizer.update(norm.factor);
   }
-  append_parameters(model, outcome);
+  append_ends(space, optimizer, true, outcome);
   return outcome;
 }
 
@@ -117,14 +123,16 @@ struct Setting {
   int ranks = 1;
   int threads = 1;
   bool tied = true;
+  bool by_owners = false;
   DataParallel::Options options;
 };
 
 std::ostream& operator<<(std::ostream& out, const Setting& setting) {
-  return out << setting.options.replicas << " replicas on " << setting.ranks << " ranks, " << setting.threads
-             << " threads, accumulate " << setting.options.accumulate << ", buckets of "
-             << setting.options.bucket_bytes << " bytes, overlap " << setting.options.overlap
-             << ", shared memory " << setting.options.shared_memory;
+  const DataParallel::Options& options = setting.options;
+  return out << options.replicas << " replicas on " << setting.ranks << " ranks, " << setting.threads
+             << " threads, accumulate " << options.accumulate << ", buckets of " << options.bucket_bytes
+             << " bytes, overlap " << options.overlap << ", shared memory " << options.shared_memory << ", "
+             << name(options.execution) << (setting.by_owners ? ", step()" : ", wait()");
 }
 
 /// The same by thread ranks; every rank is compared with the reference.
@@ -133,18 +141,31 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     set_threads(setting.threads);
     // Only rank 0's initial values may count.
     const TinyModel model(static_cast<uint64_t>(communicator.rank()), setting.tied);
-    DataParallel ddp(model.parameters(), World(communicator.shared_from_this()), setting.options);
+    ParameterSpace space(model.parameters());
+    DataParallel ddp(space, World(communicator.shared_from_this()), setting.options);
+    Momentum optimizer(space);
     Outcome outcome;
     for (int step = 0; step < steps; ++step) {
-      for (int replica = ddp.replicas().begin; replica < ddp.replicas().end; ++replica)
+      for (const int replica : ddp.replicas())
         for (int micro = 0; micro < setting.options.accumulate; ++micro)
           ddp.backward(model.loss(batch_of(step, replica, micro)));
+      if (setting.by_owners) {
+        ddp.step(optimizer, learning_rate, max_norm);
+        outcome.push_back(static_cast<float>(item(ddp.mean_loss())));
+        outcome.push_back(static_cast<float>(item(ddp.gradient_norm())));
+        continue;
+      }
       outcome.push_back(ddp.wait());
-      for (const NamedTensor& named : model.parameters())
-        if (named.name != "mix_again") descend(named.tensor, named.tensor.grad().data<float>());
+      const GradientNorm norm = measure_gradient_norm(space, max_norm);
+      outcome.push_back(static_cast<float>(item(norm.norm)));
+      optimizer.prepare(learning_rate);
+      optimizer.update(norm.factor);
     }
-    append_parameters(model, outcome);
-    ASSERT_EQ(outcome.size(), expected.size());
+    ddp.gather_gradients();
+    ddp.gather_states(optimizer);
+    const bool has_states = communicator.rank() == 0 || !setting.by_owners;
+    append_ends(space, optimizer, has_states, outcome);
+    ASSERT_EQ(outcome.size() == expected.size(), has_states) << outcome.size();
     // Bytes, because 0 == -0 and NaN != NaN.
     for (size_t i = 0; i < outcome.size(); ++i)
       ASSERT_EQ(std::memcmp(&outcome[i], &expected[i], 4), 0)
@@ -156,33 +177,38 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
 class DataParallelGate : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Replicas, DataParallelGate, testing::Values(1, 3, 7, 8, 12));
 
-TEST_P(DataParallelGate, RanksThreadsBucketsAndTransportsDoNotShowInTheBits) {
+TEST_P(DataParallelGate, RanksThreadsBucketsTransportsExecutionAndOwnersDoNotShowInTheBits) {
   const int replicas = GetParam();
   const Outcome expected = reference_run(replicas, 1, true);
   for (int ranks = 1; ranks <= std::min(replicas, 7); ++ranks)
-    for (int threads : {1, 2})
-      for (int64_t bucket_bytes : {int64_t{4}, int64_t{1200}, int64_t{1} << 20})
-        for (bool overlap : {false, true})
-          for (bool shared_memory : {true, false})
-            expect_outcome({.ranks = ranks,
-                            .threads = threads,
-                            .options = {.replicas = replicas,
-                                        .bucket_bytes = bucket_bytes,
-                                        .overlap = overlap,
-                                        .shared_memory = shared_memory}},
-                           expected);
+    for (const int64_t bucket_bytes : {int64_t{0}, int64_t{1} << 20})
+      for (const bool overlap : {false, true})
+        for (const bool shared_memory : {true, false})
+          for (const Execution execution : {Execution::ranges, Execution::interleaved})
+            for (const bool by_owners : {false, true})
+              expect_outcome({.ranks = ranks,
+                              .threads = overlap ? 1 : 2,
+                              .by_owners = by_owners,
+                              .options = {.replicas = replicas,
+                                          .execution = execution,
+                                          .bucket_bytes = bucket_bytes,
+                                          .overlap = overlap,
+                                          .shared_memory = shared_memory}},
+                             expected);
 }
 
 TEST_P(DataParallelGate, MicroBatchesAreAddedFromLeftToRight) {
   const int replicas = GetParam();
-  for (int accumulate : {2, 3}) {
+  for (const int accumulate : {2, 3}) {
     const Outcome expected = reference_run(replicas, accumulate, false);
-    for (int ranks : {1, 2, 3})
+    for (const int ranks : {1, 2, 3})
       if (ranks <= replicas)
         expect_outcome({.ranks = ranks,
                         .tied = false,
+                        .by_owners = ranks == 3,
                         .options = {.replicas = replicas,
                                     .accumulate = accumulate,
+                                    .execution = ranks == 1 ? Execution::ranges : Execution::interleaved,
                                     .bucket_bytes = 1200,
                                     .overlap = ranks == 2}},
                        expected);
@@ -190,7 +216,7 @@ TEST_P(DataParallelGate, MicroBatchesAreAddedFromLeftToRight) {
 }
 
 TEST(DataParallel, TheGateSeesAnotherOrderOfAddition) {
-  const TinyModel model(0, true);
+  const TinyModel model;
   std::vector<std::vector<float>> gradients;
   for (int replica = 0; replica < 12; ++replica) {
     backward(model.loss(batch_of(0, replica, 0)));
@@ -211,29 +237,36 @@ TEST(DataParallel, TheGateSeesAnotherOrderOfAddition) {
 
 TEST(DataParallel, AsManyReplicasAsRanksIfNoneAreAskedFor) {
   run_ranks(3, [](Communicator& communicator) {
-    const TinyModel model(0, true);
-    const DataParallel ddp(model.parameters(), World(communicator.shared_from_this()), {});
+    ParameterSpace space(TinyModel().parameters());
+    const DataParallel ddp(space, World(communicator.shared_from_this()), {});
     EXPECT_EQ(ddp.total_replicas(), 3);
-    EXPECT_EQ(ddp.replicas(), (ReplicaRange{communicator.rank(), communicator.rank() + 1}));
+    EXPECT_EQ(ddp.replicas(), std::vector<int>{communicator.rank()});
   });
 }
 
+/// The message of the error that `body` throws.
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& failure) {
+    return failure.what();
+  }
+  return "nothing was thrown";
+}
+
 TEST(DataParallel, AnUnusedParameterIsNamed) {
-  const TinyModel model(0, false);
+  const TinyModel model;
   std::vector<NamedTensor> parameters = model.parameters();
   parameters.push_back({"decoder.forgotten", parameter({4})});
-  DataParallel ddp(parameters, World::alone(), {.replicas = 2});
-  try {
-    ddp.backward(model.loss(0));
-    FAIL() << "accepted";
-  } catch (const Error& failure) {
-    EXPECT_NE(std::string(failure.what()).find("decoder.forgotten"), std::string::npos) << failure.what();
-  }
+  ParameterSpace space(parameters);
+  DataParallel ddp(space, World::alone(), {.replicas = 2});
+  EXPECT_NE(error_of([&] { ddp.backward(model.loss(0)); }).find("decoder.forgotten"), std::string::npos);
 }
 
 TEST(DataParallel, StepsHaveAFixedNumberOfBackwards) {
-  const TinyModel model(0, true);
-  DataParallel ddp(model.parameters(), World::alone(), {.replicas = 2, .accumulate = 2});
+  const TinyModel model;
+  ParameterSpace space(model.parameters());
+  DataParallel ddp(space, World::alone(), {.replicas = 2, .accumulate = 2});
   EXPECT_THROW(ddp.wait(), Error) << "no backward yet";
   for (int call = 0; call < 3; ++call) ddp.backward(model.loss(0));
   EXPECT_THROW(ddp.wait(), Error) << "one is owed";
@@ -244,11 +277,12 @@ TEST(DataParallel, StepsHaveAFixedNumberOfBackwards) {
 }
 
 TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
-  const TinyModel model(0, true);
-  DataParallel ddp(model.parameters(), World::alone(), {.replicas = 2});
+  const TinyModel model;
+  ParameterSpace space(model.parameters());
+  DataParallel ddp(space, World::alone(), {.replicas = 2});
   EXPECT_FALSE(ddp.is_capturable());
   std::vector<float> losses;
-  for (uint64_t batch : {1, 2}) {
+  for (const uint64_t batch : {1, 2}) {
     const Tensor loss = model.loss(batch);
     losses.push_back(static_cast<float>(item(loss)));
     ddp.backward(loss);
@@ -256,41 +290,96 @@ TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
   ddp.finish();
   EXPECT_EQ(ddp.mean_loss().size(), 1);
   EXPECT_EQ(item(ddp.mean_loss()), (losses[0] + losses[1]) * 0.5f);
-  EXPECT_THROW(ddp.finish(), Error) << "the step is over";
 }
 
 TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
-  run_ranks(3, [](Communicator& ranks) {
-    const TinyModel model(0, true);
-    DataParallel ddp(model.parameters(), World(ranks.shared_from_this()), {.replicas = 4});
-    const auto step = [&] {
-      for (int i = 0; i < ddp.replicas().size(); ++i) ddp.backward(model.loss(1));
-      const float loss = ddp.wait();
-      return std::pair(loss, to_doubles(model.weight.grad()));
-    };
-    const auto before = step();
-    EXPECT_EQ(to_doubles(ddp.votes()), (std::vector<double>{0.0, 0.0}));
-    for (const Vote what : {Vote::stop, Vote::snapshot}) {
-      if (ranks.rank() == 1) ddp.vote(what);
-      EXPECT_EQ(step(), before) << "the vote shows in the bits";
-      const std::vector<double> votes = to_doubles(ddp.votes());
-      for (const Vote other : {Vote::stop, Vote::snapshot})
-        EXPECT_EQ(votes.at(static_cast<size_t>(other)) > 0.0, other == what) << "rank " << ranks.rank();
-      if (ranks.rank() == 1) ddp.vote(what, false);
-    }
+  for (const bool by_owners : {false, true})
+    run_ranks(3, [&](Communicator& ranks) {
+      const TinyModel model;
+      ParameterSpace space(model.parameters());
+      DataParallel ddp(space, World(ranks.shared_from_this()), {.replicas = 4});
+      Momentum optimizer(space);
+      const auto step = [&] {
+        for (size_t i = 0; i < ddp.replicas().size(); ++i) ddp.backward(model.loss(1));
+        by_owners ? ddp.step(optimizer, 0.0) : ddp.finish();
+        ddp.gather_gradients();
+        return std::pair(item(ddp.mean_loss()), to_doubles(model.weight.grad()));
+      };
+      const auto before = step();
+      EXPECT_EQ(to_doubles(ddp.votes()), (std::vector<double>{0.0, 0.0}));
+      for (const Vote what : {Vote::stop, Vote::snapshot}) {
+        if (ranks.rank() == 1) ddp.vote(what);
+        EXPECT_EQ(step(), before) << "the vote shows in the bits";
+        const std::vector<double> votes = to_doubles(ddp.votes());
+        for (const Vote other : {Vote::stop, Vote::snapshot})
+          EXPECT_EQ(votes.at(static_cast<size_t>(other)) > 0.0, other == what) << "rank " << ranks.rank();
+        if (ranks.rank() == 1) ddp.vote(what, false);
+      }
+    });
+}
+
+TEST(DataParallel, AfterAStepByOwnersWhatARankDoesNotHoldIsRefused) {
+  run_ranks(2, [](Communicator& ranks) {
+    const TinyModel model;
+    ParameterSpace space(model.parameters());
+    DataParallel ddp(space, World(ranks.shared_from_this()), {});
+    Momentum optimizer(space);
+    ddp.backward(model.loss(1));
+    ddp.step(optimizer, learning_rate);
+    EXPECT_NE(error_of([&] { model.out.grad(); }).find("gather_gradients()"), std::string::npos);
+    EXPECT_THROW(measure_gradient_norm(space, 0.0), Error);
+    ddp.gather_gradients();
+    EXPECT_EQ(model.out.grad().size(), model.out.size());
+    EXPECT_NE(error_of([&] { optimizer.step(learning_rate); }).find("DataParallel::step()"),
+              std::string::npos);
+    ddp.backward(model.loss(2));
+    EXPECT_NO_THROW(model.out.grad()) << "the replica's own";
+    ddp.step(optimizer, learning_rate);
+    EXPECT_THROW(model.out.grad(), Error);
+    const TinyModel other;
+    ParameterSpace other_space(other.parameters());
+    Momentum stranger(other_space);
+    EXPECT_THROW(ddp.update(stranger, 0.0), Error);
   });
 }
 
+TEST(DataParallel, FrozenParametersAreCopiedOnceAndKeepTheirValues) {
+  for (const bool by_owners : {false, true})
+    run_ranks(3, [&](Communicator& ranks) {
+      TinyModel model(static_cast<uint64_t>(ranks.rank()));
+      model.wide.set_requires_grad(false);
+      ParameterSpace space(model.parameters());
+      EXPECT_LT(space.trainable_elements(), space.elements());
+      DataParallel ddp(space, World(ranks.shared_from_this()), {});
+      Momentum optimizer(space);
+      ddp.backward(model.loss(1));
+      by_owners ? ddp.step(optimizer, learning_rate) : static_cast<void>(ddp.wait());
+      EXPECT_EQ(values_of(model.wide), values_of(TinyModel().wide));
+      EXPECT_EQ(values_of(model.out) == values_of(TinyModel().out), !by_owners);
+    });
+}
+
+TEST(DataParallel, NothingIsTrainedWhereEverythingIsFrozen) {
+  TinyModel model;
+  for (NamedTensor& named : model.parameters()) named.tensor.set_requires_grad(false);
+  ParameterSpace space(model.parameters());
+  EXPECT_NO_THROW(DataParallel(space, World::alone(), {}));
+}
+
 TEST(DataParallel, TheParametersOutliveIt) {
-  const TinyModel model(0, true);
-  {
-    DataParallel ddp(model.parameters(), World::alone(), {});
-    ddp.backward(model.loss(1));
-    ddp.wait();
-  }
-  const std::vector<float> gradient = values_of(model.weight.grad());
-  backward(model.loss(1));
-  EXPECT_EQ(values_of(model.weight.grad()), gradient);
+  for (const int ranks : {1, 2})
+    run_ranks(ranks, [](Communicator& communicator) {
+      const TinyModel model;
+      ParameterSpace space(model.parameters());
+      {
+        DataParallel ddp(space, World(communicator.shared_from_this()), {});
+        ddp.backward(model.loss(1));
+        ddp.wait();
+      }
+      const std::vector<float> gradient = values_of(model.weight.grad());
+      backward(model.loss(1));
+      EXPECT_EQ(values_of(model.weight.grad()), gradient);
+    });
 }
 
 /// How many ranks refused, all with a text that has these words.
@@ -310,8 +399,9 @@ void expect_refusal(const std::vector<std::string>& words,
 }
 
 TEST(DataParallel, RanksWithOtherModelsAreRefusedByName) {
-  const auto construct = [](Communicator& communicator, std::vector<NamedTensor> parameters) {
-    DataParallel ddp(parameters, World(communicator.shared_from_this()), {});
+  const auto construct = [](Communicator& communicator, const std::vector<NamedTensor>& parameters) {
+    ParameterSpace space(parameters);
+    DataParallel ddp(space, World(communicator.shared_from_this()), {});
   };
   expect_refusal({"encoder", "decoder", "rank 2"}, [&](Communicator& communicator) {
     construct(communicator, {{"first", parameter({3})},
@@ -326,63 +416,81 @@ TEST(DataParallel, RanksWithOtherModelsAreRefusedByName) {
     if (communicator.rank() != 1) parameters.push_back({"last", parameter({2})});
     construct(communicator, parameters);
   });
+  expect_refusal({"first", "frozen", "rank 1"}, [&](Communicator& communicator) {
+    construct(communicator, {{"first", parameter({3}).set_requires_grad(communicator.rank() != 1)}});
+  });
 }
 
 TEST(DataParallel, OptionsThatChangeTheStepMustAgree) {
-  expect_refusal({"accumulate = 1", "accumulate = 2", "rank 1"}, [](Communicator& communicator) {
-    const TinyModel model(0, true);
-    DataParallel ddp(model.parameters(), World(communicator.shared_from_this()),
-                     {.accumulate = communicator.rank() == 1 ? 2 : 1});
+  const auto construct = [](Communicator& communicator, const DataParallel::Options& options) {
+    ParameterSpace space(TinyModel().parameters());
+    DataParallel ddp(space, World(communicator.shared_from_this()), options);
+  };
+  expect_refusal({"accumulate = 1", "accumulate = 2", "rank 1"}, [&](Communicator& communicator) {
+    construct(communicator, {.accumulate = communicator.rank() == 1 ? 2 : 1});
   });
-  expect_refusal({"dist.replicas = 2", "3 ranks"}, [](Communicator& communicator) {
-    const TinyModel model(0, true);
-    DataParallel ddp(model.parameters(), World(communicator.shared_from_this()), {.replicas = 2});
-  });
+  expect_refusal(
+      {"execution = ranges", "execution = interleaved", "rank 2"}, [&](Communicator& communicator) {
+        construct(communicator,
+                  {.execution = communicator.rank() == 2 ? Execution::interleaved : Execution::ranges});
+      });
+  expect_refusal({"dist.replicas = 2", "3 ranks"},
+                 [&](Communicator& communicator) { construct(communicator, {.replicas = 2}); });
 }
 
-TEST(DataParallel, OnlyFp32LeavesAreParameters) {
-  const World alone = World::alone();
-  EXPECT_THROW(DataParallel({{"data", zeros({2})}}, alone, {}), Error);
-  EXPECT_THROW(DataParallel({{"double", zeros({2}, DType::f64).set_requires_grad()}}, alone, {}), Error);
-  EXPECT_THROW(DataParallel({{"first", parameter({2})}}, alone, {.accumulate = 0}), Error);
+TEST(DataParallel, OnlyFp32IsTrained) {
+  ParameterSpace in_f64({{"double", zeros({2}, DType::f64).set_requires_grad()}});
+  EXPECT_THROW(DataParallel(in_f64, World::alone(), {}), Error);
+  ParameterSpace space(TinyModel().parameters());
+  EXPECT_THROW(DataParallel(space, World::alone(), {.accumulate = 0}), Error);
 }
 
-TEST(DataParallel, NotANumberReachesEveryRank) {
-  for (bool overlap : {false, true})
-    run_ranks(3, [&](Communicator& communicator) {
-      const TinyModel model(0, true);
-      DataParallel ddp(model.parameters(), World(communicator.shared_from_this()),
-                       {.replicas = 7, .overlap = overlap});
-      for (int replica = ddp.replicas().begin; replica < ddp.replicas().end; ++replica)
-        ddp.backward(scale(model.loss(0), replica == 4 ? NAN : 1.0));
-      EXPECT_TRUE(std::isnan(ddp.wait()));
-      for (float value : values_of(model.out.grad())) ASSERT_TRUE(std::isnan(value));
-    });
+TEST(DataParallel, NotANumberReachesEveryRankAndUpdatesNothing) {
+  for (const bool overlap : {false, true})
+    for (const Execution execution : {Execution::ranges, Execution::interleaved})
+      run_ranks(3, [&](Communicator& communicator) {
+        const TinyModel model;
+        ParameterSpace space(model.parameters());
+        DataParallel ddp(space, World(communicator.shared_from_this()),
+                         {.replicas = 7, .execution = execution, .overlap = overlap});
+        Momentum optimizer(space);
+        for (const int replica : ddp.replicas()) ddp.backward(scale(model.loss(0), replica == 4 ? NAN : 1.0));
+        ddp.step(optimizer, learning_rate);
+        EXPECT_TRUE(std::isnan(item(ddp.mean_loss())));
+        EXPECT_EQ(values_of(model.out), values_of(TinyModel().out));
+        ddp.gather_gradients();
+        for (const float value : values_of(model.out.grad())) ASSERT_TRUE(std::isnan(value));
+      });
 }
 
 TEST(DataParallel, ARankThatThrowsEndsAllOfThemWithItsOwnException) {
-  for (bool overlap : {false, true})
-    for (bool shared_memory : {false, true})
-      for (int bad_replica : {2, 3}) {
-        std::string failure;
-        try {
-          run_ranks(3, [&](Communicator& communicator) {
-            communicator.set_timeout(1e6);
-            const TinyModel model(0, true);
-            DataParallel ddp(
-                model.parameters(), World(communicator.shared_from_this()),
-                {.replicas = 6, .bucket_bytes = 4, .overlap = overlap, .shared_memory = shared_memory});
-            for (int replica = ddp.replicas().begin; replica < ddp.replicas().end; ++replica) {
-              require(replica != bad_replica, "the data of replica ", replica, " are gone");
-              ddp.backward(model.loss(0));
-            }
-            ddp.wait();
-          });
-        } catch (const UserError& error) {
-          failure = error.what();
+  for (const bool overlap : {false, true})
+    for (const bool shared_memory : {false, true})
+      for (const Execution execution : {Execution::ranges, Execution::interleaved})
+        for (const int bad_replica : {2, 3}) {
+          std::string failure;
+          try {
+            run_ranks(3, [&](Communicator& communicator) {
+              communicator.set_timeout(1e6);
+              const TinyModel model;
+              ParameterSpace space(model.parameters());
+              DataParallel ddp(space, World(communicator.shared_from_this()),
+                               {.replicas = 6,
+                                .execution = execution,
+                                .bucket_bytes = 4,
+                                .overlap = overlap,
+                                .shared_memory = shared_memory});
+              for (const int replica : ddp.replicas()) {
+                require(replica != bad_replica, "the data of replica ", replica, " are gone");
+                ddp.backward(model.loss(0));
+              }
+              ddp.wait();
+            });
+          } catch (const UserError& error) {
+            failure = error.what();
+          }
+          EXPECT_EQ(failure, concat("the data of replica ", bad_replica, " are gone"));
         }
-        EXPECT_EQ(failure, concat("the data of replica ", bad_replica, " are gone"));
-      }
 }
 
 }  // namespace

@@ -1,198 +1,137 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+// What data_parallel_test.cpp does not reach: buckets, the reducer's own errors, native reduction.
+#include "dist/gradient_reducer.h"
+
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
-#include <map>
-#include <mutex>
 
 #include "core/error.h"
-#include "dist/host_reducer.h"
 #include "dist/local_communicator.h"
-#include "tests/dist/reference_tree.h"
+#include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t parameter_sizes[] = {700, 1, 33, 5000, 16, 900};
+constexpr int64_t block = ParameterSpace::block;
 
-struct Setting {
-  int replicas;
-  int ranks;
-  int64_t bucket_bytes;
-  bool overlap;
-  bool shared_memory;
-};
+/// Units of 3, 1 and 5 blocks, the last of two parameters.
+ParameterSpace small_space() {
+  const auto parameter = [](int64_t size) { return zeros({size}).set_requires_grad(); };
+  return ParameterSpace({{"a.0.weight", parameter(4 * block + 5)},
+                         {"a.0.bias", parameter(100)},
+                         {"b.weight", parameter(7)},
+                         {"c.weight", parameter(3 * block)}});
+}
 
-/// What replica v's backward leaves at element i: a wide range of magnitudes, so that orders of addition
-/// show.
+TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
+  const ParameterSpace space = small_space();
+  for (const int64_t bucket_bytes : {int64_t{0}, int64_t{1}, 2 * block * 4, int64_t{25} << 20}) {
+    const BucketPlan plan(space, 2, bucket_bytes);
+    EXPECT_EQ(plan.elements, BucketPlan::reserved + 9 * block);
+    int64_t end = 0;
+    for (const BucketPlan::Bucket& bucket : plan.buckets) {
+      EXPECT_EQ(bucket.range.begin, end);
+      end = bucket.range.end;
+      EXPECT_EQ((end - BucketPlan::reserved) % block, 0);
+    }
+    EXPECT_EQ(end, plan.elements);
+    EXPECT_EQ(plan.buckets.size(), bucket_bytes < 2 * block * 4 ? 9u : bucket_bytes > block * 40 ? 1u : 5u);
+  }
+  const BucketPlan mibs(2000 * block, {{}}, int64_t{4} << 20);
+  EXPECT_EQ(mibs.buckets[0].range, (Range{0, BucketPlan::reserved + 64 * block})) << "1 MiB";
+  EXPECT_EQ(mibs.buckets[1].range.size(), 256 * block) << "4 MiB";
+}
+
+TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
+  const ParameterSpace space = small_space();
+  for (const int ranks : {1, 2, 3})
+    for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{1} << 30}) {
+      const BucketPlan plan(space, ranks, bucket_bytes);
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<Range> owned;
+        for (const BucketPlan::Bucket& bucket : plan.buckets)
+          for (const Range& range : bucket.owned[static_cast<size_t>(rank)])
+            if (!owned.empty() && owned.back().end == range.begin)
+              owned.back().end = range.end;
+            else
+              owned.push_back(range);
+        std::vector<Range> expected;
+        if (rank == 0) expected.push_back({0, BucketPlan::reserved});
+        for (const Range& range : space.segments(rank, ranks)) {
+          const Range in_slot{range.begin + BucketPlan::reserved, range.end + BucketPlan::reserved};
+          if (!expected.empty() && expected.back().end == in_slot.begin)
+            expected.back().end = in_slot.end;
+          else
+            expected.push_back(in_slot);
+        }
+        EXPECT_EQ(owned, expected) << "rank " << rank << " of " << ranks;
+      }
+    }
+}
+
+TEST(BucketPlan, AParameterMayMeetSeveralBuckets) {
+  const ParameterSpace space = small_space();
+  const BucketPlan plan(space, 1, 0);
+  EXPECT_EQ(plan.buckets_of({0, 3 * block}), (std::pair{0, 3}));
+  EXPECT_EQ(plan.buckets_of({3 * block, 3 * block + 7}), (std::pair{3, 4}));
+  EXPECT_EQ(plan.buckets_of({4 * block + 100, 8 * block + 1}), (std::pair{4, 9}));
+  EXPECT_EQ(plan.buckets_of({5, 5}), (std::pair{0, 0})) << "nothing meets nothing";
+}
+
+TEST(GradientReducer, OneReplicaOnOneRankIsLeftAlone) {
+  const ParameterSpace space = small_space();
+  GradientReducer reducer(LocalCommunicator::alone(), BucketPlan(space, 1, 0), {}, cpu_stream());
+  const auto signalling = std::bit_cast<float>(0x7f800001u);  // any arithmetic would make it quiet
+  for (int64_t i = 0; i < reducer.buckets().elements; ++i)
+    std::memcpy(reducer.slot(0) + i, &signalling, sizeof(float));
+  reducer.begin(0);
+  for (int b = 0; b < 9; ++b) reducer.complete(b, 0);
+  reducer.finish(true);
+  for (int64_t i = 0; i < reducer.buckets().elements; ++i)
+    ASSERT_EQ(std::memcmp(reducer.slot(0) + i, &signalling, sizeof(float)), 0) << i;
+}
+
 float gradient(int replica, int64_t i) {
   const double angle = 0.37 * static_cast<double>(i) + 1.7 * replica;
   return static_cast<float>(std::ldexp(std::sin(angle), static_cast<int>((i * 5 + replica * 11) % 29) - 14));
 }
 
-/// One reduction by thread ranks. Every rank's result is checked to be the same; rank 0's is returned.
-template <class Value>
-std::vector<float> reduce(const Setting& setting, Value value, int steps = 2) {
-  const BucketPlan plan(parameter_sizes, setting.bucket_bytes);
-  std::vector<std::vector<float>> results(static_cast<size_t>(setting.ranks));
-  const auto group = LocalCommunicator::make_group(setting.ranks);
-  run_ranks(setting.ranks, [&](Communicator& launched) {
-    auto communicator = std::make_shared<LocalCommunicator>(group, launched.rank());
-    HostReducer reducer(
-        communicator, plan,
-        {.replicas = setting.replicas, .overlap = setting.overlap, .shared_memory = setting.shared_memory});
-    for (int step = 0; step < steps; ++step) {
-      for (int k = 0; k < reducer.replicas().size(); ++k) {
-        float* leaf =
-            reinterpret_cast<float*>(reducer.storage()->data.get()) + reducer.slot_of(k) * plan.elements;
-        for (size_t b = 0; b < plan.buckets.size(); ++b) {
-          for (int64_t i = plan.buckets[b].begin; i < plan.buckets[b].end; ++i)
-            leaf[i] = value(reducer.replicas().begin + k, i);
-          reducer.complete(static_cast<int>(b), k);
-        }
-      }
-      reducer.finish();
-    }
-    const float* mean = reinterpret_cast<const float*>(reducer.storage()->data.get());
-    results[static_cast<size_t>(launched.rank())].assign(mean, mean + plan.elements);
-  });
-  for (const auto& result : results)
-    EXPECT_EQ(std::memcmp(result.data(), results[0].data(), result.size() * 4), 0) << "the ranks differ";
-  return results[0];
-}
-
-class EveryReplicaCount : public testing::TestWithParam<int> {};
-
-TEST_P(EveryReplicaCount, BitsAreTheTreesAtEveryNumberOfRanks) {
-  const int replicas = GetParam();
-  for (int ranks = 1; ranks <= std::min(replicas, 7); ++ranks)
-    for (int64_t bucket_bytes : {int64_t{256}, int64_t{9000}, int64_t{1} << 20})
-      for (bool overlap : {false, true})
-        for (bool shared_memory : {true, false}) {
-          const std::vector<float> mean =
-              reduce({replicas, ranks, bucket_bytes, overlap, shared_memory}, gradient);
-          for (size_t i = 0; i < mean.size(); ++i) {
-            std::vector<float> leaves;
-            for (int v = 0; v < replicas; ++v) leaves.push_back(gradient(v, static_cast<int64_t>(i)));
-            ASSERT_EQ(mean[i], reference_tree_sum(leaves) * (1.0f / static_cast<float>(replicas)))
-                << "element " << i << ", " << ranks << " ranks, buckets of " << bucket_bytes
-                << " bytes, overlap " << overlap << ", shared memory " << shared_memory;
-          }
-        }
-}
-
-INSTANTIATE_TEST_SUITE_P(Gate, EveryReplicaCount, testing::Values(1, 3, 7, 8, 12));
-
-TEST(GradientReducer, SumsOfIntegersAreExact) {
-  const auto integer = [](int replica, int64_t i) {
-    return static_cast<float>((i * 7 + replica * 13) % 1000 - 500);
-  };
-  for (int ranks : {1, 2, 4}) {
-    const std::vector<float> mean = reduce({8, ranks, 4096, false, true}, integer);
-    for (size_t i = 0; i < mean.size(); ++i) {
-      int64_t sum = 0;
-      for (int v = 0; v < 8; ++v) sum += (static_cast<int64_t>(i) * 7 + v * 13) % 1000 - 500;
-      ASSERT_EQ(mean[i], static_cast<float>(sum) / 8.0f);
-    }
-  }
-}
-
-TEST(GradientReducer, KeepsAsManyGradientSetsAsTheBinaryCounterNeeds) {
-  const BucketPlan plan(parameter_sizes, 4096);
-  const std::map<int, int> slots_alone = {{1, 1}, {2, 2}, {4, 3}, {8, 4}, {16, 5}};
-  for (const auto& [replicas, slots] : slots_alone) {
-    HostReducer reducer(LocalCommunicator::alone(), plan, {.replicas = replicas});
-    EXPECT_EQ(reducer.slots(), slots) << replicas << " replicas";
-  }
-}
-
 TEST(GradientReducer, NativeReductionIsNearTheMean) {
-  const BucketPlan plan(parameter_sizes, 4096);
-  const auto group = LocalCommunicator::make_group(3);
-  run_ranks(3, [&](Communicator& launched) {
-    HostReducer reducer(std::make_shared<LocalCommunicator>(group, launched.rank()), plan,
-                        {.replicas = 7, .reduction = Reduction::native});
-    for (int k = 0; k < reducer.replicas().size(); ++k) {
-      float* leaf =
-          reinterpret_cast<float*>(reducer.storage()->data.get()) + reducer.slot_of(k) * plan.elements;
-      for (int64_t i = 0; i < plan.elements; ++i) leaf[i] = gradient(reducer.replicas().begin + k, i);
-      for (size_t b = 0; b < plan.buckets.size(); ++b) reducer.complete(static_cast<int>(b), k);
+  run_ranks(3, [&](Communicator& ranks) {
+    const ParameterSpace space = small_space();
+    GradientReducer reducer(ranks.shared_from_this(), BucketPlan(space, 3, 2 * block * 4),
+                            {.replicas = 7, .reduction = Reduction::native}, cpu_stream());
+    const std::vector<int> replicas = reducer.plan().replicas();
+    for (size_t k = 0; k < replicas.size(); ++k) {
+      float* leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
+      for (int64_t i = 0; i < reducer.buckets().elements; ++i) leaf[i] = gradient(replicas[k], i);
+      for (int b = 0; b < 5; ++b) reducer.complete(b, static_cast<int>(k));
     }
-    reducer.finish();
-    const float* mean = reinterpret_cast<const float*>(reducer.storage()->data.get());
-    for (int64_t i = 0; i < plan.elements; ++i) {
+    reducer.finish(true);
+    for (int64_t i = 0; i < reducer.buckets().elements; ++i) {
       double sum = 0, magnitude = 0;
       for (int v = 0; v < 7; ++v) {
         sum += gradient(v, i);
         magnitude += std::abs(gradient(v, i));
       }
       // Six additions and one product, each rounding by half an ulp of at most the sum of magnitudes.
-      ASSERT_NEAR(mean[i], sum / 7, 8 * 0x1p-24 * magnitude / 7 + 1e-30);
+      ASSERT_NEAR(reducer.slot(0)[i], sum / 7, 8 * 0x1p-24 * magnitude / 7 + 1e-30);
     }
   });
 }
 
-TEST(GradientReducer, AnUnfinishedBucketIsAnError) {
-  const BucketPlan plan(parameter_sizes, 256);
-  HostReducer reducer(LocalCommunicator::alone(), plan, {.replicas = 1});
-  reducer.complete(0, 0);
-  EXPECT_THROW(reducer.finish(), Error);
-}
-
-TEST(GradientReducer, AnUnfinishedBucketIsAnErrorWhereAThreadWaitsForIt) {
-  const BucketPlan plan(parameter_sizes, 256);
-  run_ranks(2, [&](Communicator& launched) {
-    HostReducer reducer(launched.shared_from_this(), plan, {.replicas = 2, .overlap = true});
-    reducer.complete(0, 0);
-    EXPECT_THROW(reducer.finish(), Error);
-  });
-}
-
-TEST(GradientReducer, AnEmptyModelHasNothingToReduce) {
-  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{0, 0}})
-    for (bool overlap : {false, true})
-      for (bool shared_memory : {false, true})
-        run_ranks(3, [&](Communicator& launched) {
-          const BucketPlan plan(sizes, 256);
-          HostReducer reducer(launched.shared_from_this(), plan,
-                              {.replicas = 5, .overlap = overlap, .shared_memory = shared_memory});
-          for (int k = 0; k < reducer.replicas().size(); ++k)
-            for (size_t b = 0; b < plan.buckets.size(); ++b) reducer.complete(static_cast<int>(b), k);
-          EXPECT_NO_THROW(reducer.finish());
-        });
-}
-
-TEST(BucketPlan, WhatIsReservedLeadsTheFirstBucket) {
-  const std::vector<int64_t> sizes = {100, 7};
-  const BucketPlan plan(sizes, int64_t{1} << 20, 1);
-  ASSERT_EQ(plan.buckets.size(), 1u);
-  EXPECT_EQ(plan.buckets[0].begin, 0);
-  EXPECT_EQ(plan.offsets, (std::vector<int64_t>{32, 16}));
-  EXPECT_EQ(plan.elements, 16 + 16 + 112);
-  const BucketPlan without_parameters({}, 4, 1);
-  ASSERT_EQ(without_parameters.buckets.size(), 1u);
-  EXPECT_EQ(without_parameters.buckets[0].end, 16);
-  EXPECT_TRUE(BucketPlan({}, 4).buckets.empty());
-}
-
-TEST(BucketPlan, FirstBucketIsSmallAndNothingOverlaps) {
-  const std::vector<int64_t> sizes = {1 << 20, 100, 1 << 19, 1 << 18, 3};
-  const BucketPlan plan(sizes, int64_t{4} << 20);
-  ASSERT_GE(plan.buckets.size(), 2u);
-  EXPECT_EQ(plan.buckets[0].parameters, (std::vector<int>{4, 3})) << "1 MiB closes the first bucket";
-  int64_t end = 0;
-  for (const Bucket& bucket : plan.buckets) {
-    EXPECT_EQ(bucket.begin, end);
-    end = bucket.end;
-    for (int parameter : bucket.parameters) {
-      const int64_t offset = plan.offsets[static_cast<size_t>(parameter)];
-      EXPECT_EQ(offset % BucketPlan::alignment, 0);
-      EXPECT_GE(offset, bucket.begin);
-      EXPECT_LE(offset + sizes[static_cast<size_t>(parameter)], bucket.end);
-    }
-  }
-  EXPECT_EQ(end, plan.elements);
+TEST(GradientReducer, AnUnfinishedBucketIsAnErrorAlsoWhereAThreadWaitsForIt) {
+  for (const int ranks : {1, 2})
+    run_ranks(ranks, [](Communicator& launched) {
+      const ParameterSpace space = small_space();
+      GradientReducer reducer(launched.shared_from_this(), BucketPlan(space, launched.size(), 0),
+                              {.overlap = true}, cpu_stream());
+      reducer.begin(0);
+      reducer.complete(0, 0);
+      EXPECT_THROW(reducer.finish(true), Error);
+    });
 }
 
 }  // namespace

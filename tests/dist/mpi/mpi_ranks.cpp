@@ -11,9 +11,10 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/host_reducer.h"
+#include "dist/gradient_reducer.h"
 #include "dist/local_communicator.h"
 #include "dist/world.h"
+#include "tensor/create.h"
 
 namespace lockstep {
 namespace {
@@ -104,44 +105,69 @@ void check_shared_memory(Communicator& ranks) {
   expect(ranks.share(int64_t{1} << 60) == nullptr, "2^60 bytes of shared memory");
 }
 
+ParameterSpace space_of(std::initializer_list<int64_t> sizes) {
+  std::vector<NamedTensor> parameters;
+  for (const int64_t size : sizes)
+    parameters.push_back({concat("p", parameters.size()), zeros({size}).set_requires_grad()});
+  return ParameterSpace(parameters);
+}
+
 /// The mean of two steps over these replicas, by the given ranks.
-std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, int replicas, Reduction reduction,
-                          bool overlap, bool shared_memory) {
-  const std::vector<int64_t> sizes = {700, 1, 33, 5000, 16};
-  const BucketPlan plan(sizes, 3000);
-  HostReducer reducer(
-      ranks, plan,
-      {.replicas = replicas, .reduction = reduction, .overlap = overlap, .shared_memory = shared_memory});
-  float* const slots = reinterpret_cast<float*>(reducer.storage()->data.get());
+std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options) {
+  const ParameterSpace space = space_of({700, 1, 33, 25000, 16});
+  const BucketPlan buckets(space, ranks->size(), options.bucket_bytes);
+  GradientReducer reducer(ranks, buckets, options, cpu_stream());
+  const std::vector<int> replicas = reducer.plan().replicas();
   for (int step = 0; step < 2; ++step) {
-    for (int k = 0; k < reducer.replicas().size(); ++k)
-      for (size_t b = 0; b < plan.buckets.size(); ++b) {
-        float* leaf = slots + reducer.slot_of(k) * plan.elements;
-        for (int64_t i = plan.buckets[b].begin; i < plan.buckets[b].end; ++i)
-          leaf[i] = static_cast<float>(1 + i % 97) /
-                    static_cast<float>(1 + (reducer.replicas().begin + k) * 7 + i % 5);
-        reducer.complete(static_cast<int>(b), k);
+    for (size_t k = 0; k < replicas.size(); ++k) {
+      float* leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
+      for (size_t b = 0; b < buckets.buckets.size(); ++b) {
+        const Range range = buckets.buckets[b].range;
+        for (int64_t i = range.begin; i < range.end; ++i)
+          leaf[i] = static_cast<float>(1 + i % 97) / static_cast<float>(1 + replicas[k] * 7 + i % 5);
+        reducer.complete(static_cast<int>(b), static_cast<int>(k));
       }
-    reducer.finish();
+    }
+    reducer.finish(true);
   }
-  return {slots, slots + plan.elements};
+  return {reducer.slot(0), reducer.slot(0) + buckets.elements};
 }
 
 void check_reductions(const std::shared_ptr<Communicator>& ranks) {
-  for (int replicas : {ranks->size(), 7, 8}) {
-    const std::vector<float> alone =
-        reduce(LocalCommunicator::alone(), replicas, Reduction::tree, false, false);
-    for (bool overlap : {false, true}) {
-      for (bool shared_memory : {false, true})
-        expect(reduce(ranks, replicas, Reduction::tree, overlap, shared_memory) == alone, "the mean of ",
-               replicas, " replicas on ", ranks->size(), " ranks is not that of one process; overlap ",
-               overlap, ", shared memory ", shared_memory);
-      const std::vector<float> native = reduce(ranks, replicas, Reduction::native, overlap, false);
+  for (const int replicas : {ranks->size(), 7, 8}) {
+    const std::vector<float> alone = reduce(LocalCommunicator::alone(), {.replicas = replicas});
+    for (const bool overlap : {false, true}) {
+      for (const bool shared_memory : {false, true})
+        for (const Execution execution : {Execution::ranges, Execution::interleaved})
+          expect(reduce(ranks, {.replicas = replicas,
+                                .execution = execution,
+                                .bucket_bytes = 33000,
+                                .overlap = overlap,
+                                .shared_memory = shared_memory}) == alone,
+                 "the mean of ", replicas, " replicas on ", ranks->size(),
+                 " ranks is not that of one process; overlap ", overlap, ", shared memory ", shared_memory,
+                 ", ", name(execution));
+      const std::vector<float> native =
+          reduce(ranks, {.replicas = replicas, .reduction = Reduction::native, .overlap = overlap});
       std::vector<float> of_rank_0 = native;
       ranks->broadcast(of_rank_0.data(), static_cast<int64_t>(of_rank_0.size()) * 4, 0);
       expect(native == of_rank_0, "native reduction differs between ranks");
     }
   }
+}
+
+/// One memory for all ranks, as states lie in.
+void check_common_memory(Communicator& ranks) {
+  const auto memory = ranks.share(4 * ranks.size(), true);
+  expect(memory != nullptr, "these ranks share a host, but no memory");
+  const auto numbers = [&](int rank) {
+    return reinterpret_cast<int*>(memory->of_rank[static_cast<size_t>(rank)]);
+  };
+  numbers(ranks.rank())[ranks.rank()] = 1 + ranks.rank();
+  ranks.barrier();
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    expect(numbers(0)[rank] == 1 + rank, "rank ", rank, " is not seen in common memory");
+  ranks.barrier();
 }
 
 void check_no_name_is_left(Communicator& ranks) {
@@ -159,22 +185,24 @@ void check_all(const World& world) {
   check_exchange(ranks);
   check_native_all_reduce(ranks);
   check_shared_memory(ranks);
+  check_common_memory(ranks);
   check_reductions(world.shared_communicator());
   check_no_name_is_left(ranks);
 }
 
 /// Rank 1 ends in the middle of a step whose other ranks wait for it.
 void leave_a_step(const World& world, const std::function<void()>& leave) {
-  const std::vector<int64_t> sizes = {100, 100, 100};
-  const BucketPlan plan(sizes, 400);
+  const ParameterSpace space = space_of({100, 100, 100});
+  const BucketPlan buckets(space, world.size(), 0);
   for (bool shared_memory : {false, true}) {
-    HostReducer reducer(world.shared_communicator(), plan,
-                        {.replicas = world.size(), .overlap = true, .shared_memory = shared_memory});
+    GradientReducer reducer(world.shared_communicator(), buckets,
+                            {.overlap = true, .shared_memory = shared_memory}, cpu_stream());
+    reducer.begin(0);
     reducer.complete(0, 0);
     if (world.rank() == 1 && shared_memory) leave();
     reducer.complete(1, 0);
     reducer.complete(2, 0);
-    reducer.finish();
+    reducer.finish(true);
   }
 }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dist/bucket_plan.h"
+#include "dist/communicator.h"
+#include "dist/reduction_plan.h"
+#include "tensor/storage.h"
+
+namespace lockstep {
+
+/// How gradients travel between ranks; what is added to what is the plan's business (reduction_plan.h). All
+/// ranks call the same operations in the same order. Where stream() is a GPU's, operations are queued.
+class Movement {
+ public:
+  /// A bucket on its way to the owners of its elements.
+  struct Scatter {
+    const BucketPlan::Bucket& bucket;
+    const std::vector<int>& slots_of_rank;  ///< how many slots each rank hands over
+    float* slots;                           ///< of this rank, one after the other
+    int64_t stride;                         ///< elements of a slot
+    bool begins_step;
+  };
+  static constexpr int everybody = -1;
+
+  virtual ~Movement() = default;
+  /// In words: "by NCCL".
+  virtual const char* name() const = 0;
+  /// Where folds run.
+  virtual const Stream& stream() const = 0;
+
+  /// `count` zeroed floats beside the gradients, from where gather() is cheapest; `is_common`: one piece for
+  /// all ranks. All ranks call it; null on all where such memory cannot be had.
+  virtual std::shared_ptr<Storage> allocate(int64_t count, bool is_common) = 0;
+
+  /// Tells that kernels which write the first `slots` slots of a bucket are queued; copies may begin.
+  virtual void offer(const Scatter&, int /*slots*/) {}
+  /// Returns where folds find this rank's slots: in their place, or in a copy which is there by then.
+  virtual float* land(const Scatter& what, int /*slots*/) { return what.slots; }
+  /// Brings what all ranks hand over. Returns what the folds of this rank read: for each range that it owns
+  /// of the bucket, the first element in each slot of each rank, in order.
+  virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
+  /// Tells that folds have left the mean of what this rank owns in slot 0.
+  virtual void deliver(const Scatter&) {}
+  /// Brings what each rank owns of `flat`, which lies beside the gradients, to all, or to `root` alone.
+  virtual void gather(float* flat, const Ownership& owned, int root) = 0;
+  /// values = the sum over ranks, in an order of the transport's.
+  virtual void sum(float* values, int64_t count) = 0;
+  /// Ends what was begun: the gradients' stream may use, and overwrite, all of it from now on.
+  virtual void join() {}
+
+  /// Throws what went wrong in the background.
+  virtual void check() {}
+  /// Runs `launch`, which starts a recorded step.
+  virtual void replay(const std::function<void()>& launch) { launch(); }
+};
+
+/// In the memory of one device: of the only rank, or of all ranks of a host, which read each other's.
+std::unique_ptr<Movement> move_in_place(std::shared_ptr<Communicator> communicator, const Stream& stream);
+std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator);
+/// Between GPUs, in a queue beside `stream` that has precedence.
+std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
+                                       const ReductionPlan& plan, const Stream& stream);
+/// From a GPU's queue through `slots` on the host, where `on_host` takes over.
+std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, std::shared_ptr<Storage> slots,
+                                            int rank, const Stream& stream);
+
+/// A scatter as messages. What other ranks send arrives at `arrived`, with room for arriving_elements().
+struct ScatterMessages {
+  std::vector<Message> sends, receives;
+  std::vector<std::vector<const float*>> inputs;  ///< what scatter() returns
+
+  ScatterMessages(const Movement::Scatter& what, int rank, float* arrived);
+};
+int64_t arriving_elements(const BucketPlan::Bucket& bucket, const std::vector<int>& slots_of_rank, int rank);
+
+struct GatherMessages {
+  std::vector<Message> sends, receives;
+
+  GatherMessages(float* flat, const Ownership& owned, int rank, int root);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+
+#include "core/event.h"
+#include "core/gpu.h"
+#include "core/graph.h"
+#include "dist/movement.h"
+#include "dist/nccl_communicator.h"
+#include "dist/watchdog.h"
+#include "kernels/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+/// Ranks with a GPU each. The two queues meet by events alone, so all of it can be recorded as a graph.
+class ByNccl final : public Movement {
+ public:
+  ByNccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets, const ReductionPlan& plan,
+         const Stream& stream)
+      : communicator_(std::move(communicator)),
+        stream_(stream),
+        nccl_(connect_nccl(*communicator_, gpu_of(stream))),
+        communication_(make_gpu_stream(gpu_of(stream), true)),
+        counter_(lockstep::allocate(2 * sizeof(float), stream)),
+        counted_here_(allocate_pinned(sizeof(float))) {
+    int64_t most = 0;
+    for (const BucketPlan::Bucket& bucket : buckets.buckets)
+      for (const ReductionPlan::Round& round : plan.rounds)
+        most = std::max(most, arriving_elements(bucket, round.slots_of_rank, communicator_->rank()));
+    arrived_ = nccl_->allocate(most * 4, communication_);
+    launch(stream, Fill{.y = count(), .value = 0.0});
+    launch(stream, Fill{.y = one(), .value = 1.0});
+    reinterpret_cast<float&>(*counted_here_) = 0.0f;
+    watchdog_ = std::make_unique<Watchdog>(
+        *communicator_, Watchdog::Transport{.background_error = [this] { return nccl_->background_error(); },
+                                            .break_off = [this] { nccl_->break_off(); }});
+  }
+
+  const char* name() const override { return "by NCCL"; }
+  const Stream& stream() const override { return communication_; }
+  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
+    if (is_common) return nullptr;
+    auto storage =
+        std::make_shared<Storage>(Storage{nccl_->allocate(count * 4, stream_), count * 4, stream_});
+    launch(stream_, Fill{.y = {storage->data.get(), {count}, DType::f32}});
+    return storage;
+  }
+
+  void offer(const Scatter&, int) override { fork(); }
+
+  std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
+    if (what.begins_step) count_step();
+    ScatterMessages messages(what, communicator_->rank(), reinterpret_cast<float*>(arrived_.get()));
+    if (communicator_->size() > 1) exchange("nccl_exchange", messages.sends, messages.receives);
+    return std::move(messages.inputs);
+  }
+
+  void gather(float* flat, const Ownership& owned, int root) override {
+    fork();
+    const GatherMessages messages(flat, owned, communicator_->rank(), root);
+    if (communicator_->size() > 1) exchange("nccl_gather", messages.sends, messages.receives);
+  }
+
+  void sum(float* values, int64_t elements) override {
+    watchdog_->watch("nccl_all_reduce", elements * 4, communication_,
+                     [&] { nccl_->all_reduce(values, elements, communication_); });
+  }
+
+  void join() override {
+    done_.record(communication_);
+    done_.hold(stream_);
+  }
+
+  void check() override { watchdog_->check(); }
+
+  void replay(const std::function<void()>& launch) override {
+    ++steps_;
+    const auto has_begun = [this, step = static_cast<float>(steps_)] {
+      return std::atomic_ref(reinterpret_cast<float&>(*counted_here_)).load() >= step;
+    };
+    watchdog_->watch("recorded_step", 0, stream_, launch, has_begun);
+  }
+
+ private:
+  void fork() {
+    written_.record(stream_);
+    written_.hold(communication_);
+  }
+
+  void exchange(const char* name, std::span<const Message> sends, std::span<const Message> receives) {
+    watchdog_->watch(name, bytes_of(sends), communication_,
+                     [&] { nccl_->exchange(sends, receives, communication_); });
+  }
+
+  View count() const { return {counter_.get(), {1}, DType::f32}; }
+  View one() const { return {counter_.get() + sizeof(float), {1}, DType::f32}; }
+
+  void count_step() {
+    if (!is_recording_graph()) ++steps_;
+    launch(communication_, Add{.a = count(), .b = one(), .y = count()});
+    copy_bytes_in_background(counted_here_.get(), counter_.get(), sizeof(float), communication_);
+  }
+
+  std::shared_ptr<Communicator> communicator_;
+  Stream stream_;
+  std::shared_ptr<std::byte> arrived_;  ///< partial nodes of other ranks; outlives its registration
+  std::unique_ptr<NcclCommunicator> nccl_;
+  Stream communication_;
+  Event written_;  ///< by the gradients' stream
+  Event done_;
+
+  // How many steps have come to their first reduction, counted by the GPU itself: inside a recorded step
+  // there is nothing else by which the host could tell that it waits for other ranks.
+  std::shared_ptr<std::byte> counter_;       ///< the count, and the one that is added to it, as f32
+  std::shared_ptr<std::byte> counted_here_;  ///< the count as last copied to the host
+  int64_t steps_ = 0;                        ///< started by the host
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+}  // namespace
+
+std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
+                                       const ReductionPlan& plan, const Stream& stream) {
+  return std::make_unique<ByNccl>(std::move(communicator), buckets, plan, stream);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/sgd.h"
+#include "tensor/optimizer.h"
+
+namespace lockstep {
+
+/// An optimizer with one state.
+class Momentum : public Optimizer {
+ public:
+  explicit Momentum(ParameterSpace& space) : Optimizer(space, {"momentum"}) {}
+  bool can_be_recorded() const override { return true; }  // if the learning rate stays the same
+
+ private:
+  void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) override {
+    for (const Range& range : ranges)
+      launch(space_.stream(), SgdStep{.parameter = part(space_.values(), range),
+                                      .gradient = part(space_.gradients(), range),
+                                      .learning_rate = learning_rate_,
+                                      .momentum = 0.9,
+                                      .velocity = part(states_[0].flat, range),
+                                      .gradient_scale = gradient_scale,
+                                      .clip = clip.view()});
+  }
+};
+
+}  // namespace lockstep
