@@ -8,6 +8,7 @@
 #include "core/graph.h"
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/data_parallel.h"
+#include "dist/momentum.h"
 #include "dist/reference_tree.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
@@ -15,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t sizes[] = {40, 700, 3};
+constexpr int64_t sizes[] = {5000, 700, 3};
 constexpr int steps = 3;
 
 float value_at(int step, int replica, int micro, int64_t i) {
@@ -81,8 +82,16 @@ struct Model {
 struct Setting {
   int ranks = 1;
   bool is_recorded = false;
+  bool by_owners = false;
   DataParallel::Options options;
 };
+
+std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+  return out << setting.options.replicas << " replicas on " << setting.ranks << " ranks, accumulate "
+             << setting.options.accumulate << ", " << name(setting.options.transport) << ", "
+             << name(setting.options.execution) << (setting.by_owners ? ", step()" : ", wait()")
+             << (setting.is_recorded ? ", recorded" : "");
+}
 
 std::vector<float> numbers(const Tensor& tensor) {
   std::vector<float> values;
@@ -90,36 +99,69 @@ std::vector<float> numbers(const Tensor& tensor) {
   return values;
 }
 
-void run(const Setting& setting, Communicator& communicator, const Stream& stream) {
+/// The values after each step, of one rank.
+using Outcome = std::vector<std::vector<float>>;
+
+/// Checks losses and gradients of a run against the definition.
+Outcome run(const Setting& setting, Communicator& communicator, const Stream& stream) {
   const int accumulate = setting.options.accumulate;
   const Model model;
-  DataParallel ddp(model.parameters, World(communicator.shared_from_this()), setting.options);
+  ParameterSpace space(model.parameters);
+  DataParallel ddp(space, World(communicator.shared_from_this()), setting.options);
+  Momentum optimizer(space);
   std::vector<Tensor> given;
   const auto size = static_cast<int64_t>(values_of(0, 0, 0).size());
-  for (int i = 0; i < ddp.replicas().size() * accumulate; ++i) given.push_back(empty({size}));
-  const auto backward_all = [&] {
+  const std::vector<int> replicas = ddp.replicas();
+  for (size_t i = 0; i < replicas.size() * static_cast<size_t>(accumulate); ++i)
+    given.push_back(empty({size}));
+  const auto enqueue = [&] {
     for (const Tensor& values : given) ddp.backward(model.loss(values));
+    if (setting.by_owners) return ddp.update(optimizer, 1.0);
     ddp.finish();
+    optimizer.update(measure_gradient_norm(space, 1.0).factor);
   };
   std::unique_ptr<Graph> graph;
+  Outcome outcome;
   for (int step = 0; step < steps; ++step) {
     for (size_t i = 0; i < given.size(); ++i) {
-      const int replica = ddp.replicas().begin + static_cast<int>(i) / accumulate;
+      const int replica = replicas[i / static_cast<size_t>(accumulate)];
       copy(from_values(values_of(step, replica, static_cast<int>(i) % accumulate), {size}), given[i]);
     }
-    if (step == 1 && setting.is_recorded) graph = std::make_unique<Graph>(stream, backward_all);
-    if (graph)
-      ddp.replay(*graph);
-    else
-      backward_all();
+    if (step == 1 && setting.is_recorded) graph = std::make_unique<Graph>(stream, enqueue);
+    optimizer.prepare(0.1);
+    graph ? ddp.replay(*graph) : enqueue();
     std::vector<float> results = numbers(ddp.mean_loss());
+    if (setting.by_owners) {
+      EXPECT_THROW(model.parameters[0].tensor.grad(), Error);
+      ddp.gather_gradients();
+    }
     for (const NamedTensor& parameter : model.parameters)
       for (const float value : numbers(parameter.tensor.grad())) results.push_back(value);
     ddp.check();
-    ASSERT_EQ(results, reference_step(step, setting.options.replicas, accumulate))
-        << setting.options.replicas << " replicas on " << setting.ranks << " ranks, accumulate " << accumulate
-        << ", " << name(setting.options.transport) << ", step " << step;
+    EXPECT_EQ(results, reference_step(step, setting.options.replicas, accumulate))
+        << setting << ", step " << step;
+    outcome.push_back(numbers(space.values()));
   }
+  ddp.gather_states(optimizer);
+  if (communicator.rank() == 0) outcome.push_back(numbers(optimizer.states()[0].flat));
+  return outcome;
+}
+
+/// Runs it on all ranks; values and states are those of one rank that updates everything.
+void expect_outcome(const Setting& setting, const Outcome& expected) {
+  run_gpu_ranks(setting.ranks, [&](Communicator& communicator, const Stream& stream) {
+    Outcome outcome = run(setting, communicator, stream);
+    if (communicator.rank() > 0) outcome.push_back(expected.back());
+    ASSERT_EQ(outcome, expected) << setting;
+  });
+}
+
+Outcome of_one_rank(int replicas, int accumulate) {
+  Outcome outcome;
+  run_gpu_ranks(1, [&](Communicator& communicator, const Stream& stream) {
+    outcome = run({.options = {.replicas = replicas, .accumulate = accumulate}}, communicator, stream);
+  });
+  return outcome;
 }
 
 class GpuDataParallel : public testing::Test {
@@ -127,45 +169,57 @@ class GpuDataParallel : public testing::Test {
   void SetUp() override { LOCKSTEP_NEEDS_GPU(); }
 };
 
-TEST_F(GpuDataParallel, LossesAndGradientsAreTheTreesMeans) {
-  for (const int replicas : {1, 3, 4, 7})
-    for (int ranks = 1; ranks <= std::min(replicas, most_ranks); ++ranks)
-      for (const Transport transport : transports_for(ranks))
-        for (const int accumulate : {1, 3}) {
-          const Setting setting{.ranks = ranks,
-                                .options = {.replicas = replicas,
-                                            .accumulate = accumulate,
-                                            .bucket_bytes = 1000,
-                                            .transport = transport}};
-          run_gpu_ranks(ranks, [&](Communicator& communicator, const Stream& stream) {
-            run(setting, communicator, stream);
-          });
-        }
-}
-
-TEST_F(GpuDataParallel, ARecordedStepGivesTheSameBits) {
-  for (int ranks = 1; ranks <= most_ranks; ++ranks)
-    for (const Transport transport : transports_for(ranks)) {
-      if (transport == Transport::staged) continue;
-      const Setting setting{
-          .ranks = ranks,
-          .is_recorded = true,
-          .options = {.replicas = 4, .accumulate = 2, .bucket_bytes = 1000, .transport = transport}};
-      run_gpu_ranks(ranks, [&](Communicator& communicator, const Stream& stream) {
-        run(setting, communicator, stream);
-      });
+TEST_F(GpuDataParallel, LossesGradientsAndUpdatesAreThoseOfTheDefinition) {
+  for (const int replicas : {1, 3, 7})
+    for (const int accumulate : {1, 3}) {
+      const Outcome expected = of_one_rank(replicas, accumulate);
+      for (int ranks = 1; ranks <= std::min(replicas, most_ranks); ++ranks)
+        for (const Transport transport : transports_for(ranks))
+          for (const Execution execution : {Execution::ranges, Execution::interleaved})
+            expect_outcome({.ranks = ranks,
+                            .by_owners = (accumulate == 3) == (execution == Execution::ranges),
+                            .options = {.replicas = replicas,
+                                        .accumulate = accumulate,
+                                        .execution = execution,
+                                        .bucket_bytes = 33000,
+                                        .transport = transport}},
+                           expected);
     }
 }
 
-TEST_F(GpuDataParallel, RankZerosValuesReachAll) {
+TEST_F(GpuDataParallel, ARecordedStepGivesTheSameBitsInEveryOrderThatItsEventsAllow) {
+  const Outcome expected = of_one_rank(4, 1);
+  for_each_schedule([&] {
+    for (int ranks = 1; ranks <= most_ranks; ++ranks)
+      for (const Transport transport : transports_for(ranks))
+        for (const Execution execution : {Execution::ranges, Execution::interleaved})
+          if (transport != Transport::staged)
+            expect_outcome({.ranks = ranks,
+                            .is_recorded = true,
+                            .by_owners = ranks != 2,
+                            .options = {.replicas = 4,
+                                        .execution = execution,
+                                        .bucket_bytes = 0,
+                                        .transport = transport}},
+                           expected);
+  });
+}
+
+TEST_F(GpuDataParallel, RankZerosValuesReachAllAndCopiesFollowUpdates) {
   for (const Transport transport : transports_for(2))
     run_gpu_ranks(2, [&](Communicator& communicator, const Stream&) {
       const Model model;
       for (const NamedTensor& parameter : model.parameters) fill(parameter.tensor, 1.0 + communicator.rank());
-      const DataParallel ddp(model.parameters, World(communicator.shared_from_this()),
-                             {.transport = transport});
+      ParameterSpace space(model.parameters);
+      DataParallel ddp(space, World(communicator.shared_from_this()), {.transport = transport});
       for (const NamedTensor& parameter : model.parameters)
         for (const float value : numbers(parameter.tensor)) ASSERT_EQ(value, 1.0f);
+      space.set_precision(DType::bf16);
+      Momentum optimizer(space);
+      ddp.backward(model.loss(full({static_cast<int64_t>(values_of(0, 0, 0).size())}, 1.0)));
+      ddp.step(optimizer, 0.25);
+      EXPECT_EQ(numbers(space.copies()), numbers(convert(space.values(), DType::bf16)));
+      EXPECT_EQ(numbers(model.parameters[2].tensor)[0], 0.75f);
     });
 }
 
@@ -174,7 +228,8 @@ TEST_F(GpuDataParallel, AnUnusedParameterIsNamed) {
     const Model model;
     std::vector<NamedTensor> parameters = model.parameters;
     parameters.push_back({"decoder.forgotten", zeros({4}).set_requires_grad()});
-    DataParallel ddp(parameters, World(communicator.shared_from_this()), {});
+    ParameterSpace space(parameters);
+    DataParallel ddp(space, World(communicator.shared_from_this()), {});
     const Tensor values = full({static_cast<int64_t>(values_of(0, 0, 0).size())}, 1.0);
     try {
       ddp.backward(model.loss(values));

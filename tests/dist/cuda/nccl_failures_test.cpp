@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t sizes[] = {100, 100};
+/// Two buckets for two ranks.
+const BucketPlan buckets(2 * ParameterSpace::block, {{{0, 4096}}, {{4096, 8192}}}, 0);
 
 std::vector<FlightRecord> flights_of(const std::string& directory, int rank) {
   return FlightRecorder::read(flight_path(directory, rank));
@@ -24,19 +25,19 @@ TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {
   LOCKSTEP_NEEDS_GPU();
   if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
   const TemporaryDirectory directory;
-  const BucketPlan plan(sizes, 400);
   std::atomic<bool> given_up{false};
   std::string failure;
   try {
     run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
       communicator.record_flights_in(directory.path());
-      const auto reducer = make_gradient_reducer(communicator.shared_from_this(), plan,
-                                                 {.replicas = 2, .transport = Transport::nccl}, stream);
+      GradientReducer reducer(communicator.shared_from_this(), buckets, {.transport = Transport::nccl},
+                              stream);
       const auto step = [&] {
-        for (int bucket = 0; bucket < 2; ++bucket) reducer->complete(bucket, 0);
-        reducer->finish();
+        reducer.begin(0);
+        for (int bucket = 0; bucket < 2; ++bucket) reducer.complete(bucket, 0);
+        reducer.finish(true);
         synchronize(stream);
-        reducer->check();
+        reducer.check();
       };
       step();
       communicator.barrier();
@@ -64,13 +65,14 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
   LOCKSTEP_NEEDS_GPU();
   if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
   const TemporaryDirectory directory;
-  const BucketPlan plan(sizes, 400);
   run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
     communicator.record_flights_in(directory.path());
-    const auto reducer = make_gradient_reducer(communicator.shared_from_this(), plan,
-                                               {.replicas = 2, .transport = Transport::nccl}, stream);
-    for (int bucket = 0; bucket < 2; ++bucket) reducer->complete(bucket, 0);
-    reducer->finish();
+    GradientReducer reducer(communicator.shared_from_this(), buckets, {.transport = Transport::nccl}, stream);
+    for (int step = 0; step < 2; ++step) {  // the second gathers each bucket as soon as it is reduced
+      reducer.begin(0);
+      for (int bucket = 0; bucket < 2; ++bucket) reducer.complete(bucket, 0);
+      reducer.finish(true);
+    }
     const auto count = [&](const char* operation, bool has_ended) {
       int found = 0;
       for (const FlightRecord& record : flights_of(directory.path(), communicator.rank()))
@@ -79,9 +81,9 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
     };
     EXPECT_EQ(count("nccl_init", true), 1);
     // The watchdog notes the ends within its period; 30 s are for a machine under load.
-    eventually([&] { return count("nccl_gather", true) >= 2; }, 30.0);
-    EXPECT_EQ(count("nccl_exchange", true), 2);
-    EXPECT_EQ(count("nccl_gather", true), 2);
+    eventually([&] { return count("nccl_gather", true) >= 3; }, 30.0);
+    EXPECT_EQ(count("nccl_exchange", true), 4);
+    EXPECT_EQ(count("nccl_gather", true), 3);
   });
 }
 

@@ -13,36 +13,38 @@
 #include "dist/local_communicator.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
+#include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
 /// The mean of two steps over these replicas, by the given ranks.
-std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, int replicas, Transport transport,
+std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options,
                           const Stream& stream) {
-  const std::vector<int64_t> sizes = {700, 1, 33, 5000, 16};
-  const BucketPlan plan(sizes, 3000);
-  const auto reducer =
-      make_gradient_reducer(ranks, plan, {.replicas = replicas, .transport = transport}, stream);
-  const auto slot = [&](int index) { return reducer->storage()->data.get() + index * plan.elements * 4; };
+  std::vector<NamedTensor> parameters;
+  for (const int64_t size : {700, 1, 33, 9000, 16})
+    parameters.push_back({concat("p", parameters.size()), zeros({size}).set_requires_grad()});
+  const BucketPlan buckets(ParameterSpace(parameters), ranks->size(), 33000);
+  GradientReducer reducer(ranks, buckets, options, stream);
+  const std::vector<int> replicas = reducer.plan().replicas();
   for (int step = 0; step < 2; ++step) {
-    for (int k = 0; k < reducer->replicas().size(); ++k) {
-      std::vector<float> leaf(static_cast<size_t>(plan.elements));
+    for (int k = 0; k < static_cast<int>(replicas.size()); ++k) {
+      std::vector<float> leaf(static_cast<size_t>(buckets.elements));
       for (size_t i = 0; i < leaf.size(); ++i)
         leaf[i] = static_cast<float>(1 + i % 97) /
-                  static_cast<float>(1 + (reducer->replicas().begin + k) * 7 + static_cast<int>(i % 5));
-      copy_bytes(slot(reducer->slot_of(k)), stream, leaf.data(), cpu_stream(), plan.elements * 4);
-      for (size_t b = 0; b < plan.buckets.size(); ++b) reducer->complete(static_cast<int>(b), k);
+                  static_cast<float>(1 + replicas[static_cast<size_t>(k)] * 7 + static_cast<int>(i % 5));
+      copy_bytes(reducer.slot(reducer.begin(k)), stream, leaf.data(), cpu_stream(), buckets.elements * 4);
+      for (size_t b = 0; b < buckets.buckets.size(); ++b) reducer.complete(static_cast<int>(b), k);
     }
-    reducer->finish();
+    reducer.finish(true);
   }
-  std::vector<float> mean(static_cast<size_t>(plan.elements));
-  copy_bytes(mean.data(), cpu_stream(), slot(0), stream, plan.elements * 4);
-  reducer->check();
+  std::vector<float> mean(static_cast<size_t>(buckets.elements));
+  copy_bytes(mean.data(), cpu_stream(), reducer.slot(0), stream, buckets.elements * 4);
+  reducer.check();
   return mean;
 }
 
-int run() {
+int compare_transports() {
   const World world = World::from_environment();
   set_log_rank(world.rank(), !world.is_first());
   if (count_gpus() == 0) {
@@ -56,11 +58,14 @@ int run() {
   if (has_own_gpu) transports.push_back(Transport::nccl);
   for (const int replicas : {world.size(), 4, 7}) {
     const std::shared_ptr<Communicator> alone = LocalCommunicator::alone();
-    const std::vector<float> expected = reduce(alone, replicas, Transport::automatic, cpu_stream());
+    const std::vector<float> expected = reduce(alone, {.replicas = replicas}, cpu_stream());
     for (const Transport transport : transports)
-      expect(reduce(world.shared_communicator(), replicas, transport, stream) == expected, "the mean of ",
-             replicas, " replicas on ", world.size(), " ranks by ", name(transport),
-             " is not that of one process");
+      for (const Execution execution : {Execution::ranges, Execution::interleaved})
+        expect(reduce(world.shared_communicator(),
+                      {.replicas = replicas, .execution = execution, .transport = transport},
+                      stream) == expected,
+               "the mean of ", replicas, " replicas on ", world.size(), " ranks by ", name(transport), ", ",
+               name(execution), ", is not that of one process");
   }
   if (world.is_first())
     std::printf("%d ranks: %zu transports give the bits of one rank\n", world.size(), transports.size());
@@ -71,5 +76,5 @@ int run() {
 }  // namespace lockstep
 
 int main() {
-  return lockstep::run_program([] { return lockstep::run(); });
+  return lockstep::run_program([] { return lockstep::compare_transports(); });
 }

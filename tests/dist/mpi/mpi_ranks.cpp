@@ -214,7 +214,7 @@ void end_by_deadline(const World& world, const std::string& directory) {
   world.communicator().barrier();
 }
 
-int run(const std::string& task, const std::string& directory) {
+int run_task(const std::string& task, const std::string& directory) {
   const World world = World::from_environment();
   set_log_rank(world.rank(), !world.is_first());
   world.communicator().set_timeout(600);
@@ -240,5 +240,5 @@ int run(const std::string& task, const std::string& directory) {
 
 int main(int count, char** arguments) {
   return lockstep::run_program(
-      [&] { return lockstep::run(count > 1 ? arguments[1] : "checks", count > 2 ? arguments[2] : "."); });
+      [&] { return lockstep::run_task(count > 1 ? arguments[1] : "checks", count > 2 ? arguments[2] : "."); });
 }
