@@ -7,7 +7,6 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "tensor/gradient_norm.h"
 
 namespace lockstep {
 namespace {
@@ -36,8 +35,7 @@ TimedTraining::TimedTraining(const Config& config, const World& world, const Tra
       data_parallel_(space_, world, data_parallel_options(config, world)),
       optimizer_(task.make_optimizer(space_)),
       loader_(task.training_data, {.replicas = config.dist.replicas,
-                                   .first_replica = data_parallel_.replicas().begin,
-                                   .end_replica = data_parallel_.replicas().end,
+                                   .local_replicas = data_parallel_.replicas(),
                                    .batch_size = config.train.batch_size,
                                    .seed = static_cast<uint64_t>(config.train.seed)}) {}
 
@@ -56,12 +54,10 @@ PhaseSeconds TimedTraining::step() {
     data_parallel_.backward(loss);
     watch.charge(seconds[backward_pass]);
   }
-  data_parallel_.wait();
-  watch.charge(seconds[communication]);
-  const float factor = clip_factor(gradient_norm(space_), config_.train.grad_clip);
-  watch.charge(seconds[norm_and_clip]);
-  optimizer_->step(config_.train.learning_rate, factor);
+  data_parallel_.step(*optimizer_, config_.train.learning_rate, config_.train.grad_clip);
   watch.charge(seconds[update]);
+  seconds[communication] = data_parallel_.exposed_seconds();
+  seconds[update] -= seconds[communication];
   return seconds;
 }
 

@@ -16,9 +16,9 @@ class App;
 
 namespace lockstep {
 
-enum Phase { data, forward, backward_pass, communication, norm_and_clip, update, phases };
-constexpr std::array<const char*, phases> phase_names = {"data",          "forward",       "backward",
-                                                         "communication", "norm_and_clip", "optimizer"};
+enum Phase { data, forward, backward_pass, communication, update, phases };
+constexpr std::array<const char*, phases> phase_names = {"data", "forward", "backward", "communication",
+                                                         "norm_clip_update"};
 
 /// Seconds of one step by phase.
 using PhaseSeconds = std::array<double, phases>;

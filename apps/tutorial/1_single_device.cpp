@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
-#include "options.h"
 #include "core/file.h"
 #include "data/loader.h"
 #include "dist/world.h"
 #include "nn/initialize.h"
 #include "nn/mlp.h"
 #include "nn/sgd.h"
+#include "options.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
@@ -29,11 +29,7 @@ int main(int argc, char** argv) {
     initialize_linears(model.parameters(), /*seed=*/0);
     ParameterSpace parameters(model.parameters());
     Sgd optimizer(parameters, {});
-    Loader loader(data, {.replicas = 1,
-                         .first_replica = 0,
-                         .end_replica = 1,
-                         .batch_size = options["--batch_size"],
-                         .shuffle = true});
+    Loader loader(data, {.replicas = 1, .batch_size = options["--batch_size"], .shuffle = true});
 
     for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
       std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],

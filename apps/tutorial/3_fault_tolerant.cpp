@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "options.h"
 #include "core/file.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
@@ -13,6 +12,7 @@
 #include "nn/initialize.h"
 #include "nn/mlp.h"
 #include "nn/sgd.h"
+#include "options.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
@@ -34,8 +34,7 @@ int main(int argc, char** argv) {
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     Sgd optimizer(parameters, {.momentum = 0.9});
     Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .first_replica = ddp.replicas().begin,
-                         .end_replica = ddp.replicas().end,
+                         .local_replicas = ddp.replicas(),
                          .batch_size = options["--batch_size"],
                          .shuffle = true});
 

@@ -63,8 +63,7 @@ class Run {
         data_parallel_(space, world, data_parallel_options(config, world)),
         optimizer_(task.make_optimizer(space)),
         loader_(task.training_data, {.replicas = config.dist.replicas,
-                                     .first_replica = data_parallel_.replicas().begin,
-                                     .end_replica = data_parallel_.replicas().end,
+                                     .local_replicas = data_parallel_.replicas(),
                                      .batch_size = config.train.batch_size,
                                      .seed = static_cast<uint64_t>(config.train.seed),
                                      .shuffle = task.shuffle,
@@ -101,6 +100,7 @@ class Run {
   std::optional<double> validate(int64_t step);
   void validate_pending();
   bool judge(std::optional<double> validation_loss);
+  void save(int64_t step, bool due, bool best);
   void write_sample(int64_t step);
   Snapshot snapshot() const;
   int finish();
@@ -163,6 +163,7 @@ void Run::resume() {
   const std::optional<Snapshot>& found = folder_.snapshot();
   if (!found) return;
   restore(*found, *optimizer_);
+  data_parallel_.share_states(*optimizer_);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
   validation_is_pending_ = found->is_validation_pending && validates(found->step);
@@ -208,6 +209,7 @@ int Run::finish() {
   const uint64_t hash_value = parameters_hash(space_.named());
   const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
+  data_parallel_.gather_states(*optimizer_);
   const bool is_there = folder_.snapshot() && folder_.snapshot()->is_finished;
   const bool is_lost =
       world_.is_first() && !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
@@ -227,6 +229,7 @@ int Run::finish() {
 
 /// The end for now: whoever asked may start the run again, if there is something to go on from.
 int Run::stop() {
+  data_parallel_.gather_states(*optimizer_);
   // Of what was done before this start there is a snapshot, or it was nothing.
   const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
@@ -286,7 +289,7 @@ void Run::finish_oldest() {
   if (writer_) writer_->write(metrics);
   // With a step under way the model is no longer that of this one.
   const bool is_due = snapshots_.is_wanted() && started_.empty();
-  snapshots_.save(metrics.step, is_due || metrics.step == total_steps_, is_best);
+  save(metrics.step, is_due || metrics.step == total_steps_, is_best);
   write_sample(metrics.step);
 }
 
@@ -341,17 +344,25 @@ void Run::validate_pending() {
   if (!loss) return;
   folder_.check_recently();
   if (writer_) writer_->add_validation_loss(first_step_, *loss);
-  snapshots_.save(first_step_, false, judge(loss));
+  save(first_step_, false, judge(loss));
 }
 
 /// Whether the model of the last step is the best so far.
 bool Run::judge(std::optional<double> validation_loss) {
   if (!validation_loss) return false;
-  const bool is_best = snapshots_.is_best(*validation_loss);
+  // Rank 0 knows whether the best one so far was kept.
+  const bool is_best =
+      world_.communicator().broadcast_text(snapshots_.is_best(*validation_loss) ? "best" : "", 0) == "best";
   if (progress_)
     progress_->print(
         concat("step ", last_step_, ": validation loss ", *validation_loss, is_best ? " (best so far)" : ""));
   return is_best;
+}
+
+/// A snapshot of the last step, if one is due or it is the best. All ranks call it.
+void Run::save(int64_t step, bool due, bool best) {
+  if (due || best || snapshots_.is_due(step)) data_parallel_.gather_states(*optimizer_);
+  snapshots_.save(step, due, best);
 }
 
 /// Rank 0 writes where it is due, and after the last step to show what the model has learnt. The others wait

@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "kernels/elementwise.h"
 #include "tensor/create.h"
-#include "tensor/gradient_norm.h"
 
 namespace lockstep {
 namespace {
@@ -81,12 +80,10 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   for (const Batch& batch : batches) backward(batch, index);
   // From here a rank waits for others, under the deadline of the collective.
   beat("training");
-  data_parallel_.finish();
-  const GradientNorm norm = measure_gradient_norm(optimizer_.space(), options_.grad_clip);
-  optimizer_.update(norm.factor);
+  data_parallel_.update(optimizer_, options_.grad_clip);
   copy(data_parallel_.mean_loss(), loss_);
   copy(data_parallel_.votes(), votes_);
-  copy(norm.norm, norm_);
+  copy(data_parallel_.gradient_norm(), norm_);
 }
 
 void StepRunner::backward(const Batch& batch, int64_t index) {

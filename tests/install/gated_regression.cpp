@@ -42,10 +42,8 @@ int train() {
   ParameterSpace parameters(model.parameters());
   DataParallel ddp(parameters, world, {.replicas = 4});
   Sgd optimizer(parameters, {.momentum = 0.9});
-  Loader loader(std::make_shared<SyntheticRegression>(), {.replicas = 4,
-                                                          .first_replica = ddp.replicas().begin,
-                                                          .end_replica = ddp.replicas().end,
-                                                          .batch_size = 32});
+  Loader loader(std::make_shared<SyntheticRegression>(),
+                {.replicas = 4, .local_replicas = ddp.replicas(), .batch_size = 32});
   float first_loss = 0.0f;
   float loss = 0.0f;
   for (int step = 0; step < 64; ++step) {
