@@ -16,35 +16,7 @@ namespace {
 
 thread_local bool recording = true;
 
-/// The operation whose gradient function runs on this thread.
-struct Running {
-  GradientNode* node = nullptr;
-  std::unordered_set<TensorState*>* used = nullptr;  ///< leaves that have their gradient, or are about to
-  std::optional<double> seed;
-};
-thread_local Running running;
 std::atomic<uint64_t> next_sequence{0};
-
-/// The operations below a loss and how often each leaf is used. The maps are only looked up, never walked, so
-/// their order cannot show.
-struct Reachable {
-  std::vector<std::shared_ptr<GradientNode>> nodes;
-  std::unordered_map<TensorState*, int> leaf_uses;
-
-  explicit Reachable(const std::shared_ptr<GradientNode>& root) {
-    std::unordered_set<GradientNode*> seen{root.get()};
-    nodes.push_back(root);
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      for (const auto& input : nodes[i]->inputs) {
-        if (!input) continue;
-        if (input->leaf) ++leaf_uses[input.get()];
-        if (input->node && seen.insert(input->node.get()).second) nodes.push_back(input->node);
-      }
-    }
-    std::sort(nodes.begin(), nodes.end(),
-              [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
-  }
-};
 
 bool is_sole_owner(const Tensor& tensor) {
   const auto& state = Tape::state(tensor);
@@ -72,6 +44,95 @@ void receive(LeafGradient& leaf, const Tensor& gradient, bool first_use) {
 
 }  // namespace
 
+/// One backward(): the operations still to run, and what has become of the leaves. The maps are only looked
+/// up, never walked, so their order cannot show.
+class Walk {
+ public:
+  /// `seed` is the gradient of `root` where the host knows it.
+  Walk(const std::shared_ptr<GradientNode>& root, Tensor gradient, std::optional<double> seed)
+      : root_(root.get()), seed_(seed) {
+    root->output_gradient = std::move(gradient);
+    add_below(root);
+  }
+
+  void run() {
+    while (!nodes_.empty()) {
+      const std::shared_ptr<GradientNode> node = std::move(nodes_.back());
+      nodes_.pop_back();
+      run(*node);
+    }
+  }
+
+ private:
+  friend class GradientContext;
+
+  /// The operations below `root`, the newest last, and how often they use each leaf.
+  void add_below(const std::shared_ptr<GradientNode>& root) {
+    std::unordered_set<GradientNode*> seen{root.get()};
+    nodes_.push_back(root);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (const auto& input : nodes_[i]->inputs) {
+        if (!input) continue;
+        if (input->leaf) ++uses_left_[input.get()];
+        if (input->node && seen.insert(input->node.get()).second) nodes_.push_back(input->node);
+      }
+    }
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+  }
+
+  void run(GradientNode& node) {
+    expect(node.gradient != nullptr, "the gradient of ", node.op, " was already walked and its memory freed");
+    GradientContext context(*this, node);
+    Gradients gradients = node.gradient(std::exchange(node.output_gradient, {}), context);
+    expect(gradients.size() == node.inputs.size(), node.op, " has ", node.inputs.size(),
+           " inputs and returned ", gradients.size(), " gradients");
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (node.inputs[i]) hand_back(node, i, std::move(gradients[i]));
+    node.gradient = nullptr;
+    node.inputs.clear();
+  }
+
+  void hand_back(const GradientNode& node, size_t i, Tensor gradient) {
+    TensorState* const input = node.inputs[i].get();
+    expect(static_cast<bool>(gradient), node.op, " returned no gradient for input ", i);
+    if (gradient.shape() != input->shape)
+      throw Error(
+          concat(node.op, ": gradient ", i, " is ", gradient.shape(), ", its input is ", input->shape));
+    if (input->leaf) {
+      receive(*input->leaf, gradient, used_.insert(input).second);
+      if (--uses_left_[input] == 0 && input->leaf->ready) input->leaf->ready();
+    } else if (input->node) {  // a leaf may have been frozen since the forward
+      Tensor& sum = input->node->output_gradient;
+      sum = sum ? add_gradients(std::exchange(sum, {}), std::move(gradient)) : std::move(gradient);
+    }
+  }
+
+  std::vector<std::shared_ptr<GradientNode>> nodes_;
+  std::unordered_map<TensorState*, int> uses_left_;  ///< of leaves
+  std::unordered_set<TensorState*> used_;            ///< leaves that have their gradient, or are about to
+  const GradientNode* root_;
+  std::optional<double> seed_;
+};
+
+Tensor GradientContext::gradient_memory(size_t i, const Tensor& model) {
+  TensorState* input = node_.inputs[i].get();
+  LeafGradient* leaf = input ? input->leaf.get() : nullptr;
+  const bool is_direct = leaf && leaf->buffer && !leaf->accumulate && leaf->buffer.dtype() == model.dtype() &&
+                         leaf->buffer.shape() == model.shape();
+  // Marked as used at once, so that a second input that is the same leaf gets memory of its own.
+  return is_direct && walk_.used_.insert(input).second ? leaf->buffer : empty_like(model);
+}
+
+Tensor GradientContext::take_gradient(size_t i) {
+  const auto& input = node_.inputs[i];
+  return input && input->node ? std::exchange(input->node->output_gradient, {}) : Tensor();
+}
+
+std::optional<double> GradientContext::starting_gradient() const {
+  return &node_ == walk_.root_ ? walk_.seed_ : std::nullopt;
+}
+
 Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, GradientFunction gradient) {
   if (!is_recorded(inputs)) return y;
   auto node = std::make_shared<GradientNode>();
@@ -84,21 +145,12 @@ Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, Gradi
   return y;
 }
 
-Tensor gradient_memory(size_t i, const Tensor& model) {
-  TensorState* input = running.node->inputs[i].get();
-  LeafGradient* leaf = input ? input->leaf.get() : nullptr;
-  const bool is_direct = leaf && leaf->buffer && !leaf->accumulate && leaf->buffer.dtype() == model.dtype() &&
-                         leaf->buffer.shape() == model.shape();
-  // Marked as used at once, so that a second input that is the same leaf gets memory of its own.
-  return is_direct && running.used->insert(input).second ? leaf->buffer : empty_like(model);
+Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
+              std::function<Gradients(const Tensor& dy)> gradient) {
+  return record(
+      op, y, std::move(inputs),
+      [gradient = std::move(gradient)](const Tensor& dy, GradientContext&) { return gradient(dy); });
 }
-
-Tensor take_gradient(size_t i) {
-  const auto& input = running.node->inputs[i];
-  return input && input->node ? std::exchange(input->node->output_gradient, {}) : Tensor();
-}
-
-std::optional<double> starting_gradient() { return running.seed; }
 
 bool is_recorded(const std::vector<Tensor>& inputs) {
   return recording &&
@@ -111,46 +163,30 @@ LeafGradient& leaf_gradient(const Tensor& leaf) {
   return *Tape::state(leaf)->leaf;
 }
 
-void backward(const Tensor& loss, double seed) {
-  expect(loss && loss.size() == 1, "backward() starts from a scalar");
-  const std::shared_ptr<GradientNode> root = Tape::state(loss)->node;
+namespace {
+
+void walk(const Tensor& y, Tensor gradient, std::optional<double> seed) {
+  const std::shared_ptr<GradientNode> root = Tape::state(y)->node;
   expect(root != nullptr,
          "this loss is not on the tape: nothing in it requires a gradient, or it was walked before");
   const NoGrad no_grad;
-  Reachable reachable(root);
-  std::unordered_set<TensorState*> used;
-  root->output_gradient = full(loss.shape(), seed, loss.dtype(), loss.stream());
-
-  for (auto& node : reachable.nodes) {
-    expect(node->gradient != nullptr, "the gradient of ", node->op,
-           " was already walked and its memory freed");
-    running = {node.get(), &used, node == root ? std::optional(seed) : std::nullopt};
-    Gradients gradients = node->gradient(std::exchange(node->output_gradient, {}));
-    running = {};
-    expect(gradients.size() == node->inputs.size(), node->op, " has ", node->inputs.size(),
-           " inputs and returned ", gradients.size(), " gradients");
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const std::shared_ptr<TensorState>& input = node->inputs[i];
-      if (!input) continue;
-      expect(static_cast<bool>(gradients[i]), node->op, " returned no gradient for input ", i);
-      if (gradients[i].shape() != input->shape)
-        throw Error(concat(node->op, ": gradient ", i, " is ", gradients[i].shape(), ", its input is ",
-                           input->shape));
-      if (input->leaf) {
-        receive(*input->leaf, gradients[i], used.insert(input.get()).second);
-        if (--reachable.leaf_uses[input.get()] == 0 && input->leaf->ready) input->leaf->ready();
-      } else if (input->node) {  // a leaf may have been frozen since the forward
-        Tensor& sum = input->node->output_gradient;
-        sum = sum ? add_gradients(std::exchange(sum, {}), std::move(gradients[i])) : std::move(gradients[i]);
-      }
-    }
-    node->gradient = nullptr;
-    node->inputs.clear();
-    node.reset();
-  }
+  Walk(root, std::move(gradient), seed).run();
 }
 
-NoGrad::NoGrad() : before_(recording) { recording = false; }
-NoGrad::~NoGrad() { recording = before_; }
+}  // namespace
+
+void backward(const Tensor& loss, double seed) {
+  expect(loss && loss.size() == 1, "backward() starts from a scalar");
+  walk(loss, full(loss.shape(), seed, loss.dtype(), loss.stream()), seed);
+}
+
+void backward(const Tensor& y, const Tensor& dy) {
+  expect(y && dy && dy.shape() == y.shape() && dy.dtype() == y.dtype(),
+         "backward() from a tensor needs a gradient of its shape and dtype");
+  walk(y, dy, std::nullopt);
+}
+
+Recording::Recording(bool on) : before_(std::exchange(recording, on)) {}
+Recording::~Recording() { recording = before_; }
 
 }  // namespace lockstep

@@ -9,29 +9,42 @@
 
 namespace lockstep {
 
+class Walk;
+
 /// One gradient per recorded input, in order; empty only for inputs that require none.
 using Gradients = std::vector<Tensor>;
 
+/// What a gradient function may ask the walk that runs it, about input `i` of its operation.
+class GradientContext {
+ public:
+  /// Memory for the gradient of input `i`, to be overwritten and returned: where the leaf keeps it, if this
+  /// is its first use and it does not accumulate; else new, like `model`.
+  Tensor gradient_memory(size_t i, const Tensor& model);
+
+  /// What later operations have handed back for input `i` so far, taken over: the function returns the total.
+  /// Empty if there is nothing yet.
+  Tensor take_gradient(size_t i);
+
+  /// The value of dy where backward() starts from this operation with a seed, so that the host knows it.
+  std::optional<double> starting_gradient() const;
+
+ private:
+  friend class Walk;
+  GradientContext(Walk& walk, GradientNode& node) : walk_(walk), node_(node) {}
+  Walk& walk_;
+  GradientNode& node_;
+};
+
 /// Given the gradient of the output, returns those of the inputs. Whatever it captures is what the tape
 /// saves: capture detached tensors only.
-using GradientFunction = std::function<Gradients(const Tensor& dy)>;
-
-// What a gradient function may ask while it runs, about input `i` of its operation.
-
-/// Memory for the gradient of input `i`, to be overwritten and returned: where the leaf keeps it, if this is
-/// its first use and it does not accumulate; else new, like `model`.
-Tensor gradient_memory(size_t i, const Tensor& model);
-
-/// What later operations have handed back for input `i` so far, taken over: the function returns the total.
-/// Empty if there is nothing yet.
-Tensor take_gradient(size_t i);
-
-/// The value of dy where backward() starts from this operation, which is then known on the host.
-std::optional<double> starting_gradient();
+using GradientFunction = std::function<Gradients(const Tensor& dy, GradientContext& context)>;
 
 /// Puts `y = op(inputs)` on the tape and returns y. If nothing in `inputs` requires a gradient, or recording
 /// is off, y is returned as it is and the function is dropped. Empty inputs are allowed (optional arguments).
 Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, GradientFunction gradient);
+/// The same with a function that needs the gradient of the output only.
+Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
+              std::function<Gradients(const Tensor& dy)> gradient);
 
 /// True if record() would keep the gradient: what an op may ask before it saves something costly.
 bool is_recorded(const std::vector<Tensor>& inputs);
@@ -51,17 +64,27 @@ LeafGradient& leaf_gradient(const Tensor& leaf);
 /// leaf overwrites its gradient, later uses add in tape order. Each node is freed as soon as it has run, so a
 /// loss can be walked once. Throws Error if `loss` is not a scalar on the tape.
 void backward(const Tensor& loss, double seed = 1.0);
+/// The same from a tensor of any shape, with the gradient that it has received.
+void backward(const Tensor& y, const Tensor& dy);
 
-/// Nothing is recorded on this thread during its life: evaluation and generation.
-class NoGrad {
+/// Whether operations are recorded on this thread during its life.
+class Recording {
  public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit Recording(bool on);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
 
  private:
   bool before_;
+};
+/// Nothing is recorded: evaluation and generation.
+struct NoGrad : Recording {
+  NoGrad() : Recording(false) {}
+};
+/// Operations are recorded again, within NoGrad or a gradient function.
+struct EnableGrad : Recording {
+  EnableGrad() : Recording(true) {}
 };
 
 }  // namespace lockstep

@@ -107,6 +107,36 @@ TEST(Autograd, TheSeedScalesAllGradients) {
   EXPECT_EQ(to_doubles(x.grad()), (Values{0.5, 1}));
 }
 
+TEST(Autograd, AWalkStartsFromAnyTensorWithItsGradient) {
+  const Tensor x = leaf({1, 2});
+  const Tensor dy = from_values(Values{3, -1}, {2});
+  backward(add(multiply(x, x), scale(x, 2)), dy);
+  EXPECT_EQ(to_doubles(x.grad()), (Values{12, -6}));
+  EXPECT_EQ(to_doubles(dy), (Values{3, -1}));
+  backward(sum(multiply(x, x)), full({}, 0.25, DType::f64));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{0.5, 1}));
+}
+
+// A gradient function may walk a tape of its own; the walk that runs it goes on unharmed.
+TEST(Autograd, AWalkWithinAWalk) {
+  const Tensor x = leaf({2, 3}), inner = leaf({5, 7});
+  const Tensor y =
+      record("walks", scale(x.detach(), 1), {x}, [&](const Tensor& dy, GradientContext& context) {
+        const Tensor loss = [&] {
+          const EnableGrad enable_grad;
+          return sum(multiply(inner, inner));
+        }();
+        backward(loss, 0.5);
+        EXPECT_FALSE(context.starting_gradient());
+        const Tensor carried = context.take_gradient(0);
+        EXPECT_FALSE(carried);
+        return Gradients{dy};
+      });
+  backward(sum(add(y, x)));
+  EXPECT_EQ(to_doubles(inner.grad()), (Values{5, 7}));
+  EXPECT_EQ(to_doubles(x.grad()), (Values{2, 2}));
+}
+
 TEST(Autograd, ResidualsAddUp) {
   const Tensor x = leaf({2, 3});
   const Tensor y = add(x, scale(x, 10));
@@ -148,6 +178,11 @@ TEST(Autograd, NothingIsRecordedUnderNoGrad) {
     EXPECT_FALSE(scale(x, 2).requires_grad());
     EXPECT_FALSE(is_recorded({x}));
   }
+  {
+    const NoGrad outer;
+    const EnableGrad again;
+    EXPECT_TRUE(scale(x, 2).requires_grad());
+  }
   EXPECT_TRUE(scale(x, 2).requires_grad());
   EXPECT_FALSE(scale(x.detach(), 2).requires_grad());
 }
@@ -165,6 +200,8 @@ TEST(Autograd, BackwardStartsFromAScalarOnTheTape) {
   const Tensor x = leaf({1, 2});
   expect_error("starts from a scalar", [&] { backward(scale(x, 2)); });
   expect_error("starts from a scalar", [] { backward(Tensor()); });
+  expect_error("its shape and dtype", [&] { backward(scale(x, 2), zeros({3}, DType::f64)); });
+  expect_error("its shape and dtype", [&] { backward(scale(x, 2), zeros({2})); });
   expect_error("not on the tape", [] { backward(zeros({})); });
   expect_error("not a leaf", [&] { leaf_gradient(scale(x, 2)); });
   expect_error("not a leaf", [] { leaf_gradient(zeros({2})); });

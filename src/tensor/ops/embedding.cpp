@@ -13,21 +13,24 @@ Tensor embedding(const Tensor& ids, const Tensor& table) {
   const DType dtype = table.compute_dtype();
   const Tensor y = empty(shape, dtype, table.stream());
   launch(table.stream(), EmbeddingForward{.ids = ids.view(), .table = table.operand(dtype), .y = y.view()});
-  return record("embedding", y, {table}, [ids, table = table.detach()](const Tensor& dy) -> Gradients {
-    const Tensor dtable = gradient_memory(0, table);
-    launch(dy.stream(), EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()});
-    return {dtable};
-  });
+  return record("embedding", y, {table},
+                [ids, table = table.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
+                  const Tensor dtable = context.gradient_memory(0, table);
+                  launch(dy.stream(),
+                         EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()});
+                  return {dtable};
+                });
 }
 
 Tensor add_positions(const Tensor& x, const Tensor& table) {
   const Tensor y = empty_like(x);
   launch(x.stream(), AddPositions{.x = x.view(), .table = table.operand(x.dtype()), .y = y.view()});
-  return record("add_positions", y, {x, table}, [table = table.detach()](const Tensor& dy) -> Gradients {
-    const Tensor dtable = gradient_memory(1, table);
-    launch(dy.stream(), AddPositionsBackward{.dy = dy.view(), .dtable = dtable.view()});
-    return {dy, dtable};
-  });
+  return record("add_positions", y, {x, table},
+                [table = table.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
+                  const Tensor dtable = context.gradient_memory(1, table);
+                  launch(dy.stream(), AddPositionsBackward{.dy = dy.view(), .dtable = dtable.view()});
+                  return {dy, dtable};
+                });
 }
 
 }  // namespace lockstep

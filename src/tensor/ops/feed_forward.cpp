@@ -24,10 +24,10 @@ struct Saved {
 
 /// Five results from four products: the hidden layer's gradient passes the GELU where it is made, and each
 /// bias's gradient is summed by the product that holds its rows.
-Gradients gradients(const Saved& saved, const Tensor& dy) {
+Gradients gradients(const Saved& saved, const Tensor& dy, GradientContext& context) {
   const Stream& stream = saved.x.stream();
-  const Tensor dout = gradient_memory(3, saved.out);
-  const Tensor dbias_out = saved.bias_out ? gradient_memory(4, saved.bias_out) : Tensor();
+  const Tensor dout = context.gradient_memory(3, saved.out);
+  const Tensor dbias_out = saved.bias_out ? context.gradient_memory(4, saved.bias_out) : Tensor();
   launch(stream, MatMul{.a = saved.h.view(),
                         .b = dy.view(),
                         .c = dout.view(),
@@ -41,8 +41,8 @@ Gradients gradients(const Saved& saved, const Tensor& dy) {
                         .transpose_b = true,
                         .activation = saved.form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                : Activation::gelu_erf_backward});
-  const Tensor din = gradient_memory(1, saved.in);
-  const Tensor dbias_in = saved.bias_in ? gradient_memory(2, saved.bias_in) : Tensor();
+  const Tensor din = context.gradient_memory(1, saved.in);
+  const Tensor dbias_in = saved.bias_in ? context.gradient_memory(2, saved.bias_in) : Tensor();
   launch(stream, MatMul{.a = saved.x.view(),
                         .b = dz.view(),
                         .c = din.view(),
@@ -86,7 +86,9 @@ Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu for
                     .bias_out = bias_out.requires_grad() ? bias_out.detach() : Tensor(),
                     .form = form,
                     .wants_dx = x.requires_grad()};
-  return record("feed_forward", y, inputs, [saved](const Tensor& dy) { return gradients(saved, dy); });
+  return record("feed_forward", y, inputs, [saved](const Tensor& dy, GradientContext& context) {
+    return gradients(saved, dy, context);
+  });
 }
 
 }  // namespace lockstep

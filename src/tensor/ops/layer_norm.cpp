@@ -35,10 +35,10 @@ Normed normalize(const Tensor& x, const Tensor& branch, const Tensor& weight, co
 Tensor record_norm(const Tensor& x, const Normed& normed, const Tensor& weight, const Tensor& bias) {
   return record("layer_norm", normed.y, {x, weight, bias},
                 [x = normed.x.detach(), mean = normed.mean, rstd = normed.rstd, weight = weight.detach(),
-                 bias = bias.detach()](const Tensor& dy) {
-                  const Tensor dx = empty_like(x), dweight = gradient_memory(1, weight);
-                  const Tensor dbias = bias ? gradient_memory(2, bias) : Tensor();
-                  const Tensor carried = take_gradient(0);
+                 bias = bias.detach()](const Tensor& dy, GradientContext& context) {
+                  const Tensor dx = empty_like(x), dweight = context.gradient_memory(1, weight);
+                  const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
+                  const Tensor carried = context.take_gradient(0);
                   launch(x.stream(), LayerNormBackward{.x = x.view(),
                                                        .weight = weight.operand(x.dtype()),
                                                        .mean = mean.view(),

@@ -16,7 +16,7 @@ struct Saved {
 
 /// dx, dweight and dbias, each only where it is wanted; the bias's is the sum of dy's rows, which the product
 /// for a weight [in, out] reads as its right operand anyway.
-Gradients linear_gradients(const Saved& saved, const Tensor& dy) {
+Gradients linear_gradients(const Saved& saved, const Tensor& dy, GradientContext& context) {
   const auto& [x, weight, bias, wants_dx, is_out_in] = saved;
   Tensor dx;
   if (wants_dx) {
@@ -24,8 +24,8 @@ Gradients linear_gradients(const Saved& saved, const Tensor& dy) {
     launch(x.stream(),
            MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
   }
-  const Tensor dweight = gradient_memory(1, weight);
-  const Tensor dbias = bias ? gradient_memory(2, bias) : Tensor();
+  const Tensor dweight = context.gradient_memory(1, weight);
+  const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
   launch(x.stream(), MatMul{.a = is_out_in ? dy.view() : x.view(),
                             .b = is_out_in ? x.view() : dy.view(),
                             .c = dweight.view(),
@@ -53,11 +53,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .transpose_b = is_out_in});
   const Saved saved{x.detach(), weight.detach(), bias.requires_grad() ? bias.detach() : Tensor(),
                     x.requires_grad(), is_out_in};
-  return record("linear", y, {x, weight, bias, residual}, [saved](const Tensor& dy) -> Gradients {
-    Gradients gradients = linear_gradients(saved, dy);
-    gradients.push_back(dy);
-    return gradients;
-  });
+  return record("linear", y, {x, weight, bias, residual},
+                [saved](const Tensor& dy, GradientContext& context) -> Gradients {
+                  Gradients gradients = linear_gradients(saved, dy, context);
+                  gradients.push_back(dy);
+                  return gradients;
+                });
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -65,12 +66,14 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
          a.shape(), ", b is ", b.shape(), "; they must be [m, k] and [k, n]");
   const Tensor y = empty({a.shape()[0], b.shape()[1]}, a.dtype(), a.stream());
   launch(a.stream(), MatMul{.a = a.view(), .b = b.view(), .c = y.view()});
-  return record("matmul", y, {a, b}, [a = a.detach(), b = b.detach()](const Tensor& dy) -> Gradients {
-    const Tensor da = gradient_memory(0, a), db = gradient_memory(1, b);
-    launch(a.stream(), MatMul{.a = dy.view(), .b = b.view(), .c = da.view(), .transpose_b = true});
-    launch(a.stream(), MatMul{.a = a.view(), .b = dy.view(), .c = db.view(), .transpose_a = true});
-    return {da, db};
-  });
+  return record(
+      "matmul", y, {a, b},
+      [a = a.detach(), b = b.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
+        const Tensor da = context.gradient_memory(0, a), db = context.gradient_memory(1, b);
+        launch(a.stream(), MatMul{.a = dy.view(), .b = b.view(), .c = da.view(), .transpose_b = true});
+        launch(a.stream(), MatMul{.a = a.view(), .b = dy.view(), .c = db.view(), .transpose_a = true});
+        return {da, db};
+      });
 }
 
 }  // namespace lockstep

@@ -19,8 +19,8 @@ Tensor sum_of(const Tensor& x) {
 
 /// x times the gradient that reached a scalar operation. Where the walk starts there it is known here, and is
 /// often 1.
-Tensor times_gradient(const Tensor& x, const Tensor& dy) {
-  const std::optional<double> seed = starting_gradient();
+Tensor times_gradient(const Tensor& x, const Tensor& dy, const GradientContext& context) {
+  const std::optional<double> seed = context.starting_gradient();
   if (seed == 1.0) return x;
   const Tensor y = empty_like(x);
   if (seed)
@@ -96,7 +96,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
                                        .scale = inverse.view(),
                                        .ignore_index = ignore_index});
   return record("cross_entropy", mean_of(losses, inverse), {logits},
-                [dlogits](const Tensor& dy) -> Gradients { return {times_gradient(dlogits, dy)}; });
+                [dlogits](const Tensor& dy, GradientContext& context) -> Gradients {
+                  return {times_gradient(dlogits, dy, context)};
+                });
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
@@ -114,13 +116,14 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const bool recorded = is_recorded({x, weight});
   if (rows_at_once <= 0 || rows_at_once >= rows) {
     const Tensor dlogits = head.logits(0, rows, recorded);
-    return record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
-                  [head, dlogits, shape = x.shape()](const Tensor& dy) -> Gradients {
-                    const Tensor scaled = times_gradient(dlogits, dy);
-                    const Tensor dx = empty_like(head.x), dweight = gradient_memory(1, head.weight);
-                    head.gradients(scaled, 0, dx, dweight);
-                    return {dx.reshape(shape), dweight};
-                  });
+    return record(
+        "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
+        [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
+          const Tensor scaled = times_gradient(dlogits, dy, context);
+          const Tensor dx = empty_like(head.x), dweight = context.gradient_memory(1, head.weight);
+          head.gradients(scaled, 0, dx, dweight);
+          return {dx.reshape(shape), dweight};
+        });
   }
   const Tensor dx = recorded ? empty_like(head.x) : Tensor(),
                dweight = recorded ? empty_like(weight) : Tensor();
@@ -128,10 +131,11 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
     if (recorded) head.gradients(dlogits, begin, dx, dweight);
   }
-  return record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
-                [dx, dweight, shape = x.shape()](const Tensor& dy) -> Gradients {
-                  return {times_gradient(dx, dy).reshape(shape), times_gradient(dweight, dy)};
-                });
+  return record(
+      "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
+      [dx, dweight, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
+        return {times_gradient(dx, dy, context).reshape(shape), times_gradient(dweight, dy, context)};
+      });
 }
 
 Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
@@ -140,9 +144,10 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
 }
 
 Tensor sum(const Tensor& x) {
-  return record("sum", sum_of(x), {x}, [shape = x.shape()](const Tensor& dy) -> Gradients {
-    return {times_gradient(full(shape, 1.0, dy.dtype(), dy.stream()), dy)};
-  });
+  return record("sum", sum_of(x), {x},
+                [shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
+                  return {times_gradient(full(shape, 1.0, dy.dtype(), dy.stream()), dy, context)};
+                });
 }
 
 Tensor mean(const Tensor& x) { return scale(sum(x), 1.0 / static_cast<double>(x.size())); }
