@@ -18,6 +18,36 @@ thread_local bool recording = true;
 
 std::atomic<uint64_t> next_sequence{0};
 
+using Nodes = std::vector<std::shared_ptr<GradientNode>>;
+
+/// The operations below `root` since then, the newest last. None if there is no root, or it is older.
+Nodes operations_below(const std::shared_ptr<GradientNode>& root, uint64_t since) {
+  Nodes nodes;
+  std::unordered_set<GradientNode*> seen;
+  const auto visit = [&](const std::shared_ptr<GradientNode>& node) {
+    if (node && node->sequence >= since && seen.insert(node.get()).second) nodes.push_back(node);
+  };
+  visit(root);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (size_t input = 0; input < nodes[i]->inputs.size(); ++input)
+      if (nodes[i]->inputs[input]) visit(nodes[i]->inputs[input]->node);
+  std::sort(nodes.begin(), nodes.end(),
+            [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+  return nodes;
+}
+
+/// What `nodes`, recorded since then, read from elsewhere: each once, in tape order.
+std::vector<std::shared_ptr<TensorState>> inputs_from_elsewhere(const Nodes& nodes, uint64_t since) {
+  std::vector<std::shared_ptr<TensorState>> inputs;
+  std::unordered_set<TensorState*> seen;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    for (const auto& input : (*node)->inputs)
+      if (input && (input->leaf || (input->node && input->node->sequence < since)) &&
+          seen.insert(input.get()).second)
+        inputs.push_back(input);
+  return inputs;
+}
+
 bool is_sole_owner(const Tensor& tensor) {
   const auto& state = Tape::state(tensor);
   return state.use_count() == 1 && state->storage.use_count() == 1;
@@ -52,7 +82,7 @@ class Walk {
   Walk(const std::shared_ptr<GradientNode>& root, Tensor gradient, std::optional<double> seed)
       : root_(root.get()), seed_(seed) {
     root->output_gradient = std::move(gradient);
-    add_below(root);
+    add(operations_below(root, 0));
   }
 
   void run() {
@@ -66,31 +96,43 @@ class Walk {
  private:
   friend class GradientContext;
 
-  /// The operations below `root`, the newest last, and how often they use each leaf.
-  void add_below(const std::shared_ptr<GradientNode>& root) {
-    std::unordered_set<GradientNode*> seen{root.get()};
-    nodes_.push_back(root);
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      for (const auto& input : nodes_[i]->inputs) {
-        if (!input) continue;
-        if (input->leaf) ++uses_left_[input.get()];
-        if (input->node && seen.insert(input->node.get()).second) nodes_.push_back(input->node);
-      }
-    }
-    std::sort(nodes_.begin(), nodes_.end(),
-              [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+  /// Operations that run before all that are still to run.
+  void add(const Nodes& nodes) {
+    for (const auto& node : nodes)
+      for (const auto& input : node->inputs)
+        if (input && input->leaf) ++uses_left_[input.get()];
+    nodes_.insert(nodes_.end(), nodes.begin(), nodes.end());
   }
 
   void run(GradientNode& node) {
     expect(node.gradient != nullptr, "the gradient of ", node.op, " was already walked and its memory freed");
     GradientContext context(*this, node);
-    Gradients gradients = node.gradient(std::exchange(node.output_gradient, {}), context);
+    const uint64_t since = Tape::now();
+    Tensor dy = std::exchange(node.output_gradient, {});
+    Gradients gradients = node.gradient(dy, context);
+    if (context.again_) return replace(node, context.again_, since, std::move(dy));
+    dy = {};
     expect(gradients.size() == node.inputs.size(), node.op, " has ", node.inputs.size(),
            " inputs and returned ", gradients.size(), " gradients");
     for (size_t i = 0; i < gradients.size(); ++i)
       if (node.inputs[i]) hand_back(node, i, std::move(gradients[i]));
-    node.gradient = nullptr;
-    node.inputs.clear();
+    node.clear();
+  }
+
+  /// The node's operation was recorded again, as the operations below `y` since then. These use its leaves in
+  /// its place, so that a leaf is ready after its last use on either side.
+  void replace(GradientNode& node, const Tensor& y, uint64_t since, Tensor dy) {
+    const std::shared_ptr<GradientNode>& root = Tape::state(y)->node;
+    const Nodes nodes = operations_below(root, since);
+    std::erase_if(node.inputs, [](const auto& input) { return !input->wants_gradient(); });  // frozen since
+    expect(y.shape() == dy.shape() && inputs_from_elsewhere(nodes, since) == node.inputs, node.op,
+           ": the second run of its function did not read what the first has read");
+    add(nodes);
+    for (const auto& input : node.inputs)
+      if (input->leaf) --uses_left_[input.get()];
+    if (root) root->output_gradient = std::move(dy);
+    if (&node == root_) root_ = root.get();
+    node.clear();
   }
 
   void hand_back(const GradientNode& node, size_t i, Tensor gradient) {
@@ -108,7 +150,7 @@ class Walk {
     }
   }
 
-  std::vector<std::shared_ptr<GradientNode>> nodes_;
+  Nodes nodes_;                                      ///< still to run, the next last
   std::unordered_map<TensorState*, int> uses_left_;  ///< of leaves
   std::unordered_set<TensorState*> used_;            ///< leaves that have their gradient, or are about to
   const GradientNode* root_;
@@ -150,6 +192,15 @@ Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
   return record(
       op, y, std::move(inputs),
       [gradient = std::move(gradient)](const Tensor& dy, GradientContext&) { return gradient(dy); });
+}
+
+uint64_t Tape::now() { return next_sequence.load(std::memory_order_relaxed); }
+
+std::vector<Tensor> Tape::read_since(const Tensor& y, uint64_t since) {
+  std::vector<Tensor> tensors;
+  for (const auto& input : inputs_from_elsewhere(operations_below(state(y)->node, since), since))
+    tensors.emplace_back().state_ = input;
+  return tensors;
 }
 
 bool is_recorded(const std::vector<Tensor>& inputs) {

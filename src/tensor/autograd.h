@@ -28,11 +28,16 @@ class GradientContext {
   /// The value of dy where backward() starts from this operation with a seed, so that the host knows it.
   std::optional<double> starting_gradient() const;
 
+  /// The function has run its operation again, recorded, and the result is `y`: the walk goes on through the
+  /// operations below `y` in place of this one, and what the function returns does not count.
+  void continue_through(const Tensor& y) { again_ = y; }
+
  private:
   friend class Walk;
   GradientContext(Walk& walk, GradientNode& node) : walk_(walk), node_(node) {}
   Walk& walk_;
   GradientNode& node_;
+  Tensor again_;
 };
 
 /// Given the gradient of the output, returns those of the inputs. Whatever it captures is what the tape

@@ -14,6 +14,12 @@ struct GradientNode {
   std::vector<std::shared_ptr<TensorState>> inputs;  ///< null where no gradient is wanted
   GradientFunction gradient;
   Tensor output_gradient;  ///< sum of what later operations have handed back so far
+
+  /// Frees what the operation has saved.
+  void clear() {
+    gradient = nullptr;
+    inputs.clear();
+  }
 };
 
 /// The buffers of a parameter space, as its tensors know them.
@@ -43,6 +49,11 @@ struct TensorState {
 class Tape {
  public:
   static const std::shared_ptr<TensorState>& state(const Tensor& tensor) { return tensor.state_; }
+  /// The sequence of the next operation.
+  static uint64_t now();
+  /// The leaves and older results that the operations below `y` since then read: each once, that of the
+  /// newest operation first.
+  static std::vector<Tensor> read_since(const Tensor& y, uint64_t since);
 };
 
 }  // namespace lockstep

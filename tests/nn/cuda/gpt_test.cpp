@@ -6,6 +6,7 @@
 
 #include "support/cuda.h"
 #include "support/gradient_check.h"
+#include "tensor/checkpoint.h"
 #include "tensor/parameter_space.h"
 
 namespace lockstep {
@@ -67,6 +68,41 @@ TEST(GptOnGpu, SixteenBitsAreNear) {
 TEST(GptOnGpu, LogitsInPiecesGiveTheSameGradients) {
   LOCKSTEP_NEEDS_GPU();
   expect_near(run(gpu_stream(), DType::f32, 0.0, 24), run(cpu_stream(), DType::f32, 0.0), 2e-6, 5e-5);
+}
+
+/// The gradients of two blocks in 16 bits, and their input's.
+std::vector<Values> gradients_of_blocks(bool runs_again) {
+  set_current_stream(gpu_stream());
+  std::vector<Values> results;
+  {
+    const TransformerBlock first({.layer = 0, .heads = 2, .width = 64, .dropout = 0.2}),
+        second({.layer = 1, .heads = 2, .width = 64, .dropout = 0.2});
+    std::vector<NamedTensor> parameters = first.parameters("0.");
+    for (const NamedTensor& parameter : second.parameters("1.")) parameters.push_back(parameter);
+    for (uint32_t p = 0; p < parameters.size(); ++p) fill_normal(parameters[p].tensor, 0.0, 0.2, 5, p);
+    ParameterSpace space(parameters);
+    space.set_precision(DType::bf16);
+    Tensor x = empty({batch, time, 64}, DType::bf16);
+    fill_normal(x, 0.0, 1.0, 5, 99);
+    parameters.push_back({"x", x.set_requires_grad()});
+    const Context context{.training = true, .seed = 3};
+    for (const TransformerBlock* block : {&first, &second}) {
+      const auto run = [&context, block](const std::vector<Tensor>& in) { return (*block)(in[0], context); };
+      x = runs_again ? checkpoint(run, {x}) : run({x});
+    }
+    const Tensor dy = empty_like(x);
+    fill_normal(dy, 0.0, 1.0, 5, 100);
+    backward(x, dy);
+    results.push_back(to_doubles(x));
+    for (const NamedTensor& parameter : parameters) results.push_back(to_doubles(parameter.tensor.grad()));
+  }
+  set_current_stream(cpu_stream());
+  return results;
+}
+
+TEST(GptOnGpu, BlocksThatRunAgainInTheBackwardGiveTheSameBits) {
+  LOCKSTEP_NEEDS_GPU();
+  EXPECT_EQ(gradients_of_blocks(true), gradients_of_blocks(false));
 }
 
 TEST(GptOnGpu, BitsDoNotDependOnTheSchedule) {
