@@ -2,12 +2,12 @@
 #include "store/s3_client.h"
 
 #include <charconv>
+#include <pugixml.hpp>
 
 #include "core/error.h"
 #include "store/environment.h"
 #include "store/s3_address.h"
 #include "store/sha256.h"
-#include "store/xml.h"
 
 namespace lockstep {
 namespace {
@@ -18,23 +18,18 @@ struct S3Failure {
   std::string message;
 };
 
+/// A proxy's page, or none, is no failure that says more than the status.
 S3Failure failure_of(const HttpReply& reply) {
-  try {
-    const XmlElement root = parse_xml(reply.body);
-    if (root.name == "Error") return {.code = root.text_of("Code"), .message = root.text_of("Message")};
-  } catch (const Error&) {
-    // A proxy's page, or none: the status says enough.
-  }
-  return {};
+  pugi::xml_document answer;
+  if (!answer.load_string(reply.body.c_str())) return {};
+  const pugi::xml_node error = answer.child("Error");
+  return {.code = error.child_value("Code"), .message = error.child_value("Message")};
 }
 
 /// The name of the root of an XML answer; empty if it is none, or only a part of one.
 std::string root_of(const HttpReply& reply) {
-  try {
-    return parse_xml(reply.body).name;
-  } catch (const Error&) {
-    return {};
-  }
+  pugi::xml_document answer;
+  return answer.load_string(reply.body.c_str()) ? answer.document_element().name() : "";
 }
 
 std::string describe(const HttpReply& reply) {

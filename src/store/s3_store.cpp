@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <pugixml.hpp>
+#include <sstream>
 
 #include "core/error.h"
-#include "store/xml.h"
 
 namespace lockstep {
 namespace {
@@ -30,10 +31,22 @@ std::vector<std::span<const std::byte>> slice(Pieces pieces, size_t begin, size_
   return part;
 }
 
-XmlElement parse_reply(const HttpReply& reply, const std::string& root, const std::string& name) {
-  XmlElement parsed = parse_xml(reply.body);
-  expect(parsed.name == root, name, ": the server answered with ", parsed.name, " in place of ", root);
-  return parsed;
+/// The element `root` of an answer, as long as `document` lives.
+pugi::xml_node parse_reply(pugi::xml_document& document, const HttpReply& reply, const char* root,
+                           const std::string& name) {
+  const pugi::xml_parse_result parsed = document.load_string(reply.body.c_str());
+  expect(static_cast<bool>(parsed), name, ": the server's answer is no XML: ", parsed.description());
+  const pugi::xml_node element = document.document_element();
+  expect(std::string_view(element.name()) == root, name, ": the server answered with ", element.name(),
+         " in place of ", root);
+  return element;
+}
+
+/// A document as the body of a request.
+std::string text_of(const pugi::xml_document& document) {
+  std::ostringstream text;
+  document.save(text, "", pugi::format_raw | pugi::format_no_declaration);
+  return text.str();
 }
 
 }  // namespace
@@ -69,8 +82,9 @@ void S3Store::put(const std::string& key, Pieces contents) {
 bool S3Store::put_in_parts(const std::string& key, Pieces contents) {
   const std::string target = full_key(key);
   const HttpReply started = client_.send({.method = "POST", .key = target, .query = {{"uploads", ""}}});
+  pugi::xml_document answer;
   const std::string upload =
-      parse_reply(started, "InitiateMultipartUploadResult", name_of(key)).text_of("UploadId");
+      parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key)).child_value("UploadId");
   try {
     const std::string parts = send_parts(key, upload, contents);
     if (parts.empty()) return false;
@@ -93,7 +107,8 @@ bool S3Store::put_in_parts(const std::string& key, Pieces contents) {
 std::string S3Store::send_parts(const std::string& key, const std::string& upload, Pieces contents) {
   const size_t bytes = total_bytes(contents);
   const size_t part_bytes = std::max(client_.options().part_bytes, bytes / most_parts + 1);
-  std::string parts = "<CompleteMultipartUpload>";
+  pugi::xml_document document;
+  pugi::xml_node parts = document.append_child("CompleteMultipartUpload");
   for (size_t begin = 0, number = 1; begin < bytes; begin += part_bytes, ++number) {
     const auto part = slice(contents, begin, part_bytes);
     const HttpReply reply =
@@ -104,10 +119,11 @@ std::string S3Store::send_parts(const std::string& key, const std::string& uploa
     if (reply.status == 404) return "";
     const auto tag = reply.headers.find("etag");
     expect(tag != reply.headers.end(), name_of(key), ": the server gave part ", number, " no ETag");
-    parts += concat("<Part><PartNumber>", number, "</PartNumber><ETag>", escape_xml(tag->second),
-                    "</ETag></Part>");
+    pugi::xml_node sent = parts.append_child("Part");
+    sent.append_child("PartNumber").text() = number;
+    sent.append_child("ETag").text() = tag->second.c_str();
   }
-  return parts + "</CompleteMultipartUpload>";
+  return text_of(document);
 }
 
 std::optional<std::string> S3Store::get(const std::string& key) {
@@ -127,11 +143,12 @@ std::vector<std::string> S3Store::list(const std::string& prefix) {
   std::map<std::string, std::string> query = {{"list-type", "2"}, {"prefix", full_key(prefix)}};
   while (true) {
     const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query});
-    const XmlElement page = parse_reply(reply, "ListBucketResult", name_of(prefix));
-    for (const XmlElement& element : page.children)
-      if (element.name == "Contents") keys.push_back(without_prefix(element.text_of("Key")));
-    if (page.text_of("IsTruncated") != "true") break;
-    const std::string next = page.text_of("NextContinuationToken");
+    pugi::xml_document answer;
+    const pugi::xml_node page = parse_reply(answer, reply, "ListBucketResult", name_of(prefix));
+    for (const pugi::xml_node& element : page.children("Contents"))
+      keys.push_back(without_prefix(element.child_value("Key")));
+    if (std::string_view(page.child_value("IsTruncated")) != "true") break;
+    const std::string next = page.child_value("NextContinuationToken");
     expect(!next.empty(), name_of(prefix), ": the server's list goes on nowhere");
     query["continuation-token"] = next;
   }

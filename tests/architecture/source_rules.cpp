@@ -48,6 +48,7 @@ const std::vector<Library> libraries = {
       "bench/", "tests/"}},
     {"CLI11", "CLI/.*", {"src/elastic/", "apps/", "bench/", "tests/"}},
     {"libcurl", "curl/.*", {"src/store/"}},
+    {"pugixml", "pugixml\\.hpp", {"src/store/"}},
     {"OpenSSL", "openssl/.*", {"src/store/", "src/elastic/"}},
     {"xxHash", "xxh.*\\.h", {"src/snapshot/"}},
     {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
