@@ -18,6 +18,7 @@ struct CausalAttentionForward {
   int64_t heads = 1;      ///< divides the columns of y
   double dropout = 0;     ///< probability in [0, 1); kept weights are scaled by 1 / (1 - dropout)
   RandomKey key = {};
+  int64_t first_query = 0;  ///< y and log_sum_exp of earlier rows are not asked for and may hold anything
 
   void check() const {
     expect(qkv.shape.rank() == 3 && heads > 0 && qkv.shape[2] % (3 * heads) == 0, "qkv is ", qkv.shape,
@@ -31,6 +32,8 @@ struct CausalAttentionForward {
     expect(log_sum_exp.dtype == statistic, "log_sum_exp is ", log_sum_exp.dtype, "; beside ", qkv.dtype, " ",
            statistic, " is needed");
     expect(dropout >= 0 && dropout < 1, "a dropout probability of ", dropout, ", not in [0, 1)");
+    expect(first_query >= 0 && first_query <= qkv.shape[1], "the first query is ", first_query, " of ",
+           qkv.shape[1]);
   }
 };
 void run(CpuStream, const CausalAttentionForward&);  ///< f32 and f64

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/attention.h"
 
+#include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -17,8 +18,14 @@ CausalSelfAttention::CausalSelfAttention(int64_t width, int64_t heads, double dr
 
 Tensor CausalSelfAttention::operator()(const Tensor& x, const Context& context, uint32_t site,
                                        const Tensor& residual) const {
+  const Tensor qkv = query_key_value_(x);
+  if (context.cache) {
+    Tensor& rows = context.cache->rows[site];
+    if (!rows) rows = empty({context.cache->capacity, qkv.shape()[2]}, qkv.dtype(), qkv.stream());
+    return output_(continue_causal_attention(qkv, heads_, rows, context.cache->tokens), residual);
+  }
   const double probability = context.training ? dropout_ : 0.0;
-  return output_(causal_attention(query_key_value_(x), heads_, probability, context.key(site)), residual);
+  return output_(causal_attention(qkv, heads_, probability, context.key(site)), residual);
 }
 
 }  // namespace lockstep

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+
 #include "nn/linear.h"
 
 namespace lockstep {
+
+/// What attention has read of one text, so that a model goes on without reading it again. Rows are kept as
+/// products write them, queries too: then the kernels of a whole text serve for a part of it, bit for bit.
+struct KeyValueCache {
+  int64_t capacity;                      ///< tokens
+  int64_t tokens = 0;                    ///< read so far
+  std::map<uint32_t, Tensor> rows = {};  ///< [capacity, 3 * width] by the site of a layer's attention
+};
 
 /// Causal multi-head self-attention: one product for queries, keys and values, one for the output.
 class CausalSelfAttention : public Module {

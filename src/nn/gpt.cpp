@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/gpt.h"
 
+#include <numeric>
+
 #include "nn/initialize.h"
+#include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -13,6 +16,12 @@ Gpt::Options checked(const Gpt::Options& options) {
   expect(options.heads > 0 && options.width % options.heads == 0, options.heads,
          " heads do not divide the width ", options.width);
   return options;
+}
+
+Tensor positions(int64_t first, const Shape& shape) {
+  std::vector<int32_t> values(static_cast<size_t>(shape.elements()));
+  std::iota(values.begin(), values.end(), static_cast<int32_t>(first));
+  return from_values(values, shape);
 }
 
 }  // namespace
@@ -44,9 +53,13 @@ Gpt::Gpt(const Options& options, uint64_t seed)
 }
 
 Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
-  expect(ids.shape().rank() == 2 && ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
-         "; they must be [batch, time] with time at most the block size ", options_.block_size);
-  Tensor x = add_positions(embedding(ids, tokens_.weight()), positions_.weight());
+  const int64_t past = context.cache ? context.cache->tokens : 0;
+  expect(ids.shape().rank() == 2 && past + ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
+         " after ", past, "; they must be [batch, time] with time at most the block size ",
+         options_.block_size);
+  Tensor x = embedding(ids, tokens_.weight());
+  x = context.cache ? add(x, embedding(positions(past, ids.shape()), positions_.weight()))
+                    : add_positions(x, positions_.weight());
   if (context.training) x = dropout(x, options_.dropout, context.key(0));
   for (const auto& block : blocks_) x = (*block)(x, context);
   return final_norm_(x);
@@ -59,6 +72,14 @@ Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
 Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const Context& context,
                  int64_t rows_at_once) const {
   return linear_cross_entropy(hidden(ids, context), head(), targets, rows_at_once);
+}
+
+Tensor Gpt::next_logits(const Tensor& ids, KeyValueCache& cache) const {
+  const NoGrad no_grad;
+  const int64_t time = ids.shape()[1];
+  const Tensor x = hidden(ids, {.cache = &cache});
+  cache.tokens += time;
+  return linear(x.reshape({time, options_.width}).slice(time - 1, time), head());
 }
 
 double Gpt::flops_per_token(int64_t time) const {

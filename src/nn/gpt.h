@@ -38,6 +38,10 @@ class Gpt : public Module {
   /// logits exist at a time (linear_cross_entropy); 0: all.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
               int64_t rows_at_once = 0) const;
+  /// The logits [1, vocabulary] after the last of i32 ids [1, time], which follow on the tokens that the
+  /// cache holds, and which it then holds too: together at most the block size. On a CPU the bits of
+  /// operator()'s.
+  Tensor next_logits(const Tensor& ids, KeyValueCache& cache) const;
   const Options& options() const { return options_; }
 
   /// Floating-point operations of one token's forward and backward: 6 per weight in products and

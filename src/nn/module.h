@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+struct KeyValueCache;
+
 /// What a forward pass is told besides its inputs. Random draws are keyed on it, so it names the step and the
 /// samples, never a rank.
 struct Context {
@@ -20,6 +22,8 @@ struct Context {
   /// Where kernels on a GPU read the step instead, if not null: a recorded step is replayed with another
   /// number.
   const uint32_t* device_step = nullptr;
+  /// Attention goes on behind what this holds, if not null.
+  KeyValueCache* cache = nullptr;
 
   RandomKey key(uint32_t site) const {
     return {.seed = seed, .step = step, .sample = sample, .site = site, .device_step = device_step};

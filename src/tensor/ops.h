@@ -69,6 +69,11 @@ Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
 /// With `dropout` > 0 attention weights are dropped, keyed on logical coordinates.
 Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, const RandomKey& key = {});
 
+/// causal_attention() of a text in parts, without a gradient: qkv [1, time, 3 * heads * size] is put into the
+/// rows from `past` on of `text` [at least past + time, 3 * heads * size], whose rows before hold the parts
+/// before.
+Tensor continue_causal_attention(const Tensor& qkv, int64_t heads, const Tensor& text, int64_t past);
+
 /// Mean cross entropy of logits [..., classes] against i32 targets [...]; rows whose target is `ignore_index`
 /// do not count. A scalar; NaN if every row is ignored (as in PyTorch).
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index = -1);

@@ -11,12 +11,14 @@
 namespace lockstep {
 namespace {
 
-/// The logits that follow the last of `ids`, of which as many count as the model can see.
-std::vector<double> next_logits(const Gpt& model, const std::vector<int32_t>& ids) {
-  const int64_t time = std::min(model.options().block_size, static_cast<int64_t>(ids.size()));
-  const std::vector<int32_t> visible(ids.end() - time, ids.end());
-  const Tensor logits = model(from_values(visible, {1, time}), {});
-  return to_doubles(logits.reshape({time, model.options().vocabulary}).slice(time - 1, time));
+/// The logits that follow the last of `ids`, of which as many count as the model can see. The cache holds
+/// what the call before has read, until the text is longer than that: from then on every token moves to
+/// another position at every call, so all are read anew.
+std::vector<double> next_logits(const Gpt& model, const std::vector<int32_t>& ids, KeyValueCache& cache) {
+  const int64_t end = static_cast<int64_t>(ids.size()), begin = std::max<int64_t>(0, end - cache.capacity);
+  if (begin > 0) cache.tokens = 0;
+  const std::vector<int32_t> unread(ids.begin() + begin + cache.tokens, ids.end());
+  return to_doubles(model.next_logits(from_values(unread, {1, end - begin - cache.tokens}), cache));
 }
 
 int32_t draw(const std::vector<double>& logits, int64_t symbols, const GenerateOptions& options,
@@ -56,12 +58,12 @@ std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const Gen
           options.temperature, ": it must be 0 or more");
   require(options.top_k >= 0, "--top-k ", options.top_k, ": it must be 0 (all) or more");
   require(options.tokens >= 0, "--tokens ", options.tokens, ": it must be 0 or more");
-  const NoGrad no_grad;
   const int64_t symbols = std::min(tokenizer.vocabulary_size(), model.options().vocabulary);
   std::vector<int32_t> ids =
       options.prompt.empty() ? first_id(tokenizer) : tokenizer.encode(options.prompt, "--prompt");
+  KeyValueCache cache{.capacity = model.options().block_size};
   for (int64_t token = 0; token < options.tokens && options.go_on(); ++token)
-    ids.push_back(draw(next_logits(model, ids), symbols, options, static_cast<uint32_t>(token)));
+    ids.push_back(draw(next_logits(model, ids, cache), symbols, options, static_cast<uint32_t>(token)));
   return tokenizer.decode(ids);
 }
 

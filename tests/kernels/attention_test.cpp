@@ -221,6 +221,27 @@ TEST(CausalAttention, LaterTokensDoNotShowInTheBits) {
     }
 }
 
+TEST(CausalAttention, RowsFromAQueryOnAreThoseOfAll) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Case& c : cases)
+      for (const int64_t first : {int64_t{0}, c.time / 3, c.time - 1, c.time}) {
+        Attention all(c, dtype), some(c, dtype);
+        launch_on(1, all.forward());
+        CausalAttentionForward kernel = some.forward();
+        kernel.first_query = first;
+        launch_on(2, kernel);
+        const int64_t columns = c.heads * c.size;
+        for (int64_t i = 0; i < all.y.size(); ++i)
+          if (i / columns % c.time >= first) {
+            ASSERT_EQ(some.y[i], all.y[i]) << "element " << i;
+          }
+        for (int64_t i = 0; i < all.log_sum_exp.size(); ++i)
+          if (i % c.time >= first) {
+            ASSERT_EQ(some.log_sum_exp[i], all.log_sum_exp[i]) << "element " << i;
+          }
+      }
+}
+
 TEST(CausalAttention, EarlierTokensGetNoGradientFromMaskedWeights) {
   Attention o({1, 64, 1, 16}, DType::f32);
   for (int64_t i = 40 * 16; i < o.dy.size(); ++i) o.dy.set(i, 0);
@@ -274,6 +295,10 @@ TEST(CausalAttention, RefusesWhatDoesNotFit) {
   refused([](auto& kernel) { kernel.dropout = 1; });
   refused([](auto& kernel) { kernel.dy.dtype = DType::f64; });
   refused([](auto& kernel) { kernel.dqkv.shape = {2, 5, 8}; });
+  Attention o({2, 5, 2, 4}, DType::f32);
+  CausalAttentionForward kernel = o.forward();
+  kernel.first_query = 6;
+  EXPECT_THROW(kernel.check(), Error);
 }
 
 }  // namespace

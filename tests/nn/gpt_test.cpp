@@ -189,6 +189,30 @@ TEST_P(GptLogits, AShorterContextGivesTheSameLogits) {
   }
 }
 
+// The parts of a text: some tokens at once, then one at a time, then another text in the same cache.
+TEST_P(GptLogits, ACacheGivesTheSameLogits) {
+  for (const bool tied : {true, false}) {
+    Gpt::Options untied = options(0.2);
+    untied.tie_weights = tied;
+    const Gpt model(untied, 1);
+    KeyValueCache cache{.capacity = block_size};
+    for (uint32_t text = 0; text < 2; ++text) {
+      const Tensor ids = random_ids({block_size}, vocabulary, text);
+      cache.tokens = 0;
+      for (const int64_t end : {5, 6, 7, 10, 11, 12}) {
+        const NoGrad no_grad;
+        const Tensor whole = model(ids.slice(0, end).reshape({1, end}), {}).reshape({end, vocabulary});
+        const Tensor unread = ids.slice(cache.tokens, end).reshape({1, -1});
+        EXPECT_TRUE(has_same_bits(model.next_logits(unread, cache), whole.slice(end - 1, end))) << end;
+        EXPECT_EQ(cache.tokens, end);
+      }
+    }
+    EXPECT_THROW(model.next_logits(random_ids({1, 1}, vocabulary, 1), cache), Error) << "no room";
+    cache.tokens = 0;
+    EXPECT_THROW(model.next_logits(random_ids({2, 3}, vocabulary, 1), cache), Error) << "two texts";
+  }
+}
+
 TEST_P(GptLogits, ASampleDoesNotSeeItsBatch) {
   const Gpt model(options(0.2), 1);
   const NoGrad no_grad;

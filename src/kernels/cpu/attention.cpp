@@ -23,10 +23,11 @@ class ForwardTask {
         weights_(scratch.take(round_up(time, tile_rows) * tile_columns<T>)),
         output_(scratch.take(round_up(size, tile_rows) * tile_columns<T>)) {}
 
-  void run(const HeadContext& head, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y, T* log_sum_exp) {
+  void run(const HeadContext& head, int64_t first_query, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y,
+           T* log_sum_exp) {
     pack_all_rows(keys_, k.as_lanes(), head.time, head.size);
     pack_all_rows(values_, v.as_depth(), head.size, head.time);
-    for (int64_t first = 0; first < head.time; first += width) {
+    for (int64_t first = first_query; first < head.time; first += width) {
       const QueryBlock<T> block{first, std::min(head.time - first, width)};
       gemm::pack_columns(queries_, q.from(first).as_lanes(), block.count, head.size);
       multiply_visible(weights_, keys_, queries_, block, head.size);
@@ -231,7 +232,7 @@ void run(CpuStream stream, const CausalAttentionForward& kernel) {
     const auto forward = [&](auto& task, const attention::HeadContext& context, int64_t sample,
                              int64_t head) {
       const int64_t heads = kernel.heads;
-      task.run(context, attention::rows<T>(kernel.qkv, context, sample, head),
+      task.run(context, kernel.first_query, attention::rows<T>(kernel.qkv, context, sample, head),
                attention::rows<T>(kernel.qkv, context, sample, heads + head),
                attention::rows<T>(kernel.qkv, context, sample, 2 * heads + head),
                attention::rows<T>(kernel.y, context, sample, head),

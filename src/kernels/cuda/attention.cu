@@ -100,9 +100,11 @@ void run_on_best_tier(const CudaStream& stream, const Call& call,
 }  // namespace
 
 void run(CudaStream stream, const CausalAttentionForward& kernel) {
-  if (kernel.y.size() == 0) return;
+  if (kernel.y.size() == 0 || kernel.first_query == kernel.qkv.shape[1]) return;
+  Problem problem = problem_of(kernel);
+  problem.first_query = static_cast<int>(kernel.first_query);
   cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
-    const cuda::attention::Forward<T> call{problem_of(kernel), static_cast<const T*>(kernel.qkv.data),
+    const cuda::attention::Forward<T> call{problem, static_cast<const T*>(kernel.qkv.data),
                                            static_cast<T*>(kernel.y.data),
                                            static_cast<float*>(kernel.log_sum_exp.data)};
     run_on_best_tier<T>(stream, call, {call.qkv, call.y});

@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardT
   };
 
   // The last queries see the most keys: they come first, so that no long block is left at the end.
-  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::queries;
+  const int first_query =
+      (static_cast<int>(gridDim.x - 1 - blockIdx.x) + problem.first_query / Tiles::queries) * Tiles::queries;
   const int first_row = first_query + warp_index() * Tiles::rows;
   int tile = (min(first_query + Tiles::queries, problem.time) - 1) / Tiles::keys;
   begin_copy<Tiles::threads, Tiles::queries>(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);

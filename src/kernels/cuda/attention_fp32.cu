@@ -159,7 +159,8 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const Forward<float
   const Tile<size> queries{shared}, keys{shared + Tile<size>::elements},
       values{shared + 2 * Tile<size>::elements};
   const Weights weights{shared + 3 * Tile<size>::elements};
-  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile_rows;
+  const int first_query =
+      (static_cast<int>(gridDim.x - 1 - blockIdx.x) + problem.first_query / tile_rows) * tile_rows;
   const Mask<dropped> mask(problem.dropout);
   const float scale = problem.scale * log2_e;
   float output[own_rows][size / threads_x] = {}, largest[own_rows], sums[own_rows] = {};

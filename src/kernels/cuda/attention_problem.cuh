@@ -30,6 +30,7 @@ struct Problem {
   float scale;  ///< 1 / sqrt(size)
   bool dropped;
   Dropout dropout;
+  int first_query = 0;  ///< the forward may leave out the rows before
 };
 
 template <class T>
@@ -75,9 +76,10 @@ void with_variant(const Problem& problem, Body&& body) {
   with_size.template operator()<128>();
 }
 
-/// A block for every `rows` rows of each head of each sample: blockIdx.x, y and z.
+/// A block for every `rows` rows of each head of each sample, but none where all lie before the first query:
+/// blockIdx.x, y and z.
 inline dim3 blocks_of(const Problem& problem, int rows) {
-  return {blocks_for(problem.time, rows), static_cast<unsigned>(problem.heads),
+  return {blocks_for(problem.time, rows) - problem.first_query / rows, static_cast<unsigned>(problem.heads),
           static_cast<unsigned>(problem.batch)};
 }
 

@@ -33,4 +33,20 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout, const 
                 });
 }
 
+Tensor continue_causal_attention(const Tensor& qkv, int64_t heads, const Tensor& text, int64_t past) {
+  const Shape& shape = qkv.shape();
+  expect(shape.rank() == 3 && shape[0] == 1 && !is_recorded({qkv}), "continue_causal_attention: qkv is ",
+         shape, "; it must be [1, time, 3 * heads * size], and no gradient is computed");
+  const int64_t columns = shape[2], end = past + shape[1];
+  copy(qkv, text.slice(past, end).reshape(shape));
+  const Tensor y = empty({1, end, columns / 3}, qkv.dtype(), qkv.stream());
+  const Tensor log_sum_exp = empty({1, heads, end}, accumulator_dtype(qkv.dtype()), qkv.stream());
+  launch(qkv.stream(), CausalAttentionForward{.qkv = text.slice(0, end).reshape({1, end, columns}).view(),
+                                              .y = y.view(),
+                                              .log_sum_exp = log_sum_exp.view(),
+                                              .heads = heads,
+                                              .first_query = past});
+  return y.reshape({end, columns / 3}).slice(past, end).reshape({1, shape[1], columns / 3});
+}
+
 }  // namespace lockstep

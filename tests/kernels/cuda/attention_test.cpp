@@ -31,6 +31,21 @@ struct OnDevice {
     bool operator==(const Result&) const = default;
   };
 
+  /// The forward from a query on; y and log_sum_exp hold what it wrote.
+  void run_from(int64_t first_query) {
+    const DeviceArray device_qkv(qkv, packed, dtype), device_y(plain, dtype);
+    const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
+    launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
+                                                .y = device_y.view(),
+                                                .log_sum_exp = statistics.view(),
+                                                .heads = shape.heads,
+                                                .dropout = shape.dropout,
+                                                .key = key,
+                                                .first_query = first_query});
+    y = device_y.values();
+    log_sum_exp = statistics.values();
+  }
+
   /// Runs both directions; y, log_sum_exp and dqkv hold what they wrote.
   Result run() {
     const DeviceArray device_qkv(qkv, packed, dtype), device_dy(dy, plain, dtype);
@@ -279,6 +294,25 @@ TEST(CausalAttentionOnGpu, LaterTokensDoNotShowInTheBits) {
         ASSERT_EQ(o.log_sum_exp[i], other.log_sum_exp[i]) << dtype;
     }
   }
+}
+
+TEST(CausalAttentionOnGpu, RowsFromAQueryOnAreThoseOfAll) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes)
+    for (const Case& c : {Case{2, 70, 2, 32, 0.2}, Case{1, 140, 1, 64}, Case{1, 260, 1, 128}})
+      for (const int64_t first : {c.time / 2, c.time - 1}) {
+        OnDevice all(c, dtype), some(c, dtype);
+        all.run();
+        some.run_from(first);
+        for (size_t i = 0; i < all.y.size(); ++i)
+          if (static_cast<int64_t>(i) / (c.heads * c.size) % c.time >= first) {
+            ASSERT_EQ(some.y[i], all.y[i]) << dtype << " time " << c.time << " element " << i;
+          }
+        for (size_t i = 0; i < all.log_sum_exp.size(); ++i)
+          if (static_cast<int64_t>(i) % c.time >= first) {
+            ASSERT_EQ(some.log_sum_exp[i], all.log_sum_exp[i]) << dtype << " time " << c.time;
+          }
+      }
 }
 
 TEST(CausalAttentionOnGpu, WhatIsNotFiniteShows) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <set>
+
+#include "tensor/create.h"
+#include "train/language_model.h"
+
+namespace lockstep {
+namespace {
+
+/// The likeliest token after the last `block_size` of ids, all of them read anew.
+int32_t likeliest(const Gpt& model, const std::vector<int32_t>& ids) {
+  const NoGrad no_grad;
+  const int64_t time = std::min<int64_t>(model.options().block_size, static_cast<int64_t>(ids.size()));
+  const Tensor logits = model(from_values(std::vector<int32_t>(ids.end() - time, ids.end()), {1, time}), {});
+  const auto last = to_doubles(logits.reshape({time, -1}).slice(time - 1, time));
+  return static_cast<int32_t>(std::max_element(last.begin(), last.end()) - last.begin());
+}
+
+// Within the block size, and far enough beyond it that the window slides.
+TEST(Generate, WritesWhatAModelWritesThatReadsTheWholeWindowAnew) {
+  const CharTokenizer tokenizer("abcdefghijklmnop");
+  const Gpt model(
+      {.vocabulary = 16, .block_size = 8, .layers = 2, .heads = 2, .width = 16, .tie_weights = false}, 5);
+  uint32_t stream_id = 0;
+  for (const auto& [name, tensor] : model.parameters())
+    if (tensor.shape().rank() == 2) fill_normal(tensor, 0.0, 1.0, 7, stream_id++);
+  for (const std::string prompt : {"c", "abcde", "ponmlkjihgfe"}) {
+    std::vector<int32_t> ids = tokenizer.encode(prompt);
+    for (int token = 0; token < 20; ++token) ids.push_back(likeliest(model, ids));
+    const std::string text = tokenizer.decode(ids);
+    EXPECT_EQ(generate(model, tokenizer, {.prompt = prompt, .tokens = 20, .temperature = 0.0}), text);
+    EXPECT_GT(std::set<char>(text.end() - 20, text.end()).size(), 4u)
+        << "a text that hides mistakes: " << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
