@@ -13,153 +13,208 @@ namespace lockstep {
 namespace attention {
 namespace {
 
+// Threads share out heads or, where half of them would have none, the blocks of each head. In both cases a
+// task runs what a head consists of by share(count, body): body(0) to body(count - 1), after each other or at
+// once. Blocks of queries and tiles of keys are the same in both, and so is the order in which a sum meets
+// them.
+
+constexpr int64_t blocks_at_once = 16;           ///< of queries, where threads share them
+constexpr int64_t keys_at_once = 8 * tile_rows;  ///< in the sums over queries, likewise
+
 template <class T>
 class ForwardTask {
  public:
-  ForwardTask(Scratch<T>& scratch, int64_t time, int64_t size)
+  ForwardTask(Scratch<T>& scratch, int64_t time, int64_t size, int64_t at_once)
       : keys_(scratch.take(round_up(time, tile_rows) * size)),
         values_(scratch.take(round_up(size, tile_rows) * time)),
-        queries_(scratch.take(size * tile_columns<T>)),
-        weights_(scratch.take(round_up(time, tile_rows) * tile_columns<T>)),
-        output_(scratch.take(round_up(size, tile_rows) * tile_columns<T>)) {}
+        at_once_(at_once) {
+    for (int64_t i = 0; i < at_once; ++i)
+      strips_[i] = {.queries = scratch.take(size * width),
+                    .weights = scratch.take(round_up(time, tile_rows) * width),
+                    .output = scratch.take(round_up(size, tile_rows) * width)};
+  }
 
-  void run(const HeadContext& head, int64_t first_query, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y,
+  template <class Share>
+  void run(const HeadContext& head, Share&& share, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y,
            T* log_sum_exp) {
-    pack_all_rows(keys_, k.as_lanes(), head.time, head.size);
-    pack_all_rows(values_, v.as_depth(), head.size, head.time);
-    for (int64_t first = first_query; first < head.time; first += width) {
-      const QueryBlock<T> block{first, std::min(head.time - first, width)};
-      gemm::pack_columns(queries_, q.from(first).as_lanes(), block.count, head.size);
-      multiply_visible(weights_, keys_, queries_, block, head.size);
-      T sums[width];
-      exponentiate(head, block, sums, log_sum_exp + first);
-      if (head.dropout > 0) drop(head, block);
-      multiply_keys(output_, values_, weights_, block, head.time, head.size);
-      for (int64_t d = 0; d < head.size; ++d)
-        for (int64_t lane = 0; lane < width; ++lane) output_[d * width + lane] /= sums[lane];
-      gemm::unpack_columns(y.from(first).data, y.stride, output_, block.count, head.size);
+    share(2, [&](int64_t part) {
+      if (part == 0) pack_all_rows(keys_, k.as_lanes(), head.time, head.size);
+      if (part == 1) pack_all_rows(values_, v.as_depth(), head.size, head.time);
+    });
+    for (int64_t first = head.first_query; first < head.time; first += at_once_ * width) {
+      const int64_t blocks = std::min(at_once_, divide_up(head.time - first, width));
+      share(blocks, [&](int64_t i) {
+        run_block(head, head.block<T>(first + i * width), strips_[i], q, y, log_sum_exp);
+      });
     }
   }
 
  private:
   static constexpr int64_t width = tile_columns<T>;
 
+  struct Strips {
+    T *queries, *weights, *output;
+  };
+
+  void run_block(const HeadContext& head, const QueryBlock<T>& block, const Strips& strips, Rows<T> q,
+                 Rows<T> y, T* log_sum_exp) const {
+    const auto [queries, weights, output] = strips;
+    gemm::pack_columns(queries, q.from(block.first).as_lanes(), block.count, head.size);
+    multiply_visible(weights, keys_, queries, block, head.size);
+    T sums[width];
+    exponentiate(head, block, weights, sums, log_sum_exp + block.first);
+    if (head.dropout > 0) drop(head, block, weights);
+    multiply_keys(output, values_, weights, block, head.time, head.size);
+    for (int64_t d = 0; d < head.size; ++d)
+      for (int64_t lane = 0; lane < width; ++lane) output[d * width + lane] /= sums[lane];
+    gemm::unpack_columns(y.from(block.first).data, y.stride, output, block.count, head.size);
+  }
+
   /// weights = exp(scale * (scores - their maximum)), and the sums of every four weights, added up.
-  void exponentiate(const HeadContext& head, const QueryBlock<T>& block, T* sums, T* log_sum_exp) const {
+  static void exponentiate(const HeadContext& head, const QueryBlock<T>& block, T* weights, T* sums,
+                           T* log_sum_exp) {
     const T scale = static_cast<T>(head.scale);
     const int64_t end = block.padded_keys() * width;
     T largest[width];
-    hide_later_keys(weights_, block, -std::numeric_limits<T>::infinity());
-    std::copy_n(weights_, width, largest);
+    hide_later_keys(weights, block, -std::numeric_limits<T>::infinity());
+    std::copy_n(weights, width, largest);
     for (int64_t i = width; i < end; i += width)
       for (int64_t lane = 0; lane < width; ++lane)
-        largest[lane] = weights_[i + lane] > largest[lane] ? weights_[i + lane] : largest[lane];
+        largest[lane] = weights[i + lane] > largest[lane] ? weights[i + lane] : largest[lane];
     for (int64_t i = 0; i < end; i += width)
       for (int64_t lane = 0; lane < width; ++lane)
-        weights_[i + lane] = exponential((weights_[i + lane] - largest[lane]) * scale);
-    hide_later_keys(weights_, block, T{0});
+        weights[i + lane] = exponential((weights[i + lane] - largest[lane]) * scale);
+    hide_later_keys(weights, block, T{0});
     std::fill_n(sums, width, T{0});
     for (int64_t i = 0; i < end; i += 4 * width)
       for (int64_t lane = 0; lane < width; ++lane) {
-        const T* weight = weights_ + i + lane;
+        const T* weight = weights + i + lane;
         sums[lane] += (weight[0] + weight[width]) + (weight[2 * width] + weight[3 * width]);
       }
     for (int64_t lane = 0; lane < block.count; ++lane)
       log_sum_exp[lane] = std::fma(scale, largest[lane], math::log(sums[lane]));
   }
 
-  void drop(const HeadContext& head, const QueryBlock<T>& block) const {
+  static void drop(const HeadContext& head, const QueryBlock<T>& block, T* weights) {
     DropoutFactors<T> factors(head);
     for (int64_t key = 0; key < block.keys(); ++key) {
       if (key % factors.keys == 0) factors.draw(key, block.first);
       const T* factor = factors.of_key(key);
-      for (int64_t lane = 0; lane < width; ++lane) weights_[key * width + lane] *= factor[lane];
+      for (int64_t lane = 0; lane < width; ++lane) weights[key * width + lane] *= factor[lane];
     }
   }
 
   T *keys_, *values_;  // panels
-  T *queries_, *weights_, *output_;
+  int64_t at_once_;
+  Strips strips_[blocks_at_once];
 };
 
 template <class T>
 class BackwardTask {
  public:
-  BackwardTask(Scratch<T>& scratch, int64_t time, int64_t size)
+  BackwardTask(Scratch<T>& scratch, int64_t time, int64_t size, int64_t at_once)
       : padded_time_(round_up(time, tile_rows)),
         padded_size_(round_up(size, width)),
         keys_(scratch.take(padded_time_ * size)),
         keys_by_time_(scratch.take(round_up(size, tile_rows) * time)),
         values_(scratch.take(padded_time_ * size)),
-        queries_(scratch.take(size * width)),
-        query_rows_(scratch.take(padded_size_ * width)),
-        dy_(scratch.take(size * width)),
-        dy_rows_(scratch.take(padded_size_ * width)),
-        y_(scratch.take(size * width)),
-        weights_(scratch.take(padded_time_ * width)),
-        dscores_(scratch.take(padded_time_ * width)),
-        dq_(scratch.take(round_up(size, tile_rows) * width)),
         dk_(scratch.take(padded_time_ * padded_size_)),
-        dv_(scratch.take(padded_time_ * padded_size_)) {}
+        dv_(scratch.take(padded_time_ * padded_size_)),
+        at_once_(at_once) {
+    for (int64_t i = 0; i < at_once; ++i)
+      strips_[i] = {.queries = scratch.take(size * width),
+                    .query_rows = scratch.take(padded_size_ * width),
+                    .dy = scratch.take(size * width),
+                    .dy_rows = scratch.take(padded_size_ * width),
+                    .y = scratch.take(size * width),
+                    .weights = scratch.take(padded_time_ * width),
+                    .dscores = scratch.take(padded_time_ * width),
+                    .dq = scratch.take(round_up(size, tile_rows) * width)};
+  }
 
   struct Inputs {
     Rows<T> q, k, v, y, dy;
     const T* log_sum_exp;
   };
 
-  void run(const HeadContext& head, const Inputs& in, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
-    pack_all_rows(keys_, in.k.as_lanes(), head.time, head.size);
-    pack_all_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
-    pack_all_rows(values_, in.v.as_lanes(), head.time, head.size);
+  template <class Share>
+  void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
+    share(3, [&](int64_t part) {
+      if (part == 0) pack_all_rows(keys_, in.k.as_lanes(), head.time, head.size);
+      if (part == 1) pack_all_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
+      if (part == 2) pack_all_rows(values_, in.v.as_lanes(), head.time, head.size);
+    });
     std::fill_n(dk_, padded_time_ * padded_size_, T{0});
     std::fill_n(dv_, padded_time_ * padded_size_, T{0});
-    for (int64_t first = 0; first < head.time; first += width) {
-      const QueryBlock<T> block{first, std::min(head.time - first, width)};
-      pack_block(head, in, block);
-      multiply_visible(weights_, keys_, queries_, block, head.size);
-      multiply_visible(dscores_, values_, dy_, block, head.size);
-      if (head.dropout > 0)
-        differentiate<true>(head, block, in.log_sum_exp + first);
-      else
-        differentiate<false>(head, block, in.log_sum_exp + first);
-      add_outer_product(dv_, padded_time_, weights_, dy_rows_, block, head.size);
-      add_outer_product(dk_, padded_time_, dscores_, query_rows_, block, head.size);
-      multiply_keys(dq_, keys_by_time_, dscores_, block, head.time, head.size);
-      gemm::unpack_columns(dq.from(first).data, dq.stride, dq_, block.count, head.size);
+    for (int64_t first = 0; first < head.time; first += at_once_ * width) {
+      const int64_t blocks = std::min(at_once_, divide_up(head.time - first, width));
+      share(blocks,
+            [&](int64_t i) { run_block(head, in, head.block<T>(first + i * width), strips_[i], dq); });
+      const int64_t keys = head.block<T>(first + (blocks - 1) * width).padded_keys();
+      const int64_t step = at_once_ == 1 ? keys : keys_at_once;
+      share(divide_up(keys, step), [&](int64_t part) {
+        for (int64_t i = 0; i < blocks; ++i) {
+          const auto block = head.block<T>(first + i * width);
+          const KeyRange range{part * step, std::min(part * step + step, block.padded_keys())};
+          add_outer_product(dv_, padded_time_, strips_[i].weights, strips_[i].dy_rows, block, range,
+                            head.size);
+          add_outer_product(dk_, padded_time_, strips_[i].dscores, strips_[i].query_rows, block, range,
+                            head.size);
+        }
+      });
     }
-    write(head, dk_, dk);
-    write(head, dv_, dv);
+    share(2, [&](int64_t part) { part == 0 ? write(head, dk_, dk) : write(head, dv_, dv); });
   }
 
  private:
   static constexpr int64_t width = tile_columns<T>;
 
-  void pack_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block) const {
+  struct Strips {
+    T *queries, *query_rows, *dy, *dy_rows, *y, *weights, *dscores, *dq;
+  };
+
+  void run_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block, const Strips& strips,
+                 Rows<T> dq) const {
+    pack_block(head, in, block, strips);
+    multiply_visible(strips.weights, keys_, strips.queries, block, head.size);
+    multiply_visible(strips.dscores, values_, strips.dy, block, head.size);
+    if (head.dropout > 0)
+      differentiate<true>(head, block, strips, in.log_sum_exp + block.first);
+    else
+      differentiate<false>(head, block, strips, in.log_sum_exp + block.first);
+    multiply_keys(strips.dq, keys_by_time_, strips.dscores, block, head.time, head.size);
+    gemm::unpack_columns(dq.from(block.first).data, dq.stride, strips.dq, block.count, head.size);
+  }
+
+  static void pack_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block,
+                         const Strips& strips) {
     const Rows<T> q = in.q.from(block.first);
     const Rows<T> dy = in.dy.from(block.first);
-    gemm::pack_columns(queries_, q.as_lanes(), block.count, head.size);
-    gemm::pack_columns(dy_, dy.as_lanes(), block.count, head.size);
-    gemm::pack_columns(y_, in.y.from(block.first).as_lanes(), block.count, head.size);
-    pack_all_columns(query_rows_, q.as_depth(), head.size, block.count);
-    pack_all_columns(dy_rows_, dy.as_depth(), head.size, block.count);
+    gemm::pack_columns(strips.queries, q.as_lanes(), block.count, head.size);
+    gemm::pack_columns(strips.dy, dy.as_lanes(), block.count, head.size);
+    gemm::pack_columns(strips.y, in.y.from(block.first).as_lanes(), block.count, head.size);
+    pack_all_columns(strips.query_rows, q.as_depth(), head.size, block.count);
+    pack_all_columns(strips.dy_rows, dy.as_depth(), head.size, block.count);
   }
 
   /// From scores and the gradient of the weights: the weights that met the values, and the gradient of the
   /// scores, weight * (dweight - the sum of weight * dweight), where that sum is y . dy.
   template <bool dropped>
-  void differentiate(const HeadContext& head, const QueryBlock<T>& block, const T* log_sum_exp) const {
+  static void differentiate(const HeadContext& head, const QueryBlock<T>& block, const Strips& strips,
+                            const T* log_sum_exp) {
     const T scale = static_cast<T>(head.scale);
     T log_sum[width] = {};
     std::copy_n(log_sum_exp, block.count, log_sum);
     T mean[width] = {};
     for (int64_t i = 0; i < head.size * width; i += width)
       for (int64_t lane = 0; lane < width; ++lane)
-        mean[lane] = std::fma(y_[i + lane], dy_[i + lane], mean[lane]);
+        mean[lane] = std::fma(strips.y[i + lane], strips.dy[i + lane], mean[lane]);
     DropoutFactors<T> factors(head);
     for (int64_t key = 0; key < block.padded_keys(); ++key) {
       if (dropped && key % factors.keys == 0) factors.draw(key, block.first);
       const T* factor = factors.of_key(key);
-      T* weights = weights_ + key * width;
-      T* dscores = dscores_ + key * width;
+      T* weights = strips.weights + key * width;
+      T* dscores = strips.dscores + key * width;
       for (int64_t lane = 0; lane < width; ++lane) {
         const T weight = exponential(std::fma(weights[lane], scale, -log_sum[lane]));
         const T dweight = dropped ? dscores[lane] * factor[lane] : dscores[lane];
@@ -167,8 +222,8 @@ class BackwardTask {
         dscores[lane] = weight * (dweight - mean[lane]) * scale;
       }
     }
-    hide_later_keys(weights_, block, T{0});
-    hide_later_keys(dscores_, block, T{0});
+    hide_later_keys(strips.weights, block, T{0});
+    hide_later_keys(strips.dscores, block, T{0});
   }
 
   void write(const HeadContext& head, const T* sums, Rows<T> rows) const {
@@ -180,39 +235,48 @@ class BackwardTask {
 
   int64_t padded_time_, padded_size_;
   T *keys_, *keys_by_time_, *values_;  // panels
-  T *queries_, *query_rows_, *dy_, *dy_rows_, *y_;
-  T *weights_, *dscores_, *dq_;
-  T *dk_, *dv_;  // sums over the blocks of queries, [size / width][keys][width]
+  T *dk_, *dv_;                        // sums over the blocks of queries, [size / width][keys][width]
+  int64_t at_once_;
+  Strips strips_[blocks_at_once];
 };
 
-/// Calls body(task, head, sample, index of the head) for every head of every sample.
+/// Calls body(task, head, share, sample, index of the head) for every head of every sample.
 template <template <class> class Task, class T, class Kernel, class Body>
-void for_each_head(const CpuStream& stream, const Kernel& kernel, Body&& body) {
+void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_query, Body&& body) {
   const int64_t time = kernel.qkv.shape[1];
   const int64_t size = kernel.qkv.shape[2] / (3 * kernel.heads);
-  const int64_t tasks = kernel.qkv.shape[0] * kernel.heads;
-  if (tasks * time * size == 0) return;
+  const int64_t heads = kernel.qkv.shape[0] * kernel.heads;
+  if (heads * time * size == 0) return;
+  const bool shared = 2 * heads <= stream.pool->size() && time - first_query > tile_columns<T>;
+  const int64_t at_once = shared ? blocks_at_once : 1;
   Scratch<T> needed(nullptr);
-  Task<T>(needed, time, size);
-  // A task's results depend on its own head alone, so which worker and which memory it meets cannot show.
+  Task<T>(needed, time, size, at_once);
+  // A head's results depend on itself alone, so which worker and which memory it meets cannot show.
   std::atomic<int64_t> next{0};
-  const int64_t workers = std::min<int64_t>(tasks, stream.pool->size());
+  const int64_t workers = shared ? 1 : std::min<int64_t>(heads, stream.pool->size());
   const auto memory = allocate(workers * needed.used() * static_cast<int64_t>(sizeof(T)), stream);
-  stream.for_each_chunk(workers, 1, [&](int64_t worker, int64_t) {
+  const auto work = [&](int64_t worker, auto&& share) {
     Scratch<T> scratch(reinterpret_cast<T*>(memory.get()) + worker * needed.used());
-    Task<T> task(scratch, time, size);
-    for (int64_t index = next++; index < tasks; index = next++) {
+    Task<T> task(scratch, time, size, at_once);
+    for (int64_t index = next++; index < heads; index = next++) {
       const int64_t sample = index / kernel.heads;
       const int64_t head = index % kernel.heads;
       const HeadContext context{time,
                                 size,
+                                first_query,
                                 1 / std::sqrt(static_cast<double>(size)),
                                 kernel.dropout,
                                 derive_key(kernel.key.seed, kernel.key.site, static_cast<uint32_t>(head)),
                                 kernel.key.sample + static_cast<uint32_t>(sample),
                                 kernel.key.step};
-      body(task, context, sample, head);
+      body(task, context, share, sample, head);
     }
+  };
+  if (shared) return work(0, [&](int64_t count, auto&& part) { stream.pool->run(count, part); });
+  stream.pool->run(workers, [&](int64_t worker) {
+    work(worker, [](int64_t count, auto&& part) {
+      for (int64_t i = 0; i < count; ++i) part(i);
+    });
   });
 }
 
@@ -229,28 +293,28 @@ Rows<T> rows(const View& view, const HeadContext& head, int64_t sample, int64_t 
 
 void run(CpuStream stream, const CausalAttentionForward& kernel) {
   with_compute_type(kernel.qkv.dtype, [&]<class T>() {
-    const auto forward = [&](auto& task, const attention::HeadContext& context, int64_t sample,
+    const auto forward = [&](auto& task, const attention::HeadContext& context, auto&& share, int64_t sample,
                              int64_t head) {
       const int64_t heads = kernel.heads;
-      task.run(context, kernel.first_query, attention::rows<T>(kernel.qkv, context, sample, head),
+      task.run(context, share, attention::rows<T>(kernel.qkv, context, sample, head),
                attention::rows<T>(kernel.qkv, context, sample, heads + head),
                attention::rows<T>(kernel.qkv, context, sample, 2 * heads + head),
                attention::rows<T>(kernel.y, context, sample, head),
                kernel.log_sum_exp.as<T>() + (sample * heads + head) * context.time);
     };
-    attention::for_each_head<attention::ForwardTask, T>(stream, kernel, forward);
+    attention::for_each_head<attention::ForwardTask, T>(stream, kernel, kernel.first_query, forward);
   });
 }
 
 void run(CpuStream stream, const CausalAttentionBackward& kernel) {
   with_compute_type(kernel.qkv.dtype, [&]<class T>() {
-    const auto backward = [&](auto& task, const attention::HeadContext& context, int64_t sample,
+    const auto backward = [&](auto& task, const attention::HeadContext& context, auto&& share, int64_t sample,
                               int64_t head) {
       const int64_t heads = kernel.heads;
       const auto part = [&](const View& view, int64_t index) {
         return attention::rows<T>(view, context, sample, index);
       };
-      task.run(context,
+      task.run(context, share,
                {.q = part(kernel.qkv, head),
                 .k = part(kernel.qkv, heads + head),
                 .v = part(kernel.qkv, 2 * heads + head),
@@ -259,7 +323,7 @@ void run(CpuStream stream, const CausalAttentionBackward& kernel) {
                 .log_sum_exp = kernel.log_sum_exp.as<T>() + (sample * heads + head) * context.time},
                part(kernel.dqkv, head), part(kernel.dqkv, heads + head), part(kernel.dqkv, 2 * heads + head));
     };
-    attention::for_each_head<attention::BackwardTask, T>(stream, kernel, backward);
+    attention::for_each_head<attention::BackwardTask, T>(stream, kernel, 0, backward);
   });
 }
 

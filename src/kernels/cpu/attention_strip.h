@@ -11,11 +11,11 @@
 
 namespace lockstep::attention {
 
-// One task is one head of one sample. It takes its queries in blocks as wide as a tile and holds the weights
-// of a block transposed, as a strip [keys][queries]: what the softmax adds up then lies in different
-// registers and not in the lanes of one, and the strip is a factor of the next product as it stands. Every
-// buffer is padded to whole tiles; the weight of a key after the query is exactly 0, and so is that of a key
-// that pads.
+// A task takes one head of one sample after the other, and its queries in blocks as wide as a tile and holds
+// the weights of a block transposed, as a strip [keys][queries]: what the softmax adds up then lies in
+// different registers and not in the lanes of one, and the strip is a factor of the next product as it
+// stands. Every buffer is padded to whole tiles; the weight of a key after the query is exactly 0, and so is
+// that of a key that pads.
 
 using gemm::Lanes;
 using gemm::Left;
@@ -23,7 +23,8 @@ using gemm::Store;
 using gemm::tile_columns;
 using gemm::tile_rows;
 
-constexpr int64_t round_up(int64_t count, int64_t size) { return (count + size - 1) / size * size; }
+constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
+constexpr int64_t round_up(int64_t count, int64_t size) { return divide_up(count, size) * size; }
 
 /// Hands out parts of one block of memory; without memory it counts what is needed.
 template <class T>
@@ -70,10 +71,16 @@ struct QueryBlock {
 /// What a task knows besides its data.
 struct HeadContext {
   int64_t time, size;
+  int64_t first_query;
   double scale;
   double dropout;
   uint64_t dropout_key;  ///< of this head
   uint32_t sample, step;
+
+  template <class T>
+  QueryBlock<T> block(int64_t first) const {
+    return {first, std::min(time - first, tile_columns<T>)};
+  }
 };
 
 template <class T>
@@ -110,16 +117,21 @@ void multiply_visible(T* strip, const T* panels, const T* columns, const QueryBl
   }
 }
 
-/// sums[keys][size] += strip . rows, over the queries of the block that see the keys.
+/// Keys [begin, end), whole tiles but at the end.
+struct KeyRange {
+  int64_t begin, end;
+};
+
+/// sums[keys][size] += strip . rows, over the queries of the block that see the keys of the range.
 template <class T>
 void add_outer_product(T* sums, int64_t padded_time, const T* strip, const T* rows,
-                       const QueryBlock<T>& block, int64_t size) {
+                       const QueryBlock<T>& block, const KeyRange& keys, int64_t size) {
   constexpr int64_t width = tile_columns<T>;
   for (int64_t column = 0; column < size; column += width)
-    for (int64_t key = 0; key < block.padded_keys(); key += tile_rows) {
+    for (int64_t key = keys.begin; key < keys.end; key += tile_rows) {
       const int64_t skipped = block.blind_queries(key);
       gemm::multiply(sums + column * padded_time + key * width, Left::tile, strip + key * width + skipped,
-                     rows + (column + skipped) * width, std::min(block.padded_keys() - key, tile_rows),
+                     rows + (column + skipped) * width, std::min(keys.end - key, tile_rows),
                      std::min(size - column, width), block.count - skipped, Store::add);
     }
 }
