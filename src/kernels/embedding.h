@@ -26,9 +26,10 @@ void run(CudaStream, const EmbeddingForward&);
 /// CPU, passed over on a GPU.
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
-  View ids;     ///< i32 [...], n of them
-  View dy;      ///< [..., columns], n rows
-  View dtable;  ///< [rows, columns], overwritten; f32 for a 16-bit dy, else its dtype
+  View ids;           ///< i32 [...], n of them
+  View dy;            ///< [..., columns], n rows
+  View dtable;        ///< [rows, columns], overwritten; f32 for a 16-bit dy, else its dtype
+  bool adds = false;  ///< dtable += the finished sums instead; rows that are not used keep every bit
 
   void check() const {
     expect(dtable.shape.rank() == 2 && dy.size() == ids.size() * dtable.shape[1], "dy is ", dy.shape,

@@ -157,13 +157,21 @@ class Walk {
   std::optional<double> seed_;
 };
 
-Tensor GradientContext::gradient_memory(size_t i, const Tensor& model) {
+GradientTarget GradientContext::gradient_target(size_t i, const Tensor& model) {
   TensorState* input = node_.inputs[i].get();
   LeafGradient* leaf = input ? input->leaf.get() : nullptr;
-  const bool is_direct = leaf && leaf->buffer && !leaf->accumulate && leaf->buffer.dtype() == model.dtype() &&
-                         leaf->buffer.shape() == model.shape();
-  // Marked as used at once, so that a second input that is the same leaf gets memory of its own.
-  return is_direct && walk_.used_.insert(input).second ? leaf->buffer : empty_like(model);
+  if (!leaf || !leaf->buffer || leaf->buffer.dtype() != model.dtype() ||
+      leaf->buffer.shape() != model.shape())
+    return {empty_like(model), {}};
+  // Marked as used at once, so that a second input that is the same leaf gets memory of its own, or adds.
+  const bool overwrites = walk_.used_.insert(input).second && !leaf->accumulate;
+  return {leaf->buffer, overwrites ? Tensor() : leaf->buffer};
+}
+
+Tensor GradientContext::gradient_memory(size_t i, const Tensor& model) {
+  TensorState* input = node_.inputs[i].get();
+  const bool is_written = input && input->leaf && (input->leaf->accumulate || walk_.used_.contains(input));
+  return is_written ? empty_like(model) : gradient_target(i, model).memory;
 }
 
 Tensor GradientContext::take_gradient(size_t i) {

@@ -14,12 +14,22 @@ class Walk;
 /// One gradient per recorded input, in order; empty only for inputs that require none.
 using Gradients = std::vector<Tensor>;
 
+/// Where a gradient function leaves a gradient.
+struct GradientTarget {
+  Tensor memory;  ///< to be written and returned
+  Tensor before;  ///< the same, where the finished gradient is to be added to what it holds; else empty
+};
+
 /// What a gradient function may ask the walk that runs it, about input `i` of its operation.
 class GradientContext {
  public:
   /// Memory for the gradient of input `i`, to be overwritten and returned: where the leaf keeps it, if this
   /// is its first use and it does not accumulate; else new, like `model`.
   Tensor gradient_memory(size_t i, const Tensor& model);
+
+  /// The same for a function that can add in the pass that finishes the gradient: of a leaf that has a
+  /// gradient to which this one is to be added, that.
+  GradientTarget gradient_target(size_t i, const Tensor& model);
 
   /// What later operations have handed back for input `i` so far, taken over: the function returns the total.
   /// Empty if there is nothing yet.

@@ -43,6 +43,29 @@ TEST(Embedding, BackwardAddsInOrderOfPositions) {
     }
 }
 
+// Rows that are not used keep every bit: -0 + 0 would be 0.
+TEST(Embedding, BackwardAddsFinishedSumsToWhatIsThere) {
+  for (const int64_t rows : {3, 600})
+    for (const int64_t columns : {7, 65, 384}) {
+      Values ids = random_ids(200, rows), dy = Values::uniform({200, columns}, DType::f32, 2);
+      Values sums({rows, columns}), expected = Values::uniform({rows, columns}, DType::f32, 3);
+      for (int64_t row = 0; row < rows; ++row) expected.set(row * columns, -0.0);
+      const Values before = expected;
+      launch_on(1, EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = sums.view()});
+      std::vector<bool> is_used(static_cast<size_t>(rows));
+      for (int64_t i = 0; i < ids.size(); ++i) is_used[static_cast<size_t>(ids[i])] = true;
+      for (int64_t i = 0; i < expected.size(); ++i)
+        if (is_used[static_cast<size_t>(i / columns)])
+          expected.set(i, static_cast<float>(before[i]) + static_cast<float>(sums[i]));
+      for (const int threads : {1, 3}) {
+        Values dtable = before;
+        launch_on(threads, EmbeddingBackward{
+                               .ids = ids.view(), .dy = dy.view(), .dtable = dtable.view(), .adds = true});
+        EXPECT_TRUE(dtable == expected) << rows << " x " << columns;
+      }
+    }
+}
+
 TEST(Embedding, BackwardOf16BitsAddsInFp32) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     Values ids = random_ids(200, 3);

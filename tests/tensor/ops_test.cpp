@@ -66,6 +66,25 @@ TEST(Linear, TheOrderOfItsWeightDoesNotShowInTheBits) {
   }
 }
 
+// However an operation adds to a gradient that is there, it is that plus the finished one, rounded once.
+TEST_P(OpTest, AccumulatingAddsTheFinishedGradient) {
+  if (GetParam().name.ends_with("_same")) return;  // a leaf that is used twice is added to twice
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensors inputs = make_inputs(GetParam().large, dtype);
+    backward(weighted_sum(GetParam().function(inputs)));
+    Tensors expected;
+    for (const Tensor& input : inputs) {
+      LeafGradient& gradient = leaf_gradient(input);
+      const Tensor before = uniform_tensor(input.shape(), 77, dtype);
+      expected.push_back(add(before, std::exchange(gradient.buffer, before)));
+      gradient.accumulate = true;
+    }
+    backward(weighted_sum(GetParam().function(inputs)));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      EXPECT_TRUE(has_same_bits(inputs[i].grad(), expected[i])) << dtype << ", input " << i;
+  }
+}
+
 TEST_P(OpTest, ThreadsDoNotShow) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const auto& shapes : {GetParam().small, GetParam().large}) {

@@ -158,6 +158,21 @@ TEST(TapeMemory, EachOperationFreesWhatItSavedAsItRuns) {
   for (size_t i = 2; i + 1 < in_use.size(); ++i) EXPECT_EQ(in_use[i], in_use[i - 1] - activation_bytes);
 }
 
+TEST(TapeMemory, AGradientIsAddedWhereItIs) {
+  const Tensor w = uniform_tensor({128, 128}, 1).set_requires_grad();
+  leaf_gradient(w).accumulate = true;
+  for (const char* label : {"first", "second"}) {
+    const Tensor x = uniform_tensor({2, 128}, 2);
+    const Tensor loss = add(sum(linear(x, w)), sum(embedding(random_ids({2}, 128, 3), w)));
+    const MemoryScope scope(label);
+    backward(loss);
+  }
+  for (const MemoryUse& use : memory_table())
+    if (use.label == "second") {
+      EXPECT_LT(use.peak_bytes, 128 * 128 * 8);
+    }
+}
+
 TEST(TapeMemory, ALossThatIsDroppedTakesItsTapeAlong) {
   const Chain chain;
   const int64_t before = bytes_in_use();

@@ -30,14 +30,25 @@ struct PositionsByRow {
   }
 };
 
-/// sum[c] = the sum over the row's positions of dy[position, c], for c in [begin, end).
+// Tiles of rows and columns: in small vocabularies a few rows take most of the ids, so rows alone are no
+// shares.
+constexpr int64_t tile_rows = 256;
+constexpr int64_t tile_columns = 64;
+
+/// dtable[c] = (or +=) the sum over the row's positions of dy[position * columns + c], for c in [0, count).
 template <class D, class T>
-void sum_row(const PositionsByRow& by_row, int64_t row, const D* dy, int64_t columns, int64_t begin,
-             int64_t end, T* sum) {
-  std::fill(sum + begin, sum + end, T(0));
-  for (int64_t p = by_row.first[row]; p < by_row.first[row + 1]; ++p)
-    map_range<T>(
-        begin, end, sum, [](T a, T b) { return a + b; }, sum, dy + by_row.positions[p] * columns);
+void sum_row(const PositionsByRow& by_row, int64_t row, const D* dy, int64_t columns, int64_t count,
+             bool adds, T* dtable) {
+  const auto plus = [](T a, T b) { return a + b; };
+  const int64_t begin = by_row.first[row], end = by_row.first[row + 1];
+  if (adds && begin == end) return;
+  T sum[tile_columns] = {};
+  for (int64_t p = begin; p < end; ++p)
+    map_range<T>(0, count, sum, plus, sum, dy + by_row.positions[p] * columns);
+  if (adds)
+    map_range<T>(0, count, dtable, plus, dtable, sum);
+  else
+    std::copy_n(sum, count, dtable);
 }
 
 }  // namespace
@@ -64,10 +75,6 @@ void run(CpuStream stream, const EmbeddingBackward& k) {
   with_float_type(k.dy.dtype, [&]<class D>() {
     const D* dy = k.dy.as<D>();
     auto* dtable = k.dtable.as<Compute<D>>();
-    // Tiles of rows and columns: in small vocabularies a few rows take most of the ids, so rows alone are no
-    // shares.
-    constexpr int64_t tile_rows = 256;
-    constexpr int64_t tile_columns = 64;
     const int64_t column_tiles = (columns + tile_columns - 1) / tile_columns;
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows;
     stream.for_each_chunk(row_tiles * column_tiles, 1, [&](int64_t tile, int64_t) {
@@ -75,7 +82,7 @@ void run(CpuStream stream, const EmbeddingBackward& k) {
       const int64_t begin = tile % column_tiles * tile_columns;
       const int64_t end = std::min(columns, begin + tile_columns);
       for (int64_t row = first_row; row < std::min(rows, first_row + tile_rows); ++row)
-        sum_row(by_row, row, dy, columns, begin, end, dtable + row * columns);
+        sum_row(by_row, row, dy + begin, columns, end - begin, k.adds, dtable + row * columns + begin);
     });
   });
 }

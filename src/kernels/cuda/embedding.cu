@@ -7,8 +7,8 @@
 // adds a run of at most 64 dy in order. A longer run is cut, from its start, into pieces of 64, which warps
 // of their own have added before; the row's warp adds their sums in order. So a row's bits depend on its own
 // dy alone, and an id that fills half of the batch keeps the whole GPU busy. Moved: dy once, dtable once in
-// f32. Both directions are bound by memory; the sort moves some 16 bytes a token and pass, and costs its
-// launches.
+// f32, or of that the rows that are used, twice, where sums are added to it. Both directions are bound by
+// memory; the sort moves some 16 bytes a token and pass, and costs its launches.
 
 #include <bit>
 
@@ -258,6 +258,7 @@ struct Backward {
   const T* dy;
   float* pieces;  // [slots][columns]
   float* dtable;
+  bool adds;
 };
 
 /// A warp per slot and chunk of columns: the sum of the piece that belongs there, if there is one.
@@ -291,6 +292,8 @@ __global__ __launch_bounds__(threads) void rows_kernel(Backward<T> k) {
   if (row >= k.rows || column >= k.columns) return;
   const int64_t run = k.first[row];
   const int64_t count = k.first[row + 1] - run;
+  float* const to = k.dtable + row * k.columns + column;
+  if (k.adds && count == 0) return;
   float sum[width] = {};
   if (count <= piece)
     add_rows<T>(sum, count,
@@ -299,7 +302,8 @@ __global__ __launch_bounds__(threads) void rows_kernel(Backward<T> k) {
     add_rows<float>(sum, (count + piece - 1) / piece, [&](int64_t j) {
       return k.pieces + slot_of_piece(run + j * piece, run) * k.columns + column;
     });
-  store(k.dtable + row * k.columns + column, sum);
+  if (k.adds) add_rows<float>(sum, 1, [&](int64_t) { return to; });
+  store(to, sum);
 }
 
 template <class T, int width>
@@ -378,7 +382,8 @@ void run(CudaStream stream, const EmbeddingBackward& k) {
                                .columns = columns,
                                .dy = static_cast<const T*>(k.dy.data),
                                .pieces = pieces,
-                               .dtable = k.dtable.as<float>()};
+                               .dtable = k.dtable.as<float>(),
+                               .adds = k.adds};
     constexpr int width = Pack<T>::size;
     if (columns % width == 0 && cuda::is_aligned(backward.dy, backward.dtable, pieces))
       add_runs<T, width>(stream, backward);

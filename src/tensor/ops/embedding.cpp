@@ -15,9 +15,11 @@ Tensor embedding(const Tensor& ids, const Tensor& table) {
   launch(table.stream(), EmbeddingForward{.ids = ids.view(), .table = table.operand(dtype), .y = y.view()});
   return record("embedding", y, {table},
                 [ids, table = table.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
-                  const Tensor dtable = context.gradient_memory(0, table);
-                  launch(dy.stream(),
-                         EmbeddingBackward{.ids = ids.view(), .dy = dy.view(), .dtable = dtable.view()});
+                  const auto [dtable, before] = context.gradient_target(0, table);
+                  launch(dy.stream(), EmbeddingBackward{.ids = ids.view(),
+                                                        .dy = dy.view(),
+                                                        .dtable = dtable.view(),
+                                                        .adds = static_cast<bool>(before)});
                   return {dtable};
                 });
 }

@@ -26,11 +26,12 @@ struct Saved {
 /// bias's gradient is summed by the product that holds its rows.
 Gradients gradients(const Saved& saved, const Tensor& dy, GradientContext& context) {
   const Stream& stream = saved.x.stream();
-  const Tensor dout = context.gradient_memory(3, saved.out);
+  const auto [dout, out_before] = context.gradient_target(3, saved.out);
   const Tensor dbias_out = saved.bias_out ? context.gradient_memory(4, saved.bias_out) : Tensor();
   launch(stream, MatMul{.a = saved.h.view(),
                         .b = dy.view(),
                         .c = dout.view(),
+                        .residual = out_before.view(),
                         .column_sum = dbias_out.view(),
                         .transpose_a = true});
   const Tensor dz = empty_like(saved.z);
@@ -41,11 +42,12 @@ Gradients gradients(const Saved& saved, const Tensor& dy, GradientContext& conte
                         .transpose_b = true,
                         .activation = saved.form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                : Activation::gelu_erf_backward});
-  const Tensor din = context.gradient_memory(1, saved.in);
+  const auto [din, in_before] = context.gradient_target(1, saved.in);
   const Tensor dbias_in = saved.bias_in ? context.gradient_memory(2, saved.bias_in) : Tensor();
   launch(stream, MatMul{.a = saved.x.view(),
                         .b = dz.view(),
                         .c = din.view(),
+                        .residual = in_before.view(),
                         .column_sum = dbias_in.view(),
                         .transpose_a = true});
   Tensor dx;

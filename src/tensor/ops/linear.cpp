@@ -24,11 +24,12 @@ Gradients linear_gradients(const Saved& saved, const Tensor& dy, GradientContext
     launch(x.stream(),
            MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
   }
-  const Tensor dweight = context.gradient_memory(1, weight);
+  const auto [dweight, before] = context.gradient_target(1, weight);
   const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
   launch(x.stream(), MatMul{.a = is_out_in ? dy.view() : x.view(),
                             .b = is_out_in ? x.view() : dy.view(),
                             .c = dweight.view(),
+                            .residual = before.view(),
                             .column_sum = is_out_in ? View{} : dbias.view(),
                             .transpose_a = true});
   if (dbias && is_out_in) launch(x.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
@@ -66,14 +67,21 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
          a.shape(), ", b is ", b.shape(), "; they must be [m, k] and [k, n]");
   const Tensor y = empty({a.shape()[0], b.shape()[1]}, a.dtype(), a.stream());
   launch(a.stream(), MatMul{.a = a.view(), .b = b.view(), .c = y.view()});
-  return record(
-      "matmul", y, {a, b},
-      [a = a.detach(), b = b.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
-        const Tensor da = context.gradient_memory(0, a), db = context.gradient_memory(1, b);
-        launch(a.stream(), MatMul{.a = dy.view(), .b = b.view(), .c = da.view(), .transpose_b = true});
-        launch(a.stream(), MatMul{.a = a.view(), .b = dy.view(), .c = db.view(), .transpose_a = true});
-        return {da, db};
-      });
+  return record("matmul", y, {a, b},
+                [a = a.detach(), b = b.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
+                  const GradientTarget da = context.gradient_target(0, a), db = context.gradient_target(1, b);
+                  launch(a.stream(), MatMul{.a = dy.view(),
+                                            .b = b.view(),
+                                            .c = da.memory.view(),
+                                            .residual = da.before.view(),
+                                            .transpose_b = true});
+                  launch(a.stream(), MatMul{.a = a.view(),
+                                            .b = dy.view(),
+                                            .c = db.memory.view(),
+                                            .residual = db.before.view(),
+                                            .transpose_a = true});
+                  return {da.memory, db.memory};
+                });
 }
 
 }  // namespace lockstep

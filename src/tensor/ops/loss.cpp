@@ -70,15 +70,16 @@ struct Head {
     return result;
   }
 
-  /// What rows from `begin` on add to the gradients: their rows of dx, and a term of dweight.
-  void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const Tensor& dweight) const {
+  /// What rows from `begin` on add to the gradients: their rows of dx, and a term of dweight, `before` it.
+  void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const Tensor& dweight,
+                 const Tensor& before) const {
     const int64_t end = begin + dlogits.shape()[0];
     launch(x.stream(),
            MatMul{.a = dlogits.view(), .b = weight.operand(x.dtype()), .c = dx.slice(begin, end).view()});
     launch(x.stream(), MatMul{.a = dlogits.view(),
                               .b = x.slice(begin, end).view(),
                               .c = dweight.view(),
-                              .residual = begin == 0 ? View{} : dweight.view(),
+                              .residual = before.view(),
                               .transpose_a = true});
   }
 };
@@ -120,8 +121,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
         "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
         [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
           const Tensor scaled = times_gradient(dlogits, dy, context);
-          const Tensor dx = empty_like(head.x), dweight = context.gradient_memory(1, head.weight);
-          head.gradients(scaled, 0, dx, dweight);
+          const Tensor dx = empty_like(head.x);
+          const auto [dweight, before] = context.gradient_target(1, head.weight);
+          head.gradients(scaled, 0, dx, dweight, before);
           return {dx.reshape(shape), dweight};
         });
   }
@@ -129,7 +131,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                dweight = recorded ? empty_like(weight) : Tensor();
   for (int64_t begin = 0; begin < rows; begin += rows_at_once) {
     const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
-    if (recorded) head.gradients(dlogits, begin, dx, dweight);
+    if (recorded) head.gradients(dlogits, begin, dx, dweight, begin == 0 ? Tensor() : dweight);
   }
   return record(
       "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},

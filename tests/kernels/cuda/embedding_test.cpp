@@ -112,6 +112,29 @@ TEST(EmbeddingOnGpu, BackwardMatchesReferenceWithTheSameBitsInEverySchedule) {
   }
 }
 
+TEST(EmbeddingOnGpu, BackwardAddsFinishedSumsToWhatIsThere) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType dtype : dtypes)
+    for (const auto& [tokens, rows, columns, frequent] : backwards)
+      for (const int64_t shift : {0, 1}) {
+        const Values ids = random_ids(tokens, rows, frequent);
+        const Values dy = Values::uniform({tokens, columns}, dtype, 2);
+        const Values sums = add_on_gpu(ids, dy, rows, columns);
+        Values expected = Values::uniform({rows, columns}, DType::f32, 3);
+        for (int64_t row = 0; row < rows; ++row) expected.set(row * columns, -0.0);
+        OnGpu on_ids(ids), on_dy(dy), dtable(expected, shift);
+        std::vector<bool> is_used(static_cast<size_t>(rows));
+        for (int64_t i = 0; i < tokens; ++i) is_used[static_cast<size_t>(ids[i])] = true;
+        for (int64_t i = 0; i < expected.size(); ++i)
+          if (is_used[static_cast<size_t>(i / columns)])
+            expected.set(i, static_cast<float>(expected[i]) + static_cast<float>(sums[i]));
+        launch(gpu_stream(),
+               EmbeddingBackward{
+                   .ids = on_ids.view(), .dy = on_dy.view(), .dtable = dtable.view(), .adds = true});
+        EXPECT_TRUE(dtable.values() == expected) << dtype << " " << tokens << " " << rows;
+      }
+}
+
 /// Where the run of a row lies among the others does not show.
 TEST(EmbeddingOnGpu, ARowsBitsDependOnItsOwnGradientsAlone) {
   LOCKSTEP_NEEDS_GPU();
