@@ -17,17 +17,15 @@ Tensor sum_of(const Tensor& x) {
   return y;
 }
 
-/// x times the gradient that reached a scalar operation. Where the walk starts there it is known here, and is
-/// often 1.
+/// x times the gradient that reached a scalar operation, in place: nobody else has x. Where the walk starts
+/// there the factor is known here, and is often 1.
 Tensor times_gradient(const Tensor& x, const Tensor& dy, const GradientContext& context) {
   const std::optional<double> seed = context.starting_gradient();
-  if (seed == 1.0) return x;
-  const Tensor y = empty_like(x);
-  if (seed)
-    launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = *seed});
-  else
-    launch(x.stream(), ScaleBy{.x = x.view(), .factor = dy.view(), .y = y.view()});
-  return y;
+  if (!seed)
+    launch(x.stream(), ScaleBy{.x = x.view(), .factor = dy.view(), .y = x.view()});
+  else if (*seed != 1.0)
+    launch(x.stream(), Scale{.x = x.view(), .y = x.view(), .factor = *seed});
+  return x;
 }
 
 /// 1 / the number of targets that count, where the targets are.
@@ -120,10 +118,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     return record(
         "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
         [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-          const Tensor scaled = times_gradient(dlogits, dy, context);
           const Tensor dx = empty_like(head.x);
           const auto [dweight, before] = context.gradient_target(1, head.weight);
-          head.gradients(scaled, 0, dx, dweight, before);
+          head.gradients(times_gradient(dlogits, dy, context), 0, dx, dweight, before);
           return {dx.reshape(shape), dweight};
         });
   }
