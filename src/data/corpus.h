@@ -12,10 +12,17 @@ struct Corpus {
   std::string description;  ///< for a person: "Shakespeare, 1,115,394 characters from <path>"
 };
 
-/// Finds what data.dataset names: `sample` (built in), `shakespeare`, a path, or an http(s), s3 or file URL.
-/// Looks in $LOCKSTEP_DATA_DIR, then in a cache ($XDG_CACHE_HOME/lockstep or ~/.cache/lockstep), then
-/// downloads into it. Only one rank should call this and hand the text to the others. Throws UserError that
-/// says what to do.
-Corpus resolve_corpus(const std::string& name);
+/// The path of a file in $LOCKSTEP_DATA_DIR; empty if it is not there.
+std::string find_in_data_folder(const std::string& file);
+
+/// UserError if the text is empty or no UTF-8, naming `source`.
+Corpus make_corpus(const std::string& title, std::string text, const std::string& source);
+
+/// The bytes of a file. UserError naming it.
+std::string read_corpus_file(const std::string& path);
+
+/// What data.dataset names that needs no network: `sample` (built in) or a text file, at its path or in
+/// $LOCKSTEP_DATA_DIR. Throws UserError that says what to do.
+Corpus local_corpus(const std::string& name);
 
 }  // namespace lockstep

@@ -2,12 +2,12 @@
 #include "train/language_model.h"
 
 #include "core/text.h"
-#include "data/corpus.h"
 #include "nn/adamw.h"
 #include "snapshot/parameters_hash.h"
 #include "snapshot/resume.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
+#include "train/resolve_corpus.h"
 
 namespace lockstep {
 namespace {

@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"nn", {"core", "kernels", "tensor"}},
     {"dist", {"core", "kernels", "tensor"}},
     {"store", {"core"}},
-    {"data", {"core", "store", "kernels", "tensor"}},
+    {"data", {"core", "kernels", "tensor"}},
     {"snapshot", {"core", "config", "store", "kernels", "tensor", "nn", "dist"}},
     {"train", {"core", "config", "store", "kernels", "tensor", "nn", "dist", "data", "snapshot"}},
     {"doctor", {"core", "config", "store", "dist", "train"}},

@@ -8,9 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "store/download.h"
-#include "store/sha256.h"
-#include "support/http_server.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {
@@ -18,19 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing listens on the port of a service that is not used any more.
-const std::string refusing = "http://127.0.0.1:1";
-
-/// Runs in a fresh folder with a cache of its own, no data folder, and a proxy that refuses every connection.
 class CorpusTest : public testing::Test {
  protected:
-  void SetUp() override {
-    set("XDG_CACHE_HOME", folder_ / "cache");
-    set("LOCKSTEP_DATA_DIR", "");
-    set("https_proxy", refusing);
-    set("no_proxy", "127.0.0.1");
-  }
-  static void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
+  void SetUp() override { ::unsetenv("LOCKSTEP_DATA_DIR"); }
 
   std::string write(const fs::path& name, const std::string& contents) const {
     fs::create_directories((folder_ / name).parent_path());
@@ -56,41 +43,34 @@ void expect_mentions(const std::string& message, const std::vector<std::string>&
     EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
 }
 
-TEST(Sha256, IsTheStandards) {
-  // FIPS 180-4 examples.
-  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-}
-
 TEST_F(CorpusTest, ReadsAFile) {
   const std::string path = write("poem.txt", "sm\u00e5tt");
-  const Corpus corpus = resolve_corpus(path);
+  const Corpus corpus = local_corpus(path);
   EXPECT_EQ(corpus.text, "sm\u00e5tt");
   EXPECT_EQ(corpus.source, path);
   EXPECT_EQ(corpus.description, "Text, 5 characters from " + path);
 }
 
 TEST_F(CorpusTest, LooksIntoTheDataFolder) {
-  write("data/tinyshakespeare.txt", std::string(1234567, 'x'));
   write("data/poem.txt", "roses");
-  set("LOCKSTEP_DATA_DIR", folder_ / "data");
-  EXPECT_EQ(resolve_corpus("poem.txt").text, "roses");
-  EXPECT_EQ(resolve_corpus("shakespeare").description,
-            "Shakespeare, 1,234,567 characters from " + (folder_ / "data/tinyshakespeare.txt").string());
+  EXPECT_EQ(find_in_data_folder("poem.txt"), "");
+  ::setenv("LOCKSTEP_DATA_DIR", (folder_ / "data").c_str(), 1);
+  EXPECT_EQ(local_corpus("poem.txt").text, "roses");
+  EXPECT_EQ(find_in_data_folder("prose.txt"), "");
 }
 
 TEST_F(CorpusTest, SampleNeedsNothing) {
-  const Corpus corpus = resolve_corpus("sample");
+  const Corpus corpus = local_corpus("sample");
   EXPECT_EQ(corpus.description, "Generated lines, 1,024,000 characters from the built-in sample");
   EXPECT_EQ(corpus.text.size(), 1024000u);
 }
 
 TEST_F(CorpusTest, NamesAMissingFile) {
   const std::string path = (folder_ / "missing.txt").string();
-  expect_mentions(message_of([&] { resolve_corpus(path); }), {"data.dataset = " + path, "no such file"});
-  expect_mentions(message_of([&] { resolve_corpus(folder_.string()); }),
+  expect_mentions(message_of([&] { local_corpus(path); }), {"data.dataset = " + path, "no such file"});
+  expect_mentions(message_of([&] { local_corpus(folder_.string()); }),
                   {"data.dataset = " + folder_.string()});
-  expect_mentions(message_of([&] { resolve_corpus(""); }), {"data.dataset = "});
+  expect_mentions(message_of([&] { local_corpus(""); }), {"data.dataset = "});
 }
 
 TEST_F(CorpusTest, RefusesEmptyAndBinaryFiles) {
@@ -98,70 +78,9 @@ TEST_F(CorpusTest, RefusesEmptyAndBinaryFiles) {
   const std::string binary = write("binary.txt", std::string("\x7F"
                                                              "ELF\0",
                                                              5));
-  expect_mentions(message_of([&] { resolve_corpus(empty); }), {"data.dataset", empty, "is empty"});
-  expect_mentions(message_of([&] { resolve_corpus(binary); }),
+  expect_mentions(message_of([&] { local_corpus(empty); }), {"data.dataset", empty, "is empty"});
+  expect_mentions(message_of([&] { local_corpus(binary); }),
                   {"data.dataset", binary, "is not text", "byte 4"});
-}
-
-TEST_F(CorpusTest, OfflineShakespeareSaysWhatToDo) {
-  expect_mentions(
-      message_of([] { resolve_corpus("shakespeare"); }),
-      {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt", "data.dataset=sample"});
-  EXPECT_FALSE(fs::exists(folder_ / "cache"));
-}
-
-TEST_F(CorpusTest, DoesNotTrustADamagedCache) {
-  write("cache/lockstep/86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed.txt", "cut short");
-  expect_mentions(message_of([] { resolve_corpus("shakespeare"); }), {"cannot download https://"});
-}
-
-TEST_F(CorpusTest, ReadsAFileUrlAnewEveryTime) {
-  const std::string url = "file://" + write("poem.txt", "roses");
-  EXPECT_EQ(resolve_corpus(url).text, "roses");
-  write("poem.txt", "violets");
-  EXPECT_EQ(resolve_corpus(url).text, "violets");
-  expect_mentions(message_of([&] { resolve_corpus(url + ".missing"); }),
-                  {"data.dataset = " + url + ".missing"});
-}
-
-TEST_F(CorpusTest, DownloadsOnceAndKeepsTheText) {
-  const HttpServer server([](const std::string&) { return http_reply("200 OK", "to be or not"); });
-  const Corpus first = resolve_corpus(server.url() + "/hamlet.txt");
-  const Corpus second = resolve_corpus(server.url() + "/hamlet.txt");
-  EXPECT_EQ(first.text, "to be or not");
-  EXPECT_EQ(second.text, first.text);
-  EXPECT_EQ(server.requests().size(), 1U);
-  EXPECT_EQ(fs::path(second.source).parent_path(), folder_ / "cache" / "lockstep");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "cache" / "lockstep"), fs::directory_iterator()),
-            1);
-}
-
-TEST_F(CorpusTest, ARefusedConnectionSaysWhatToDo) {
-  const std::string url = refusing + "/a.txt";
-  expect_mentions(message_of([&] { resolve_corpus(url); }), {"data.dataset = " + url, "data.dataset=sample"});
-}
-
-TEST_F(CorpusTest, AnErrorPageIsNoCorpus) {
-  const HttpServer server(
-      [](const std::string&) { return http_reply("404 Not Found", "<html>nothing here</html>"); });
-  expect_mentions(message_of([&] { resolve_corpus(server.url() + "/a.txt"); }), {"cannot download", "404"});
-}
-
-TEST_F(CorpusTest, GoesOnWithoutACache) {
-  write("cache", "a file where the folder should be");
-  const HttpServer server([](const std::string&) { return http_reply("200 OK", "text"); });
-  EXPECT_EQ(resolve_corpus(server.url() + "/a.txt").text, "text");
-}
-
-TEST_F(CorpusTest, RefusesAWrongChecksum) {
-  const std::string url = "file://" + write("poem.txt", "roses");
-  EXPECT_EQ(download(url, sha256("roses")), "roses");
-  expect_mentions(message_of([&] { download(url, sha256("violets")); }),
-                  {"is refused", sha256("roses"), sha256("violets")});
-}
-
-TEST_F(CorpusTest, RefusesOtherProtocols) {
-  expect_mentions(message_of([] { resolve_corpus("ftp://127.0.0.1/a"); }), {"data.dataset = ftp://"});
 }
 
 }  // namespace

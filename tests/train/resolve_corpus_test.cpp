@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resolve_corpus.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/http_server.h"
+#include "support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Nothing listens on the port of a service that is not used any more.
+const std::string refusing = "http://127.0.0.1:1";
+
+/// Runs in a fresh folder with a cache of its own, no data folder, and a proxy that refuses every connection.
+class ResolveCorpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    set("XDG_CACHE_HOME", folder_ / "cache");
+    set("LOCKSTEP_DATA_DIR", "");
+    set("https_proxy", refusing);
+    set("no_proxy", "127.0.0.1");
+  }
+  static void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
+
+  std::string write(const fs::path& name, const std::string& contents) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << contents;
+    return (folder_ / name).string();
+  }
+
+  static std::string message_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const UserError& failure) {
+      return failure.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+void expect_mentions(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
+}
+
+TEST_F(ResolveCorpus, LooksIntoTheDataFolder) {
+  write("data/tinyshakespeare.txt", std::string(1234567, 'x'));
+  set("LOCKSTEP_DATA_DIR", folder_ / "data");
+  EXPECT_EQ(resolve_corpus("shakespeare").description,
+            "Shakespeare, 1,234,567 characters from " + (folder_ / "data/tinyshakespeare.txt").string());
+}
+
+TEST_F(ResolveCorpus, OfflineShakespeareSaysWhatToDo) {
+  expect_mentions(
+      message_of([] { resolve_corpus("shakespeare"); }),
+      {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt", "data.dataset=sample"});
+  EXPECT_FALSE(fs::exists(folder_ / "cache"));
+}
+
+TEST_F(ResolveCorpus, DoesNotTrustADamagedCache) {
+  write("cache/lockstep/86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed.txt", "cut short");
+  expect_mentions(message_of([] { resolve_corpus("shakespeare"); }), {"cannot download https://"});
+}
+
+TEST_F(ResolveCorpus, ReadsAFileUrlAnewEveryTime) {
+  const std::string url = "file://" + write("poem.txt", "roses");
+  EXPECT_EQ(resolve_corpus(url).text, "roses");
+  write("poem.txt", "violets");
+  EXPECT_EQ(resolve_corpus(url).text, "violets");
+  expect_mentions(message_of([&] { resolve_corpus(url + ".missing"); }),
+                  {"data.dataset = " + url + ".missing"});
+}
+
+TEST_F(ResolveCorpus, DownloadsOnceAndKeepsTheText) {
+  const HttpServer server([](const std::string&) { return http_reply("200 OK", "to be or not"); });
+  const Corpus first = resolve_corpus(server.url() + "/hamlet.txt");
+  const Corpus second = resolve_corpus(server.url() + "/hamlet.txt");
+  EXPECT_EQ(first.text, "to be or not");
+  EXPECT_EQ(second.text, first.text);
+  EXPECT_EQ(server.requests().size(), 1U);
+  EXPECT_EQ(fs::path(second.source).parent_path(), folder_ / "cache" / "lockstep");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "cache" / "lockstep"), fs::directory_iterator()),
+            1);
+}
+
+TEST_F(ResolveCorpus, ARefusedConnectionSaysWhatToDo) {
+  const std::string url = refusing + "/a.txt";
+  expect_mentions(message_of([&] { resolve_corpus(url); }), {"data.dataset = " + url, "data.dataset=sample"});
+}
+
+TEST_F(ResolveCorpus, AnErrorPageIsNoCorpus) {
+  const HttpServer server(
+      [](const std::string&) { return http_reply("404 Not Found", "<html>nothing here</html>"); });
+  expect_mentions(message_of([&] { resolve_corpus(server.url() + "/a.txt"); }), {"cannot download", "404"});
+}
+
+TEST_F(ResolveCorpus, GoesOnWithoutACache) {
+  write("cache", "a file where the folder should be");
+  const HttpServer server([](const std::string&) { return http_reply("200 OK", "text"); });
+  EXPECT_EQ(resolve_corpus(server.url() + "/a.txt").text, "text");
+}
+
+TEST_F(ResolveCorpus, RefusesOtherProtocols) {
+  expect_mentions(message_of([] { resolve_corpus("ftp://127.0.0.1/a"); }), {"data.dataset = ftp://"});
+}
+
+}  // namespace
+}  // namespace lockstep
