@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
-#include <cstdlib>
 
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/log.h"
-#include "elastic/descriptor_limit.h"
-#include "elastic/fixed_nodes.h"
-#include "elastic/host_file.h"
 #include "elastic/keeper.h"
-#include "elastic/launch_agent.h"
 #include "elastic/node.h"
 #include "elastic/rendezvous.h"
 #include "elastic/supervisor.h"
@@ -22,22 +18,17 @@ int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) 
 }
 
 int launch(const LaunchOptions& options) {
-  if (!options.hostfile.empty()) {
-    StopRequest request;
-    HostFile nodes(options);
-    return supervise(options, nodes, request);
-  }
-  const bool in_slurm = std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
-  const bool has_rendezvous = options.nodes.most_nodes > 1 && (!options.nodes.endpoint.empty() || !in_slurm);
+  const bool has_rendezvous = options.hostfile.empty() && options.nodes.most_nodes > 1 &&
+                              (!options.nodes.endpoint.empty() || !uses_slurm(options));
   // Before others come; else it is done when the ranks are known, which is at once.
-  if (has_rendezvous) provide_descriptors(options.ranks_per_node, options.ranks_per_node);
+  if (has_rendezvous) provide_descriptors_for(options.ranks_per_node, options.ranks_per_node);
   if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
   StopRequest request;
   if (has_rendezvous) {
     Rendezvous nodes(options.nodes);
     return supervise(options, nodes, request);
   }
-  FixedNodes nodes = in_slurm ? FixedNodes::slurm_allocation(options) : FixedNodes::this_host(options);
+  ListedNodes nodes(options);
   return supervise(options, nodes, request);
 }
 

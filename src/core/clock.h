@@ -12,4 +12,11 @@ inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+inline Clock::duration clock_duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// So many seconds from now.
+inline Clock::time_point after(double seconds) { return Clock::now() + clock_duration(seconds); }
+
 }  // namespace lockstep

@@ -34,4 +34,16 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
+std::vector<std::string> last_shown_lines(const std::string& text, size_t most) {
+  std::istringstream stream(text);
+  std::vector<std::string> all;
+  for (std::string line; std::getline(stream, line);) {
+    line.erase(0, line.rfind('\r') + 1);
+    for (size_t at = 0; (at = line.find("\x1b[K", at)) != std::string::npos;) line.erase(at, 3);
+    all.push_back(line);
+  }
+  if (all.size() > most) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(most));
+  return all;
+}
+
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -43,6 +44,9 @@ inline std::string counted(int64_t count, const std::string& thing) {
 
 /// About three digits: "84 bytes", "3.1 KiB", "24 GiB".
 std::string bytes_text(double bytes);
+
+/// The last lines of a text, as a terminal shows them where a bar was redrawn.
+std::vector<std::string> last_shown_lines(const std::string& text, size_t most);
 
 /// The fewest insertions, deletions, replacements and swaps of neighbours that turn a into b (Damerau 1964).
 size_t edit_distance(const std::string& a, const std::string& b);

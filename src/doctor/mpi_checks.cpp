@@ -7,9 +7,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/process.h"
 #include "core/thread_pool.h"
 #include "dist/world.h"
-#include "doctor/command.h"
 
 namespace lockstep {
 namespace {
@@ -57,8 +57,8 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), {program, probe_argument});
   // Whether root may start ranks is another check's question.
-  const CommandResult result =
-      run_within(deadline_seconds, words, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  const CommandResult result = run_within(
+      deadline_seconds, words, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   Probe probe;
   std::smatch match;
   const std::regex answer(concat(probe_mark, " ", ranks, " ranks, ([0-9]+) cores"));
@@ -69,7 +69,7 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
   }
   probe.lacks_slots = result.output.find("slots") != std::string::npos;
   probe.failure = result.timed_out ? concat("nothing within ", deadline_seconds, " s; ") : "";
-  probe.failure += concat("exit code ", result.exit_code, ": ", end_of(result.output));
+  probe.failure += concat("exit code ", result.ending.code(), ": ", end_of(result.output));
   return probe;
 }
 

@@ -4,8 +4,12 @@
 #include <string>
 
 #include "doctor/finding.h"
+#include "net/addresses.h"
 
 namespace lockstep {
+
+/// Why no connection comes about within three seconds; empty if one did.
+std::string try_to_connect(const Endpoint& address);
 
 /// Whether this host's name leads to an address that other nodes can use.
 Finding check_host_name(const std::string& name);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <iomanip>
-#include <memory>
 #include <set>
 #include <sstream>
 
@@ -14,12 +13,13 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "doctor/socket.h"
+#include "doctor/network_checks.h"
+#include "net/interfaces.h"
+#include "net/socket.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double connect_seconds = 3.0;
 constexpr int clock_rounds = 10;
 constexpr double worth_a_warning_seconds = 1.0;
 constexpr double refused_by_buckets_seconds = 300.0;
@@ -61,8 +61,7 @@ std::string call_others(const World& world, const std::vector<RankPlace>& places
   for (size_t peer = 0; peer < listening.size(); ++peer) {
     std::istringstream addresses(listening[peer]);
     for (std::string text; peer != mine && std::getline(addresses, text);)
-      if (const std::string problem = try_to_connect(Endpoint::parse(text, 0), connect_seconds);
-          !problem.empty())
+      if (const std::string problem = try_to_connect(Endpoint::parse(text, 0)); !problem.empty())
         failures.push_back(
             concat(places[mine].host, " cannot reach ", places[peer].host, " at ", text, " (", problem, ")"));
   }
@@ -75,14 +74,14 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
   if (hosts == 1) return {"hosts", Verdict::ok, "one only"};
   Communicator& ranks = world.communicator();
   const bool speaks = is_first_of_host(world);
-  std::vector<std::unique_ptr<ListeningSocket>> sockets;
+  std::vector<Socket> sockets;
   std::string mine;
-  for (const std::string& address : speaks ? own_addresses() : std::vector<std::string>{}) {
+  for (const InterfaceAddress& own : speaks ? shared_addresses() : std::vector<InterfaceAddress>{}) {
     try {
-      sockets.push_back(std::make_unique<ListeningSocket>(Endpoint{.host = address}));
-      mine += sockets.back()->address().text() + "\n";
+      sockets.push_back(Socket::listen({.host = own.address}));
+      mine += sockets.back().address().text() + "\n";
     } catch (const Error& problem) {
-      log_warning(concat("nobody can listen at ", address, " of ", host_name(), ": ", problem.what()));
+      log_warning(concat(host_name(), ": ", problem.what()));
     }
   }
   const std::vector<std::string> listening = ranks.all_gather_text(mine);

@@ -7,12 +7,13 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/file.h"
 #include "core/heartbeat.h"
-#include "core/interfaces.h"
+#include "core/host.h"
 #include "core/log.h"
-#include "elastic/timing.h"
 
 namespace lockstep {
 namespace {
@@ -119,7 +120,7 @@ void Generation::hear(Keeper& keeper) {
   try {
     while (const auto message = keeper.channel->receive(0.0)) hear(keeper, *message);
   } catch (const Error& problem) {
-    if (dynamic_cast<const ChannelClosed*>(&problem) == nullptr) log_error(problem.what());
+    if (dynamic_cast<const ConnectionClosed*>(&problem) == nullptr) log_error(problem.what());
     lose(keeper);
   }
 }
@@ -129,7 +130,7 @@ void Generation::hear(Keeper& keeper, const std::string& message) {
   if (message == asked_message) return request_.ask();
   const RankReport report = report_from_json(message);
   if (keeper.rank < 0) {
-    expect(report.rank >= 0 && report.rank < placement_.ranks && !reports_.contains(report.rank),
+    expect(report.rank >= 0 && report.rank < placement_.ranks() && !reports_.contains(report.rank),
            "lockrun: a second keeper for rank ", report.rank, " from ", keeper.channel->peer());
     keeper.rank = report.rank;
     keeper.channel->send(plan(report));
@@ -222,14 +223,13 @@ void Generation::tell(const std::string& message) {
 }
 
 std::string Generation::plan(const RankReport& hello) const {
-  const auto host = std::find(placement_.hosts.begin(), placement_.hosts.end(), hello.host);
-  const auto group = host == placement_.hosts.end() ? 0 : host - placement_.hosts.begin();
-  const int ranks_per_host = placement_.ranks / static_cast<int>(placement_.hosts.size());
+  size_t group = placement_.hosts.size() - 1;
+  while (group > 0 && placement_.hosts[group].name != hello.host) --group;
   std::map<std::string, std::string> environment = {
-      {"WORLD_SIZE", std::to_string(placement_.ranks)},
+      {"WORLD_SIZE", std::to_string(placement_.ranks())},
       {"GROUP_RANK", std::to_string(group)},
       {"GROUP_WORLD_SIZE", std::to_string(placement_.hosts.size())},
-      {"LOCAL_WORLD_SIZE", std::to_string(ranks_per_host)},
+      {"LOCAL_WORLD_SIZE", std::to_string(placement_.hosts[group].ranks)},
       {"MASTER_ADDR", placement_.address},
       {"MASTER_PORT", std::to_string(options_.master_port)},
       // A job that came back from its queue brings a count: its program resumes as after a restart.
@@ -245,14 +245,14 @@ std::string Generation::plan(const RankReport& hello) const {
 
 std::string Generation::missing_ranks() const {
   std::string text;
-  for (int rank = 0; rank < placement_.ranks; ++rank)
+  for (int rank = 0; rank < placement_.ranks(); ++rank)
     if (!reports_.contains(rank)) text += concat(text.empty() ? "rank " : ", ", rank);
   return text;
 }
 
 bool Generation::all_started() const {
   const auto has_started = [](const auto& entry) { return entry.second.process != 0; };
-  return std::count_if(reports_.begin(), reports_.end(), has_started) == placement_.ranks;
+  return std::count_if(reports_.begin(), reports_.end(), has_started) == placement_.ranks();
 }
 
 bool Generation::all_have_left() const {
@@ -261,7 +261,7 @@ bool Generation::all_have_left() const {
     const bool is_good = report.ending.is_success() || report.ending.code() == exit_stopped;
     return report.has_ended && !report.is_lost && is_good;
   };
-  return std::count_if(reports_.begin(), reports_.end(), has_left) == placement_.ranks;
+  return std::count_if(reports_.begin(), reports_.end(), has_left) == placement_.ranks();
 }
 
 bool Generation::is_over() const {

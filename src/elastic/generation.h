@@ -7,14 +7,14 @@
 #include <optional>
 
 #include "core/clock.h"
-#include "elastic/channel.h"
+#include "core/process.h"
 #include "elastic/launch_options.h"
-#include "elastic/listener.h"
 #include "elastic/mpirun.h"
 #include "elastic/nodes.h"
-#include "elastic/process.h"
 #include "elastic/root_cause.h"
 #include "elastic/stop_request.h"
+#include "net/channel.h"
+#include "net/listener.h"
 
 namespace lockstep {
 

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/keeper.h"
 
-#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
-#include "core/interfaces.h"
+#include "core/exit_code.h"
+#include "core/heartbeat.h"
+#include "core/host.h"
 #include "core/log.h"
-#include "elastic/channel.h"
-#include "elastic/last_lines.h"
-#include "elastic/launch_agent.h"
-#include "elastic/process.h"
-#include "elastic/rank_folder.h"
+#include "core/process.h"
+#include "core/signals.h"
+#include "core/text.h"
+#include "elastic/launch_options.h"
 #include "elastic/rank_report.h"
-#include "elastic/signals.h"
-#include "elastic/timing.h"
+#include "net/channel.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +33,48 @@ constexpr double report_seconds = 0.5;
 constexpr double patience_seconds = 2.0;
 /// How long a rank without a deadline may be stopped, by SIGSTOP or at a terminal.
 constexpr double stop_seconds = 30.0;
+/// Of a rank that never stops writing; at its end more than a pipe holds.
+constexpr size_t errors_at_once_bytes = 65536;
+constexpr size_t last_errors_bytes = size_t(1) << 20;
+/// What of it a report repeats.
+constexpr size_t told_lines = 20;
+constexpr size_t told_bytes = 16384;
+
+/// A rank's files in the folder that the ranks of a host share while a generation runs. They go with this
+/// object, and the folder with the last of them.
+class RankFolder {
+ public:
+  /// Throws Error if the folder is somebody else's or cannot be made.
+  RankFolder(const std::string& folder, int rank)
+      : path(folder), heartbeat_path(concat(folder, "/heartbeat.rank", rank)), rank_(rank) {
+    const int problem = ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+    expect(problem == 0, "cannot make ", folder, ": ", std::strerror(problem));
+    struct stat status {};
+    expect(::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid(),
+           folder, " belongs to somebody else");
+    page = map_heartbeat(heartbeat_path, true);
+  }
+  ~RankFolder() {
+    ::unlink(heartbeat_path.c_str());
+    ::unlink(flight_path(path, rank_).c_str());
+    ::rmdir(path.c_str());
+  }
+  RankFolder(const RankFolder&) = delete;
+  RankFolder& operator=(const RankFolder&) = delete;
+
+  /// Sequence 0 if the rank has entered none.
+  FlightRecord last_collective() const {
+    const std::vector<FlightRecord> records = FlightRecorder::read(flight_path(path, rank_));
+    return records.empty() ? FlightRecord{} : records.back();
+  }
+
+  const std::string path;
+  const std::string heartbeat_path;
+  std::shared_ptr<HeartbeatPage> page;
+
+ private:
+  int rank_;
+};
 
 /// What the launcher calls it; without a launcher, `fallback`.
 std::string place(std::initializer_list<const char*> names, const char* fallback) {
@@ -49,8 +94,8 @@ std::map<std::string, std::string> environment_of(const RankPlan& plan, const Ra
   all["LOCAL_RANK"] = place({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, "0");
   if (const char* size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) all["LOCAL_WORLD_SIZE"] = size;
   if (const char* node = std::getenv("SLURM_NODEID")) all["GROUP_RANK"] = node;
-  all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path();
-  all["LOCKSTEP_RECORDS"] = folder.path();
+  all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path;
+  all["LOCKSTEP_RECORDS"] = folder.path;
   // Open MPI catches crashes to print a trace, and may wait for ever in it for a lock that the crashed rank
   // held.
   if (std::getenv("OMPI_MCA_opal_signal") == nullptr) all["OMPI_MCA_opal_signal"] = "";
@@ -72,7 +117,7 @@ class Keeper {
       // Supervisor or launcher are gone, and cannot tidy up themselves.
       child_.reset();
       std::error_code ignored;
-      if (folder_) std::filesystem::remove_all(folder_->path(), ignored);
+      if (folder_) std::filesystem::remove_all(folder_->path, ignored);
       throw;
     }
   }
@@ -96,7 +141,7 @@ class Keeper {
     folder_.emplace(plan.folder, report_.rank);
     try {
       child_.emplace(ProcessOptions{
-          .command = plan.command, .environment = environment_of(plan, *folder_), .pipe_errors = true});
+          .command = plan.command, .environment = environment_of(plan, *folder_), .piped = Piped::errors});
     } catch (const UserError& problem) {
       report_.failure = problem.what();
       report_.ending.exit_code = exit_usage;
@@ -110,7 +155,7 @@ class Keeper {
     wait();
     obey();
     if (report_.has_ended) return;
-    pass_errors_on();
+    pass_errors_on(errors_at_once_bytes);
     if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
     if (!is_getting_on()) return end_rank();
     tell_news();
@@ -128,7 +173,7 @@ class Keeper {
     std::vector<int> watched = {channel_.descriptor(), signals_.descriptor()};
     if (!report_.has_ended) {
       watched.push_back(child_->descriptor());
-      if (errors_open_) watched.push_back(child_->errors());
+      watched.push_back(child_->output());
     }
     if (!channel_.has_buffered()) wait_for_any(watched, tick_seconds);
     while (const auto signal = signals_.next())
@@ -155,39 +200,36 @@ class Keeper {
   }
 
   void finish() {
-    if (child_) pass_errors_on();
+    if (child_) pass_errors_on(last_errors_bytes);
     read_page();
-    if (report_.failure.empty()) report_.failure = folder_->page().failure;
-    report_.last_lines = last_lines_.lines();
+    if (report_.failure.empty()) report_.failure = folder_->page->failure;
+    report_.last_lines = last_shown_lines(last_errors_, told_lines);
     report_.last_collective = folder_->last_collective();
     report_.has_ended = true;
     channel_.send(to_json(report_));
   }
 
-  void pass_errors_on() {
-    std::array<char, 8192> part{};
-    ssize_t count = 0;
-    while (errors_open_ && (count = ::read(child_->errors(), part.data(), part.size())) > 0) {
-      const std::string_view text(part.data(), static_cast<size_t>(count));
-      last_lines_.add(text);
-      for (size_t written = 0; written < text.size();) {
-        const ssize_t some = ::write(STDERR_FILENO, text.data() + written, text.size() - written);
-        if (some <= 0) break;
-        written += static_cast<size_t>(some);
-      }
+  void pass_errors_on(size_t most_bytes) {
+    const std::string text = child_->read_output(most_bytes);
+    last_errors_ += text;
+    if (last_errors_.size() > told_bytes) last_errors_.erase(0, last_errors_.size() - told_bytes);
+    for (size_t written = 0; written < text.size();) {
+      const ssize_t some = ::write(STDERR_FILENO, text.data() + written, text.size() - written);
+      if (some <= 0) break;
+      written += static_cast<size_t>(some);
     }
-    if (count == 0) errors_open_ = false;
   }
 
   void read_page() {
-    report_.step = folder_->page().step;
-    report_.snapshot_step = folder_->page().snapshot_step;
-    report_.snapshot_seconds = folder_->page().snapshot_seconds;
-    report_.phase = folder_->page().phase;
+    const HeartbeatPage& page = *folder_->page;
+    report_.step = page.step;
+    report_.snapshot_step = page.snapshot_step;
+    report_.snapshot_seconds = page.snapshot_seconds;
+    report_.phase = page.phase;
   }
 
   bool is_getting_on() {
-    const HeartbeatPage& page = folder_->page();
+    const HeartbeatPage& page = *folder_->page;
     const double deadline = page.deadline_seconds;
     // No deadline holds while a rank starts and ends: then it only must not be stopped.
     const bool is_free = deadline == 0 && process_state(child_->id()) != 'T';
@@ -203,7 +245,7 @@ class Keeper {
   }
 
   void tell_news() {
-    const bool has_begun = report_.phase.empty() && folder_->page().beats != 0;
+    const bool has_begun = report_.phase.empty() && folder_->page->beats != 0;
     if (!has_begun && seconds_since(last_look_) < report_seconds) return;
     last_look_ = Clock::now();
     const RankReport before = report_;
@@ -223,8 +265,7 @@ class Keeper {
   RankReport report_;
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;
-  LastLines last_lines_;
-  bool errors_open_ = true;
+  std::string last_errors_;
   bool must_stop_ = false;  ///< and has not been told yet
   bool is_over_ = false;
   uint64_t beats_ = 0;
@@ -238,14 +279,12 @@ class Keeper {
 
 int run_keeper(const std::string& endpoint) {
   const pid_t launcher = ::getppid();
-  const char* secret_text = std::getenv(secret_variable);
-  require(secret_text != nullptr, "a keeper is started by lockrun, not by hand: ", secret_variable,
-          " is not set");
-  const Secret secret = Secret::from_text(secret_text);
-  ::unsetenv(secret_variable);
+  const Secret secret = Secret::from_environment(
+      secret_variable,
+      concat("a keeper is started by lockrun, not by hand: ", secret_variable, " is not set"));
   try {
     Keeper(connect_channel(endpoint, secret, connect_seconds), own_rank(), launcher).run();
-  } catch (const ChannelClosed&) {
+  } catch (const ConnectionClosed&) {
     // The supervisor is gone, and with this object the rank.
   }
   return 0;

@@ -16,6 +16,7 @@
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "core/version.h"
+#include "net/interfaces.h"
 
 namespace lockstep {
 namespace {
@@ -148,14 +149,10 @@ void name_variables(CLI::App& app) {
 }
 
 int positive_number(const std::string& name, const std::string& text) {
-  size_t used = 0;
   int number = 0;
-  try {
-    number = std::stoi(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  require(used == text.size() && number > 0, name, " = '", text, "' is not a number from 1 up");
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = problem == std::errc() && end == text.data() + text.size();
+  require(is_number && number > 0, name, " = '", text, "' is not a number from 1 up");
   return number;
 }
 
@@ -232,6 +229,30 @@ void complete(LaunchOptions& options, const Texts& texts) {
   nodes.program = std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
+/// The endpoint's addresses that mean the same host wherever they are used.
+std::vector<std::string> shared_hosts(const NodeOptions& options) {
+  require(
+      !options.endpoint.empty(),
+      "several nodes need --rdzv-endpoint host:port, the same on every node: an address of node 0 and a port "
+      "that is free there");
+  std::vector<std::string> hosts;
+  std::string refused;
+  for (const SocketAddress& address : resolve(Endpoint::parse(options.endpoint, default_rendezvous_port))) {
+    const std::string number = address.endpoint().host;
+    if (is_shared(address) || options.most_nodes == 1) {
+      hosts.push_back(number);
+    } else {
+      refused = number;
+    }
+  }
+  require(
+      !hosts.empty(), "--rdzv-endpoint ", options.endpoint, " is ", refused,
+      ", which other nodes cannot reach: give an address of node 0 on the network that the nodes share (this "
+      "host has ",
+      describe_shared_addresses(), ")");
+  return hosts;
+}
+
 }  // namespace
 
 std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>& arguments) {
@@ -257,6 +278,30 @@ std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>
           "lockrun has no program to start: lockrun [options] -- program [arguments]");
   complete(options, texts);
   return options;
+}
+
+bool hosts_rendezvous(const NodeOptions& options) {
+  require(options.least_nodes >= 1 && options.least_nodes <= options.most_nodes, "--nnodes ",
+          options.least_nodes, ":", options.most_nodes, " is no range");
+  require(options.node_rank < options.most_nodes, "--node-rank ", options.node_rank, " of ",
+          options.most_nodes, " nodes: they count from 0");
+  if (options.node_rank == 0) return true;
+  return !own_among(shared_hosts(options)).empty() && options.node_rank < 0;
+}
+
+std::string rendezvous_address(const NodeOptions& options) {
+  const std::string address = own_among(shared_hosts(options));
+  require(!address.empty(), "--rdzv-endpoint ", options.endpoint, " is not an address of this host (it has ",
+          describe_shared_addresses(), ")");
+  return address;
+}
+
+Secret run_secret(const NodeOptions& options) {
+  if (!options.secret_file.empty()) return Secret::from_file(options.secret_file);
+  return Secret::from_environment(
+      secret_variable,
+      "several nodes need a secret that only they know: make one with  openssl rand -hex 32 > secret; "
+      "chmod 600 secret  and give every node the same one with --rdzv-secret-file or in LOCKRUN_SECRET");
 }
 
 }  // namespace lockstep

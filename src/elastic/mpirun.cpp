@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "net/interfaces.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +28,7 @@ bool may_read_siblings() {
 }  // namespace
 
 Launcher choose_launcher(const LaunchOptions& options, const Placement& placement) {
-  const bool has_hosts = !placement.mpirun_arguments.empty();
+  const bool has_hosts = !placement.hosts.at(0).mpirun_name.empty();
   const bool wants_srun =
       options.via == "srun" || (options.via == "auto" && !has_hosts && in_slurm_allocation());
   if (wants_srun) {
@@ -37,29 +38,25 @@ Launcher choose_launcher(const LaunchOptions& options, const Placement& placemen
     return Launcher::srun;
   }
   if (!find_program("mpirun").empty()) return Launcher::mpirun;
-  require(placement.ranks == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
+  require(placement.ranks() == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
   return Launcher::none;
 }
 
 const char* name(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::mpirun:
-      return "mpirun";
-    case Launcher::srun:
-      return "srun";
-    case Launcher::none:
-      break;
-  }
-  return "the keeper";
+  return launcher == Launcher::mpirun ? "mpirun" : launcher == Launcher::srun ? "srun" : "the keeper";
 }
 
 std::vector<std::string> launch_command(Launcher launcher, const Placement& placement,
                                         const std::string& lockrun, const std::string& endpoint) {
   std::vector<std::string> command;
-  const std::string ranks = std::to_string(placement.ranks);
+  const std::string ranks = std::to_string(placement.ranks());
   if (launcher == Launcher::mpirun) {
     // Ranks share out the cores themselves, and lockrun itself says when there are fewer cores than ranks.
     command = {"mpirun", "--quiet", "-np", ranks, "--oversubscribe", "--bind-to", "none"};
+    std::string hosts;
+    for (const Placement::Host& host : placement.hosts)
+      hosts += concat(hosts.empty() ? "" : ",", host.mpirun_name, ":", host.ranks);
+    if (!placement.hosts.at(0).mpirun_name.empty()) command.insert(command.end(), {"--host", hosts});
     command.insert(command.end(), placement.mpirun_arguments.begin(), placement.mpirun_arguments.end());
   } else if (launcher == Launcher::srun) {
     // Keepers leave with 0 whatever their ranks did, so a bad exit is a keeper that broke.
@@ -71,7 +68,7 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
                "--distribution=block",
                "--quiet"};
     command.push_back(concat("--nodes=", placement.hosts.size()));
-    command.push_back(concat("--ntasks-per-node=", size_t(placement.ranks) / placement.hosts.size()));
+    command.push_back(concat("--ntasks-per-node=", placement.hosts.at(0).ranks));
   }
   command.insert(command.end(), {lockrun, "--keeper", endpoint});
   return command;
@@ -90,6 +87,15 @@ std::map<std::string, std::string> launch_environment(const Placement& placement
   // Hosts elsewhere would have to have the folder too.
   if (placement.address == "127.0.0.1") set_default("OMPI_MCA_orte_tmpdir_base", folder);
   return environment;
+}
+
+std::map<std::string, std::string> nccl_environment(const std::string& address) {
+  if (std::getenv("NCCL_SOCKET_IFNAME") != nullptr) return {};
+  for (const InterfaceAddress& one : interface_addresses())
+    if (one.address == address)
+      return {{"NCCL_SOCKET_IFNAME", "=" + one.interface},
+              {"NCCL_SOCKET_FAMILY", address.find(':') == std::string::npos ? "AF_INET" : "AF_INET6"}};
+  return {};
 }
 
 }  // namespace lockstep

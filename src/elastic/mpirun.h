@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "elastic/launch_options.h"
 #include "elastic/nodes.h"
 
 namespace lockstep {
@@ -24,5 +23,8 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
 
 /// What the launcher needs in its environment on this machine; `folder` takes its own files.
 std::map<std::string, std::string> launch_environment(const Placement& placement, const std::string& folder);
+
+/// What keeps NCCL on the interface of one of this host's addresses, unless the user has chosen one.
+std::map<std::string, std::string> nccl_environment(const std::string& address);
 
 }  // namespace lockstep

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/node.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
 #include <optional>
+#include <sys/prctl.h>
 
-#include "core/interfaces.h"
+#include "core/exit_code.h"
+#include "core/host.h"
 #include "core/log.h"
-#include "elastic/channel.h"
-#include "elastic/ending.h"
-#include "elastic/launch_agent.h"
+#include "core/text.h"
+#include "elastic/mpirun.h"
 #include "elastic/node_processes.h"
 #include "elastic/stop_request.h"
-#include "elastic/timing.h"
+#include "net/channel.h"
+#include "net/interfaces.h"
 
 namespace lockstep {
 namespace {
@@ -21,6 +26,7 @@ constexpr double connect_seconds = 5.0;
 constexpr double retry_seconds = 0.5;
 constexpr double word_seconds = 10.0;
 constexpr double introduction_seconds = 15.0;
+constexpr double agent_connect_seconds = 20.0;
 
 class Node {
  public:
@@ -35,15 +41,128 @@ class Node {
   }
 
  private:
-  void join();
-  bool try_to_join();
-  void serve();
-  void attend();
-  void wait_for_something(double seconds);
-  void obey(const NodeMessage& message);
-  void start(const NodeMessage& order);
-  void heed_requests();
-  void leave_the_rendezvous(const std::string& reason);
+  void join() {
+    const Clock::time_point deadline = after(options_.timeout_seconds);
+    Clock::time_point next_word = after(2.0);
+    while (!try_to_join()) {
+      if (Clock::now() >= deadline)
+        throw Error(concat("gave up after ", options_.timeout_seconds, " s: no rendezvous at ",
+                           options_.endpoint, ": ", obstacle_,
+                           ": is lockrun running on node 0, and does a firewall let this host through?"));
+      if (Clock::now() >= next_word) {
+        log_info(concat("waiting for the rendezvous at ", options_.endpoint, ": ", obstacle_));
+        next_word = after(word_seconds);
+      }
+      wait_for_something(retry_seconds);
+      heed_requests();
+      if (code_) return;
+    }
+  }
+
+  bool try_to_join() {
+    try {
+      const std::string endpoint = Endpoint::parse(options_.endpoint, default_rendezvous_port).text();
+      channel_.emplace(connect_channel(endpoint, secret_, connect_seconds, options_.local_address));
+      const std::string address = channel_->local_host();
+      send({.kind = Kind::join,
+            .facts = {.node_rank = options_.node_rank,
+                      .host = host_name(),
+                      .address = address,
+                      .network = network_of(address),
+                      .slots = options_.slots,
+                      .run = options_.id,
+                      .least_nodes = options_.least_nodes,
+                      .most_nodes = options_.most_nodes}});
+      const auto bytes = channel_->receive(introduction_seconds);
+      expect(bytes.has_value(), "the rendezvous does not answer");
+      const NodeMessage answer = NodeMessage::decode(*bytes);
+      require(answer.kind != Kind::refused || answer.code != exit_usage, "refused by ", endpoint, ": ",
+              answer.text);
+      if (answer.kind == Kind::finish) {
+        code_ = answer.code;
+        return true;
+      }
+      expect(answer.kind == Kind::welcome, answer.text);
+      log_info(concat("joined run ", options_.id, " at ", endpoint, " as node ", answer.process));
+      return true;
+    } catch (const UserError&) {
+      throw;
+    } catch (const Error& failure) {
+      channel_.reset();
+      obstacle_ = failure.what();
+      return false;
+    }
+  }
+
+  void serve() {
+    Clock::time_point heard = Clock::now();
+    Clock::time_point next_beat = Clock::now();
+    try {
+      while (!code_) {
+        if (Clock::now() >= next_beat) {
+          send({.kind = Kind::beat});
+          next_beat = after(node_beat_seconds);
+        }
+        wait_for_something(node_beat_seconds);
+        heed_requests();
+        processes_.attend([this](const NodeMessage& report) { send(report); });
+        while (const auto bytes = channel_->receive(0)) {
+          heard = Clock::now();
+          obey(NodeMessage::decode(*bytes));
+          if (code_) break;
+        }
+        expect(seconds_since(heard) < node_silence_seconds, "nothing heard for ", node_silence_seconds, " s");
+      }
+    } catch (const Error& failure) {
+      log_warning(concat("lost the rendezvous (", failure.what(), "): its processes on this node end"));
+      channel_.reset();
+    }
+    processes_.end_all();
+  }
+
+  void wait_for_something(double seconds) {
+    std::vector<int> watched = processes_.descriptors();
+    watched.push_back(request_.descriptor());
+    if (channel_) watched.push_back(channel_->descriptor());
+    wait_for_any(watched, seconds);
+  }
+
+  void obey(const NodeMessage& message) {
+    switch (message.kind) {
+      case Kind::start: {
+        std::map<std::string, std::string> environment = nccl_environment(channel_->local_host());
+        environment[secret_variable] = secret_.bytes();
+        processes_.start(message.process, message.text, environment);
+        break;
+      }
+      case Kind::kill:
+        processes_.end(message.process);
+        break;
+      case Kind::end_generation:
+        processes_.end_all();
+        send({.kind = Kind::generation_ended});
+        break;
+      case Kind::finish:
+        code_ = message.code;
+        break;
+      default:
+        break;
+    }
+  }
+
+  void heed_requests() {
+    request_.hear();
+    if (request_.is_cancelled()) {
+      code_ = exit_interrupted;
+    } else if (request_.is_asked() && !channel_) {
+      code_ = exit_stopped;
+    } else if (request_.is_asked() && !is_told_) {
+      log_info("lockrun: asking the run to save and stop; Ctrl-C again ends this node at once");
+      send({.kind = Kind::stop});
+      is_told_ = true;
+    }
+  }
+
   void send(const NodeMessage& message) { channel_->send(message.encode()); }
 
   NodeOptions options_;
@@ -56,137 +175,25 @@ class Node {
   bool is_told_ = false;     ///< the rendezvous knows of the request
 };
 
-void Node::join() {
-  const Clock::time_point deadline = after(options_.timeout_seconds);
-  Clock::time_point next_word = after(2.0);
-  while (!try_to_join()) {
-    if (Clock::now() >= deadline)
-      throw Error(concat("gave up after ", options_.timeout_seconds, " s: no rendezvous at ",
-                         options_.endpoint, ": ", obstacle_,
-                         ": is lockrun running on node 0, and does a firewall let this host through?"));
-    if (Clock::now() >= next_word) {
-      log_info(concat("waiting for the rendezvous at ", options_.endpoint, ": ", obstacle_));
-      next_word = after(word_seconds);
-    }
-    wait_for_something(retry_seconds);
-    heed_requests();
-    if (code_) return;
-  }
-}
-
-bool Node::try_to_join() {
-  try {
-    const std::string endpoint = Endpoint::parse(options_.endpoint, default_rendezvous_port).text();
-    channel_.emplace(connect_channel(endpoint, secret_, connect_seconds, options_.local_address));
-    const std::string address = channel_->local_host();
-    send({.kind = Kind::join,
-          .facts = {.node_rank = options_.node_rank,
-                    .host = host_name(),
-                    .address = address,
-                    .network = network_of(address),
-                    .slots = options_.slots,
-                    .run = options_.id,
-                    .least_nodes = options_.least_nodes,
-                    .most_nodes = options_.most_nodes}});
-    const auto bytes = channel_->receive(introduction_seconds);
-    expect(bytes.has_value(), "the rendezvous does not answer");
-    const NodeMessage answer = NodeMessage::decode(*bytes);
-    require(answer.kind != Kind::refused || answer.code != exit_usage, "refused by ", endpoint, ": ",
-            answer.text);
-    if (answer.kind == Kind::finish) {
-      code_ = answer.code;
-      return true;
-    }
-    expect(answer.kind == Kind::welcome, answer.text);
-    log_info(concat("joined run ", options_.id, " at ", endpoint, " as node ", answer.process));
-    return true;
-  } catch (const UserError&) {
-    throw;
-  } catch (const Error& failure) {
-    channel_.reset();
-    obstacle_ = failure.what();
-    return false;
-  }
-}
-
-void Node::serve() {
-  Clock::time_point heard = Clock::now();
-  Clock::time_point next_beat = Clock::now();
-  try {
-    while (!code_) {
-      if (Clock::now() >= next_beat) {
-        send({.kind = Kind::beat});
-        next_beat = after(node_beat_seconds);
-      }
-      wait_for_something(node_beat_seconds);
-      heed_requests();
-      processes_.attend([this](const NodeMessage& report) { send(report); });
-      while (const auto bytes = channel_->receive(0)) {
-        heard = Clock::now();
-        obey(NodeMessage::decode(*bytes));
-        if (code_) break;
-      }
-      expect(seconds_since(heard) < node_silence_seconds, "nothing heard for ", node_silence_seconds, " s");
-    }
-  } catch (const Error& failure) {
-    leave_the_rendezvous(failure.what());
-  }
-  processes_.end_all();
-}
-
-void Node::leave_the_rendezvous(const std::string& reason) {
-  log_warning(concat("lost the rendezvous (", reason, "): its processes on this node end"));
-  channel_.reset();
-}
-
-void Node::wait_for_something(double seconds) {
-  std::vector<int> watched = processes_.descriptors();
-  watched.push_back(request_.descriptor());
-  if (channel_) watched.push_back(channel_->descriptor());
-  wait_for_any(watched, seconds);
-}
-
-void Node::obey(const NodeMessage& message) {
-  switch (message.kind) {
-    case Kind::start:
-      start(message);
-      break;
-    case Kind::kill:
-      processes_.end(message.process);
-      break;
-    case Kind::end_generation:
-      processes_.end_all();
-      send({.kind = Kind::generation_ended});
-      break;
-    case Kind::finish:
-      code_ = message.code;
-      break;
-    default:
-      break;
-  }
-}
-
-void Node::start(const NodeMessage& order) {
-  std::map<std::string, std::string> environment = nccl_environment(channel_->local_host());
-  environment[secret_variable] = secret_.bytes();
-  processes_.start(order.process, order.text, environment);
-}
-
-void Node::heed_requests() {
-  request_.hear();
-  if (request_.is_cancelled()) {
-    code_ = exit_interrupted;
-  } else if (request_.is_asked() && !channel_) {
-    code_ = exit_stopped;
-  } else if (request_.is_asked() && !is_told_) {
-    log_info("lockrun: asking the run to save and stop; Ctrl-C again ends this node at once");
-    send({.kind = Kind::stop});
-    is_told_ = true;
-  }
-}
-
 }  // namespace
 
 int run_node(const NodeOptions& options) { return Node(options).run(); }
+
+int run_launch_agent(const std::string& node, const std::vector<std::string>& command) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string advice = "only mpirun under lockrun starts a launch agent";
+  const char* endpoint = std::getenv(agent_endpoint_variable);
+  require(endpoint != nullptr, advice);
+  Channel channel =
+      connect_channel(endpoint, Secret::from_environment(secret_variable, advice), agent_connect_seconds);
+  channel.send(NodeMessage{.kind = Kind::start, .text = joined(command, " "), .host = node}.encode());
+  while (true) {
+    const auto bytes = channel.receive(3600.0);
+    if (!bytes) continue;
+    const NodeMessage message = NodeMessage::decode(*bytes);
+    if (message.kind == Kind::output) std::cerr << message.text << std::flush;
+    if (message.kind == Kind::ended) return message.code;
+  }
+}
 
 }  // namespace lockstep

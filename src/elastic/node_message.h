@@ -6,6 +6,10 @@
 
 namespace lockstep {
 
+/// How often both ends of a node's connection say that they are alive, and when they are taken for dead.
+constexpr double node_beat_seconds = 1.0;
+constexpr double node_silence_seconds = 6.0;
+
 /// What a node says about itself when it joins.
 struct NodeFacts {
   int node_rank = -1;        ///< -1: any

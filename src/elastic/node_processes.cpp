@@ -2,37 +2,26 @@
 #include "elastic/node_processes.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "elastic/timing.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double grace_seconds = 2.0;
 constexpr double patience_seconds = 10.0;
-
-std::vector<pid_t> own_children() {
-  std::vector<pid_t> children;
-  std::error_code failure;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failure)) {
-    std::ifstream list(thread.path() / "children");
-    for (pid_t child = 0; list >> child;) children.push_back(child);
-  }
-  return children;
-}
+/// More than a pipe holds, so that nothing is left where the command has ended.
+constexpr size_t most_output_bytes = size_t(1) << 20;
 
 }  // namespace
 
@@ -46,55 +35,45 @@ void NodeProcesses::start(int number, const std::string& command,
                           const std::map<std::string, std::string>& environment) {
   // Without the shell between them the daemon itself ends with this process.
   const std::string line = command.starts_with("orted ") ? "exec " + command : command;
-  auto process = std::make_unique<Process>(ProcessOptions{
-      .command = {"sh", "-c", line}, .environment = environment, .pipe_errors = true, .without_input = true});
-  commands_.push_back({.number = number, .process = std::move(process)});
+  commands_.try_emplace(number, ProcessOptions{.command = {"sh", "-c", line},
+                                               .environment = environment,
+                                               .piped = Piped::errors,
+                                               .without_input = true});
 }
 
 std::vector<int> NodeProcesses::descriptors() const {
   std::vector<int> all;
-  for (const Command& command : commands_) {
-    all.push_back(command.process->errors());
-    all.push_back(command.process->descriptor());
-  }
+  for (const auto& [number, process] : commands_)
+    all.insert(all.end(), {process.output(), process.descriptor()});
   return all;
 }
 
-void NodeProcesses::read_output(const Command& command, const Report& report) {
-  std::array<char, 65536> part;
-  for (ssize_t count = 0; (count = ::read(command.process->errors(), part.data(), part.size())) > 0;)
-    report({.kind = NodeMessage::Kind::output,
-            .process = command.number,
-            .text = std::string(part.data(), size_t(count))});
-}
-
 void NodeProcesses::attend(const Report& report) {
-  for (Command& command : commands_) {
-    const auto ending = command.process->ending();
-    read_output(command, report);
-    if (!ending) continue;
-    command.has_ended = true;
-    report({.kind = NodeMessage::Kind::ended, .process = command.number, .code = ending->code()});
+  for (auto command = commands_.begin(); command != commands_.end();) {
+    auto& [number, process] = *command;
+    const auto ending = process.ending();
+    const std::string output = process.read_output(most_output_bytes);
+    if (!output.empty()) report({.kind = NodeMessage::Kind::output, .process = number, .text = output});
+    if (ending) report({.kind = NodeMessage::Kind::ended, .process = number, .code = ending->code()});
+    command = ending ? commands_.erase(command) : std::next(command);
   }
-  commands_.remove_if([](const Command& command) { return command.has_ended; });
 }
 
 void NodeProcesses::end(int number) {
-  for (const Command& command : commands_)
-    if (command.number == number) command.process->signal(SIGTERM);
+  const auto command = commands_.find(number);
+  if (command != commands_.end()) command->second.signal(SIGTERM);
 }
 
 void NodeProcesses::end_all() {
-  for (const Command& command : commands_) command.process->signal(SIGTERM);
+  for (auto& [number, process] : commands_) process.signal(SIGTERM);
   const auto grace = after(grace_seconds);
   const auto patience = after(patience_seconds);
   // Whoever loses its parent becomes a child of this process, so ending children until none is left gets all.
   for (auto children = own_children(); !children.empty(); children = own_children()) {
-    for (const Command& command : commands_) command.process->ending();
+    for (auto& [number, process] : commands_) process.ending();
     for (const pid_t child : children) {
-      const bool is_command = std::any_of(commands_.begin(), commands_.end(), [&](const Command& command) {
-        return command.process->id() == child;
-      });
+      const bool is_command = std::any_of(commands_.begin(), commands_.end(),
+                                          [&](const auto& command) { return command.second.id() == child; });
       if (Clock::now() >= grace) ::kill(child, SIGKILL);
       if (!is_command) ::waitpid(child, nullptr, WNOHANG);
     }

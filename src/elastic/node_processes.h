@@ -2,14 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <list>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/process.h"
 #include "elastic/node_message.h"
-#include "elastic/process.h"
 
 namespace lockstep {
 
@@ -33,15 +31,7 @@ class NodeProcesses {
   std::vector<int> descriptors() const;
 
  private:
-  struct Command {
-    int number = 0;
-    std::unique_ptr<Process> process;
-    bool has_ended = false;
-  };
-
-  void read_output(const Command& command, const Report& report);
-
-  std::list<Command> commands_;
+  std::map<int, Process> commands_;  ///< by number
 };
 
 }  // namespace lockstep

@@ -6,18 +6,27 @@
 #include <string>
 #include <vector>
 
-#include "elastic/secret.h"
+#include "core/clock.h"
+#include "elastic/launch_options.h"
+#include "net/secret.h"
 
 namespace lockstep {
 
-/// Where one generation runs, and what mpirun has to be told for it.
+/// Where one generation runs, and what its launcher has to be told for it.
 struct Placement {
-  int ranks = 0;                                   ///< the sum over the nodes
-  std::vector<std::string> hosts = {};             ///< their names, in the order of the ranks
-  std::vector<std::string> mpirun_arguments = {};  ///< where and how its daemons start; none on one host
+  struct Host {
+    std::string name;
+    int ranks = 1;
+    std::string mpirun_name = {};  ///< what mpirun calls it; empty: the launcher knows the hosts itself
+  };
+
+  std::vector<Host> hosts = {};                    ///< in the order of the ranks
+  std::vector<std::string> mpirun_arguments = {};  ///< how its daemons start
   std::map<std::string, std::string> environment =
-      {};                             ///< to add to mpirun's; holds the secret for the keepers
+      {};                             ///< to add to the launcher's; holds the secret for the keepers
   std::string address = "127.0.0.1";  ///< where keepers on every node can reach the supervisor
+
+  int ranks() const;
 };
 
 /// What happened to a node, or what somebody asked for there.
@@ -38,14 +47,36 @@ class Nodes {
   /// is missing, once it has waited longer than the run may.
   virtual std::optional<Placement> gather(double seconds) = 0;
   /// For poll(): readable while an event waits.
-  virtual int events() const = 0;
-  virtual std::optional<NodeEvent> next_event() = 0;
+  virtual int events() const { return -1; }
+  virtual std::optional<NodeEvent> next_event() { return std::nullopt; }
   /// Ends what still runs of the generation on other nodes.
-  virtual void end_generation() = 0;
+  virtual void end_generation() {}
   /// The run is over: every node's lockrun leaves with this code.
-  virtual void finish(int exit_code) = 0;
+  virtual void finish(int) {}
   /// What keepers prove to know.
   virtual const Secret& secret() const = 0;
+};
+
+/// True if the run is to use the Slurm allocation around this process.
+bool uses_slurm(const LaunchOptions& options);
+
+/// Hosts that need not meet: those of a host file, which is read before every generation, so that a run grows
+/// and shrinks with it; else the nodes of the Slurm allocation; else this host alone.
+class ListedNodes : public Nodes {
+ public:
+  /// UserError, naming the line, if the host file cannot be read.
+  explicit ListedNodes(const LaunchOptions& options);
+
+  std::optional<Placement> gather(double seconds) override;
+  const Secret& secret() const override { return secret_; }
+
+ private:
+  /// True if there are enough hosts. Throws Error once there were too few for too long.
+  bool take_hosts_of_file(Placement& placement);
+
+  const LaunchOptions& options_;
+  Secret secret_ = Secret::random();
+  std::optional<Clock::time_point> gathering_since_;
 };
 
 }  // namespace lockstep

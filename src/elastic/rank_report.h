@@ -6,10 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "core/process.h"
 #include "dist/flight_recorder.h"
-#include "elastic/ending.h"
 
 namespace lockstep {
+
+/// A keeper reports while its rank gets on, and at least so often; after so long a silence it is taken for
+/// dead.
+constexpr double keeper_beat_seconds = 5.0;
+constexpr double keeper_silence_seconds = 30.0;
 
 /// What a keeper tells about its rank.
 struct RankReport {

@@ -3,17 +3,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sys/eventfd.h>
 
-#include "core/file.h"
-#include "core/interfaces.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "elastic/launch_agent.h"
-#include "elastic/timing.h"
+#include "elastic/mpirun.h"
+#include "elastic/node.h"
+#include "net/interfaces.h"
 
 namespace lockstep {
 namespace {
@@ -72,7 +70,6 @@ Rendezvous::Rendezvous(const NodeOptions& options)
       wake_(event_descriptor(0)) {
   require(options.program.find(' ') == std::string::npos, "mpirun cannot call ", options.program,
           ": install lockrun where no space is in the path");
-  directory_ = make_temporary_folder("lockrun");
   log_info(concat("run ", options_.id, ": nodes meet at ", endpoint()));
   thread_ = std::thread([this] { serve(); });
 }
@@ -85,8 +82,6 @@ Rendezvous::~Rendezvous() {
   }
   ::eventfd_write(wake_.get(), 1);
   thread_.join();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
 }
 
 std::optional<Placement> Rendezvous::gather(double seconds) {
@@ -115,30 +110,24 @@ std::optional<Placement> Rendezvous::gather(double seconds) {
   }
 }
 
-std::string Rendezvous::missing() const {
+std::string Rendezvous::missing() {
   std::string text;
-  for (int rank = 1; rank < options_.most_nodes; ++rank) {
-    const bool here = std::any_of(members_.begin(), members_.end(),
-                                  [&](const Member& member) { return member.facts.node_rank == rank; });
-    if (!here) text += concat(text.empty() ? "node " : ", node ", rank);
-  }
+  for (int rank = 1; rank < options_.most_nodes; ++rank)
+    if (member_of(rank) == nullptr) text += concat(text.empty() ? "node " : ", node ", rank);
   return text;
 }
 
 Placement Rendezvous::placement() {
   members_.sort(
       [](const Member& left, const Member& right) { return left.facts.node_rank < right.facts.node_rank; });
-  Placement placement{.ranks = own_.slots, .hosts = {own_.host}, .address = address_};
+  Placement placement{.hosts = {{own_.host, own_.slots, "localhost"}}, .address = address_};
   for (Member& member : members_) {
-    placement.ranks += member.facts.slots;
-    placement.hosts.push_back(member.facts.host);
+    const NodeFacts& facts = member.facts;
+    placement.hosts.push_back({facts.host, facts.slots, concat("node", facts.node_rank)});
     member.generation_ended = false;
   }
-  const std::string host_file = directory_ + "/hosts";
-  write_host_file(host_file);
-  placement.mpirun_arguments = {"--hostfile", host_file, "--leave-session-attached"};
-  // The nodes' names are made up here, so nobody may look them up, and who runs what is for the host file to
-  // say.
+  placement.mpirun_arguments = {"--leave-session-attached"};
+  // The nodes' names are made up here, so nobody may look them up, and who runs what is said with them.
   std::vector<std::pair<std::string, std::string>> parameters = {
       {"plm", "rsh"},
       {"plm_rsh_agent", options_.program + " --launch-agent"},
@@ -169,15 +158,6 @@ std::vector<std::pair<std::string, std::string>> Rendezvous::network_parameters(
           {"btl_tcp_if_include", list}};
 }
 
-void Rendezvous::write_host_file(const std::string& path) const {
-  std::ofstream file(path);
-  file << "localhost slots=" << own_.slots << "\n";
-  for (const Member& member : members_)
-    file << "node" << member.facts.node_rank << " slots=" << member.facts.slots << "\n";
-  file.close();
-  expect(bool(file), "cannot write ", path);
-}
-
 std::optional<NodeEvent> Rendezvous::next_event() {
   const std::lock_guard lock(mutex_);
   if (events_.empty()) return std::nullopt;
@@ -198,7 +178,7 @@ void Rendezvous::end_generation() {
                        [](const Member& member) { return member.generation_ended || !member.lost.empty(); });
   };
   // A node that does not answer is no reason to keep the others from going on: its ranks lose their keepers.
-  if (!changed_.wait_for(lock, duration(acknowledge_seconds), ended))
+  if (!changed_.wait_for(lock, clock_duration(acknowledge_seconds), ended))
     log_warning("a node has not said that its processes are gone");
 }
 
@@ -207,7 +187,7 @@ void Rendezvous::finish(int exit_code) {
   finish_code_ = exit_code;
   for (Member& member : members_) send(member, {.kind = Kind::finish, .code = exit_code});
   // Whoever leaves before the others have read this might take the message along.
-  if (!changed_.wait_for(lock, duration(acknowledge_seconds), [&] { return members_.empty(); }))
+  if (!changed_.wait_for(lock, clock_duration(acknowledge_seconds), [&] { return members_.empty(); }))
     log_warning("a node has not left");
 }
 

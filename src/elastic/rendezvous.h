@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "elastic/channel.h"
-#include "elastic/listener.h"
+#include "elastic/launch_options.h"
 #include "elastic/node_message.h"
-#include "elastic/node_options.h"
 #include "elastic/nodes.h"
+#include "net/channel.h"
+#include "net/listener.h"
 
 namespace lockstep {
 
@@ -74,10 +74,9 @@ class Rendezvous : public Nodes {
   void bury_the_lost();
   void tell(NodeEvent event);
   Member* member_of(int node_rank);
-  std::string missing() const;
+  std::string missing();
   Placement placement();
   std::vector<std::pair<std::string, std::string>> network_parameters() const;
-  void write_host_file(const std::string& path) const;
 
   NodeOptions options_;
   Secret secret_;
@@ -85,7 +84,6 @@ class Rendezvous : public Nodes {
   NodeFacts own_;
   Listener listener_;
   Listener agent_listener_;
-  std::string directory_;  ///< for the host file
   Descriptor event_signal_;
   Descriptor wake_;
 

@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <sys/eventfd.h>
 
-#include "core/addresses.h"
+#include "core/clock.h"
+#include "core/exit_code.h"
 #include "core/log.h"
-#include "elastic/ending.h"
+#include "core/process.h"
 #include "elastic/rendezvous.h"
-#include "elastic/timing.h"
+#include "net/addresses.h"
 
 namespace lockstep {
 namespace {
@@ -166,9 +167,8 @@ void Rendezvous::hear_agents() {
 
 void Rendezvous::hear(Agent& agent, const NodeMessage& message) {
   if (message.kind != Kind::start) return;
-  Member* member = nullptr;
-  for (Member& one : members_)
-    if (one.lost.empty() && message.host == concat("node", one.facts.node_rank)) member = &one;
+  const bool is_named = message.host.starts_with("node");
+  Member* member = is_named ? member_of(std::atoi(message.host.c_str() + 4)) : nullptr;
   if (member == nullptr) {
     reply(agent, {.kind = Kind::ended, .code = no_node});
     agent.over = true;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/exit_code.h"
 
 namespace lockstep {
 namespace {
@@ -76,6 +77,15 @@ const RankReport* awaited(const std::vector<RankReport>& reports) {
   return found == reports.end() ? nullptr : &*found;
 }
 
+/// How it ended stands beside the rest.
+nlohmann::json told(const RankReport& report) {
+  nlohmann::json json = nlohmann::json::parse(to_json(report));
+  const nlohmann::json ending = json.at("ending");
+  json.erase("ending");
+  json.update(ending);
+  return json;
+}
+
 }  // namespace
 
 const RankReport* root_cause(const Failure& failure) {
@@ -135,10 +145,10 @@ std::string failure_json(const Failure& failure, int generation) {
   Json json = {{"message", describe(failure)},
                {"generation", generation},
                {"exit_code", exit_code(failure)},
-               {"root_cause", rank ? Json::parse(to_json(*rank)) : Json()},
+               {"root_cause", rank ? told(*rank) : Json()},
                {"behind", ranks_behind(failure.reports)},
                {"ranks", Json::array()}};
-  for (const RankReport& report : failure.reports) json["ranks"].push_back(Json::parse(to_json(report)));
+  for (const RankReport& report : failure.reports) json["ranks"].push_back(told(report));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

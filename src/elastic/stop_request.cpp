@@ -7,7 +7,6 @@
 #include "core/log.h"
 
 namespace lockstep {
-
 namespace {
 
 /// Under nohup: whoever reads signals would get one that is ignored.
@@ -35,7 +34,5 @@ void StopRequest::ask(const std::string& where) {
   asked_ = Clock::now();
   if (!where.empty()) log_info(concat("lockrun: ", where, " was asked to stop the run"));
 }
-
-double StopRequest::seconds_since_asked() const { return asked_ ? seconds_since(*asked_) : 0.0; }
 
 }  // namespace lockstep

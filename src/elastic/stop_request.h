@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/clock.h"
-#include "elastic/signals.h"
+#include "core/signals.h"
 
 namespace lockstep {
 
@@ -22,7 +22,7 @@ class StopRequest {
   void ask(const std::string& where = "");
 
   bool is_asked() const { return asked_.has_value(); }
-  double seconds_since_asked() const;
+  double seconds_since_asked() const { return asked_ ? seconds_since(*asked_) : 0.0; }
   /// The second SIGINT: everything ends now, with its code (130).
   bool is_cancelled() const { return interruptions_ > 1; }
 

@@ -1,16 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/supervisor.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
-#include "elastic/descriptor_limit.h"
 #include "elastic/mpirun.h"
+#include "net/descriptor_limit.h"
 
 namespace lockstep {
+
+std::optional<double> RestartBudget::next_wait(int64_t snapshot_step) {
+  if (snapshot_step > newest_snapshot_) {
+    newest_snapshot_ = snapshot_step;
+    used_ = 0;
+  }
+  if (used_ >= most_restarts_) return std::nullopt;
+  constexpr double first_seconds = 0.2, most_seconds = 30.0;
+  return std::min(most_seconds, first_seconds * std::exp2(std::min(used_++, 20)));
+}
+
+void provide_descriptors_for(int ranks, int here) {
+  constexpr size_t of_lockrun_and_mpirun = 48;
+  // mpirun and Open MPI's daemons have a terminal, pipes and a connection for each rank on their host.
+  constexpr size_t for_each_here = 4;
+  provide_descriptors(of_lockrun_and_mpirun + std::max(size_t(ranks), for_each_here * size_t(here)),
+                      concat("lockrun: ", ranks, " ranks"));
+}
 
 Supervisor::Supervisor(const LaunchOptions& options, Nodes& nodes, StopRequest& request)
     : options_(options), nodes_(nodes), request_(request), budget_(options.max_restarts) {}
@@ -44,9 +65,9 @@ std::optional<Placement> Supervisor::gather() {
 }
 
 std::optional<int> Supervisor::run_generation(const Placement& placement) {
-  const int on_each = placement.ranks / static_cast<int>(placement.hosts.size());
+  const int on_each = placement.hosts.at(0).ranks;
   const bool by_srun = choose_launcher(options_, placement) == Launcher::srun;
-  provide_descriptors(placement.ranks, by_srun ? 0 : on_each);
+  provide_descriptors_for(placement.ranks(), by_srun ? 0 : on_each);
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
   Generation generation(options_, placement, nodes_, request_, earlier_);
@@ -76,7 +97,7 @@ std::optional<int> Supervisor::run_generation(const Placement& placement) {
   }
   log_info(concat("lockrun: restarts in ", *wait, " s; ", budget_.left(),
                   " more restarts without a newer snapshot"));
-  pause(*wait);
+  wait_for_any({request_.descriptor(), nodes_.events()}, *wait);
   return std::nullopt;
 }
 
@@ -90,8 +111,6 @@ void Supervisor::report(const Failure& failure) const {
     log_warning(concat("lockrun: the failure could not be written down: ", problem.what()));
   }
 }
-
-void Supervisor::pause(double seconds) { wait_for_any({request_.descriptor(), nodes_.events()}, seconds); }
 
 int Supervisor::leave_early() const {
   if (request_.is_cancelled()) return exit_interrupted;

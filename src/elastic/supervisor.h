@@ -2,9 +2,28 @@
 #pragma once
 
 #include "elastic/generation.h"
-#include "elastic/restart_budget.h"
 
 namespace lockstep {
+
+/// How often a run may still be restarted: so many times without getting on, i.e. without a newer snapshot.
+class RestartBudget {
+ public:
+  explicit RestartBudget(int most_restarts) : most_restarts_(most_restarts) {}
+
+  /// A generation failed; its newest snapshot was of this step (-1: none). Returns the seconds to wait before
+  /// the next one, 0.2 doubled with each failure up to 30; nothing if no restart is left.
+  std::optional<double> next_wait(int64_t snapshot_step);
+  int left() const { return most_restarts_ - used_; }
+
+ private:
+  int most_restarts_;
+  int used_ = 0;
+  int64_t newest_snapshot_ = -1;
+};
+
+/// Raises the limit of open files for `ranks` ranks, `here` of which mpirun starts on this host. UserError if
+/// the system allows too few.
+void provide_descriptors_for(int ranks, int here);
 
 /// Starts the ranks of a run, again and again if need be, until they are done.
 class Supervisor {
@@ -20,7 +39,6 @@ class Supervisor {
   /// Runs one generation; the code to leave with, or nothing if there is to be another.
   std::optional<int> run_generation(const Placement& placement);
   void report(const Failure& failure) const;
-  void pause(double seconds);
   /// The code to leave with where no rank had to be told: 75, or 130.
   int leave_early() const;
 

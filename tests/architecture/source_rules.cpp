@@ -26,11 +26,12 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"nn", {"core", "kernels", "tensor"}},
     {"dist", {"core", "kernels", "tensor"}},
     {"store", {"core"}},
+    {"net", {"core"}},
     {"data", {"core", "kernels", "tensor"}},
     {"snapshot", {"core", "config", "store", "kernels", "tensor", "nn", "dist"}},
     {"train", {"core", "config", "store", "kernels", "tensor", "nn", "dist", "data", "snapshot"}},
-    {"doctor", {"core", "config", "store", "dist", "train"}},
-    {"elastic", {"core", "kernels", "tensor", "dist"}},
+    {"doctor", {"core", "config", "store", "net", "dist", "train"}},
+    {"elastic", {"core", "net", "kernels", "tensor", "dist"}},
 };
 
 struct Library {
@@ -49,7 +50,7 @@ const std::vector<Library> libraries = {
     {"CLI11", "CLI/.*", {"src/elastic/", "apps/", "bench/", "tests/"}},
     {"libcurl", "curl/.*", {"src/store/"}},
     {"pugixml", "pugixml\\.hpp", {"src/store/"}},
-    {"OpenSSL", "openssl/.*", {"src/store/", "src/elastic/"}},
+    {"OpenSSL", "openssl/.*", {"src/store/", "src/net/"}},
     {"xxHash", "xxh.*\\.h", {"src/snapshot/"}},
     {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
     {"Google Benchmark", "benchmark/.*", {"bench/"}},

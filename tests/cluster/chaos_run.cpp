@@ -20,8 +20,9 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/exit_code.h"
 #include "core/heartbeat.h"
-#include "elastic/ending.h"
+#include "core/process.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
 #include "tests/cluster/rank_processes.h"

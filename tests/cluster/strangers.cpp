@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
 
@@ -17,14 +18,18 @@ namespace {
 
 /// One that leaves no port behind that waits for a minute.
 bool call(const std::string& endpoint, int number) {
-  const Descriptor socket = plain_connection(endpoint);
+  const Socket socket = plain_connection(endpoint);
   if (!socket) return false;
   const linger at_once{.l_onoff = 1, .l_linger = 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   const std::string words = number % 3 == 0   ? ""
                             : number % 3 == 1 ? "GET / HTTP/1.1\r\n\r\n"
                                               : "lockstep-chan-1\n" + std::string(64, 'x');
-  ::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL);
+  try {
+    socket.send(words, after(relay_seconds));
+  } catch (const ConnectionClosed&) {
+    // It was turned away already.
+  }
   return true;
 }
 
@@ -34,7 +39,7 @@ int run(const std::string& endpoint, int silent, int connections) {
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
   int made = 0;
-  std::vector<Descriptor> waiting;
+  std::vector<Socket> waiting;
   for (int i = 0; i < silent; ++i) waiting.push_back(plain_connection(endpoint));
   for (int i = 0; i < connections; ++i) made += call(endpoint, i) ? 1 : 0;
   std::cout << "made " << made << " of " << connections << " connections" << std::endl;

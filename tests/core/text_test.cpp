@@ -46,5 +46,11 @@ TEST(Text, CountsEdits) {
   EXPECT_EQ(edit_distance("same", "same"), 0U);
 }
 
+TEST(Text, LastLinesAreWhatATerminalWouldShow) {
+  const std::string bar = "\rstep 1/3\x1b[K\rstep 2/3\x1b[K\r\x1b[Kerror: no memory\nplain\n";
+  EXPECT_EQ(last_shown_lines(bar, 20), (std::vector<std::string>{"error: no memory", "plain"}));
+  EXPECT_EQ(last_shown_lines("one\ntwo\nno end", 2), (std::vector<std::string>{"two", "no end"}));
+}
+
 }  // namespace
 }  // namespace lockstep

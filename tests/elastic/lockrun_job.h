@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "elastic/process.h"
+#include "core/process.h"
 #include "tests/support/eventually.h"
 #include "tests/support/program.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/exit_code.h"
 #include "tests/elastic/lockrun_job.h"
 
 namespace lockstep {
@@ -218,6 +219,21 @@ TEST_F(Lockrun, TheHostFileIsReadBeforeEveryStart) {
   write_text(hosts, "localhost slots=1\n");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
   EXPECT_EQ(job.starts(), "0 2 0\n1 3 150\n2 1 300\n");
+}
+
+TEST_F(Lockrun, AHostThatMpirunCannotReachFailsOneStart) {
+  const TemporaryDirectory directory;
+  const std::string hosts = directory / "hosts";
+  write_text(hosts, "localhost slots=1\nnode.invalid slots=1\n");
+  // In the place of ssh: it fails, and meanwhile somebody mends the file.
+  write_text(directory / "agent", "#!/bin/sh\necho localhost slots=2 >" + hosts + "\nexit 255\n");
+  std::filesystem::permissions(directory / "agent", std::filesystem::perms::owner_all);
+  ::setenv("OMPI_MCA_plm_rsh_agent", (directory / "agent").c_str(), 1);
+  LockrunJob job("--local-addr 127.0.0.1 --hostfile " + hosts, 6);
+  ::unsetenv("OMPI_MCA_plm_rsh_agent");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.starts(), "1 2 0\n");
+  EXPECT_NE(job.errors().find("before rank 0, 1 had started"), std::string::npos) << job.errors();
 }
 
 TEST_F(Lockrun, AKilledKeeperIsALostRank) {

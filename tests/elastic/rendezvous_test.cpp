@@ -10,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/interfaces.h"
-#include "elastic/launch_agent.h"
+#include "core/host.h"
+#include "elastic/mpirun.h"
+#include "elastic/node.h"
+#include "net/interfaces.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {
@@ -34,8 +36,7 @@ std::string message_of(const std::function<void()>& action) {
 class RendezvousTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const InterfaceAddress& one : interface_addresses())
-      if (one.shared) address_ = one.address;
+    for (const InterfaceAddress& one : shared_addresses()) address_ = one.address;
     if (address_.empty()) GTEST_SKIP() << "this machine has no address that others could reach";
     write_text(directory_ / "secret", secret_.bytes());
     ASSERT_EQ(::chmod((directory_ / "secret").c_str(), 0600), 0);
@@ -100,12 +101,14 @@ TEST_F(RendezvousTest, StartsWhenAllAreThere) {
   EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
   const auto placement = rendezvous.gather(soon);
   ASSERT_TRUE(placement.has_value());
-  EXPECT_EQ(placement->ranks, 5);
-  EXPECT_EQ(placement->hosts, (std::vector<std::string>{host_name(), "host-b"}));
+  ASSERT_EQ(placement->hosts.size(), 2U);
+  EXPECT_EQ(placement->ranks(), 5);
+  EXPECT_EQ(placement->hosts[0].name, host_name());
+  EXPECT_EQ(placement->hosts[1].name, "host-b");
   EXPECT_EQ(placement->address, address_);
   EXPECT_EQ(placement->environment.at(secret_variable), secret_.bytes());
-  const auto& words = placement->mpirun_arguments;
-  EXPECT_EQ(read_text(words.at(1)), "localhost slots=2\nnode1 slots=3\n");
+  const auto words = launch_command(Launcher::mpirun, *placement, "/opt/lockrun", "10.0.0.1:4000");
+  EXPECT_NE(std::find(words.begin(), words.end(), "localhost:2,node1:3"), words.end());
   EXPECT_NE(std::find(words.begin(), words.end(), "/opt/lockrun --launch-agent"), words.end());
   for (const std::string& word : words) EXPECT_EQ(word.find(secret_.bytes()), std::string::npos);
 }
@@ -272,27 +275,6 @@ TEST(NodeMessage, SurvivesTheWayWhateverAProgramWrites) {
   for (const char* wrong :
        {"", "{}", "[1]", R"({"kind":99,"process":0,"code":0,"text":""})", R"({"kind":"join"})"})
     EXPECT_THROW(NodeMessage::decode(wrong), Error) << wrong;
-}
-
-TEST(Interfaces, LoopbackAndLinkLocalAddressesAreNotShared) {
-  const auto shared = [](const std::string& number) {
-    return is_shared(resolve({.host = number, .port = 1}).at(0));
-  };
-  for (const char* number : {"127.0.0.1", "127.0.1.1", "0.0.0.0", "169.254.1.1", "::1", "::", "fe80::1"})
-    EXPECT_FALSE(shared(number)) << number;
-  for (const char* number : {"10.0.0.1", "192.168.1.1", "fd00::1", "2001:db8::1", "::1:0:0:0"})
-    EXPECT_TRUE(shared(number)) << number;
-}
-
-TEST(Interfaces, AnAddressHasANetwork) {
-  EXPECT_EQ(network_of("127.0.0.1"), "127.0.0.0/8");
-  EXPECT_THROW(network_of("192.0.2.1"), Error);
-}
-
-TEST(Interfaces, ThePortsProcessIsFound) {
-  const Listener listener("127.0.0.1", 0);
-  const std::string process = process_on_port(Endpoint::parse(listener.endpoint()).port);
-  EXPECT_NE(process.find(concat("(pid ", ::getpid(), ")")), std::string::npos) << process;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/restart_budget.h"
-
 #include <gtest/gtest.h>
+
+#include "elastic/supervisor.h"
 
 namespace lockstep {
 namespace {

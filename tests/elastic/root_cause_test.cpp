@@ -5,6 +5,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
+#include "core/exit_code.h"
+
 namespace lockstep {
 namespace {
 

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <mutex>
 #include <poll.h>
 #include <string>
-#include <sys/socket.h>
 #include <thread>
 
-#include "core/addresses.h"
-#include "core/descriptor.h"
+#include "core/clock.h"
+#include "net/socket.h"
 
 namespace lockstep {
 
-/// A plain TCP connection to a listener, for strangers and relays.
-inline Descriptor plain_connection(const std::string& endpoint) {
-  const SocketAddress address = resolve(Endpoint::parse(endpoint)).at(0);
-  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(socket.get(), address.get(), address.size) != 0) socket.reset();
-  return socket;
+constexpr double relay_seconds = 30.0;
+
+/// A plain TCP connection to a listener, for strangers and relays; none if it cannot be made.
+inline Socket plain_connection(const std::string& endpoint) {
+  try {
+    return Socket::connect(resolve(Endpoint::parse(endpoint)).at(0), after(relay_seconds));
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 /// Stands between one connection and its listener, keeps every byte, and may change what it passes on.
@@ -32,10 +33,6 @@ class Relay {
   /// The first `turned_away` connections are closed at once.
   explicit Relay(std::string listener, Meddle meddle = {}, int turned_away = 0)
       : target_(std::move(listener)), meddle_(std::move(meddle)), turned_away_(turned_away) {
-    const SocketAddress any = resolve({.host = "127.0.0.1", .port = 0}).at(0);
-    door_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ::bind(door_.get(), any.get(), any.size);
-    ::listen(door_.get(), 1);
     thread_ = std::thread([this] { serve(); });
   }
   ~Relay() {
@@ -43,7 +40,7 @@ class Relay {
     thread_.join();
   }
 
-  std::string endpoint() const { return bound_address(door_.get()).endpoint().text(); }
+  std::string endpoint() const { return door_.address().text(); }
   std::string captured() const {
     const std::lock_guard lock(mutex_);
     return captured_;
@@ -51,43 +48,42 @@ class Relay {
 
  private:
   void serve() {
-    while (turned_away_-- > 0)
-      if (readable(door_.get())) Descriptor(::accept(door_.get(), nullptr, nullptr)).reset();
-    if (!readable(door_.get())) return;
-    const Descriptor near(::accept(door_.get(), nullptr, nullptr));
-    const Descriptor far = plain_connection(target_);
-    while (!stop_) {
-      std::array<pollfd, 2> both = {{{near.get(), POLLIN, 0}, {far.get(), POLLIN, 0}}};
-      ::poll(both.data(), both.size(), 20);
-      if (both[0].revents != 0 && !pass(near.get(), far.get(), true)) return;
-      if (both[1].revents != 0 && !pass(far.get(), near.get(), false)) return;
+    while (turned_away_-- > 0 && somebody_came()) door_.accept();
+    if (!somebody_came()) return;
+    const Socket near = door_.accept();
+    const Socket far = plain_connection(target_);
+    try {
+      while (!stop_) {
+        wait_for_any({near.descriptor(), far.descriptor()}, 0.02);
+        pass(near, far, true);
+        pass(far, near, false);
+      }
+    } catch (const ConnectionClosed&) {
+      // Both ends go with this thread.
     }
   }
 
-  bool readable(int descriptor) {
-    pollfd entry{descriptor, POLLIN, 0};
+  bool somebody_came() {
     while (!stop_)
-      if (::poll(&entry, 1, 20) == 1) return true;
+      if (door_.wait(POLLIN, after(0.02))) return true;
     return false;
   }
 
-  bool pass(int from, int to, bool to_listener) {
-    std::array<char, 65536> part{};
-    const ssize_t count = ::recv(from, part.data(), part.size(), 0);
-    if (count <= 0) return false;
-    std::string bytes(part.data(), size_t(count));
+  void pass(const Socket& from, const Socket& to, bool to_listener) {
+    std::string bytes;
+    if (!from.receive(bytes, 65536)) return;
     {
       const std::lock_guard lock(mutex_);
       captured_ += bytes;
     }
     if (meddle_) bytes = meddle_(bytes, to_listener);
-    return ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) == ssize_t(bytes.size());
+    to.send(bytes, after(relay_seconds));
   }
 
   std::string target_;
   Meddle meddle_;
   int turned_away_;
-  Descriptor door_;
+  Socket door_ = Socket::listen({.host = "127.0.0.1"});
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
   std::string captured_;

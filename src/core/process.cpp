@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/process.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/file.h"
+
+namespace lockstep {
+namespace {
+
+struct Pipe {
+  Descriptor reading;
+  Descriptor writing;
+
+  Pipe() {
+    int ends[2];
+    expect(::pipe2(ends, O_CLOEXEC) == 0, "no pipe: ", std::strerror(errno));
+    reading = Descriptor(ends[0]);
+    writing = Descriptor(ends[1]);
+  }
+};
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& additions) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!additions.contains(text.substr(0, text.find('=')))) all.push_back(text);
+  }
+  for (const auto& [name, value] : additions) all.push_back(concat(name, "=", value));
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+void restore_signals() {
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// What a child needs to become the program, made before the fork: after it nothing may be allocated.
+struct Image {
+  const char* path;
+  char* const* arguments;
+  char* const* environment;
+  pid_t parent;
+  int output;   ///< -1: as the parent's
+  int errors;   ///< -1: as the parent's
+  int input;    ///< -1: as the parent's
+  int problem;  ///< where errno goes if it cannot be started
+};
+
+bool catches(pid_t process, int number) {
+  std::ifstream file(concat("/proc/", process, "/status"));
+  uint64_t mask = 0;
+  for (std::string word; file >> word;)
+    if (word == "SigCgt:") file >> std::hex >> mask;
+  return (mask >> (number - 1) & 1) != 0;
+}
+
+[[noreturn]] void become(const Image& image) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have ended before it was asked for.
+  if (::getppid() != image.parent) ::_exit(1);
+  restore_signals();
+  if (image.output >= 0) ::dup2(image.output, STDOUT_FILENO);
+  if (image.errors >= 0) ::dup2(image.errors, STDERR_FILENO);
+  if (image.input >= 0) ::dup2(image.input, STDIN_FILENO);
+  ::execve(image.path, image.arguments, image.environment);
+  const int problem = errno;
+  [[maybe_unused]] const ssize_t told = ::write(image.problem, &problem, sizeof problem);
+  ::_exit(127);
+}
+
+Ending ending_of(int status) {
+  if (WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status)};
+  return {.exit_code = WEXITSTATUS(status), .signal = 0};
+}
+
+}  // namespace
+
+std::string describe(const Ending& ending) {
+  if (ending.signal == 0) return concat("exit code ", ending.exit_code);
+  const char* name = ::sigabbrev_np(ending.signal);
+  std::string meaning = ::strsignal(ending.signal);
+  meaning[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning[0])));
+  return name ? concat("SIG", name, " (", meaning, ")") : meaning;
+}
+
+Process::Process(const ProcessOptions& options) {
+  const std::string& name = options.command.at(0);
+  const std::string path = find_program(name);
+  require(!path.empty(), "cannot start ", name, ": there is no such program");
+  std::vector<std::string> arguments = options.command;
+  std::vector<std::string> environment = environment_with(options.environment);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  Pipe problem, output;
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Image image{.path = path.c_str(),
+                    .arguments = argument_pointers.data(),
+                    .environment = environment_pointers.data(),
+                    .parent = ::getpid(),
+                    .output = options.piped == Piped::all ? output.writing.get() : -1,
+                    .errors = options.piped != Piped::nothing ? output.writing.get() : -1,
+                    .input = options.without_input ? nothing.get() : -1,
+                    .problem = problem.writing.get()};
+  id_ = ::fork();
+  expect(id_ >= 0, "cannot start ", name, ": ", std::strerror(errno));
+  if (id_ == 0) become(image);
+  ::setpgid(id_, id_);
+  problem.writing.reset();
+  int reason = 0;
+  const ssize_t heard = ::read(problem.reading.get(), &reason, sizeof reason);
+  if (heard == sizeof reason) {
+    ::waitpid(id_, nullptr, 0);
+    throw UserError(concat("cannot start ", path, ": ", std::strerror(reason)));
+  }
+  descriptor_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
+  if (options.piped == Piped::nothing) return;
+  output_ = std::move(output.reading);
+  ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+}
+
+Process::~Process() {
+  if (ending()) return;
+  ::kill(-id_, SIGKILL);
+  while (::waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<Ending> Process::ending() {
+  siginfo_t information{};
+  if (ending_ || ::waitid(P_PID, static_cast<id_t>(id_), &information, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      information.si_pid == 0)
+    return ending_;
+  // Before it is reaped, because then its number may become another's.
+  ::kill(-id_, SIGKILL);
+  int status = 0;
+  ::waitpid(id_, &status, 0);
+  return ending_ = ending_of(status);
+}
+
+std::optional<Ending> Process::wait(double seconds) {
+  if (!ending()) wait_for_any({descriptor_.get()}, seconds);
+  return ending();
+}
+
+std::string Process::read_output(size_t most_bytes) {
+  std::string text;
+  std::array<char, 8192> part{};
+  while (output_ && text.size() < most_bytes) {
+    const ssize_t count = ::read(output_.get(), part.data(), std::min(part.size(), most_bytes - text.size()));
+    if (count > 0) text.append(part.data(), static_cast<size_t>(count));
+    if (count == 0) output_.reset();
+    if (count < 0 && errno != EINTR) break;
+  }
+  return text;
+}
+
+void Process::signal(int number) {
+  if (!ending()) ::kill(id_, number);
+}
+
+void Process::signal_group(int number) {
+  if (!ending()) ::kill(-id_, number);
+}
+
+CommandResult run_within(double deadline_seconds, const std::vector<std::string>& command,
+                         const std::map<std::string, std::string>& environment) {
+  constexpr double polite_seconds = 3.0;
+  constexpr size_t rest_bytes = size_t(1) << 20;  // more than a pipe holds
+  CommandResult result;
+  try {
+    Process process(
+        {.command = command, .environment = environment, .piped = Piped::all, .without_input = true});
+    const auto hear_for = [&](double seconds) {
+      const Clock::time_point deadline = after(seconds);
+      while (!process.ending() && Clock::now() < deadline) {
+        wait_for_any({process.descriptor(), process.output()}, -seconds_since(deadline));
+        result.output += process.read_output();
+      }
+    };
+    hear_for(deadline_seconds);
+    result.timed_out = !process.ending();
+    if (result.timed_out) {
+      // A launcher then ends its ranks, which are in groups of their own.
+      process.signal_group(SIGTERM);
+      hear_for(polite_seconds);
+      process.signal_group(SIGKILL);
+    }
+    result.ending = process.wait(polite_seconds).value_or(Ending{.signal = SIGKILL});
+    result.output += process.read_output(rest_bytes);
+  } catch (const UserError& problem) {
+    return {.ending = {.exit_code = 127}, .timed_out = false, .output = problem.what()};
+  }
+  return result;
+}
+
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> children;
+  std::error_code failure;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failure)) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+char process_state(pid_t process) {
+  std::ifstream file(concat("/proc/", process, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  // The name before it may hold anything, parentheses too.
+  const size_t end_of_name = line.rfind(')');
+  return end_of_name == std::string::npos || end_of_name + 2 >= line.size() ? '\0' : line[end_of_name + 2];
+}
+
+bool signal_catchers(pid_t group, int number) {
+  bool found = false;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process <= 0 || ::getpgid(process) != group || !catches(process, number)) continue;
+    found |= ::kill(process, number) == 0;
+  }
+  return found;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/nodes.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "core/error.h"
+#include "core/host.h"
+#include "net/interfaces.h"
+
+namespace lockstep {
+namespace {
+
+bool is_this_host(const std::string& name) {
+  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == host_name();
+}
+
+/// This host's address for keepers on other hosts.
+std::string reachable_address(const NodeOptions& nodes) {
+  if (!nodes.local_address.empty()) return nodes.local_address;
+  const std::vector<InterfaceAddress> shared = shared_addresses();
+  require(!shared.empty(), "this host has no address that other hosts can reach; name one with --local-addr");
+  return shared.front().address;
+}
+
+Placement::Host parse_host(const std::string& line, const std::string& where) {
+  std::istringstream words(line);
+  Placement::Host host;
+  words >> host.name;
+  host.mpirun_name = host.name;
+  for (std::string word; words >> word;) {
+    if (!word.starts_with("slots=")) continue;
+    host.ranks = std::atoi(word.c_str() + 6);
+    require(host.ranks > 0, where, ": '", word, "' is not a number of ranks");
+  }
+  return host;
+}
+
+/// As mpirun reads it: "name [slots=N]", "#" begins a comment.
+std::vector<Placement::Host> read_host_file(const std::string& path) {
+  std::ifstream file(path);
+  require(file.is_open(), "--hostfile: cannot read ", path);
+  std::vector<Placement::Host> hosts;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    const Placement::Host host = parse_host(line.substr(0, line.find('#')), concat(path, ":", ++number));
+    if (!host.name.empty()) hosts.push_back(host);
+  }
+  return hosts;
+}
+
+Placement slurm_allocation(const LaunchOptions& options) {
+  const auto number = [](const char* variable) {
+    const char* text = std::getenv(variable);
+    return text ? std::max(1, std::atoi(text)) : 1;
+  };
+  const int allocated = number("SLURM_JOB_NUM_NODES");
+  require(options.nodes.least_nodes <= allocated, "--nnodes asks for ", options.nodes.least_nodes,
+          " nodes, and Slurm gave ", allocated);
+  const int used = options.nodes_given ? std::min(options.nodes.most_nodes, allocated) : allocated;
+  // As many ranks as the allocation was made for.
+  const int tasks = std::max(1, number("SLURM_NTASKS") / allocated);
+  const int ranks = options.ranks_given ? options.ranks_per_node : tasks;
+  Placement placement{.hosts = std::vector<Placement::Host>(size_t(used), {.name = "", .ranks = ranks})};
+  if (used > 1) placement.address = reachable_address(options.nodes);
+  return placement;
+}
+
+}  // namespace
+
+int Placement::ranks() const {
+  int sum = 0;
+  for (const Host& host : hosts) sum += host.ranks;
+  return sum;
+}
+
+bool uses_slurm(const LaunchOptions& options) {
+  return std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
+}
+
+ListedNodes::ListedNodes(const LaunchOptions& options) : options_(options) {
+  if (!options.hostfile.empty()) read_host_file(options.hostfile);
+}
+
+std::optional<Placement> ListedNodes::gather(double seconds) {
+  Placement placement{.hosts = {{.name = host_name(), .ranks = options_.ranks_per_node}}};
+  if (!options_.hostfile.empty()) {
+    if (!take_hosts_of_file(placement)) {
+      std::this_thread::sleep_for(clock_duration(seconds));
+      return std::nullopt;
+    }
+  } else if (uses_slurm(options_)) {
+    placement = slurm_allocation(options_);
+  }
+  gathering_since_.reset();
+  placement.environment[secret_variable] = secret_.bytes();
+  return placement;
+}
+
+bool ListedNodes::take_hosts_of_file(Placement& placement) {
+  if (!gathering_since_) gathering_since_ = Clock::now();
+  placement.hosts = read_host_file(options_.hostfile);
+  const size_t there = placement.hosts.size();
+  if (there < size_t(options_.nodes.least_nodes)) {
+    expect(seconds_since(*gathering_since_) < options_.nodes.timeout_seconds, "--hostfile ",
+           options_.hostfile, ": ", there, " of at least ", options_.nodes.least_nodes,
+           " hosts are there, after ", options_.nodes.timeout_seconds, " s (--rdzv-timeout)");
+    return false;
+  }
+  placement.hosts.resize(std::min(there, size_t(options_.nodes.most_nodes)));
+  bool is_all_here = true;
+  for (Placement::Host& host : placement.hosts) {
+    if (options_.ranks_given) host.ranks = options_.ranks_per_node;
+    is_all_here &= is_this_host(host.name);
+  }
+  if (is_all_here) return true;
+  placement.address = reachable_address(options_.nodes);
+  // By name: the value is not on any command line.
+  for (const char* variable : {secret_variable, "PATH", "LD_LIBRARY_PATH"})
+    if (variable == secret_variable || std::getenv(variable) != nullptr)
+      placement.mpirun_arguments.insert(placement.mpirun_arguments.end(), {"-x", variable});
+  return true;
+}
+
+}  // namespace lockstep

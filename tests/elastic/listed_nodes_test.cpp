@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "elastic/mpirun.h"
+#include "elastic/nodes.h"
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+std::string hosts_of(const Placement& placement) {
+  std::string text;
+  for (const Placement::Host& host : placement.hosts) text += concat(host.mpirun_name, ":", host.ranks, " ");
+  return text;
+}
+
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+class HostFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.hostfile = directory_ / "hosts";
+    options_.nodes.most_nodes = 8;
+    options_.nodes.local_address = "10.0.0.1";
+    write_text(options_.hostfile, "host-a slots=2\n# host-x\nhost-b  # the default is one\n");
+  }
+  Placement placement() const { return ListedNodes(options_).gather(0.0).value(); }
+
+  TemporaryDirectory directory_;
+  LaunchOptions options_;
+};
+
+TEST_F(HostFile, SlotsCountUnlessANumberIsGiven) {
+  ListedNodes by_slots(options_);
+  const Placement found = by_slots.gather(0.0).value();
+  EXPECT_EQ(hosts_of(found), "host-a:2 host-b:1 ");
+  EXPECT_EQ(found.address, "10.0.0.1");
+  const auto command = launch_command(Launcher::mpirun, found, "lockrun", "10.0.0.1:4000");
+  EXPECT_TRUE(has(command, "host-a:2,host-b:1"));
+  for (const std::string& word : command) EXPECT_EQ(word.find(by_slots.secret().bytes()), std::string::npos);
+  options_.ranks_given = true;
+  options_.ranks_per_node = 4;
+  EXPECT_EQ(placement().ranks(), 8);
+}
+
+TEST_F(HostFile, IsReadAnewAndItsMistakesAreNamed) {
+  ListedNodes nodes(options_);
+  write_text(options_.hostfile, "localhost slots=3\n");
+  EXPECT_EQ(hosts_of(nodes.gather(0.0).value()), "localhost:3 ");
+  EXPECT_EQ(nodes.gather(0.0)->address, "127.0.0.1") << "nobody has to reach it from elsewhere";
+  write_text(options_.hostfile, "host-a\nhost-b slots=none\n");
+  EXPECT_THROW(ListedNodes{options_}, UserError);
+  options_.hostfile = directory_ / "missing";
+  EXPECT_THROW(ListedNodes{options_}, UserError);
+}
+
+TEST_F(HostFile, TheNumberOfNodesHasItsLimits) {
+  options_.nodes.most_nodes = 1;
+  EXPECT_EQ(hosts_of(placement()), "host-a:2 ");
+  options_.nodes.most_nodes = options_.nodes.least_nodes = 3;
+  options_.nodes.timeout_seconds = 60.0;
+  EXPECT_FALSE(ListedNodes(options_).gather(0.0).has_value());
+  options_.nodes.timeout_seconds = 0.0;
+  try {
+    ListedNodes(options_).gather(0.0);
+    FAIL() << "it did not give up";
+  } catch (const Error& failure) {
+    EXPECT_NE(std::string(failure.what()).find("2 of at least 3 hosts"), std::string::npos) << failure.what();
+  }
+}
+
+TEST(ListedNodes, AnAllocationHasItsTasks) {
+  for (const auto& [name, value] :
+       {std::pair{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_NTASKS", "6"}})
+    ::setenv(name, value, 1);
+  LaunchOptions options;
+  options.nodes.local_address = "10.0.0.1";
+  const Placement placement = ListedNodes(options).gather(0.0).value();
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS"}) ::unsetenv(name);
+  EXPECT_EQ(placement.ranks(), 6);
+  const auto command = launch_command(Launcher::srun, placement, "lockrun", "10.0.0.1:4000");
+  for (const char* word : {"--ntasks=6", "--nodes=3", "--ntasks-per-node=2"}) EXPECT_TRUE(has(command, word));
+}
+
+}  // namespace
+}  // namespace lockstep
