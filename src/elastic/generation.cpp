@@ -281,8 +281,10 @@ void Generation::end() {
   // Without its keepers the launcher tidies up and ends; what it has not started yet must not start now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
   if (!launcher_->wait(leave_seconds)) launcher_->signal_group(SIGKILL);
-  for (const auto& [rank, report] : reports_)
-    if (report.is_lost && report.process > 0 && report.host == host_name()) ::kill(-report.process, SIGKILL);
+  for (const auto& [rank, report] : reports_) {
+    const bool is_here = report.host == host_name() && report.machine == boot_id();
+    if (report.is_lost && report.process > 0 && is_here) ::kill(-report.process, SIGKILL);
+  }
   launcher_.reset();
   nodes_.end_generation();
 }

@@ -108,6 +108,7 @@ class Keeper {
   Keeper(Channel channel, int rank, pid_t launcher) : channel_(std::move(channel)), launcher_(launcher) {
     report_.rank = rank;
     report_.host = host_name();
+    report_.machine = boot_id();
   }
 
   void run() {

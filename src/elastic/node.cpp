@@ -67,6 +67,7 @@ class Node {
       send({.kind = Kind::join,
             .facts = {.node_rank = options_.node_rank,
                       .host = host_name(),
+                      .process = process_mark(),
                       .address = address,
                       .network = network_of(address),
                       .slots = options_.slots,

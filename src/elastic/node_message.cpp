@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, node_rank, host, address, network, slots, run, least_nodes,
-                                   most_nodes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, node_rank, host, process, address, network, slots, run,
+                                   least_nodes, most_nodes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeMessage, kind, process, code, text, host, facts)
 
 std::string NodeFacts::name() const {

@@ -14,6 +14,7 @@ constexpr double node_silence_seconds = 6.0;
 struct NodeFacts {
   int node_rank = -1;        ///< -1: any
   std::string host = {};     ///< its name
+  std::string process = {};  ///< tells its lockrun from others
   std::string address = {};  ///< its number as the rendezvous sees it
   std::string network = {};  ///< of that number: "10.0.0.0/24"
   int slots = 1;             ///< ranks it takes

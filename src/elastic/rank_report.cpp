@@ -27,9 +27,9 @@ static void from_json(const Json& json, FlightRecord& record) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ending, exit_code, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankPlan, command, environment, folder)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, host, process, step, snapshot_step, snapshot_seconds,
-                                   phase, has_ended, ending, was_ended, is_lost, stuck_seconds, was_stopped,
-                                   failure, last_lines, last_collective)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, host, machine, process, step, snapshot_step,
+                                   snapshot_seconds, phase, has_ended, ending, was_ended, is_lost,
+                                   stuck_seconds, was_stopped, failure, last_lines, last_collective)
 
 /// A program may print bytes that are no text.
 static std::string text_of(const Json& json) {

@@ -20,7 +20,8 @@ constexpr double keeper_silence_seconds = 30.0;
 struct RankReport {
   int rank = -1;
   std::string host;
-  int process = 0;  ///< 0: not started yet
+  std::string machine = {};  ///< tells hosts of the same name apart
+  int process = 0;           ///< 0: not started yet
   int64_t step = 0;
   int64_t snapshot_step = -1;                ///< -1: none yet
   double snapshot_seconds = 0.0;             ///< what writing the last one took; 0: none yet

@@ -90,12 +90,16 @@ std::string Rendezvous::objection(NodeFacts& facts, int& code) {
                   ":", facts.most_nodes, " on ", facts.name());
   if (facts.node_rank == 0) return concat("node 0 is ", own_.host, ": --node-rank has to be another one");
   Member* twin = member_of(facts.node_rank);
-  // A node whose connection broke is often back before it is missed.
-  if (twin != nullptr && twin->facts.host == facts.host && twin->facts.address == facts.address)
-    twin->lost = "it has come back";
-  else if (twin != nullptr)
+  const bool is_here =
+      twin != nullptr && twin->facts.host == facts.host && twin->facts.address == facts.address;
+  if (twin != nullptr && !is_here)
     return concat("there is a ", twin->facts.name(), " already: give every node another --node-rank");
   code = 1;
+  if (is_here && twin->facts.process != facts.process)
+    return concat(twin->facts.name(),
+                  " is another lockrun: end that one, or give this one another --node-rank");
+  // A node whose connection broke is often back before it is missed.
+  if (twin != nullptr) twin->lost = "it has come back";
   for (int rank = 1; facts.node_rank < 0 && rank < own_.most_nodes; ++rank)
     if (member_of(rank) == nullptr) facts.node_rank = rank;
   return facts.node_rank < 0 ? concat("all ", own_.most_nodes, " nodes are here") : "";

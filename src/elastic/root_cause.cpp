@@ -113,7 +113,8 @@ std::string ranks_behind(const std::vector<RankReport>& reports) {
   const FlightRecord ahead = furthest(reports);
   std::vector<const RankReport*> behind;
   for (const RankReport& report : reports)
-    if (report.last_collective.sequence < ahead.sequence) behind.push_back(&report);
+    // Of one that is lost nobody knows how far it came.
+    if (!report.is_lost && report.last_collective.sequence < ahead.sequence) behind.push_back(&report);
   std::sort(behind.begin(), behind.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
   std::string text;
   for (const RankReport* report : behind) {

@@ -37,6 +37,7 @@ Secret Secret::from_file(const std::string& path) {
   require(::fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode), "the secret ", path, " is not a file");
   require((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0, "others may read the secret ", path, ": chmod 600 ",
           path);
+  require(facts.st_uid == ::geteuid() || facts.st_uid == 0, "the secret ", path, " belongs to another user");
   std::string text(most_bytes + 1, '\0');
   const ssize_t count = ::read(file.get(), text.data(), text.size());
   require(count >= 0, "cannot read the secret ", path, ": ", std::strerror(errno));
@@ -49,6 +50,7 @@ Secret Secret::from_environment(const char* variable, const std::string& advice)
   char* text = std::getenv(variable);
   require(text != nullptr && *text != '\0', advice);
   Secret secret = from_text(text, variable);
+  std::fill_n(text, std::strlen(text), '\0');
   ::unsetenv(variable);
   return secret;
 }

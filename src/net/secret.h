@@ -13,7 +13,8 @@ class Secret {
   static Secret random();
   /// The file's text without the line's end. UserError if others may read it, or if it is too short.
   static Secret from_file(const std::string& path);
-  /// Takes it out of this process's environment. UserError with `advice` if it is not there.
+  /// Takes it out of this process's environment, where /proc shows it. UserError with `advice` if it is not
+  /// there.
   static Secret from_environment(const char* variable, const std::string& advice);
   /// `where` says where it comes from. UserError if it has less than 16 bytes.
   static Secret from_text(const std::string& text, const std::string& where = "the secret");

@@ -44,9 +44,10 @@ TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
   LockrunJob job = LockrunJob::of_command(
       "--nproc 1 --rdzv-id seven",
       "bash -c 'echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $TORCHELASTIC_RUN_ID; "
-      "env | grep -c LOCKRUN_SECRET; env | grep OMPI_MCA_opal_signal; true'");
+      "env | grep -c LOCKRUN_SECRET; env | grep OMPI_MCA_opal_signal; "
+      "tr \"\\0\" \"\\n\" </proc/$PPID/environ | grep -c LOCKRUN_SECRET=.; true'");
   job.exit_code();
-  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\nOMPI_MCA_opal_signal=\n");
+  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\nOMPI_MCA_opal_signal=\n0\n") << "not even its keeper shows it";
 }
 
 TEST_F(Lockrun, AStartThatFailedBeforeARankBeganLeavesNothingToResume) {

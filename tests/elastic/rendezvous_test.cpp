@@ -59,6 +59,7 @@ class RendezvousTest : public testing::Test {
   NodeFacts facts(int node_rank, int least, int most) const {
     return {.node_rank = node_rank,
             .host = "host-b",
+            .process = "one",
             .address = address_,
             .network = network_of(address_),
             .slots = 3,
@@ -162,6 +163,13 @@ TEST_F(RendezvousTest, ANodeRankIsTakenOnceButANodeMayComeBack) {
   Channel second = introduce(rendezvous, twin);
   const NodeMessage answer = next_but_beats(second);
   EXPECT_NE(answer.text.find("there is a node 1 (host-b"), std::string::npos) << answer.text;
+  // Two that are started alike would otherwise throw each other out until the budget is gone.
+  NodeFacts double_start = facts(1, 2, 2);
+  double_start.process = "two";
+  Channel fourth = introduce(rendezvous, double_start);
+  const NodeMessage wait = next_but_beats(fourth);
+  EXPECT_NE(wait.text.find("another lockrun"), std::string::npos) << wait.text;
+  EXPECT_EQ(wait.code, 1) << "it may be about to be missed, so this one asks again";
   NodeFacts spare = facts(-1, 2, 2);
   Channel third = introduce(rendezvous, spare);
   const NodeMessage full = next_but_beats(third);

@@ -74,6 +74,13 @@ TEST(RootCause, ALostRankIsNotTheCauseWhereItsLauncherIs) {
   EXPECT_EQ(describe(failure), failure.other_cause);
 }
 
+TEST(RootCause, ALostRankIsNotSaidToBeBehind) {
+  Failure failure{.reports = {ended_by_keeper(0, 17), ended_by_keeper(1, 16), ended(2, {})}};
+  failure.reports[2].is_lost = true;
+  EXPECT_EQ(ranks_behind(failure.reports).find("rank 2"), std::string::npos) << ranks_behind(failure.reports);
+  EXPECT_NE(ranks_behind(failure.reports).find("rank 1 never entered"), std::string::npos);
+}
+
 TEST(RootCause, LeavingWith75UnaskedIsAFailureWithoutThatCode) {
   const Failure failure{.reports = {ended(0, {.exit_code = exit_stopped})}};
   EXPECT_NE(describe(failure).find("which lockrun had not asked for"), std::string::npos);

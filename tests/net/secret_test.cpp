@@ -27,6 +27,15 @@ TEST(Secret, AFileThatOthersMayReadIsRefused) {
   }
 }
 
+TEST(Secret, AFileOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  const TemporaryDirectory directory;
+  write_text(directory / "secret", "0123456789abcdef\n");
+  ASSERT_EQ(::chmod((directory / "secret").c_str(), 0600), 0);
+  ASSERT_EQ(::chown((directory / "secret").c_str(), 12345, 12345), 0);
+  EXPECT_THROW(Secret::from_file(directory / "secret"), UserError);
+}
+
 TEST(Secret, AShortOrMissingOneIsRefused) {
   const TemporaryDirectory directory;
   EXPECT_THROW(Secret::from_text("too short"), UserError);
