@@ -13,6 +13,7 @@ namespace lockstep {
 struct HeartbeatPage {
   std::atomic<uint64_t> beats{0};             ///< grows while the rank gets on
   std::atomic<int64_t> step{0};               ///< completed steps
+  std::atomic<int64_t> replicas{0};           ///< of the run: it cannot use more ranks; 0: not known
   std::atomic<int64_t> snapshot_step{-1};     ///< of the newest snapshot that is whole; -1: none yet
   std::atomic<double> snapshot_seconds{0.0};  ///< what writing the last snapshot took; 0: none yet
   std::atomic<double> deadline_seconds{0.0};  ///< without a beat for so long, the rank is stuck; 0: not known

@@ -302,6 +302,12 @@ bool Generation::has_begun() const {
                      [](const auto& entry) { return !entry.second.phase.empty(); });
 }
 
+int64_t Generation::replicas() const {
+  int64_t most = 0;
+  for (const auto& [rank, report] : reports_) most = std::max(most, report.replicas);
+  return most;
+}
+
 int64_t Generation::snapshot_step() const {
   int64_t newest = -1;
   for (const auto& [rank, report] : reports_) newest = std::max(newest, report.snapshot_step);

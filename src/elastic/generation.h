@@ -41,6 +41,8 @@ class Generation {
   bool failed_while_asked() const { return failed_while_asked_; }
   /// True once a rank had a heartbeat.
   bool has_begun() const;
+  /// As its ranks have settled them; 0: none got so far.
+  int64_t replicas() const;
   /// Of the newest snapshot that a rank has told of; -1: none.
   int64_t snapshot_step() const;
 

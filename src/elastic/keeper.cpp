@@ -224,6 +224,7 @@ class Keeper {
   void read_page() {
     const HeartbeatPage& page = *folder_->page;
     report_.step = page.step;
+    report_.replicas = page.replicas;
     report_.snapshot_step = page.snapshot_step;
     report_.snapshot_seconds = page.snapshot_seconds;
     report_.phase = page.phase;

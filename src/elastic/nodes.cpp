@@ -77,6 +77,11 @@ int Placement::ranks() const {
   return sum;
 }
 
+void Placement::limit(int most_ranks) {
+  for (Host& host : hosts) most_ranks -= host.ranks = std::min(host.ranks, most_ranks);
+  std::erase_if(hosts, [](const Host& host) { return host.ranks == 0; });
+}
+
 bool uses_slurm(const LaunchOptions& options) {
   return std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
 }

@@ -27,6 +27,8 @@ struct Placement {
   std::string address = "127.0.0.1";  ///< where keepers on every node can reach the supervisor
 
   int ranks() const;
+  /// Leaves out the last ranks beyond so many, and the hosts that then have none.
+  void limit(int most_ranks);
 };
 
 /// What happened to a node, or what somebody asked for there.

@@ -27,7 +27,7 @@ static void from_json(const Json& json, FlightRecord& record) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ending, exit_code, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankPlan, command, environment, folder)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, host, machine, process, step, snapshot_step,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, host, machine, process, step, replicas, snapshot_step,
                                    snapshot_seconds, phase, has_ended, ending, was_ended, is_lost,
                                    stuck_seconds, was_stopped, failure, last_lines, last_collective)
 

@@ -23,6 +23,7 @@ struct RankReport {
   std::string machine = {};  ///< tells hosts of the same name apart
   int process = 0;           ///< 0: not started yet
   int64_t step = 0;
+  int64_t replicas = 0;                      ///< of the run; 0: not known yet
   int64_t snapshot_step = -1;                ///< -1: none yet
   double snapshot_seconds = 0.0;             ///< what writing the last one took; 0: none yet
   std::string phase = {};                    ///< "training"; empty: not known

@@ -64,7 +64,12 @@ std::optional<Placement> Supervisor::gather() {
   }
 }
 
-std::optional<int> Supervisor::run_generation(const Placement& placement) {
+std::optional<int> Supervisor::run_generation(Placement placement) {
+  if (replicas_ > 0 && placement.ranks() > replicas_) {
+    log_info(concat("lockrun: starts ", replicas_, " of ", placement.ranks(),
+                    " ranks: the run has no more replicas"));
+    placement.limit(static_cast<int>(replicas_));
+  }
   const int on_each = placement.hosts.at(0).ranks;
   const bool by_srun = choose_launcher(options_, placement) == Launcher::srun;
   provide_descriptors_for(placement.ranks(), by_srun ? 0 : on_each);
@@ -87,6 +92,7 @@ std::optional<int> Supervisor::run_generation(const Placement& placement) {
   report(failure);
   ++earlier_.all;
   if (generation.has_begun()) ++earlier_.begun;
+  if (generation.replicas() > 0) replicas_ = generation.replicas();
   const int code = exit_code(failure);
   if (generation.failed_while_asked() || code == exit_usage) return code;
   if (request_.is_asked()) return exit_stopped;

@@ -37,7 +37,7 @@ class Supervisor {
   /// The next generation's place; nothing if lockrun was told to stop meanwhile.
   std::optional<Placement> gather();
   /// Runs one generation; the code to leave with, or nothing if there is to be another.
-  std::optional<int> run_generation(const Placement& placement);
+  std::optional<int> run_generation(Placement placement);
   void report(const Failure& failure) const;
   /// The code to leave with where no rank had to be told: 75, or 130.
   int leave_early() const;
@@ -47,6 +47,7 @@ class Supervisor {
   StopRequest& request_;
   RestartBudget budget_;
   Generation::Starts earlier_;
+  int64_t replicas_ = 0;  ///< of the run, once a generation has told; more ranks than that cannot train
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/exit_code.h"
+#include "core/heartbeat.h"
 #include "core/log.h"
 #include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
@@ -46,6 +47,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
           "train.device = ", config.train.device, ", but the model was made on ", name(device));
   settle_device(config);
   settle_replicas(config, world);
+  heartbeat().replicas = config.dist.replicas;
   world.communicator().set_timeout(config.dist.timeout_s);
   require_same_configuration(config, world);
   require_equal_on_all_ranks(world.communicator(), "the data", hash_lines(task.artifacts));

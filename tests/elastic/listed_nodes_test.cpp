@@ -80,11 +80,20 @@ TEST(ListedNodes, AnAllocationHasItsTasks) {
     ::setenv(name, value, 1);
   LaunchOptions options;
   options.nodes.local_address = "10.0.0.1";
-  const Placement placement = ListedNodes(options).gather(0.0).value();
+  Placement placement = ListedNodes(options).gather(0.0).value();
   for (const char* name : {"SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS"}) ::unsetenv(name);
   EXPECT_EQ(placement.ranks(), 6);
+  placement.limit(5);
   const auto command = launch_command(Launcher::srun, placement, "lockrun", "10.0.0.1:4000");
-  for (const char* word : {"--ntasks=6", "--nodes=3", "--ntasks-per-node=2"}) EXPECT_TRUE(has(command, word));
+  for (const char* word : {"--ntasks=5", "--nodes=3", "--ntasks-per-node=2"}) EXPECT_TRUE(has(command, word));
+}
+
+TEST(Placement, TheLastRanksAreLeftOutFirst) {
+  Placement placement{.hosts = {{"a", 2, "a"}, {"b", 3, "b"}, {"c", 1, "c"}}};
+  placement.limit(9);
+  EXPECT_EQ(hosts_of(placement), "a:2 b:3 c:1 ");
+  placement.limit(4);
+  EXPECT_EQ(hosts_of(placement), "a:2 b:2 ");
 }
 
 }  // namespace

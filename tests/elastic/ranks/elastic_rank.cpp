@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // elastic_rank <directory> <steps> [generation:rank:step:fault ...]: a rank that counts instead of training.
 // It keeps its count in <directory>/snapshot every fifth step and when it is told to stop, goes on from
-// there, which takes ELASTIC_SNAPSHOT_SECONDS in the end. It has the given faults: kill, segv, stop (by
-// SIGSTOP), hang, throw, usage, or left (exit code 75).
+// there, which takes ELASTIC_SNAPSHOT_SECONDS in the end. It says that the run has ELASTIC_REPLICAS replicas.
+// It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code 75).
 
 #include <algorithm>
 #include <atomic>
@@ -49,6 +49,7 @@ class CountingRank {
         generation_(std::getenv("TORCHELASTIC_RESTART_COUNT")) {
     if (const char* records = std::getenv("LOCKSTEP_RECORDS")) ranks_.record_flights_in(records);
     if (const char* seconds = std::getenv("ELASTIC_SNAPSHOT_SECONDS")) snapshot_seconds_ = std::atof(seconds);
+    if (const char* replicas = std::getenv("ELASTIC_REPLICAS")) heartbeat().replicas = std::atoi(replicas);
     const char* timeout = std::getenv("ELASTIC_TIMEOUT");
     ranks_.set_timeout(timeout ? std::atof(timeout) : 60.0);
     if (world_.is_first()) std::ifstream(snapshot_) >> step_;
