@@ -233,16 +233,19 @@ LOCKSTEP_DEVICE void add_rows(float (&sum)[width], int64_t count, Row row) {
   }
 }
 
+/// to = (or +=) sum
 template <int width>
-LOCKSTEP_DEVICE void store(float* to, const float (&sum)[width]) {
+LOCKSTEP_DEVICE void store(float* to, const float (&sum)[width], bool adds = false) {
   if constexpr (width == 1) {
-    *to = sum[0];
+    *to = adds ? *to + sum[0] : sum[0];
   } else {
 #pragma unroll
     for (int start = 0; start < width; start += Pack<float>::size) {
+      const Pack<float> before = adds ? cuda::load_pack(to + start) : Pack<float>{};
       Pack<float> pack;
 #pragma unroll
-      for (int i = 0; i < Pack<float>::size; ++i) pack.set(i, sum[start + i]);
+      for (int i = 0; i < Pack<float>::size; ++i)
+        pack.set(i, adds ? before[i] + sum[start + i] : sum[start + i]);
       cuda::store_pack(to + start, pack);
     }
   }
@@ -292,8 +295,6 @@ __global__ __launch_bounds__(threads) void rows_kernel(Backward<T> k) {
   if (row >= k.rows || column >= k.columns) return;
   const int64_t run = k.first[row];
   const int64_t count = k.first[row + 1] - run;
-  float* const to = k.dtable + row * k.columns + column;
-  if (k.adds && count == 0) return;
   float sum[width] = {};
   if (count <= piece)
     add_rows<T>(sum, count,
@@ -302,8 +303,8 @@ __global__ __launch_bounds__(threads) void rows_kernel(Backward<T> k) {
     add_rows<float>(sum, (count + piece - 1) / piece, [&](int64_t j) {
       return k.pieces + slot_of_piece(run + j * piece, run) * k.columns + column;
     });
-  if (k.adds) add_rows<float>(sum, 1, [&](int64_t) { return to; });
-  store(to, sum);
+  if (k.adds && count == 0) return;
+  store(k.dtable + row * k.columns + column, sum, k.adds);
 }
 
 template <class T, int width>
