@@ -61,7 +61,7 @@ void unroll(Body&& body) {
 }
 
 template <class T, Left layout, size_t rows, size_t vectors>
-void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool add) {
+void multiply_block(T* tile, const T* left, const T* right, int64_t right_stride, int64_t depth, bool add) {
   constexpr int64_t row_stride = layout == Left::panel ? 1 : tile_columns<T>;
   constexpr int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
   Vector<T> sums[rows][vectors] = {};
@@ -73,7 +73,7 @@ void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool 
       unroll<vectors>([&](auto v) { sums[row][v] = fused_multiply_add<T>(a, b[v], sums[row][v]); });
     });
     left += depth_stride;
-    right += tile_columns<T>;
+    right += right_stride;
   }
   unroll<rows * vectors>([&](auto i) {
     T* target = tile + i / vectors * tile_columns<T> + i % vectors * vector_lanes<T>;
@@ -83,7 +83,7 @@ void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool 
 }
 
 template <class T>
-using Block = void (*)(T*, const T*, const T*, int64_t, bool);
+using Block = void (*)(T*, const T*, const T*, int64_t, int64_t, bool);
 
 /// One microkernel for every tile of 4, 8, ... rows and 1, 2, ... vectors.
 template <class T, Left layout, size_t... indices>
@@ -177,7 +177,7 @@ void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t coun
 
 template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
-              int64_t depth, Store store) {
+              int64_t depth, Store store, int64_t right_stride) {
   const int64_t index = (rows - 1) / 4 * tile_vectors + (columns - 1) / vector_lanes<T>;
   const Block<T> block = (layout == Left::panel ? table<T, Left::panel> : table<T, Left::tile>)[index];
   const int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
@@ -185,7 +185,7 @@ void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows,
   int64_t begin = 0;
   do {
     const int64_t length = std::min(depth - begin, depth_block);
-    block(tile, left + begin * depth_stride, right + begin * tile_columns<T>, length, add);
+    block(tile, left + begin * depth_stride, right + begin * right_stride, right_stride, length, add);
     begin += length;
     add = true;
   } while (begin < depth);
@@ -197,7 +197,8 @@ template void pack_columns(float*, Lanes<float>, int64_t, int64_t);
 template void pack_columns(double*, Lanes<double>, int64_t, int64_t);
 template void unpack_columns(float*, int64_t, const float*, int64_t, int64_t);
 template void unpack_columns(double*, int64_t, const double*, int64_t, int64_t);
-template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store);
-template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store);
+template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store, int64_t);
+template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store,
+                       int64_t);
 
 }  // namespace lockstep::gemm

@@ -61,9 +61,9 @@ enum class Store { overwrite, add };
 
 /// tile[rows][tile_columns] = (or +=) left . right over `depth`, for the first `rows` <= tile_rows rows and
 /// `columns` <= tile_columns columns; both are rounded up inside the tile, to 4 and to whole vectors. `right`
-/// is a panel of pack_columns or the rows of another tile.
+/// is a panel of pack_columns, the rows of another tile, or with their stride the rows of a matrix.
 template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
-              int64_t depth, Store store = Store::overwrite);
+              int64_t depth, Store store = Store::overwrite, int64_t right_stride = tile_columns<T>);
 
 }  // namespace lockstep::gemm

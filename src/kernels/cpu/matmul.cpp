@@ -92,13 +92,21 @@ class Product {
   }
 
  private:
+  /// Whether a tile meets its columns of b where they are: so few rows that it would be the only one to read
+  /// them packed.
+  bool is_read_in_place(int64_t column) const {
+    return row_panels_ == 1 && !kernel_.transpose_b && !kernel_.column_sum && n_ - column >= tile_columns<T>;
+  }
+
   void pack(int64_t panel) const {
     if (panel < row_panels_) {
       const int64_t row = panel * tile_rows;
       const Lanes<T> a = lanes(kernel_.a, kernel_.transpose_a).from(row);
       gemm::pack_rows(rows_ + row * k_, a, std::min(m_ - row, tile_rows), k_);
-    } else {
-      const int64_t column = (panel - row_panels_) * tile_columns<T>;
+      return;
+    }
+    const int64_t column = (panel - row_panels_) * tile_columns<T>;
+    if (!is_read_in_place(column)) {
       const Lanes<T> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
       const int64_t columns = std::min(n_ - column, tile_columns<T>);
       gemm::pack_columns(columns_ + column * k_, b, columns, k_);
@@ -125,7 +133,10 @@ class Product {
     alignas(64) T tile[tile_rows * tile_columns<T>];
     const int64_t rows = std::min(m_ - row, tile_rows);
     const int64_t columns = std::min(n_ - column, tile_columns<T>);
-    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_, columns_ + column * k_, rows, columns, k_);
+    const bool in_place = is_read_in_place(column);
+    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_,
+                   in_place ? kernel_.b.as<T>() + column : columns_ + column * k_, rows, columns, k_,
+                   gemm::Store::overwrite, in_place ? n_ : tile_columns<T>);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t offset = (row + i) * n_ + column;
       if (columns == tile_columns<T>)
