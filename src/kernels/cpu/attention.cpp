@@ -38,8 +38,8 @@ class ForwardTask {
   void run(const HeadContext& head, Share&& share, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y,
            T* log_sum_exp) {
     share(2, [&](int64_t part) {
-      if (part == 0) pack_all_rows(keys_, k.as_lanes(), head.time, head.size);
-      if (part == 1) pack_all_rows(values_, v.as_depth(), head.size, head.time);
+      if (part == 0) gemm::pack_rows(keys_, k.as_lanes(), head.time, head.size);
+      if (part == 1) gemm::pack_rows(values_, v.as_depth(), head.size, head.time);
     });
     for (int64_t first = head.first_query; first < head.time; first += at_once_ * width) {
       const int64_t blocks = std::min(at_once_, divide_up(head.time - first, width));
@@ -140,9 +140,9 @@ class BackwardTask {
   template <class Share>
   void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
     share(3, [&](int64_t part) {
-      if (part == 0) pack_all_rows(keys_, in.k.as_lanes(), head.time, head.size);
-      if (part == 1) pack_all_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
-      if (part == 2) pack_all_rows(values_, in.v.as_lanes(), head.time, head.size);
+      if (part == 0) gemm::pack_rows(keys_, in.k.as_lanes(), head.time, head.size);
+      if (part == 1) gemm::pack_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
+      if (part == 2) gemm::pack_rows(values_, in.v.as_lanes(), head.time, head.size);
     });
     std::fill_n(dk_, padded_time_ * padded_size_, T{0});
     std::fill_n(dv_, padded_time_ * padded_size_, T{0});

@@ -83,12 +83,7 @@ struct HeadContext {
   }
 };
 
-template <class T>
-void pack_all_rows(T* panels, Lanes<T> source, int64_t lanes, int64_t depth) {
-  for (int64_t lane = 0; lane < lanes; lane += tile_rows)
-    gemm::pack_rows(panels + lane * depth, source.from(lane), std::min(lanes - lane, tile_rows), depth);
-}
-
+/// Panels of tile_columns lanes, at the distance that a whole block of queries needs.
 template <class T>
 void pack_all_columns(T* panels, Lanes<T> source, int64_t lanes, int64_t depth) {
   for (int64_t lane = 0; lane < lanes; lane += tile_columns<T>)

@@ -111,16 +111,17 @@ void transpose_4x4(T* target, int64_t target_stride, const T* source, int64_t so
   store(target + 3 * target_stride, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
 }
 
+/// All panels at once: their lanes lie beside each other in each row of the source.
 template <int64_t width, class T>
-void pack_contiguous_lanes(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
+void pack_contiguous_lanes(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+  const int64_t whole = count / width * width;
   for (int64_t d = 0; d < depth; ++d) {
     const T* from = source.data + d * source.depth_stride;
-    T* to = panel + d * width;
-    if (count == width) {
-      std::memcpy(to, from, width * sizeof(T));
-    } else {
-      for (int64_t lane = 0; lane < width; ++lane) to[lane] = lane < count ? from[lane] : T{0};
-    }
+    T* to = panels + d * width;
+    for (int64_t lane = 0; lane < whole; lane += width)
+      std::memcpy(to + lane * depth, from + lane, width * sizeof(T));
+    for (int64_t lane = whole; whole < count && lane < whole + width; ++lane)
+      to[whole * depth + lane - whole] = lane < count ? from[lane] : T{0};
   }
 }
 
@@ -143,23 +144,23 @@ void pack_contiguous_depth(T* panel, Lanes<T> source, int64_t count, int64_t dep
 }
 
 template <int64_t width, class T>
-void pack(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
-  if (source.lane_stride == 1)
-    pack_contiguous_lanes<width>(panel, source, count, depth);
-  else
-    pack_contiguous_depth<width>(panel, source, count, depth);
+void pack(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+  if (source.lane_stride == 1) return pack_contiguous_lanes<width>(panels, source, count, depth);
+  for (int64_t lane = 0; lane < count; lane += width)
+    pack_contiguous_depth<width>(panels + lane * depth, source.from(lane), std::min(count - lane, width),
+                                 depth);
 }
 
 }  // namespace
 
 template <class T>
-void pack_rows(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
-  pack<tile_rows>(panel, source, count, depth);
+void pack_rows(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+  pack<tile_rows>(panels, source, count, depth);
 }
 
 template <class T>
-void pack_columns(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
-  pack<tile_columns<T>>(panel, source, count, depth);
+void pack_columns(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+  pack<tile_columns<T>>(panels, source, count, depth);
 }
 
 template <class T>

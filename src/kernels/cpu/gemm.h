@@ -41,15 +41,17 @@ struct Lanes {
   Lanes from(int64_t lane) const { return {data + lane * lane_stride, lane_stride, depth_stride}; }
 };
 
-/// panel[depth][tile_rows] from the first `count` lanes; the lanes up to tile_rows are zero.
+/// Panels [depth][tile_rows], one behind the other, from the first `count` lanes; what is left of the last is
+/// zero.
 template <class T>
-void pack_rows(T* panel, Lanes<T> source, int64_t count, int64_t depth);
+void pack_rows(T* panels, Lanes<T> source, int64_t count, int64_t depth);
 
-/// panel[depth][tile_columns] from the first `count` lanes; the lanes up to tile_columns are zero.
+/// The same with panels [depth][tile_columns].
 template <class T>
-void pack_columns(T* panel, Lanes<T> source, int64_t count, int64_t depth);
+void pack_columns(T* panels, Lanes<T> source, int64_t count, int64_t depth);
 
-/// The inverse of pack_columns: target[lane * lane_stride + d] = panel[d][lane] for the first `count` lanes.
+/// The inverse of pack_columns for one panel: target[lane * lane_stride + d] = panel[d][lane] for the first
+/// `count` lanes.
 template <class T>
 void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t count, int64_t depth);
 

@@ -82,7 +82,9 @@ class Product {
     columns_ = reinterpret_cast<T*>(scratch.get());
     rows_ = columns_ + columns_size;
     stream.for_each_chunk(row_panels_ + column_panels_, 4, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel) pack(panel);
+      if (begin < row_panels_) pack_left(begin, std::min(end, row_panels_));
+      for (int64_t panel = std::max(begin, row_panels_); panel < end; ++panel)
+        pack_right(panel - row_panels_);
     });
     const int64_t chunks_below = divide_up(row_panels_, chunk_row_panels);
     const int64_t chunks_across = divide_up(column_panels_, chunk_column_panels);
@@ -98,14 +100,14 @@ class Product {
     return row_panels_ == 1 && !kernel_.transpose_b && !kernel_.column_sum && n_ - column >= tile_columns<T>;
   }
 
-  void pack(int64_t panel) const {
-    if (panel < row_panels_) {
-      const int64_t row = panel * tile_rows;
-      const Lanes<T> a = lanes(kernel_.a, kernel_.transpose_a).from(row);
-      gemm::pack_rows(rows_ + row * k_, a, std::min(m_ - row, tile_rows), k_);
-      return;
-    }
-    const int64_t column = (panel - row_panels_) * tile_columns<T>;
+  void pack_left(int64_t begin, int64_t end) const {
+    const int64_t row = begin * tile_rows;
+    const Lanes<T> a = lanes(kernel_.a, kernel_.transpose_a).from(row);
+    gemm::pack_rows(rows_ + row * k_, a, std::min(m_, end * tile_rows) - row, k_);
+  }
+
+  void pack_right(int64_t panel) const {
+    const int64_t column = panel * tile_columns<T>;
     if (!is_read_in_place(column)) {
       const Lanes<T> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
       const int64_t columns = std::min(n_ - column, tile_columns<T>);
