@@ -67,7 +67,10 @@ DataParallel::~DataParallel() {
 }
 
 void DataParallel::copy_first_ranks_values() {
-  if (reducer_->is_shared()) space_.move_values(reducer_->allocate(space_.elements(), false));
+  if (reducer_->is_shared()) {
+    space_.move_values(reducer_->allocate(space_.elements(), false));
+    release_cached_memory(space_.stream());  // where they were
+  }
   constexpr int64_t piece_bytes = int64_t{64} << 20;
   std::byte* const values = static_cast<std::byte*>(space_.values().view().data);
   const int64_t bytes = space_.elements() * 4;
@@ -229,6 +232,7 @@ void DataParallel::share_states(Optimizer& optimizer) {
     }
     known_states_.push_back(state.flat);
   }
+  release_cached_memory(space_.stream());
   communicator_->barrier();
 }
 

@@ -18,6 +18,12 @@ std::shared_ptr<Storage> private_memory(int64_t count, const Stream& stream) {
   return storage;
 }
 
+int64_t size_of(const std::vector<Range>& ranges) {
+  int64_t size = 0;
+  for (const Range& range : ranges) size += range.size();
+  return size;
+}
+
 class InPlace final : public Movement {
  public:
   InPlace(std::shared_ptr<Communicator> communicator, const Stream& stream)
@@ -59,7 +65,7 @@ class InPlace final : public Movement {
       const GatherMessages messages(flat, owned, communicator_->rank(), root);
       return communicator_->exchange(messages.sends, messages.receives);
     }
-    meet("tree_gather", (owned[0].empty() ? 0 : owned[0].back().end) * 4);
+    meet("tree_gather", size_of(owned[rank()]) * 4);
     if (root != everybody && root != communicator_->rank()) return;
     struct Piece {
       const float* from;
@@ -222,12 +228,6 @@ class ThroughHost final : public Movement {
 Message message(int peer, const float* begin, int64_t count) {
   // Of a message that is sent, nothing is written.
   return {peer, reinterpret_cast<std::byte*>(const_cast<float*>(begin)), count * 4};
-}
-
-int64_t size_of(const std::vector<Range>& ranges) {
-  int64_t size = 0;
-  for (const Range& range : ranges) size += range.size();
-  return size;
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes, bool is_comm
     for (const std::string& text : all_gather_text(problem))
       if (first.empty()) first = text;
     if (!first.empty() && rank() == 0)
-      log_warning("gradients travel as messages, because shared memory could not be had: " + first);
+      log_warning("ranks exchange messages, because shared memory could not be had: " + first);
     return first.empty();
   };
   if (!all_succeeded()) return nullptr;

@@ -343,6 +343,44 @@ TEST(DataParallel, AfterAStepByOwnersWhatARankDoesNotHoldIsRefused) {
   });
 }
 
+/// Has memory to share for some requests only.
+class Stingy : public LocalCommunicator {
+ public:
+  Stingy(std::shared_ptr<Group> group, int rank, int requests)
+      : LocalCommunicator(std::move(group), rank), requests_(requests) {}
+  std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common) override {
+    return requests_-- > 0 ? LocalCommunicator::share(bytes, is_common) : nullptr;
+  }
+
+ private:
+  int requests_;
+};
+
+TEST(DataParallel, WhereSharedMemoryEndsMessagesBegin) {
+  std::vector<double> expected;
+  for (int requests = 0; requests <= 6; ++requests) {  // a meeting point, slots, values, a report, a state
+    const auto group = LocalCommunicator::make_group(2);
+    run_ranks(2, [&](Communicator& launched) {
+      const auto stingy = std::make_shared<Stingy>(group, launched.rank(), requests);
+      const TinyModel model;
+      ParameterSpace space(model.parameters());
+      DataParallel ddp(space, World(stingy), {.replicas = 3});
+      Momentum optimizer(space);
+      for (int step = 0; step < steps; ++step) {
+        for (const int replica : ddp.replicas()) ddp.backward(model.loss(batch_of(step, replica, 0)));
+        ddp.step(optimizer, learning_rate, max_norm);
+      }
+      ddp.gather_states(optimizer);
+      EXPECT_STREQ(ddp.transport(), requests < 2 ? "as messages" : "in shared memory");
+      if (launched.rank() > 0) return;
+      std::vector<double> outcome = to_doubles(space.values());
+      for (const double value : to_doubles(optimizer.states()[0].flat)) outcome.push_back(value);
+      if (requests == 0) expected = outcome;
+      EXPECT_EQ(outcome, expected) << requests << " pieces of shared memory";
+    });
+  }
+}
+
 TEST(DataParallel, FrozenParametersAreCopiedOnceAndKeepTheirValues) {
   for (const bool by_owners : {false, true})
     run_ranks(3, [&](Communicator& ranks) {
