@@ -17,7 +17,7 @@ namespace {
 /// y[0:count) = scale * the program over inputs[k][0:count).
 void launch_fold(const Stream& stream, const std::vector<int>& program,
                  const std::vector<const float*>& inputs, float* y, int64_t count, float scale) {
-  const bool is_there = program.size() == 1 && inputs[0] == y && scale == 1.0f;
+  const bool is_there = program.size() == 1 && inputs[static_cast<size_t>(program[0])] == y && scale == 1.0f;
   if (count == 0 || is_there) return;
   Fold kernel{.inputs = {}, .program = program, .y = {y, {count}, DType::f32}, .scale = scale};
   // A view does not say what is only read.
@@ -44,7 +44,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, Buc
       reduction_(options.reduction),
       plan_(options.replicas > 0 ? options.replicas : communicator_->size(), communicator_->size(),
             communicator_->rank(), reduction_ == Reduction::native ? Execution::ranges : options.execution,
-            communicator_->size() > 1),
+            false),
       ready_(buckets_.buckets.size(), false) {
   make_movement(options, stream);
   for (size_t r = 0; r < plan_.rounds.size(); ++r)
@@ -67,29 +67,29 @@ GradientReducer::~GradientReducer() {
 }
 
 /// Makes the movement between hosts' memories, and this rank's slots there.
-void GradientReducer::make_host_movement(bool shares_memory) {
+void GradientReducer::make_host_movement(bool may_share) {
   const int64_t count = plan_.slots * buckets_.elements;
-  movement_ = move_in_place(communicator_, cpu_stream());
-  is_shared_ = shares_memory && communicator_->size() > 1;
-  storage_ = is_shared_ || communicator_->size() == 1 ? movement_->allocate(count, false) : nullptr;
-  if (storage_) return;
-  is_shared_ = false;
-  movement_ = move_as_messages(communicator_);
+  if (may_share && plan_.ranks > 1) {
+    movement_ = move_in_shared_memory(communicator_);
+    storage_ = movement_->allocate(count, false);
+  }
+  is_shared_ = storage_ != nullptr;
+  if (is_shared_) return;
+  movement_ = move_as_messages(communicator_, cpu_stream());
   storage_ = movement_->allocate(count, false);
 }
 
 void GradientReducer::make_movement(const DataParallelOptions& options, const Stream& stream) {
   const MemoryScope scope("gradients");
-  const bool may_share = options.shared_memory && reduction_ == Reduction::tree;
-  const int64_t count = plan_.slots * buckets_.elements;
-  const Transport transport = device_of(stream) == Device::cpu
-                                  ? Transport::staged
-                                  : settle_transport(*communicator_, options.transport, gpu_of(stream));
-  if (transport == Transport::staged) make_host_movement(may_share);
+  const bool is_host = device_of(stream) == Device::cpu;
+  const Transport transport =
+      is_host ? Transport::staged : settle_transport(*communicator_, options.transport, gpu_of(stream));
+  if (transport == Transport::staged)
+    make_host_movement(options.shared_memory && reduction_ == Reduction::tree);
   // Where slots are read in place, the last replica's additions are part of the fold.
-  if (is_shared_ || communicator_->size() == 1)
-    plan_ = ReductionPlan(plan_.total_replicas, plan_.ranks, plan_.rank, plan_.execution, false);
-  if (device_of(stream) == Device::cpu) return;
+  plan_ = ReductionPlan(plan_.total_replicas, plan_.ranks, plan_.rank, plan_.execution,
+                        plan_.ranks > 1 && !is_shared_);
+  if (is_host) return;
   if (transport == Transport::staged) {
     is_shared_ = false;  // what ranks share are copies
     movement_ = move_through_host(std::move(movement_), std::move(storage_), plan_.rank, stream);
@@ -97,9 +97,9 @@ void GradientReducer::make_movement(const DataParallelOptions& options, const St
     movement_ = move_by_nccl(communicator_, buckets_, plan_, stream);
   } else {
     expect(plan_.ranks == 1, plan_.ranks, " ranks cannot reduce alone");
-    movement_ = move_in_place(communicator_, stream);
+    movement_ = move_as_messages(communicator_, stream);
   }
-  storage_ = movement_->allocate(count, false);
+  storage_ = movement_->allocate(plan_.slots * buckets_.elements, false);
 }
 
 void GradientReducer::make_counter() {
@@ -246,27 +246,22 @@ void GradientReducer::reduce(int bucket) {
 }
 
 void GradientReducer::fold(const Movement::Scatter& what, float* slots) {
-  const auto sources = movement_->scatter(what);
-  const std::vector<Range>& mine = what.bucket.owned[static_cast<size_t>(plan_.rank)];
+  const auto arrived = movement_->scatter(what);
   const auto bucket = static_cast<size_t>(&what.bucket - buckets_.buckets.data());
-  const auto level_at = [&](int level, size_t range) {
-    return reinterpret_cast<float*>(counter_->data.get()) + level * counted_ + counted_at_[bucket][range];
-  };
-  std::vector<int> first_of_rank = {0};
-  for (const int count : what.slots_of_rank) first_of_rank.push_back(first_of_rank.back() + count);
-  for (const ReductionPlan::Fold& fold : round().folds)
-    for (size_t range = 0; range < mine.size(); ++range) {
-      std::vector<const float*> inputs;
-      for (const auto& [rank, place] : fold.inputs)
-        inputs.push_back(
-            rank == ReductionPlan::Input::counter
-                ? level_at(place, range)
-                : sources[range][static_cast<size_t>(first_of_rank[static_cast<size_t>(rank)] + place)]);
-      const bool is_mean = fold.level == ReductionPlan::Fold::mean;
-      launch_fold(movement_->stream(), fold.program, inputs,
-                  is_mean ? slots + mine[range].begin : level_at(fold.level, range), mine[range].size(),
-                  is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
+  for (size_t i = 0; i < arrived.size(); ++i) {
+    const Range range = what.bucket.owned[static_cast<size_t>(plan_.rank)][i];
+    const auto level_at = [&](int level) {
+      return reinterpret_cast<float*>(counter_->data.get()) + level * counted_ + counted_at_[bucket][i];
+    };
+    std::vector<const float*> inputs;
+    for (int level = 0; level < round().levels; ++level) inputs.push_back(level_at(level));
+    inputs.insert(inputs.end(), arrived[i].begin(), arrived[i].end());
+    for (const auto& [program, level] : round().folds) {
+      const bool is_mean = level == ReductionPlan::Fold::mean;
+      launch_fold(movement_->stream(), program, inputs, is_mean ? slots + range.begin : level_at(level),
+                  range.size(), is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
     }
+  }
 }
 
 void GradientReducer::reduce_natively(const Movement::Scatter& what, float* slots) {

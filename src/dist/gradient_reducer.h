@@ -96,7 +96,7 @@ class GradientReducer final {
   int slots_written() const;
 
   void make_movement(const DataParallelOptions& options, const Stream& stream);
-  void make_host_movement(bool shares_memory);
+  void make_host_movement(bool may_share);
   void make_counter();
 
   void add_slots(const Stream& stream, float* slots, const BucketPlan::Bucket& bucket, int last, int times);

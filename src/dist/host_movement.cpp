@@ -24,81 +24,66 @@ int64_t size_of(const std::vector<Range>& ranges) {
   return size;
 }
 
-class InPlace final : public Movement {
+class InSharedMemory final : public Movement {
  public:
-  InPlace(std::shared_ptr<Communicator> communicator, const Stream& stream)
-      : communicator_(std::move(communicator)), stream_(stream) {
-    if (ranks() == 1) return;
-    // Shared memory means one host.
+  explicit InSharedMemory(std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)), rank_(static_cast<size_t>(communicator_->rank())) {
     if (auto memory = communicator_->share(64))
+      // Shared memory means one host.
       meeting_ = std::make_unique<SharedBarrier>(std::move(memory), communicator_->rank(),
-                                                 ranks() > available_cores());
+                                                 communicator_->size() > available_cores());
   }
 
-  const char* name() const override { return ranks() == 1 ? "in place" : "in shared memory"; }
-  // On a CPU, of the calling thread, because two threads must not share a pool.
-  const Stream& stream() const override { return device_of(stream_) == Device::cpu ? cpu_stream() : stream_; }
+  const char* name() const override { return "in shared memory"; }
+  // Of the calling thread, because two threads must not share a pool.
+  const Stream& stream() const override { return cpu_stream(); }
 
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
-    if (ranks() == 1) return private_memory(count, stream_);
     auto block = meeting_ ? communicator_->share(std::max<int64_t>(64, count * 4), is_common) : nullptr;
     if (!block) return nullptr;
     if (!is_common) blocks_.push_back(block);
-    return Storage::adopt(block->of_rank[rank()], count * 4, cpu_stream(), block);
+    return Storage::adopt(block->of_rank[rank_], count * 4, cpu_stream(), block);
   }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
-    if (ranks() > 1) meet("tree_scatter", what.bucket.range.size() * 4);
+    meet("tree_scatter", what.bucket.range.size() * 4);
     std::vector<std::vector<const float*>> inputs;
-    for (const Range& range : what.bucket.owned[rank()]) {
+    for (const Range& range : what.bucket.owned[rank_]) {
       inputs.emplace_back();
-      for (int peer = 0; peer < ranks(); ++peer)
-        for (int slot = 0; slot < what.slots_of_rank[static_cast<size_t>(peer)]; ++slot)
+      for (size_t peer = 0; peer < what.slots_of_rank.size(); ++peer)
+        for (int slot = 0; slot < what.slots_of_rank[peer]; ++slot)
           inputs.back().push_back(of_peer(what.slots, peer) + slot * what.stride + range.begin);
     }
     return inputs;
   }
 
   void gather(float* flat, const Ownership& owned, int root) override {
-    if (ranks() == 1) return;
     if (!block_of(flat)) {
       const GatherMessages messages(flat, owned, communicator_->rank(), root);
       return communicator_->exchange(messages.sends, messages.receives);
     }
-    meet("tree_gather", size_of(owned[rank()]) * 4);
+    meet("tree_gather", size_of(owned[rank_]) * 4);
     if (root != everybody && root != communicator_->rank()) return;
-    struct Piece {
-      const float* from;
-      Range range;
-    };
-    std::vector<Piece> pieces;
+    constexpr int64_t piece_elements = int64_t{1} << 16;
+    std::vector<std::pair<const float*, Range>> pieces;
     for (size_t step = 1; step < owned.size(); ++step) {
-      const size_t peer = (rank() + step) % owned.size();
-      const float* from = of_peer(flat, static_cast<int>(peer));
+      const size_t peer = (rank_ + step) % owned.size();
       for (const Range& range : owned[peer])
         for (int64_t begin = range.begin; begin < range.end; begin += piece_elements)
-          pieces.push_back({from, {begin, std::min(range.end, begin + piece_elements)}});
+          pieces.emplace_back(of_peer(flat, peer), Range{begin, std::min(range.end, begin + piece_elements)});
     }
     std::get<CpuStream>(stream()).for_each_chunk(
-        static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t) {
-          const auto& [from, range] = pieces[static_cast<size_t>(begin)];
+        static_cast<int64_t>(pieces.size()), 1, [&](int64_t index, int64_t) {
+          const auto& [from, range] = pieces[static_cast<size_t>(index)];
           std::copy(from + range.begin, from + range.end, flat + range.begin);
         });
   }
 
-  void sum(float* values, int64_t count) override {
-    expect(ranks() == 1, "sums of ", count, " elements at ", values, " are no business of shared memory");
-  }
+  void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
   /// Nobody may overwrite what a slower rank still reads.
-  void join() override {
-    if (ranks() > 1) meet("tree_release", 0);
-  }
+  void join() override { meet("tree_release", 0); }
 
  private:
-  static constexpr int64_t piece_elements = int64_t{1} << 16;
-
-  int ranks() const { return communicator_->size(); }
-  size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
   void meet(const char* name, int64_t bytes) {
     communicator_->recorded(name, bytes,
                             [&] { meeting_->wait(communicator_->timeout(), communicator_->cancelled()); });
@@ -106,31 +91,31 @@ class InPlace final : public Movement {
   const SharedMemory* block_of(const float* memory) const {
     const auto* at = reinterpret_cast<const std::byte*>(memory);
     for (const auto& block : blocks_)
-      if (at >= block->of_rank[rank()] && at < block->of_rank[rank()] + block->bytes) return block.get();
+      if (at >= block->of_rank[rank_] && at < block->of_rank[rank_] + block->bytes) return block.get();
     return nullptr;
   }
   /// The same place in the memory of another rank.
-  const float* of_peer(const float* mine, int peer) const {
-    const SharedMemory* block = ranks() == 1 ? nullptr : block_of(mine);
-    if (block == nullptr) return mine;
-    const auto offset = reinterpret_cast<const std::byte*>(mine) - block->of_rank[rank()];
-    return reinterpret_cast<const float*>(block->of_rank[static_cast<size_t>(peer)] + offset);
+  const float* of_peer(const float* mine, size_t peer) const {
+    const SharedMemory* block = block_of(mine);
+    const auto offset = reinterpret_cast<const std::byte*>(mine) - block->of_rank[rank_];
+    return reinterpret_cast<const float*>(block->of_rank[peer] + offset);
   }
 
   std::shared_ptr<Communicator> communicator_;
-  Stream stream_;
+  size_t rank_;
   std::unique_ptr<SharedBarrier> meeting_;
   std::vector<std::shared_ptr<SharedMemory>> blocks_;
 };
 
 class AsMessages final : public Movement {
  public:
-  explicit AsMessages(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {}
+  AsMessages(std::shared_ptr<Communicator> communicator, const Stream& stream)
+      : communicator_(std::move(communicator)), stream_(stream) {}
 
   const char* name() const override { return communicator_->size() == 1 ? "in place" : "as messages"; }
-  const Stream& stream() const override { return cpu_stream(); }
+  const Stream& stream() const override { return device_of(stream_) == Device::cpu ? cpu_stream() : stream_; }
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
-    return is_common ? nullptr : private_memory(count, cpu_stream());
+    return is_common ? nullptr : private_memory(count, stream());
   }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
@@ -138,17 +123,18 @@ class AsMessages final : public Movement {
     const auto arriving = static_cast<size_t>(arriving_elements(what.bucket, what.slots_of_rank, rank));
     if (arrived_.size() < arriving) arrived_.resize(arriving);
     ScatterMessages messages(what, rank, arrived_.data());
-    communicator_->exchange(messages.sends, messages.receives);
+    if (communicator_->size() > 1) communicator_->exchange(messages.sends, messages.receives);
     return std::move(messages.inputs);
   }
   void gather(float* flat, const Ownership& owned, int root) override {
     const GatherMessages messages(flat, owned, communicator_->rank(), root);
-    communicator_->exchange(messages.sends, messages.receives);
+    if (communicator_->size() > 1) communicator_->exchange(messages.sends, messages.receives);
   }
   void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
 
  private:
   std::shared_ptr<Communicator> communicator_;
+  Stream stream_;
   std::vector<float> arrived_;
 };
 
@@ -232,12 +218,12 @@ Message message(int peer, const float* begin, int64_t count) {
 
 }  // namespace
 
-std::unique_ptr<Movement> move_in_place(std::shared_ptr<Communicator> communicator, const Stream& stream) {
-  return std::make_unique<InPlace>(std::move(communicator), stream);
+std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> communicator) {
+  return std::make_unique<InSharedMemory>(std::move(communicator));
 }
 
-std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator) {
-  return std::make_unique<AsMessages>(std::move(communicator));
+std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator, const Stream& stream) {
+  return std::make_unique<AsMessages>(std::move(communicator), stream);
 }
 
 std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, std::shared_ptr<Storage> slots,

@@ -58,9 +58,10 @@ class Movement {
   virtual void replay(const std::function<void()>& launch) { launch(); }
 };
 
-/// In the memory of one device: of the only rank, or of all ranks of a host, which read each other's.
-std::unique_ptr<Movement> move_in_place(std::shared_ptr<Communicator> communicator, const Stream& stream);
-std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator);
+/// Between ranks of one host, which read each other's memory in place.
+std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> communicator);
+/// Between hosts; for one rank, on any stream, nothing has to move.
+std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator, const Stream& stream);
 /// Between GPUs, in a queue beside `stream` that has precedence.
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
                                        const ReductionPlan& plan, const Stream& stream);

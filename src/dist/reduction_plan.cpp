@@ -10,7 +10,6 @@ namespace lockstep {
 namespace {
 
 using Replica = ReductionPlan::Replica;
-using Input = ReductionPlan::Input;
 using Round = ReductionPlan::Round;
 
 /// The replicas of a rank, round by round.
@@ -43,28 +42,32 @@ struct Folder {
   TreeFold fold;
   std::vector<ReductionPlan::Fold> pieces;
 
-  void push(TreeNode node, Input input) {
-    pieces.push_back({.inputs = {input}, .program = {0}});
+  void push(TreeNode node, int input) {
+    pieces.push_back({.program = {input}});
     for (int additions = fold.push(node); additions > 0; --additions) {
-      const ReductionPlan::Fold right = pieces.back();
+      const std::vector<int> right = pieces.back().program;
       pieces.pop_back();
-      ReductionPlan::Fold& left = pieces.back();
-      const int shift = static_cast<int>(left.inputs.size());
-      left.inputs.insert(left.inputs.end(), right.inputs.begin(), right.inputs.end());
-      for (const int step : right.program) left.program.push_back(step == Fold::add ? step : step + shift);
-      left.program.push_back(Fold::add);
+      std::vector<int>& left = pieces.back().program;
+      left.insert(left.end(), right.begin(), right.end());
+      left.push_back(Fold::add);
     }
   }
 };
 
+std::string name_of_input(const Round& round, int input) {
+  if (input < round.levels) return concat("level ", input);
+  int rank = 0, slot = input - round.levels;
+  for (; slot >= round.slots_of_rank[static_cast<size_t>(rank)]; ++rank)
+    slot -= round.slots_of_rank[static_cast<size_t>(rank)];
+  return concat("slot ", slot, " of rank ", rank);
+}
+
 /// "((a + b) + c)".
-std::string expression(const ReductionPlan::Fold& fold) {
+std::string expression(const Round& round, const std::vector<int>& program) {
   std::vector<std::string> stack;
-  for (const int step : fold.program) {
+  for (const int step : program) {
     if (step != Fold::add) {
-      const Input& input = fold.inputs[static_cast<size_t>(step)];
-      stack.push_back(input.rank == Input::counter ? concat("level ", input.place)
-                                                   : concat("slot ", input.place, " of rank ", input.rank));
+      stack.push_back(name_of_input(round, step));
       continue;
     }
     const std::string right = stack.back();
@@ -119,23 +122,23 @@ ReductionPlan::ReductionPlan(int replicas, int ranks_of_all, int this_rank, Exec
   for (size_t i = 0; i < rounds.size(); ++i) {
     Round& round = rounds[i];
     Folder folder{TreeFold(total), {}};
-    for (size_t level = 0; level < kept.size(); ++level)
-      folder.push(kept[level], {Input::counter, static_cast<int>(level)});
+    int inputs = 0;
+    for (const TreeNode& node : kept) folder.push(node, inputs++);
+    round.levels = inputs;
     for (int r = 0; r < ranks; ++r) {
       const LocalPart part(total, indices[static_cast<size_t>(r)][i], merges_last);
       if (r == rank) round.replicas = part.replicas;
       for (const Replica& replica : part.replicas) slots = std::max(slots, replica.slot + 1);
+      for (const TreeNode& node : part.nodes) folder.push(node, inputs++);
       round.slots_of_rank.push_back(static_cast<int>(part.nodes.size()));
-      for (size_t slot = 0; slot < part.nodes.size(); ++slot)
-        folder.push(part.nodes[slot], {r, static_cast<int>(slot)});
     }
     kept = folder.fold.pending();
     const bool is_last = i + 1 == rounds.size();
     for (size_t level = 0; level < folder.pieces.size(); ++level) {
       ReductionPlan::Fold& piece = folder.pieces[level];
-      piece.level = is_last ? ReductionPlan::Fold::mean : static_cast<int>(level);
-      const bool is_kept_as_it_is = !is_last && piece.inputs.back().rank == Input::counter;
-      if (!is_kept_as_it_is) round.folds.push_back(piece);
+      if (!is_last) piece.level = static_cast<int>(level);
+      const bool is_there = !is_last && piece.program == std::vector<int>{piece.level};
+      if (!is_there || round.levels <= piece.level) round.folds.push_back(piece);
     }
     if (!is_last) levels = std::max(levels, static_cast<int>(kept.size()));
   }
@@ -163,7 +166,7 @@ std::string ReductionPlan::to_text() const {
     }
     for (const Fold& fold : round.folds)
       text += concat("  owners: ", fold.level == Fold::mean ? "sum" : concat("level ", fold.level), " = ",
-                     expression(fold), "\n");
+                     expression(round, fold.program), "\n");
   }
   return text;
 }

@@ -56,21 +56,15 @@ struct ReductionPlan {
     int slot = 0;       ///< that its backward writes
     int additions = 0;  ///< after it: slot - 1 += slot, and so on downwards
   };
-  /// Slot `place` of a rank, or, where rank is `counter`, level `place` of the owner's counter.
-  struct Input {
-    static constexpr int counter = -1;
-    int rank = 0;
-    int place = 0;
-    bool operator==(const Input&) const = default;
-  };
   struct Fold {
     static constexpr int mean = -1;
-    std::vector<Input> inputs;
-    std::vector<int> program;  ///< of kernels/fold.h, over the inputs
+    std::vector<int> program;  ///< of kernels/fold.h, over the round's inputs
     int level = mean;  ///< of the counter, where the value is kept; `mean`: it ends the step, in slot 0
   };
+  /// The inputs of a round's folds are the levels of the counter, then the slots of rank 0, of rank 1, ...
   struct Round {
     std::vector<Replica> replicas;   ///< of this rank, in order
+    int levels = 0;                  ///< of the counter that hold something when it begins
     std::vector<int> slots_of_rank;  ///< how many slots each rank hands over
     std::vector<Fold> folds;         ///< by every owner, in order
   };

@@ -62,11 +62,11 @@ std::string carry_out(const std::vector<ReductionPlan>& plans) {
       }
     }
     for (const ReductionPlan::Fold& fold : plans[0].rounds[i].folds) {
-      Texts inputs;
-      for (const auto& [rank, place] : fold.inputs)
-        inputs.push_back(rank == ReductionPlan::Input::counter
-                             ? counter.at(static_cast<size_t>(place))
-                             : slots.at(static_cast<size_t>(rank)).at(static_cast<size_t>(place)));
+      Texts inputs(counter.begin(), counter.begin() + plans[0].rounds[i].levels);
+      for (size_t rank = 0; rank < plans.size(); ++rank) {
+        const int handed_over = plans[0].rounds[i].slots_of_rank[rank];
+        inputs.insert(inputs.end(), slots[rank].begin(), slots[rank].begin() + handed_over);
+      }
       (fold.level == ReductionPlan::Fold::mean ? mean : counter.at(static_cast<size_t>(fold.level))) =
           run_program(fold, inputs);
     }
