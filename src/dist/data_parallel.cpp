@@ -46,6 +46,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
+  for (int rank = 0; rank < world.size(); ++rank) segments_.push_back(space.segments(rank, world.size()));
   const BucketPlan buckets(space, world.size(), options_.bucket_bytes);
   reducer_ = std::make_unique<GradientReducer>(communicator_, buckets, options_, space.stream());
   copy_first_ranks_values();
@@ -71,17 +72,12 @@ void DataParallel::copy_first_ranks_values() {
     space_.move_values(reducer_->allocate(space_.elements(), false));
     release_cached_memory(space_.stream());  // where they were
   }
-  constexpr int64_t piece_bytes = int64_t{64} << 20;
-  std::byte* const values = static_cast<std::byte*>(space_.values().view().data);
-  const int64_t bytes = space_.elements() * 4;
-  const Stream& stream = space_.stream();
-  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values, bytes, 0);
-  const std::shared_ptr<std::byte> on_host = allocate_pinned(std::min(bytes, piece_bytes));
-  for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
-    const int64_t size = std::min(piece_bytes, bytes - begin);
-    copy_bytes(on_host.get(), cpu_stream(), values + begin, stream, size);
-    communicator_->broadcast(on_host.get(), size, 0);
-    copy_bytes(values + begin, stream, on_host.get(), cpu_stream(), size);
+  // Frozen parameters may make the space longer than a slot, which is as much as passes at once.
+  const int64_t piece = reducer_->buckets().elements;
+  for (int64_t begin = 0; begin < space_.elements(); begin += piece) {
+    Ownership of_first(segments_.size());
+    of_first[0] = {{0, std::min(piece, space_.elements() - begin)}};
+    reducer_->gather(space_.values().data<float>() + begin, of_first);
   }
 }
 
@@ -94,11 +90,10 @@ void DataParallel::make_report() {
   const auto place = [](int64_t element) {
     return reserved + floats_a_block * element / ParameterSpace::block;
   };
-  for (int rank = 0; rank < communicator_->size(); ++rank) {
-    segments_.push_back(space_.segments(rank, communicator_->size()));
+  for (const std::vector<Range>& segments : segments_) {
     report_owned_.emplace_back();
-    if (rank == 0) report_owned_.back().push_back({0, reserved});
-    for (const Range& range : segments_.back())
+    if (report_owned_.size() == 1) report_owned_.back().push_back({0, reserved});
+    for (const Range& range : segments)
       report_owned_.back().push_back({place(range.begin), place(range.end)});
   }
 }

@@ -2,13 +2,18 @@
 #include "dist/world.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <map>
 #include <sched.h>
 #include <sstream>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <thread>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/exit_code.h"
@@ -17,7 +22,6 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
-#include "dist/common_message.h"
 #include "dist/local_communicator.h"
 #include "dist/mpi_communicator.h"
 
@@ -101,6 +105,14 @@ std::chrono::milliseconds patience_before_ending(bool has_spoken) {
   return std::chrono::milliseconds(has_spoken ? 700 : 1500);
 }
 
+/// What the ranks of one launch have in common.
+std::string launch_name() {
+  if (const char* name = std::getenv("PMIX_NAMESPACE")) return name;
+  const char* job = std::getenv("SLURM_JOB_ID");
+  const char* step = std::getenv("SLURM_STEP_ID");
+  return job && step ? concat(job, ".", step) : concat(::getppid());
+}
+
 /// Says why this rank ends unless another of this host says the same, and ends all. Returns the exit code.
 int report_failure(const std::string& message, int code) {
   tell_failure(message);
@@ -129,6 +141,19 @@ int count_ranks_on_my_cores(Communicator& communicator) {
 }
 
 }  // namespace
+
+bool claim_message(const std::string& message) {
+  const size_t number = std::hash<std::string>()(launch_name() + "\n" + message);
+  const std::string name = concat("lockstep message ", ::geteuid(), " ", number);
+  // An address of Linux's abstract namespace: one process has it, and the kernel frees it when that ends.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  // Left open on purpose: this process says it, as long as it lives.
+  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0 || errno != EADDRINUSE;
+}
 
 World World::from_environment() {
   const Launched launch = launched();

@@ -49,6 +49,10 @@ class World {
 /// first of them, or alone.
 bool is_launched_first();
 
+/// Whether this process is to say why it fails: of the ranks of one launch on this host that say the same,
+/// the first is, until it ends. Needs no MPI, which may not have been started, and leaves nothing behind.
+bool claim_message(const std::string& message);
+
 /// Which of its GPUs each rank uses, from the GPUs that each sees, as texts that tell them apart: ranks that
 /// see the same ones take turns. Throws UserError if `may_share` is not set and a GPU would have two ranks.
 std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share);

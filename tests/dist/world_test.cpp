@@ -10,7 +10,6 @@
 
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "dist/common_message.h"
 #include "dist/local_communicator.h"
 #include "dist/mpi_communicator.h"
 
