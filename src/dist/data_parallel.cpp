@@ -68,7 +68,7 @@ DataParallel::~DataParallel() {
 }
 
 void DataParallel::copy_first_ranks_values() {
-  if (reducer_->is_shared()) {
+  if (segments_.size() > 1) {
     space_.move_values(reducer_->allocate(space_.elements(), false));
     release_cached_memory(space_.stream());  // where they were
   }
@@ -212,7 +212,7 @@ void DataParallel::share_states(Optimizer& optimizer) {
   optimizer.set_states_are_whole(false);
   auto& states = optimizer.states();
   const auto is_known = [](const Tensor& known, const auto& state) { return known.id() == state.flat.id(); };
-  if (!reducer_->is_shared() || std::ranges::equal(known_states_, states, is_known)) return;
+  if (std::ranges::equal(known_states_, states, is_known)) return;
   const MemoryScope scope("optimizer");
   known_states_.clear();
   states_are_shared_ = true;

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/log.h"
-#include "kernels/elementwise.h"
 #include "kernels/fold.h"
 
 namespace lockstep {
@@ -49,7 +48,12 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, Buc
   make_movement(options, stream);
   for (size_t r = 0; r < plan_.rounds.size(); ++r)
     for (const Replica& replica : plan_.rounds[r].replicas) replicas_.emplace_back(r, replica);
-  make_counter();
+  if (plan_.levels > 0) {
+    int64_t owned = 0;
+    for (const Range& range : buckets_.owned[static_cast<size_t>(plan_.rank)]) owned += range.size();
+    const MemoryScope scope("gradients");
+    counter_ = Storage::make(plan_.levels * owned * 4, movement_->stream());
+  }
   const bool has_peers = communicator_->size() > 1;
   if (options.overlap && has_peers && !on_gpu()) server_ = std::thread([this] { serve(); });
 }
@@ -66,17 +70,16 @@ GradientReducer::~GradientReducer() {
   server_.join();
 }
 
-/// Makes the movement between hosts' memories, and this rank's slots there.
-void GradientReducer::make_host_movement(bool may_share) {
+/// Makes the movement between hosts' memories, and this rank's slots there. Returns whether ranks share them.
+bool GradientReducer::make_host_movement(bool may_share) {
   const int64_t count = plan_.slots * buckets_.elements;
   if (may_share && plan_.ranks > 1) {
     movement_ = move_in_shared_memory(communicator_);
-    storage_ = movement_->allocate(count, false);
+    if ((storage_ = movement_->allocate(count, false))) return true;
   }
-  is_shared_ = storage_ != nullptr;
-  if (is_shared_) return;
   movement_ = move_as_messages(communicator_, cpu_stream());
   storage_ = movement_->allocate(count, false);
+  return false;
 }
 
 void GradientReducer::make_movement(const DataParallelOptions& options, const Stream& stream) {
@@ -84,14 +87,13 @@ void GradientReducer::make_movement(const DataParallelOptions& options, const St
   const bool is_host = device_of(stream) == Device::cpu;
   const Transport transport =
       is_host ? Transport::staged : settle_transport(*communicator_, options.transport, gpu_of(stream));
-  if (transport == Transport::staged)
-    make_host_movement(options.shared_memory && reduction_ == Reduction::tree);
+  const bool is_shared = transport == Transport::staged &&
+                         make_host_movement(options.shared_memory && reduction_ == Reduction::tree);
   // Where slots are read in place, the last replica's additions are part of the fold.
   plan_ = ReductionPlan(plan_.total_replicas, plan_.ranks, plan_.rank, plan_.execution,
-                        plan_.ranks > 1 && !is_shared_);
+                        plan_.ranks > 1 && !is_shared);
   if (is_host) return;
   if (transport == Transport::staged) {
-    is_shared_ = false;  // what ranks share are copies
     movement_ = move_through_host(std::move(movement_), std::move(storage_), plan_.rank, stream);
   } else if (transport == Transport::nccl) {
     movement_ = move_by_nccl(communicator_, buckets_, plan_, stream);
@@ -102,37 +104,23 @@ void GradientReducer::make_movement(const DataParallelOptions& options, const St
   storage_ = movement_->allocate(plan_.slots * buckets_.elements, false);
 }
 
-void GradientReducer::make_counter() {
-  for (const BucketPlan::Bucket& bucket : buckets_.buckets) {
-    counted_at_.emplace_back();
-    for (const Range& range : bucket.owned[static_cast<size_t>(plan_.rank)]) {
-      counted_at_.back().push_back(counted_);
-      counted_ += range.size();
-    }
+/// Where an element that this rank owns lies in a level.
+float* GradientReducer::counter(int level, int64_t element) const {
+  int64_t before = 0, all = 0;
+  for (const Range& range : buckets_.owned[static_cast<size_t>(plan_.rank)]) {
+    before += intersection(range, {0, element}).size();
+    all += range.size();
   }
-  const MemoryScope scope("gradients");
-  if (plan_.levels > 0) counter_ = Storage::make(plan_.levels * counted_ * 4, movement_->stream());
-}
-
-std::shared_ptr<Storage> GradientReducer::allocate(int64_t count, bool is_common) const {
-  auto storage = movement_->allocate(count, is_common);
-  if (storage || is_common) return storage;
-  storage = Storage::make(count * 4, storage_->stream);
-  launch(storage->stream, Fill{.y = {storage->data.get(), {count}, DType::f32}});
-  return storage;
+  return reinterpret_cast<float*>(counter_->data.get()) + level * all + before;
 }
 
 Movement::Scatter GradientReducer::scatter_of(int bucket) const {
   return {.bucket = buckets_.buckets[static_cast<size_t>(bucket)],
           .slots_of_rank = round().slots_of_rank,
           .slots = slot(0),
+          .written = round().replicas.empty() ? 0 : round().replicas.back().slot + 1,
           .stride = buckets_.elements,
           .begins_step = round_ == 0 && bucket == 0};
-}
-
-/// Before the additions that the last replica of the round makes possible.
-int GradientReducer::slots_written() const {
-  return round().replicas.empty() ? 0 : round().replicas.back().slot + 1;
 }
 
 /// slot `last - 1` += slot `last`, and so on downwards.
@@ -157,7 +145,7 @@ void GradientReducer::complete(int bucket, int k) {
   const auto& [index, replica] = replicas_[static_cast<size_t>(k)];
   if (replica.index != round().replicas.back().index)
     return add_slots(storage_->stream, slot(0), buckets_.buckets[b], replica.slot, replica.additions);
-  movement_->offer(scatter_of(bucket), slots_written());
+  movement_->offer(scatter_of(bucket));
   if (!is_queued()) written_.record(storage_->stream);
   std::unique_lock lock(mutex_);
   ready_[b] = true;
@@ -233,7 +221,7 @@ void GradientReducer::serve() {
 
 void GradientReducer::reduce(int bucket) {
   const Movement::Scatter what = scatter_of(bucket);
-  float* const slots = movement_->land(what, slots_written());
+  float* const slots = movement_->land(what);
   const bool has_last = plan_.merges_last && !round().replicas.empty();
   if (has_last)
     add_slots(movement_->stream(), slots, what.bucket, round().replicas.back().slot,
@@ -247,19 +235,16 @@ void GradientReducer::reduce(int bucket) {
 
 void GradientReducer::fold(const Movement::Scatter& what, float* slots) {
   const auto arrived = movement_->scatter(what);
-  const auto bucket = static_cast<size_t>(&what.bucket - buckets_.buckets.data());
   for (size_t i = 0; i < arrived.size(); ++i) {
     const Range range = what.bucket.owned[static_cast<size_t>(plan_.rank)][i];
-    const auto level_at = [&](int level) {
-      return reinterpret_cast<float*>(counter_->data.get()) + level * counted_ + counted_at_[bucket][i];
-    };
     std::vector<const float*> inputs;
-    for (int level = 0; level < round().levels; ++level) inputs.push_back(level_at(level));
+    for (int level = 0; level < round().levels; ++level) inputs.push_back(counter(level, range.begin));
     inputs.insert(inputs.end(), arrived[i].begin(), arrived[i].end());
     for (const auto& [program, level] : round().folds) {
       const bool is_mean = level == ReductionPlan::Fold::mean;
-      launch_fold(movement_->stream(), program, inputs, is_mean ? slots + range.begin : level_at(level),
-                  range.size(), is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
+      launch_fold(movement_->stream(), program, inputs,
+                  is_mean ? slots + range.begin : counter(level, range.begin), range.size(),
+                  is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
     }
   }
 }
@@ -276,7 +261,8 @@ void GradientReducer::reduce_natively(const Movement::Scatter& what, float* slot
   // Every rank has all of it.
   const BucketPlan::Bucket everything{what.bucket.range,
                                       Ownership(what.bucket.owned.size(), {what.bucket.range})};
-  movement_->deliver({everything, what.slots_of_rank, what.slots, what.stride, what.begins_step});
+  movement_->deliver(
+      {everything, what.slots_of_rank, what.slots, what.written, what.stride, what.begins_step});
 }
 
 }  // namespace lockstep

@@ -68,9 +68,9 @@ class GradientReducer final {
   void gather(float* flat, const Ownership& owned, int root = Movement::everybody);
   /// Zeroed memory from which that is cheapest; or, `is_common`, one piece for all ranks, null where they
   /// share none. All ranks call it.
-  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) const;
-  /// True where ranks read each other's memory.
-  bool is_shared() const { return is_shared_; }
+  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) const {
+    return movement_->allocate(count, is_common);
+  }
 
   /// Throws what went wrong in the background since.
   void check() { movement_->check(); }
@@ -93,11 +93,10 @@ class GradientReducer final {
   bool is_queued() const { return device_of(movement_->stream()) == Device::cuda; }
   const Round& round() const { return plan_.rounds[round_]; }
   Movement::Scatter scatter_of(int bucket) const;
-  int slots_written() const;
 
   void make_movement(const DataParallelOptions& options, const Stream& stream);
-  void make_host_movement(bool may_share);
-  void make_counter();
+  bool make_host_movement(bool may_share);
+  float* counter(int level, int64_t element) const;
 
   void add_slots(const Stream& stream, float* slots, const BucketPlan::Bucket& bucket, int last, int times);
   void reduce(int bucket);
@@ -114,11 +113,8 @@ class GradientReducer final {
   std::vector<std::pair<size_t, Replica>> replicas_;  ///< of this rank, with their rounds
   std::shared_ptr<Storage> storage_;                  ///< outlives its registration
   std::unique_ptr<Movement> movement_;
-  bool is_shared_ = false;
-  std::shared_ptr<Storage> counter_;              ///< [level][what this rank owns], interleaved execution
-  std::vector<std::vector<int64_t>> counted_at_;  ///< [bucket][range]: where it lies in a level
-  int64_t counted_ = 0;                           ///< elements of a level
-  Event written_;                                 ///< the round's last bucket, by the backward
+  std::shared_ptr<Storage> counter_;  ///< [level][what this rank owns], interleaved execution
+  Event written_;                     ///< the round's last bucket, by the backward
   /// Whether buckets are gathered as soon as they are reduced: what the last step needed, this one may.
   bool gathers_early_ = false;
   double exposed_seconds_ = 0.0;

@@ -40,7 +40,8 @@ class InSharedMemory final : public Movement {
 
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
     auto block = meeting_ ? communicator_->share(std::max<int64_t>(64, count * 4), is_common) : nullptr;
-    if (!block) return nullptr;
+    if (!block && (is_common || blocks_.empty())) return nullptr;
+    if (!block) return private_memory(count, stream());
     if (!is_common) blocks_.push_back(block);
     return Storage::adopt(block->of_rank[rank_], count * 4, cpu_stream(), block);
   }
@@ -157,18 +158,18 @@ class ThroughHost final : public Movement {
     return is_common ? nullptr : private_memory(count, stream_);
   }
 
-  void offer(const Scatter& what, int slots) override {
+  void offer(const Scatter& what) override {
     written_.record(stream_);
     written_.hold(copies_);
     const Range range = what.bucket.range;
-    for (int64_t at = range.begin, i = 0; i < slots; ++i, at += what.stride)
+    for (int64_t at = range.begin, i = 0; i < what.written; ++i, at += what.stride)
       copy_bytes_in_background(pinned() + at, what.slots + at, range.size() * 4, copies_);
     arrived_[range.begin].record(copies_);
   }
-  float* land(const Scatter& what, int slots) override {
+  float* land(const Scatter& what) override {
     const Range range = what.bucket.range;
-    if (slots > 0) arrived_.at(range.begin).synchronize();
-    for (int64_t at = range.begin, i = 0; i < slots; ++i, at += what.stride)
+    if (what.written > 0) arrived_.at(range.begin).synchronize();
+    for (int64_t at = range.begin, i = 0; i < what.written; ++i, at += what.stride)
       std::copy_n(pinned() + at, range.size(), host() + at);
     return host();
   }

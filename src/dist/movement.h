@@ -21,6 +21,7 @@ class Movement {
     const BucketPlan::Bucket& bucket;
     const std::vector<int>& slots_of_rank;  ///< how many slots each rank hands over
     float* slots;                           ///< of this rank, one after the other
+    int written;                            ///< how many its replicas have written
     int64_t stride;                         ///< elements of a slot
     bool begins_step;
   };
@@ -32,14 +33,14 @@ class Movement {
   /// Where folds run.
   virtual const Stream& stream() const = 0;
 
-  /// `count` zeroed floats beside the gradients, from where gather() is cheapest; `is_common`: one piece for
-  /// all ranks. All ranks call it; null on all where such memory cannot be had.
+  /// `count` zeroed floats beside the gradients, from where gather() is cheapest; null on all ranks where not
+  /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it.
   virtual std::shared_ptr<Storage> allocate(int64_t count, bool is_common) = 0;
 
-  /// Tells that kernels which write the first `slots` slots of a bucket are queued; copies may begin.
-  virtual void offer(const Scatter&, int /*slots*/) {}
+  /// Tells that the kernels which write a bucket's slots are queued; copies may begin.
+  virtual void offer(const Scatter&) {}
   /// Returns where folds find this rank's slots: in their place, or in a copy which is there by then.
-  virtual float* land(const Scatter& what, int /*slots*/) { return what.slots; }
+  virtual float* land(const Scatter& what) { return what.slots; }
   /// Brings what all ranks hand over. Returns what the folds of this rank read: for each range that it owns
   /// of the bucket, the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;

@@ -47,7 +47,7 @@ class ByNccl final : public Movement {
     return storage;
   }
 
-  void offer(const Scatter&, int) override { fork(); }
+  void offer(const Scatter&) override { fork(); }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
     if (what.begins_step) count_step();

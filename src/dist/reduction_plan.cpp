@@ -12,14 +12,40 @@ namespace {
 using Replica = ReductionPlan::Replica;
 using Round = ReductionPlan::Round;
 
-/// The replicas of a rank, round by round.
-std::vector<std::vector<int>> rounds_of(int replicas, int ranks, int rank, Execution execution) {
-  const std::vector<int> mine = replicas_of(replicas, ranks, rank, execution);
-  if (execution == Execution::ranges) return {mine};
-  std::vector<std::vector<int>> rounds(static_cast<size_t>((replicas + ranks - 1) / ranks));
-  for (size_t k = 0; k < mine.size(); ++k) rounds[k].push_back(mine[k]);
-  return rounds;
-}
+/// A node of the tree.
+struct TreeNode {
+  int level = 0;
+  int index = 0;
+
+  bool operator==(const TreeNode&) const = default;
+};
+
+/// A binary counter over tree nodes: what has been pushed is kept as the largest nodes that lie wholly within
+/// it.
+struct TreeFold {
+  int replicas;
+  std::vector<TreeNode> pending = {};
+
+  /// Pushes the node that follows all earlier ones and returns how many additions that makes possible.
+  int push(TreeNode node) {
+    int additions = 0;
+    for (;;) {
+      const int64_t next_begin = (int64_t{node.index} + 1) << node.level;
+      const bool is_root = node.index == 0 && next_begin >= replicas;
+      if (is_root) break;
+      if (node.index % 2 == 0) {
+        if (next_begin < replicas) break;  // the right sibling is still to come
+      } else {
+        if (pending.empty() || !(pending.back() == TreeNode{node.level, node.index - 1})) break;
+        pending.pop_back();
+        ++additions;
+      }
+      node = {node.level + 1, node.index / 2};
+    }
+    pending.push_back(node);
+    return additions;
+  }
+};
 
 /// A rank's part of a round: where its replicas go, and the nodes that it is left with.
 struct LocalPart {
@@ -27,13 +53,13 @@ struct LocalPart {
   std::vector<TreeNode> nodes;
 
   LocalPart(int total, const std::vector<int>& indices, bool merges_last) {
-    TreeFold fold(total);
+    TreeFold fold{total};
     for (const int index : indices) {
-      nodes = fold.pending();
+      nodes = fold.pending;
       nodes.push_back({0, index});
-      replicas.push_back({index, static_cast<int>(fold.pending().size()), fold.push({0, index})});
+      replicas.push_back({index, static_cast<int>(fold.pending.size()), fold.push({0, index})});
     }
-    if (merges_last) nodes = fold.pending();
+    if (merges_last) nodes = fold.pending;
   }
 };
 
@@ -93,52 +119,33 @@ std::vector<int> replicas_of(int replicas, int ranks, int rank, Execution execut
   return mine;
 }
 
-int TreeFold::push(TreeNode node) {
-  int additions = 0;
-  for (;;) {
-    const int64_t next_begin = (int64_t{node.index} + 1) << node.level;
-    const bool is_root = node.index == 0 && next_begin >= replicas_;
-    if (is_root) break;
-    if (node.index % 2 == 0) {
-      if (next_begin < replicas_) break;  // the right sibling is still to come
-    } else {
-      if (pending_.empty() || !(pending_.back() == TreeNode{node.level, node.index - 1})) break;
-      pending_.pop_back();
-      ++additions;
-    }
-    node = {node.level + 1, node.index / 2};
-  }
-  pending_.push_back(node);
-  return additions;
-}
-
-ReductionPlan::ReductionPlan(int replicas, int ranks_of_all, int this_rank, Execution policy, bool merges)
-    : total_replicas(replicas), ranks(ranks_of_all), rank(this_rank), execution(policy), merges_last(merges) {
-  const int total = total_replicas;
-  std::vector<std::vector<std::vector<int>>> indices;  // [rank][round][replica]
-  for (int r = 0; r < ranks; ++r) indices.push_back(rounds_of(total, ranks, r, execution));
-  rounds.resize(indices[0].size());
+ReductionPlan::ReductionPlan(int total, int of_ranks, int this_rank, Execution policy, bool merges)
+    : total_replicas(total), ranks(of_ranks), rank(this_rank), execution(policy), merges_last(merges) {
+  const bool is_range = execution == Execution::ranges;
+  rounds.resize(is_range ? 1 : static_cast<size_t>((total + ranks - 1) / ranks));
   std::vector<TreeNode> kept;  // in the owners' counters
   for (size_t i = 0; i < rounds.size(); ++i) {
     Round& round = rounds[i];
-    Folder folder{TreeFold(total), {}};
+    Folder folder{.fold = {total}, .pieces = {}};
     int inputs = 0;
     for (const TreeNode& node : kept) folder.push(node, inputs++);
     round.levels = inputs;
     for (int r = 0; r < ranks; ++r) {
-      const LocalPart part(total, indices[static_cast<size_t>(r)][i], merges_last);
+      std::vector<int> indices = replicas_of(total, ranks, r, execution);
+      if (!is_range) indices = i < indices.size() ? std::vector<int>{indices[i]} : std::vector<int>{};
+      const LocalPart part(total, indices, merges_last);
       if (r == rank) round.replicas = part.replicas;
       for (const Replica& replica : part.replicas) slots = std::max(slots, replica.slot + 1);
       for (const TreeNode& node : part.nodes) folder.push(node, inputs++);
       round.slots_of_rank.push_back(static_cast<int>(part.nodes.size()));
     }
-    kept = folder.fold.pending();
+    kept = folder.fold.pending;
     const bool is_last = i + 1 == rounds.size();
-    for (size_t level = 0; level < folder.pieces.size(); ++level) {
-      ReductionPlan::Fold& piece = folder.pieces[level];
-      if (!is_last) piece.level = static_cast<int>(level);
-      const bool is_there = !is_last && piece.program == std::vector<int>{piece.level};
-      if (!is_there || round.levels <= piece.level) round.folds.push_back(piece);
+    for (int level = 0; level < static_cast<int>(kept.size()); ++level) {
+      ReductionPlan::Fold& piece = folder.pieces[static_cast<size_t>(level)];
+      if (!is_last) piece.level = level;
+      const bool is_there = !is_last && level < round.levels && piece.program == std::vector<int>{level};
+      if (!is_there) round.folds.push_back(piece);
     }
     if (!is_last) levels = std::max(levels, static_cast<int>(kept.size()));
   }

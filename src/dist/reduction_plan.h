@@ -19,32 +19,12 @@ const char* name(Execution execution);
 /// ranks.
 std::vector<int> replicas_of(int replicas, int ranks, int rank, Execution execution);
 
-/// Node (level, index) of the tree over V replicas covers replicas [index * 2^level, (index + 1) * 2^level)
-/// below V. Its value is left + right in fp32; where the right child covers nothing, the left passes through.
-struct TreeNode {
-  int level = 0;
-  int index = 0;
-
-  bool operator==(const TreeNode&) const = default;
-};
-
-/// A binary counter over tree nodes: what has been pushed is kept as the largest nodes that lie wholly within
-/// it.
-class TreeFold {
- public:
-  explicit TreeFold(int replicas) : replicas_(replicas) {}
-
-  /// Pushes the node that follows all earlier ones and returns how many additions that makes possible.
-  int push(TreeNode node);
-  /// The nodes kept now, in the order of their replicas.
-  const std::vector<TreeNode>& pending() const { return pending_; }
-
- private:
-  int replicas_;
-  std::vector<TreeNode> pending_;
-};
-
-/// What is added to what, and by whom, in one step of one rank: a value, made from four numbers and a policy.
+/// What is added to what, and by whom, in one step of one rank: a value, made from three numbers and a
+/// policy.
+///
+/// Node (l, i) of the tree over V replicas covers replicas [i * 2^l, (i + 1) * 2^l) below V. Its value is
+/// left
+/// + right in fp32; where the right child covers nothing, the left passes through.
 ///
 /// A rank's replicas write their gradients into slots, each as large as the model, which are a binary
 /// counter: a replica writes the slot above those that hold something, and is added to them as far as the
@@ -71,7 +51,7 @@ struct ReductionPlan {
 
   /// `merges_last`: a rank makes the additions after a round's last replica itself; else they are part of the
   /// folds, which saves a pass where owners read the slots of others in place.
-  ReductionPlan(int replicas, int ranks, int rank, Execution execution, bool merges_last);
+  ReductionPlan(int total_replicas, int ranks, int rank, Execution execution, bool merges_last);
 
   std::vector<int> replicas() const;
   /// For people: a line for each replica and each fold.
