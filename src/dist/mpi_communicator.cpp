@@ -66,26 +66,17 @@ class MpiCommunicator : public Communicator {
 
   void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override {
     std::vector<MPI_Request> requests;
-    const auto post = [&](const Message& message, auto call, const char* name) {
-      for (int64_t begin = 0; begin < message.bytes; begin += piece_bytes) {
-        const int count = static_cast<int>(std::min(piece_bytes, message.bytes - begin));
-        check(call(message.data + begin, count, message.peer, &requests.emplace_back()), name);
-      }
+    const auto post = [&](std::span<const Message> messages, auto call, const char* name) {
+      for (const Message& message : messages)
+        for (int64_t begin = 0; begin < message.bytes; begin += piece_bytes) {
+          const int count = static_cast<int>(std::min(piece_bytes, message.bytes - begin));
+          check(call(message.data + begin, count, MPI_BYTE, message.peer, 0, communicator_,
+                     &requests.emplace_back()),
+                name);
+        }
     };
-    for (const Message& receive : receives)
-      post(
-          receive,
-          [&](std::byte* data, int count, int peer, MPI_Request* request) {
-            return MPI_Irecv(data, count, MPI_BYTE, peer, 0, communicator_, request);
-          },
-          "MPI_Irecv");
-    for (const Message& send : sends)
-      post(
-          send,
-          [&](std::byte* data, int count, int peer, MPI_Request* request) {
-            return MPI_Isend(data, count, MPI_BYTE, peer, 0, communicator_, request);
-          },
-          "MPI_Isend");
+    post(receives, MPI_Irecv, "MPI_Irecv");
+    post(sends, MPI_Isend, "MPI_Isend");
     wait(requests);
   }
 
