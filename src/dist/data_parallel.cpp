@@ -68,6 +68,7 @@ DataParallel::~DataParallel() {
 }
 
 void DataParallel::copy_first_ranks_values() {
+  const MemoryScope scope("parameters");
   if (segments_.size() > 1) {
     space_.move_values(reducer_->allocate(space_.elements(), false));
     release_cached_memory(space_.stream());  // where they were
