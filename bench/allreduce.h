@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "comm/world.h"
 #include "dist/bucket_plan.h"
-#include "dist/world.h"
 #include "measure.h"
 
 namespace lockstep {

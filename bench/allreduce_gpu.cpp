@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allreduce.h"
+#include "comm/nccl_communicator.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "core/gpu.h"
 #include "dist/gradient_reducer.h"
-#include "dist/nccl_communicator.h"
 #include "report.h"
 
 namespace lockstep {

@@ -3,12 +3,12 @@
 #include <iostream>
 #include <regex>
 
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/memory.h"
 #include "core/version.h"
-#include "dist/world.h"
 #include "gpu_rows.h"
 #include "kernel_cases.h"
 #include "measure.h"

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "comm/world.h"
 #include "core/file.h"
 #include "data/loader.h"
-#include "dist/world.h"
 #include "nn/initialize.h"
 #include "nn/mlp.h"
 #include "nn/sgd.h"

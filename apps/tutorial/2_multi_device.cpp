@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "comm/launch.h"
 #include "core/file.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
-#include "dist/launch.h"
 #include "nn/initialize.h"
 #include "nn/mlp.h"
 #include "nn/sgd.h"

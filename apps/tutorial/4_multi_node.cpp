@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "comm/world.h"
 #include "core/file.h"
 #include "core/host.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
-#include "dist/world.h"
 #include "nn/initialize.h"
 #include "nn/mlp.h"
 #include "nn/sgd.h"

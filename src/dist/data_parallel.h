@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "comm/world.h"
 #include "core/graph.h"
 #include "dist/gradient_reducer.h"
-#include "dist/world.h"
 #include "tensor/gradient_norm.h"
 #include "tensor/optimizer.h"
 

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "comm/transport.h"
 #include "core/event.h"
 #include "dist/movement.h"
-#include "dist/transport.h"
 
 namespace lockstep {
 

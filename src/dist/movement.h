@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "dist/bucket_plan.h"
-#include "dist/communicator.h"
 #include "dist/reduction_plan.h"
 #include "tensor/storage.h"
 

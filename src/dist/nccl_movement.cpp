@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "comm/nccl_communicator.h"
+#include "comm/watchdog.h"
 #include "core/event.h"
 #include "core/gpu.h"
 #include "core/graph.h"
 #include "dist/movement.h"
-#include "dist/nccl_communicator.h"
-#include "dist/watchdog.h"
 #include "kernels/elementwise.h"
 
 namespace lockstep {

@@ -4,10 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "comm/local_communicator.h"
+#include "comm/mpi_communicator.h"
 #include "core/host.h"
 #include "core/thread_pool.h"
-#include "dist/local_communicator.h"
-#include "dist/mpi_communicator.h"
 #include "doctor/gpu_checks.h"
 #include "doctor/host_checks.h"
 #include "doctor/mpi_checks.h"

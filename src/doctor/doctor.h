@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "config/config.h"
-#include "dist/world.h"
 #include "doctor/finding.h"
 
 namespace lockstep {

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "comm/local_communicator.h"
+#include "comm/nccl_communicator.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "dist/local_communicator.h"
-#include "dist/nccl_communicator.h"
 
 namespace lockstep {
 namespace {

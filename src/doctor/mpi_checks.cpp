@@ -5,11 +5,11 @@
 #include <iostream>
 #include <regex>
 
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
 #include "core/thread_pool.h"
-#include "dist/world.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/world.h"
+#include "comm/world.h"
 #include "doctor/finding.h"
 #include "train/rank_table.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/flight_recorder.h"
 #include "core/process.h"
-#include "dist/flight_recorder.h"
 
 namespace lockstep {
 

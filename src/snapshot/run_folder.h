@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "config/config.h"
-#include "dist/world.h"
 #include "snapshot/folder_owner.h"
 #include "snapshot/found_run.h"
 #include "snapshot/snapshot.h"

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "comm/world.h"
 #include "config/config.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
-#include "dist/world.h"
 #include "nn/gpt.h"
 #include "snapshot/snapshot.h"
 #include "train/trainer.h"

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "comm/world.h"
 #include "config/config.h"
-#include "dist/world.h"
 #include "train/trainer.h"
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "config/config.h"
-#include "dist/world.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/world.h"
+#include "comm/world.h"
 
 namespace lockstep {
 

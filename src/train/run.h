@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "comm/world.h"
 #include "config/config.h"
-#include "dist/world.h"
 #include "snapshot/run_folder.h"
 #include "train/trainer.h"
 

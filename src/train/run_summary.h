@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "comm/world.h"
 #include "config/config.h"
 #include "dist/data_parallel.h"
-#include "dist/world.h"
 #include "train/trainer.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "dist/world.h"
+#include "comm/world.h"
 
 namespace lockstep {
 

@@ -49,7 +49,7 @@ std::vector<Violation> check_include_line(const std::string& path, const std::st
 TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
   EXPECT_TRUE(check_include_line("src/tensor/planted.cpp", "#include \"core/error.h\"").empty());
   EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include \"tensor/tensor.h\"").size(), 1U);
-  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"dist/world.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"comm/world.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/data/planted.h", "  #  include \"nn/module.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"core/no_such_file.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"module.h\"").size(), 1U);
@@ -58,9 +58,9 @@ TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
 }
 
 TEST(Rules, AThirdPartyHeaderAwayFromHomeIsCaught) {
-  EXPECT_TRUE(check_include_line("src/dist/planted.cpp", "#include <mpi.h>").empty());
+  EXPECT_TRUE(check_include_line("src/comm/planted.cpp", "#include <mpi.h>").empty());
   EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include <mpi.h>").size(), 1U);
-  EXPECT_EQ(check_include_line("src/dist/planted.h", "#include <mpi.h>").size(), 1U);
+  EXPECT_EQ(check_include_line("src/comm/planted.h", "#include <mpi.h>").size(), 1U);
   EXPECT_TRUE(check_include_line("src/core/cuda_check.h", "#include <cuda_runtime_api.h>").empty());
   EXPECT_EQ(check_include_line("src/core/planted.h", "#include <cuda_runtime_api.h>").size(), 1U);
   EXPECT_EQ(check_include_line("src/core/planted.h", "#include \"core/cuda_check.h\"").size(), 1U);

@@ -20,18 +20,19 @@ constexpr size_t most_lines = 400;
 /// room -> rooms whose headers it may include besides its own.
 const std::map<std::string, std::set<std::string>> rooms = {
     {"core", {}},
+    {"comm", {"core"}},
     {"config", {"core"}},
     {"kernels", {"core"}},
     {"tensor", {"core", "kernels"}},
     {"nn", {"core", "kernels", "tensor"}},
-    {"dist", {"core", "kernels", "tensor"}},
+    {"dist", {"core", "comm", "kernels", "tensor"}},
     {"store", {"core"}},
     {"net", {"core"}},
     {"data", {"core", "kernels", "tensor"}},
-    {"snapshot", {"core", "config", "store", "kernels", "tensor", "nn", "dist"}},
-    {"train", {"core", "config", "store", "kernels", "tensor", "nn", "dist", "data", "snapshot"}},
-    {"doctor", {"core", "config", "store", "net", "dist", "train"}},
-    {"elastic", {"core", "net", "kernels", "tensor", "dist"}},
+    {"snapshot", {"core", "comm", "config", "store", "kernels", "tensor", "nn", "dist"}},
+    {"train", {"core", "comm", "config", "store", "kernels", "tensor", "nn", "dist", "data", "snapshot"}},
+    {"doctor", {"core", "comm", "config", "store", "net", "train"}},
+    {"elastic", {"core", "comm", "net"}},
 };
 
 struct Library {
@@ -41,7 +42,7 @@ struct Library {
 };
 
 const std::vector<Library> libraries = {
-    {"MPI", "mpi\\.h", {"src/dist/", "bench/", "tests/dist/", "tests/emulator/"}},
+    {"MPI", "mpi\\.h", {"src/comm/", "bench/", "tests/dist/", "tests/emulator/"}},
     {"spdlog", "(spdlog|fmt)/.*", {"src/core/log.cpp"}},
     {"nlohmann-json",
      "nlohmann/.*",
@@ -57,8 +58,8 @@ const std::vector<Library> libraries = {
     {"GoogleTest", "g(test|mock)/.*", {"tests/"}},
     {"CUDA",
      "(cuda|cublas|cudnn|nv|vector_types).*",
-     {"src/core/", "src/kernels/cuda/", "src/dist/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
-    {"NCCL", "nccl\\.h", {"src/dist/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
+     {"src/core/", "src/kernels/cuda/", "src/comm/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
+    {"NCCL", "nccl\\.h", {"src/comm/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
 };
 
 /// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
+#include "comm/local_communicator.h"
 #include "dist/data_parallel.h"
-#include "dist/local_communicator.h"
 #include "tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/reference_tree.h"

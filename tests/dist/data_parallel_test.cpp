@@ -4,8 +4,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "comm/local_communicator.h"
 #include "core/error.h"
-#include "dist/local_communicator.h"
 #include "tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"

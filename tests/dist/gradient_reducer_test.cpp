@@ -7,8 +7,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
+#include "comm/local_communicator.h"
 #include "core/error.h"
-#include "dist/local_communicator.h"
 #include "tensor/create.h"
 
 namespace lockstep {

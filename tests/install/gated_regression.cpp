@@ -3,11 +3,11 @@
 #include <iostream>
 #include <memory>
 
+#include "comm/world.h"
 #include "core/error.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
-#include "dist/world.h"
 #include "nn/initialize.h"
 #include "nn/linear.h"
 #include "nn/sgd.h"

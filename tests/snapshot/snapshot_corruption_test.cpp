@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "comm/local_communicator.h"
 #include "core/error.h"
-#include "dist/local_communicator.h"
 #include "snapshot/snapshot.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_run.h"

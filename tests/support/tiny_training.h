@@ -4,7 +4,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 
-#include "dist/local_communicator.h"
+#include "comm/local_communicator.h"
 #include "support/tiny_run.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/local_communicator.h"
+#include "comm/local_communicator.h"
 
 namespace lockstep {
 namespace {

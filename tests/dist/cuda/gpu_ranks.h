@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <vector>
 
+#include "comm/local_communicator.h"
+#include "comm/nccl_communicator.h"
+#include "comm/transport.h"
 #include "core/gpu.h"
-#include "dist/local_communicator.h"
-#include "dist/nccl_communicator.h"
-#include "dist/transport.h"
 #include "support/cuda.h"
 
 namespace lockstep {

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "comm/watchdog.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/gradient_reducer.h"
-#include "dist/watchdog.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
 

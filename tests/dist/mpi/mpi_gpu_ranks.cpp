@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "comm/local_communicator.h"
+#include "comm/nccl_communicator.h"
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/log.h"
 #include "dist/gradient_reducer.h"
-#include "dist/local_communicator.h"
-#include "dist/nccl_communicator.h"
-#include "dist/world.h"
 #include "tensor/create.h"
 
 namespace lockstep {

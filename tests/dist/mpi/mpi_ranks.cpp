@@ -9,11 +9,11 @@
 #include <map>
 #include <unistd.h>
 
+#include "comm/local_communicator.h"
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "dist/gradient_reducer.h"
-#include "dist/local_communicator.h"
-#include "dist/world.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -239,6 +239,7 @@ int run_task(const std::string& task, const std::string& directory) {
 }  // namespace lockstep
 
 int main(int count, char** arguments) {
-  return lockstep::run_program(
-      [&] { return lockstep::run_task(count > 1 ? arguments[1] : "checks", count > 2 ? arguments[2] : "."); });
+  return lockstep::run_program([&] {
+    return lockstep::run_task(count > 1 ? arguments[1] : "checks", count > 2 ? arguments[2] : ".");
+  });
 }

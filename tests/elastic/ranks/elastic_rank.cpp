@@ -13,11 +13,11 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/file.h"
 #include "core/heartbeat.h"
-#include "dist/world.h"
 
 namespace lockstep {
 namespace {

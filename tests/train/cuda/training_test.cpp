@@ -4,8 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "comm/local_communicator.h"
 #include "core/heartbeat.h"
-#include "dist/local_communicator.h"
 #include "support/cuda.h"
 #include "support/tiny_run.h"
 

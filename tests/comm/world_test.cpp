@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/world.h"
+#include "comm/world.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/local_communicator.h"
+#include "comm/mpi_communicator.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "dist/local_communicator.h"
-#include "dist/mpi_communicator.h"
 
 namespace lockstep {
 namespace {
@@ -141,7 +141,7 @@ TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {
   EXPECT_EXIT(exit_with([]() -> int { throw UserError("no such key: train.stps"); }),
               testing::ExitedWithCode(2), "^error: no such key: train.stps\n$");
   EXPECT_EXIT(exit_with([]() -> int { throw Error("the sum went wrong"); }), testing::ExitedWithCode(1),
-              "^error: the sum went wrong .tests/dist/world_test.cpp:[0-9]+.\n$");
+              "^error: the sum went wrong .tests/comm/world_test.cpp:[0-9]+.\n$");
   EXPECT_EXIT(exit_with([]() -> int { throw std::runtime_error("disk on fire"); }),
               testing::ExitedWithCode(1), "^error: disk on fire\n$");
 }

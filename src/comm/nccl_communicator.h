@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "comm/communicator.h"
 #include "core/stream.h"
-#include "dist/communicator.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/flight_recorder.h"
+#include "comm/flight_recorder.h"
 
 #include <csignal>
 #include <filesystem>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/local_communicator.h"
 #include "core/error.h"
-#include "dist/local_communicator.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {

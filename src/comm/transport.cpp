@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/transport.h"
+#include "comm/transport.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 
+#include "comm/nccl_communicator.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "dist/nccl_communicator.h"
 
 namespace lockstep {
 

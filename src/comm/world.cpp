@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/world.h"
+#include "comm/world.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +15,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/local_communicator.h"
+#include "comm/mpi_communicator.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/gpu.h"
@@ -22,8 +24,6 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
-#include "dist/local_communicator.h"
-#include "dist/mpi_communicator.h"
 
 namespace lockstep {
 namespace {
@@ -83,7 +83,7 @@ bool mpi_was_used = false;
 /// Where it was thrown, from the root of the source tree on, wherever that was built.
 std::string place_in_sources(const Error& failure) {
   const std::string here = __FILE__;
-  const std::string root = here.substr(0, here.rfind("src/dist/"));
+  const std::string root = here.substr(0, here.rfind("src/comm/"));
   const std::string place = failure.where();
   return place.starts_with(root) ? place.substr(root.size()) : place;
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/watchdog.h"
+#include "comm/watchdog.h"
 
 #include <chrono>
 #include <optional>
 #include <utility>
 
+#include "comm/mpi_communicator.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "core/graph.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
-#include "dist/mpi_communicator.h"
 
 namespace lockstep {
 namespace {

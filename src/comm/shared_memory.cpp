@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/shared_memory.h"
+#include "comm/shared_memory.h"
 
 #include <cstring>
 #include <fcntl.h>

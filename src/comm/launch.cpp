@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/launch.h"
+#include "comm/launch.h"
 
 #include <algorithm>
 #include <vector>
 
+#include "comm/local_communicator.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "dist/local_communicator.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/communicator.h"
+#include "comm/communicator.h"
 
 #include <algorithm>
 #include <cstring>

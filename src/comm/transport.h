@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "dist/communicator.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/communicator.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 

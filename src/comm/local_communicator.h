@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "dist/communicator.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 

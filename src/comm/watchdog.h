@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "comm/communicator.h"
 #include "core/stream.h"
-#include "dist/communicator.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/flight_recorder.h"
+#include "comm/flight_recorder.h"
 
 #include <algorithm>
 #include <atomic>

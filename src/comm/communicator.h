@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/flight_recorder.h"
-#include "dist/shared_memory.h"
+#include "comm/flight_recorder.h"
+#include "comm/shared_memory.h"
 
 namespace lockstep {
 

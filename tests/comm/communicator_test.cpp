@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/communicator.h"
+#include "comm/communicator.h"
 
 #include <chrono>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <thread>
 
+#include "comm/local_communicator.h"
 #include "core/error.h"
-#include "dist/local_communicator.h"
 
 namespace lockstep {
 namespace {

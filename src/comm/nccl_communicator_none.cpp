@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a build without NCCL answers.
+#include "comm/nccl_communicator.h"
 #include "core/error.h"
-#include "dist/nccl_communicator.h"
 
 namespace lockstep {
 

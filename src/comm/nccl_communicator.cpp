@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/nccl_communicator.h"
+#include "comm/nccl_communicator.h"
 
 #include <chrono>
 #include <exception>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "dist/communicator.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 

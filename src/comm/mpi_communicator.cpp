@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/mpi_communicator.h"
+#include "comm/mpi_communicator.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/local_communicator.h"
+#include "comm/local_communicator.h"
 
 #include <algorithm>
 #include <chrono>
