@@ -35,6 +35,8 @@ TEST(Architecture, FilesAreShortAndQuiet) {
   for (const SourceFile& file : all_files({"src", "apps", "bench", "tests"})) expect_none(check_text(file));
 }
 
+TEST(Architecture, RoomsAreSmall) { expect_none(check_rooms(all_files({"src"}))); }
+
 TEST(Architecture, PathsInThePagesExist) {
   for (const char* page : {"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"}) {
     if (std::filesystem::exists(repository / page))
@@ -108,6 +110,20 @@ TEST(Rules, AMissingLicenceAndALongFileAreCaught) {
   EXPECT_TRUE(check_text(file).empty());
   file.lines.resize(401);
   EXPECT_EQ(check_text(file).size(), 1U);
+}
+
+TEST(Rules, ARoomThatHasGrownIsCaught) {
+  const auto file = [](const std::string& path, size_t lines) {
+    return SourceFile{path, std::vector<std::string>(lines)};
+  };
+  EXPECT_TRUE(
+      check_rooms({file("src/net/a.h", 1000), file("src/net/b.cpp", 2000), file("tests/net/c.cpp", 9)})
+          .empty());
+  EXPECT_TRUE(check_rooms({file("src/kernels/cpu/a.cpp", 3001), file("src/core/a.cpp", 1)}).empty());
+  const auto grown =
+      check_rooms({file("src/net/a.h", 1001), file("src/net/b.cpp", 2000), file("src/core/a.h", 1)});
+  ASSERT_EQ(grown.size(), 1U);
+  EXPECT_EQ(grown[0].file, "src/net");
 }
 
 TEST(Rules, APathThatDoesNotExistIsCaught) {

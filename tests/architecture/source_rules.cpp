@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t most_lines = 400;
+constexpr size_t most_lines_of_room = 3000;
 
 /// room -> rooms whose headers it may include besides its own.
 const std::map<std::string, std::set<std::string>> rooms = {
@@ -290,6 +291,20 @@ std::vector<Violation> check_text(const SourceFile& file) {
         violations.push_back({file.path, number, word.message});
     }
   }
+  return violations;
+}
+
+std::vector<Violation> check_rooms(const std::vector<SourceFile>& files) {
+  std::map<std::string, size_t> lines;
+  for (const SourceFile& file : files)
+    if (file.path.ends_with(".h") || file.path.ends_with(".cpp"))
+      lines[room_of(file.path)] += file.lines.size();
+  // Kernels are as many as there are operations.
+  lines.erase("kernels");
+  std::vector<Violation> violations;
+  for (const auto& [room, count] : lines)
+    if (!room.empty() && count > most_lines_of_room)
+      violations.push_back({"src/" + room, 0, std::to_string(count) + " lines; the limit of a room is 3000"});
   return violations;
 }
 

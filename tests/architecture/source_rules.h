@@ -32,6 +32,9 @@ std::vector<Violation> check_includes(const SourceFile& file, const std::filesys
 /// First line, length, and words that have no place in the library.
 std::vector<Violation> check_text(const SourceFile& file);
 
+/// No room of src/ but kernels/ has more than 3000 lines of .h and .cpp.
+std::vector<Violation> check_rooms(const std::vector<SourceFile>& files);
+
 /// At most two files of dist/ know MPI.
 std::vector<Violation> check_mpi_files(const std::vector<SourceFile>& files);
 
