@@ -2,11 +2,14 @@
 #include "store/folder_store.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
+#include <unistd.h>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/host.h"
@@ -62,15 +65,32 @@ void FolderStore::put(const std::string& key, Pieces contents) {
 }
 
 std::optional<std::string> FolderStore::get(const std::string& key) {
+  std::error_code problem;
+  const uintmax_t bytes = fs::file_size(name_of(key), problem);
+  return get(key, 0, problem ? 0 : static_cast<int64_t>(bytes));
+}
+
+/// What a disk or a server fails to give is no damage of the object: Error, where another try may succeed.
+std::optional<std::string> FolderStore::get(const std::string& key, int64_t begin, int64_t bytes) {
   const std::string path = name_of(key);
   std::error_code problem;
   const fs::file_status status = fs::status(path, problem);
   if (status.type() == fs::file_type::not_found) return std::nullopt;
   require(fs::is_regular_file(status), path, " is not a file that can be read");
-  std::ifstream file(path, std::ios::binary);
-  std::string contents(fs::file_size(path, problem), '\0');
-  file.read(contents.data(), static_cast<std::streamsize>(contents.size()));
-  require(file.good() && !problem, path, " cannot be read");
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.get() >= 0 || errno != EACCES, path, " cannot be read: ", std::strerror(errno));
+  expect(file.get() >= 0, path, " cannot be read: ", std::strerror(errno));
+  std::string contents(static_cast<size_t>(bytes), '\0');
+  size_t done = 0;
+  while (done < contents.size()) {
+    const ssize_t count = ::pread(file.get(), contents.data() + done, contents.size() - done,
+                                  begin + static_cast<int64_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    expect(count >= 0, path, " cannot be read: ", std::strerror(errno));
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  contents.resize(done);
   return contents;
 }
 

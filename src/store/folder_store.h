@@ -13,6 +13,7 @@ class FolderStore : public ObjectStore {
 
   void put(const std::string& key, Pieces contents) override;
   std::optional<std::string> get(const std::string& key) override;
+  std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override;
   bool exists(const std::string& key) override;
   void remove(const std::string& key) override;
   std::vector<std::string> list(const std::string& prefix) override;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +37,8 @@ class ObjectStore {
   virtual void put(const std::string& key, Pieces contents) = 0;
   /// Nothing if there is no such object.
   virtual std::optional<std::string> get(const std::string& key) = 0;
+  /// At most `bytes` of an object from byte `begin`: fewer where it ends, none beyond.
+  virtual std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) = 0;
   virtual bool exists(const std::string& key) = 0;
   /// It is no error if there is no such object.
   virtual void remove(const std::string& key) = 0;

@@ -96,13 +96,14 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
       .method = request.method,
       .url = concat(endpoint.host, endpoint.path, "/", percent_encode(request.key, true),
                     query.empty() ? "" : "?", query),
-      .headers = {"x-amz-content-sha256: " + body_sha256},
+      .headers = request.headers,
       .body = request.body,
       .signature = S3Signature{.region = options_.region,
                                .access_key = credentials.access_key,
                                .secret_key = credentials.secret_key},
       .ca_bundle = options_.ca_bundle,
       .stall_seconds = options_.stall_seconds};
+  signed_request.headers.push_back("x-amz-content-sha256: " + body_sha256);
   if (!credentials.session_token.empty())
     signed_request.headers.push_back("x-amz-security-token: " + credentials.session_token);
   if (!request.body.empty()) signed_request.headers.emplace_back("content-type: application/octet-stream");
@@ -126,7 +127,7 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool completes_upload = request.method == "POST" && request.query.contains("uploadId");
   if (is_success && (!completes_upload || root_of(reply) == "CompleteMultipartUploadResult")) return;
   const std::string code = failure_of(reply).code;
-  if (reply.status == 404 && code != "NoSuchBucket") return;
+  if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416) return;
   const auto region = reply.headers.find("x-amz-bucket-region");
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
                             region != reply.headers.end() && region->second != options_.region;

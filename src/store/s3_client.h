@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "store/credentials.h"
 #include "store/http.h"
@@ -27,6 +28,7 @@ struct S3Request {
   std::string method = "GET";
   std::string key = {};  ///< empty: of the bucket itself
   std::map<std::string, std::string> query = {};
+  std::vector<std::string> headers = {};  ///< "name: value"
   Pieces body = {};
 };
 
@@ -35,7 +37,7 @@ class S3Client {
  public:
   S3Client(std::string bucket, S3Options options);
 
-  /// The reply if its status is 2xx or 404. Throws UserError for what the user has to change (403, no such
+  /// The reply if its status is 2xx, 404 or 416. Throws UserError for what the user has to change (403, no such
   /// bucket, no credentials), saying what was tried; Error if no attempt succeeded.
   HttpReply send(const S3Request& request);
 

@@ -132,6 +132,18 @@ std::optional<std::string> S3Store::get(const std::string& key) {
   return std::move(reply.body);
 }
 
+std::optional<std::string> S3Store::get(const std::string& key, int64_t begin, int64_t bytes) {
+  HttpReply reply = client_.send({.method = "GET",
+                                  .key = full_key(key),
+                                  .headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)}});
+  if (reply.status == 404) return std::nullopt;
+  if (reply.status == 416) return "";
+  // Who knows nothing of ranges answers 200, with all there is.
+  if (reply.status == 206) return std::move(reply.body);
+  const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
+  return reply.body.substr(from, static_cast<size_t>(bytes));
+}
+
 bool S3Store::exists(const std::string& key) {
   return client_.send({.method = "HEAD", .key = full_key(key)}).status != 404;
 }

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "core/memory.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // sorts keys, so that a long header is read in O(n log n)
+using OrderedJson = nlohmann::ordered_json;
 
 struct DTypeName {
   DType dtype;
@@ -35,54 +39,128 @@ DType dtype_named(const std::string& name) {
   throw UserError("dtype " + name + " is not supported");
 }
 
-Tensor read_tensor(const Json& entry, const char* data, uint64_t data_bytes) {
-  const DType dtype = dtype_named(entry.at("dtype"));
-  Shape shape;
-  int64_t tensor_bytes = bytes(dtype);
-  for (int64_t extent : entry.at("shape")) {
-    shape.append(extent);
-    require(!__builtin_mul_overflow(tensor_bytes, extent, &tensor_bytes), "its shape is too large");
-  }
-  const uint64_t begin = entry.at("data_offsets").at(0);
-  const uint64_t end = entry.at("data_offsets").at(1);
-  require(begin <= end && end <= data_bytes, "data offsets ", begin, " to ", end, " lie outside ", data_bytes,
-          " bytes");
-  require(end - begin == static_cast<uint64_t>(tensor_bytes), shape, " of ", dtype, " in ", end - begin,
-          " bytes");
-  const Tensor tensor = empty(shape, dtype, cpu_stream());
-  if (end > begin) std::memcpy(tensor.view().data, data + begin, end - begin);
-  return tensor;
+int64_t integer(const Json& number) {
+  require(number.is_number_integer(), "it has ", number.dump(), " where an integer belongs");
+  return number;
 }
 
-SafeTensors parse(const std::string& bytes) {
-  uint64_t header_bytes = 0;
-  require(bytes.size() >= sizeof(header_bytes), "it is only ", bytes.size(), " bytes long");
-  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
-  require(header_bytes <= bytes.size() - sizeof(header_bytes), "its header is cut off");
-  const size_t data_begin = sizeof(header_bytes) + header_bytes;
-  const Json header =
-      Json::parse(bytes.begin() + sizeof(header_bytes), bytes.begin() + static_cast<int64_t>(data_begin));
-  require(header.is_object(), "its header is not a JSON object");
-  SafeTensors content;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      content.metadata = entry.get<std::map<std::string, std::string>>();
-      continue;
-    }
-    try {
-      content.tensors.push_back(
-          {name, read_tensor(entry, bytes.data() + data_begin, bytes.size() - data_begin)});
-    } catch (const std::exception& problem) {
-      throw UserError(concat("tensor ", name, ": ", problem.what()));
-    }
+/// The entry of a tensor whose bytes begin at the first of the pair.
+std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Json& fields) {
+  SafeTensorsEntry entry{.name = name, .dtype = dtype_named(fields.at("dtype")), .shape = {}};
+  int64_t tensor_bytes = bytes(entry.dtype);
+  for (const Json& extent : fields.at("shape")) {
+    entry.shape.append(integer(extent));
+    require(!__builtin_mul_overflow(tensor_bytes, integer(extent), &tensor_bytes), "its shape is too large");
   }
+  const Json& offsets = fields.at("data_offsets");
+  const int64_t begin = integer(offsets.at(0));
+  entry.end = integer(offsets.at(1));
+  require(begin >= 0 && begin <= entry.end, "data offsets ", begin, " to ", entry.end);
+  require(entry.end - begin == tensor_bytes, entry.shape, " of ", entry.dtype, " in ", entry.end - begin,
+          " bytes");
+  return {begin, std::move(entry)};
+}
+
+constexpr size_t length_bytes = sizeof(uint64_t);
+constexpr size_t piece_bytes = size_t{1} << 20;
+
+/// What `feed` hands to a reader, as new tensors.
+SafeTensors read_all(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed) {
+  SafeTensors content;
+  SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
+    std::vector<Tensor> tensors;
+    for (const SafeTensorsEntry& entry : entries) {
+      tensors.push_back(empty(entry.shape, entry.dtype, cpu_stream()));
+      content.tensors.push_back({entry.name, tensors.back()});
+    }
+    return tensors;
+  });
+  try {
+    feed(reader);
+    reader.finish();
+  } catch (const std::exception& problem) {
+    throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
+  }
+  content.metadata = reader.metadata();
   return content;
 }
 
 }  // namespace
 
+/// True once the header is whole; takes what belongs to it from the front of the piece.
+bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
+  while (!has_header_ && !piece.empty()) {
+    uint64_t text_bytes = 0;
+    if (header_.size() >= length_bytes) std::memcpy(&text_bytes, header_.data(), length_bytes);
+    const uint64_t missing = header_.size() < length_bytes ? length_bytes - header_.size()
+                                                           : text_bytes - (header_.size() - length_bytes);
+    const std::span<const std::byte> part = piece.first(std::min<uint64_t>(missing, piece.size()));
+    header_.append(reinterpret_cast<const char*>(part.data()), part.size());
+    piece = piece.subspan(part.size());
+    if (header_.size() < length_bytes) continue;
+    std::memcpy(&text_bytes, header_.data(), length_bytes);
+    if (header_.size() - length_bytes < text_bytes) continue;
+    parse_header();
+    has_header_ = true;
+  }
+  return has_header_;
+}
+
+void SafeTensorsReader::parse_header() {
+  const Json header = Json::parse(header_.begin() + length_bytes, header_.end());
+  require(header.is_object(), "its header is not a JSON object");
+  std::vector<std::pair<int64_t, SafeTensorsEntry>> found;
+  for (const auto& [name, fields] : header.items()) {
+    if (name == "__metadata__") {
+      metadata_ = fields.get<std::map<std::string, std::string>>();
+      continue;
+    }
+    try {
+      found.push_back(read_entry(name, fields));
+    } catch (const std::exception& problem) {
+      throw UserError(concat("tensor ", name, ": ", problem.what()));
+    }
+  }
+  std::ranges::stable_sort(found, {},
+                           [](const auto& place) { return std::pair(place.first, place.second.end); });
+  int64_t end = 0;
+  for (auto& [begin, entry] : found) {
+    require(begin == end, "tensor ", entry.name, ": data offsets ", begin, " to ", entry.end, " where ", end,
+            " has to follow");
+    end = entry.end;
+    entries_.push_back(std::move(entry));
+  }
+  targets_ = places_(entries_);
+  expect(targets_.size() == entries_.size(), targets_.size(), " places for ", entries_.size(), " tensors");
+}
+
+void SafeTensorsReader::take(std::span<const std::byte> piece) {
+  if (!read_header(piece)) return;
+  while (!piece.empty()) {
+    while (next_ < entries_.size() && entries_[next_].end == position_) ++next_;
+    require(next_ < entries_.size(), "there are bytes behind its last tensor");
+    const SafeTensorsEntry& entry = entries_[next_];
+    const int64_t count = std::min(entry.end - position_, static_cast<int64_t>(piece.size()));
+    if (const Tensor& target = targets_[next_]) {
+      const int64_t offset = position_ - (entry.end - entry.bytes());
+      expect(target.view().bytes() == entry.bytes(), entry.name, " has another size than its place");
+      copy_bytes(static_cast<std::byte*>(target.view().data) + offset, target.stream(), piece.data(),
+                 cpu_stream(), count);
+    }
+    position_ += count;
+    piece = piece.subspan(static_cast<size_t>(count));
+  }
+}
+
+void SafeTensorsReader::finish() const {
+  require(header_.size() >= length_bytes, "it is only ", header_.size(), " bytes long");
+  require(has_header_, "its header is cut off");
+  for (size_t entry = next_; entry < entries_.size(); ++entry)
+    require(entries_[entry].end <= position_, "tensor ", entries_[entry].name, ": its data are cut off");
+}
+
 SafeTensorsPieces::SafeTensorsPieces(const SafeTensors& content) {
-  Json header = Json::object();
+  OrderedJson header = OrderedJson::object();
   if (!content.metadata.empty()) header["__metadata__"] = content.metadata;
   int64_t offset = 0;
   for (const auto& [name, tensor] : content.tensors) {
@@ -117,18 +195,17 @@ std::string to_safetensors(const SafeTensors& content) {
 }
 
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin) {
-  try {
-    return parse(bytes);
-  } catch (const std::exception& problem) {
-    throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
-  }
+  return read_all(origin, [&](SafeTensorsReader& reader) { reader.take(std::as_bytes(std::span(bytes))); });
 }
 
 SafeTensors load_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   require(file.good() && !std::filesystem::is_directory(path), "cannot read ", path);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return from_safetensors(bytes, path);
+  return read_all(path, [&](SafeTensorsReader& reader) {
+    std::string piece(piece_bytes, '\0');
+    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)
+      reader.take(std::as_bytes(std::span(piece.data(), static_cast<size_t>(file.gcount()))));
+  });
 }
 
 void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& targets,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -33,6 +34,44 @@ class SafeTensorsPieces {
  private:
   std::string header_;
   std::vector<Tensor> tensors_;
+};
+
+/// What the header of a file says of one tensor.
+struct SafeTensorsEntry {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  int64_t end = 0;  ///< of its bytes among the data; they begin where those of the tensor before end
+
+  int64_t bytes() const { return shape.elements() * lockstep::bytes(dtype); }
+};
+
+/// Reads a file that comes piece after piece, bytes made by anybody, and keeps of it no more than its header.
+/// Throws UserError saying what is wrong with it.
+class SafeTensorsReader {
+ public:
+  /// The tensors that receive the data of these entries, each of an entry's bytes; an empty one: none does.
+  using Places = std::function<std::vector<Tensor>(const std::vector<SafeTensorsEntry>&)>;
+
+  explicit SafeTensorsReader(Places places) : places_(std::move(places)) {}
+
+  void take(std::span<const std::byte> piece);
+  /// After the last piece.
+  void finish() const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  bool read_header(std::span<const std::byte>& piece);
+  void parse_header();
+
+  Places places_;
+  std::string header_;  ///< with its length in front, as far as it has come
+  std::map<std::string, std::string> metadata_;
+  std::vector<SafeTensorsEntry> entries_;
+  std::vector<Tensor> targets_;  ///< of the entries, once the header is whole
+  bool has_header_ = false;
+  int64_t position_ = 0;  ///< in the data
+  size_t next_ = 0;       ///< entry whose bytes come next
 };
 
 /// Reads bytes made by anybody. Throws UserError naming `origin` and what is wrong with them.

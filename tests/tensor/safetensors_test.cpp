@@ -97,7 +97,8 @@ TEST(SafeTensors, AFileCutAnywhereIsRefused) {
     expect_refused(whole.substr(0, size), "");
   expect_refused("1234567", "only 7 bytes");
   expect_refused(whole.substr(0, 20), "its header is cut off");
-  expect_refused(whole.substr(0, whole.size() - 1), "lie outside");
+  expect_refused(whole.substr(0, whole.size() - 1), "its data are cut off");
+  expect_refused(whole + "1", "behind its last tensor");
 }
 
 TEST(SafeTensors, AHeaderLongerThanTheFileIsRefused) {
@@ -120,19 +121,51 @@ TEST(SafeTensors, EntriesThatMakeNoSenseAreRefusedByName) {
     expect_refused(entry(text), problem);
   };
   EXPECT_NO_THROW(from_safetensors(entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), ""));
-  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,9]})", "0 to 9 lie outside 8 bytes");
-  refused(R"({"dtype":"F32","shape":[0],"data_offsets":[9,9]})", "9 to 9 lie outside 8 bytes");
-  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", "8 to 0 lie outside");
-  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", "lie outside");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,9]})", "[2] of f32 in 9 bytes");
+  refused(R"({"dtype":"F32","shape":[0],"data_offsets":[9,9]})", "9 to 9 where 0 has to follow");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", "data offsets 8 to 0");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", "data offsets -8 to 0");
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", "[1] of f32 in 8 bytes");
   refused(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})", "[2] of f64 in 8 bytes");
   refused(R"({"dtype":"I64","shape":[1],"data_offsets":[0,8]})", "dtype I64 is not supported");
   refused(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})", "a dimension of -2");
   refused(R"({"dtype":"F32","shape":[1,1,1,1,2],"data_offsets":[0,8]})", "at most 4 dimensions");
+  refused(R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})", "where an integer belongs");
+  refused(R"({"dtype":"F32","shape":[3],"data_offsets":[0,12]})", "its data are cut off");
   refused(R"({"dtype":"F32","shape":[2]})", "data_offsets");
   refused(R"({"dtype":"F32","shape":"2","data_offsets":[0,8]})", "");
   refused(R"({"dtype":3,"shape":[2],"data_offsets":[0,8]})", "");
   refused("7", "");
+}
+
+TEST(SafeTensors, TensorsThatOverlapOrLeaveGapsAreRefused) {
+  for (const char* second : {"[4,8]", "[0,4]", "[12,16]"})
+    expect_refused(file_of(concat(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)",
+                                  R"("b":{"dtype":"F32","shape":[1],"data_offsets":)", second, "}}"),
+                           16),
+                   "has to follow");
+}
+
+TEST(SafeTensors, PiecesOfAnySizeGiveTheSame) {
+  const SafeTensors content = all_dtypes();
+  const std::string bytes = to_safetensors(content);
+  for (const size_t step : {size_t{1}, size_t{7}, size_t{64}}) {
+    SafeTensors read;
+    SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
+      std::vector<Tensor> places;
+      for (const SafeTensorsEntry& entry : entries) {
+        places.push_back(entry.name == "f64" ? Tensor() : empty(entry.shape, entry.dtype));
+        read.tensors.push_back({entry.name, places.back()});
+      }
+      return places;
+    });
+    for (size_t at = 0; at < bytes.size(); at += step)
+      reader.take(std::as_bytes(std::span(bytes).subspan(at, std::min(step, bytes.size() - at))));
+    reader.finish();
+    read.metadata = reader.metadata();
+    read.tensors[1].tensor = content.tensors[1].tensor;  // the one that nobody wanted
+    expect_equal(read, content);
+  }
 }
 
 // The product of these extents is 2^64, or none at all in 64 bits.
