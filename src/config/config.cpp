@@ -54,6 +54,7 @@ bool says_how_long(const Layer& layer) {
 /// it.
 Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
   Config config = defaults;
+  for (const ConfigKey& key : config_schema()) config.unset.insert(key.name);
   for (const Layer& layer : layers)
     for (const Setting& setting : layer)
       if (setting.key == "model.preset") assign(config, setting);
@@ -61,12 +62,17 @@ Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
   for (const Layer& layer : layers) {
     // Steps on the command line beat epochs in the file, and the other way round.
     if (says_how_long(layer)) config.train.steps = config.train.epochs = 0;
-    for (const Setting& setting : layer) assign(config, setting);
+    for (const Setting& setting : layer) {
+      assign(config, setting);
+      if (setting.key != "train.device" || setting.value != "auto") config.unset.erase(setting.key);
+    }
   }
+  if (!config.model.preset.empty())
+    for (const char* key : {"model.n_layer", "model.n_head", "model.n_embd"}) config.unset.erase(key);
   return config;
 }
 
-void check(const Config& config) {
+void check_together(const Config& config) {
   const TrainConfig& train = config.train;
   const ModelConfig& model = config.model;
   require(train.steps == 0 || train.epochs == 0, "train.steps = ", train.steps,
@@ -77,8 +83,11 @@ void check(const Config& config) {
           " heads; choose n_embd as a multiple of n_head");
   require(train.min_lr <= train.learning_rate, "train.min_lr = ", train.min_lr,
           " is above train.learning_rate = ", train.learning_rate);
-  require(train.steps == 0 || train.warmup_steps <= train.steps, "train.warmup_steps = ", train.warmup_steps,
-          " is more than train.steps = ", train.steps);
+  require(train.steps == 0 || train.decay_steps > 0 || train.warmup_steps <= train.steps,
+          "train.warmup_steps = ", train.warmup_steps, " is more than train.steps = ", train.steps);
+  require(train.decay_steps == 0 || train.warmup_steps <= train.decay_steps,
+          "train.warmup_steps = ", train.warmup_steps,
+          " is more than train.decay_steps = ", train.decay_steps);
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
@@ -91,13 +100,6 @@ void settle_snapshot_path(Config& config) {
   std::string& path = config.snapshot.path;
   if (path == "auto") path = default_snapshot_path(config);
   if (path == "none") path.clear();
-}
-
-Config checked(Config config, const std::string& name) {
-  if (config.log.dir.empty()) config.log.dir = "runs/" + name;
-  settle_snapshot_path(config);
-  check(config);
-  return config;
 }
 
 /// Options are written with - or _.
@@ -146,6 +148,14 @@ void refuse_other(const Arguments& arguments) {
 }
 
 }  // namespace
+
+Config checked(Config config, const std::string& name) {
+  for (const ConfigKey& key : config_schema()) key.check(config);
+  if (config.log.dir.empty()) config.log.dir = "runs/" + name;
+  settle_snapshot_path(config);
+  check_together(config);
+  return config;
+}
 
 std::string default_snapshot_path(const Config& config) {
   return (std::filesystem::path(config.log.dir) / "snapshots").string();
@@ -206,6 +216,41 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
 
 Config config_from_ini(const std::string& text, const std::string& name) {
   return checked(assemble({settings_of(text, name)}, {}), std::filesystem::path(name).stem().string());
+}
+
+Config config_of_earlier_run(const std::string& text, const std::string& name) {
+  Layer understood;
+  for (const Setting& setting : settings_of(text, name)) {
+    try {
+      Config ignored;
+      assign(ignored, setting);
+      understood.push_back(setting);
+    } catch (const UserError&) {
+      continue;
+    }
+  }
+  Config config = assemble({understood}, {});
+  if (config.log.dir.empty()) config.log.dir = "runs/" + std::filesystem::path(name).stem().string();
+  settle_snapshot_path(config);
+  // Before this was a key of its own.
+  if (config.train.decay_steps == 0) config.train.decay_steps = config.train.steps;
+  return config;
+}
+
+std::vector<std::string> adopt_unset(Config& config, const Config& there) {
+  std::vector<std::string> adopted;
+  for (const ConfigKey& key : config_schema()) {
+    const bool is_open =
+        config.unset.contains(key.name) || (key.name == "dist.replicas" && config.dist.replicas == 0);
+    // Where the cosine ends is settled once it is known which run goes on.
+    const bool is_wanted = (key.key_class == KeyClass::semantic && key.name != "train.decay_steps") ||
+                           key.name == "data.dataset";
+    const std::string value = key.text(there);
+    if (!is_open || !is_wanted || value == key.text(config)) continue;
+    key.assign(config, value, "the earlier run");
+    adopted.push_back(concat(key.name, " = ", value));
+  }
+  return adopted;
 }
 
 void settle_device(Config& config) {

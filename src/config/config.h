@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct TrainConfig {
   double learning_rate = 1e-3;
   int64_t warmup_steps = 0;
   double min_lr = 0.0;
+  int64_t decay_steps = 0;
   double weight_decay = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.99;
@@ -79,6 +81,10 @@ struct Config {
   DistConfig dist;
   SnapshotConfig snapshot;
   LogConfig log;
+  /// Keys that nobody has set: where a run goes on they may have its values. A program that fills in the
+  /// fields has set them all.
+  std::set<std::string> unset = {};
+  bool is_settled = false;  ///< as start_world() leaves it: nothing is open, and all ranks have the same
 };
 
 /// A command line taken apart. A program removes from `other` what only it understands, and may add to
@@ -109,6 +115,17 @@ Config load_config(const Arguments& arguments, const Config& defaults = {});
 /// Reads what to_ini() wrote (or any INI text); `name` stands in messages for the file.
 Config config_from_ini(const std::string& text, const std::string& name);
 
+/// The same for what another version of the program may have written: keys and values that this one does not
+/// know are passed over.
+Config config_of_earlier_run(const std::string& text, const std::string& name);
+
+/// What a program has filled in, checked and settled as load_config() does it.
+Config checked(Config config, const std::string& name = "run");
+
+/// Gives what fixes the bits and was not set the values of `there`. Returns "key = value" of those that
+/// change.
+std::vector<std::string> adopt_unset(Config& config, const Config& there);
+
 /// Where snapshots are kept if nobody says otherwise: in log.dir.
 std::string default_snapshot_path(const Config& config);
 
@@ -127,7 +144,7 @@ std::string config_help(const std::string& program, const Config& defaults = {})
 
 /// Who has to agree on a key.
 enum class KeyClass {
-  semantic,    ///< fixes the bits of the run: a resumed run must have the value of its snapshot
+  semantic,    ///< fixes the bits of the run: one that goes on has the value of its snapshot, or is refused
   collective,  ///< may change between runs, but the ranks of one run must agree
   local,       ///< each rank for itself
 };

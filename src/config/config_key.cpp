@@ -37,24 +37,41 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// Reads one value; `what` (place and key) begins every message.
-struct Reader {
+/// What a key accepts; `what` (place and key) begins every message.
+struct Checker {
   const ConfigKey& key;
+  std::string what;
+
+  void operator()(const bool* /*any*/) const {}
+  void operator()(const int64_t* value) const { number(*value, std::to_string(*value)); }
+  void operator()(const double* value) const { number(*value, number_text(*value)); }
+  void number(auto value, const std::string& text) const {
+    require(std::isfinite(static_cast<double>(value)), what, text, " is not a finite number");
+    require(holds(key.range, static_cast<double>(value)), what, "must be ", range_text(key.range), ", not ",
+            text);
+  }
+  void operator()(const std::string* value) const {
+    const bool is_printable = std::all_of(value->begin(), value->end(),
+                                          [](unsigned char c) { return c >= ' ' && c != '"' && c != 0x7f; });
+    require(is_printable, what, "a double quote or an invisible character in '", *value, "'");
+    const auto& choices = key.choices;
+    const bool is_choice = std::find(choices.begin(), choices.end(), *value) != choices.end();
+    require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '", *value, "'");
+  }
+};
+
+/// Reads one value.
+struct Reader {
   const std::string& value;
   std::string what;
 
   template <class T>
   void number(T& target) const {
-    T parsed{};
     const char* end = value.data() + value.size();
-    const auto [stop, error] = std::from_chars(value.data(), end, parsed);
+    const auto [stop, error] = std::from_chars(value.data(), end, target);
     require(error != std::errc::result_out_of_range, what, value, " is out of range");
     require(error == std::errc() && stop == end, what, "expected ",
             std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");
-    require(std::isfinite(static_cast<double>(parsed)), what, value, " is not a finite number");
-    require(holds(key.range, static_cast<double>(parsed)), what, "must be ", range_text(key.range), ", not ",
-            value);
-    target = parsed;
   }
   void operator()(int64_t* target) const { number(*target); }
   void operator()(double* target) const { number(*target); }
@@ -67,15 +84,7 @@ struct Reader {
     *target = is_true;
   }
 
-  void operator()(std::string* target) const {
-    const bool is_printable = std::all_of(value.begin(), value.end(),
-                                          [](unsigned char c) { return c >= ' ' && c != '"' && c != 0x7f; });
-    require(is_printable, what, "a double quote or an invisible character in '", value, "'");
-    const auto& choices = key.choices;
-    const bool is_choice = std::find(choices.begin(), choices.end(), value) != choices.end();
-    require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '", value, "'");
-    *target = value;
-  }
+  void operator()(std::string* target) const { *target = value; }
 };
 
 struct Writer {
@@ -111,8 +120,15 @@ std::string ConfigKey::text(const Config& config) const {
   return std::visit(Writer{}, field(copy));
 }
 
+void ConfigKey::check(const Config& config) const {
+  Config copy = config;
+  std::visit(Checker{*this, name + ": "}, field(copy));
+}
+
 void ConfigKey::assign(Config& config, const std::string& value, const std::string& origin) const {
-  std::visit(Reader{*this, value, concat(origin, ": ", name, ": ")}, field(config));
+  const std::string what = concat(origin, ": ", name, ": ");
+  std::visit(Reader{value, what}, field(config));
+  std::visit(Checker{*this, what}, field(config));
 }
 
 }  // namespace lockstep

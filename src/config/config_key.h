@@ -35,6 +35,8 @@ struct ConfigKey {
   std::string type() const;
   /// The value of this key as INI text; doubles in the shortest form that reads back the same.
   std::string text(const Config& config) const;
+  /// Throws UserError naming the key if its value is none that it accepts.
+  void check(const Config& config) const;
   /// Reads `value`. Throws UserError that names `origin`, the key, and what was expected.
   void assign(Config& config, const std::string& value, const std::string& origin) const;
 };

@@ -43,7 +43,8 @@ constexpr Range unit_interval{.low = 0, .high = 1, .high_open = true};
 void add_data(std::vector<ConfigKey>& keys) {
   Rows<DataConfig> rows{"data", &Config::data, keys};
   using C = DataConfig;
-  rows.add("dataset", &C::dataset, semantic, "",
+  // What fixes the bits is its content, whose hash a run keeps: the same text may come from another place.
+  rows.add("dataset", &C::dataset, collective, "",
            "shakespeare, sample (built in), random_tokens, or the path or URL (https, s3) of a text");
   rows.add("tokenizer", &C::tokenizer, semantic, "",
            "how text becomes tokens: char makes every character one")
@@ -82,22 +83,25 @@ void add_model(std::vector<ConfigKey>& keys) {
 void add_train(std::vector<ConfigKey>& keys) {
   Rows<TrainConfig> rows{"train", &Config::train, keys};
   using C = TrainConfig;
-  // The cosine ends at the last step, so the length of a run shows in every step's bits.
-  rows.add("steps", &C::steps, semantic, "steps", "length of the run; 0: train.epochs says it").range =
+  // What the length of a run does to every step is train.decay_steps, so a run may be given more steps.
+  rows.add("steps", &C::steps, collective, "steps", "length of the run; 0: train.epochs says it").range =
       at_least(0);
-  rows.add("epochs", &C::epochs, semantic, "epochs",
+  rows.add("epochs", &C::epochs, collective, "epochs",
            "length of the run in passes over the data; 0: train.steps says it")
       .range = at_least(0);
   rows.add("batch_size", &C::batch_size, semantic, "sequences", "sequences of one replica in one step")
       .range = at_least(1);
   rows.add("accumulate", &C::accumulate, semantic, "parts",
            "micro-batches that a replica's batch is split into")
-      .range = at_least(1);
+      .range = {.low = 1, .high = 1 << 30};
   rows.add("learning_rate", &C::learning_rate, semantic, "", "the highest, after the warm-up").range =
       at_least(0);
   rows.add("warmup_steps", &C::warmup_steps, semantic, "steps", "steps in which the learning rate rises")
       .range = at_least(0);
-  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, at the last step").range = at_least(0);
+  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, and stays").range = at_least(0);
+  rows.add("decay_steps", &C::decay_steps, semantic, "steps",
+           "where the cosine ends; 0: at the last step that the run had when it was first started")
+      .range = at_least(0);
   rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only").range =
       at_least(0);
   rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean").range = unit_interval;
@@ -132,8 +136,8 @@ void add_dist(std::vector<ConfigKey>& keys) {
   Rows<DistConfig> rows{"dist", &Config::dist, keys};
   using C = DistConfig;
   rows.add("replicas", &C::replicas, semantic, "replicas",
-           "batches that make a step; they fix the bits, not the ranks; 0: one a rank")
-      .range = at_least(0);
+           "batches that make a step; they fix the bits, not the ranks; 0: one a rank of the first start")
+      .range = {.low = 0, .high = 1 << 30};
   rows.add("reduction", &C::reduction, semantic, "",
            "tree: equal bits on any number of ranks; native: the sum of MPI or NCCL")
       .choices = {"tree", "native"};

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/version.h"
 
+#include <cstdlib>
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
+
 #include "core/error.h"
 
 namespace lockstep {
@@ -21,6 +26,16 @@ std::string instruction_set() {
   text += " fma";
 #endif
   return text;
+}
+
+std::string scope_of_bits() {
+#if defined(__GLIBC__)
+  const std::string library = concat("glibc ", gnu_get_libc_version());
+#else
+  const std::string library = "unknown";
+#endif
+  return concat("instruction set = ", instruction_set(), "\ncompiler = ", __VERSION__,
+                "\nC library = ", library, "\n");
 }
 
 std::string version_text() {

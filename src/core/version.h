@@ -9,6 +9,10 @@ namespace lockstep {
 /// equal.
 std::string instruction_set();
 
+/// The line "key = value" of everything about this process, besides its settings, that bits depend on:
+/// instruction set, compiler, and the C library, whose functions initial values and schedules are made with.
+std::string scope_of_bits();
+
 /// What --version prints: the project's version, the compiler, the instruction set, and whether there is
 /// CUDA.
 std::string version_text();

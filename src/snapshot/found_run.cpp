@@ -6,6 +6,7 @@
 #include "config/config_file.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/heartbeat.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
 
@@ -15,21 +16,19 @@ namespace {
 std::string settings_path(const Config& config) { return config.log.dir + "/config.ini"; }
 std::string data_path(const Config& config) { return config.log.dir + "/data.hash"; }
 
-/// Keys that fix the bits and have other values.
-std::vector<std::string> differing_keys(const Config& there, const Config& here) {
+/// Keys that fix the bits and have other values, and fewer steps than are done.
+std::vector<std::string> differences_of(const Config& there, int64_t step, const Config& here) {
   std::map<std::string, std::string> values;
   for (const ConfigValue& value : config_values(there)) values[value.key] = value.value;
   std::vector<std::string> differences;
-  for (const ConfigValue& value : config_values(here))
-    if (value.key_class == KeyClass::semantic && values[value.key] != value.value)
+  for (const ConfigValue& value : config_values(here)) {
+    const bool is_open = value.key == "train.decay_steps" && value.value == "0";
+    if (value.key_class == KeyClass::semantic && values[value.key] != value.value && !is_open)
       differences.push_back(concat(value.key, " = ", values[value.key], " there, ", value.value, " here"));
+  }
+  if (here.train.steps > 0 && here.train.steps < step)
+    differences.push_back(concat("train.steps = ", here.train.steps, " here, but ", step, " are done there"));
   return differences;
-}
-
-/// The settings that a run in log.dir was started with.
-Config read_settings(const Config& config) {
-  const std::string path = settings_path(config);
-  return config_from_ini(read_config_file(path), path);
 }
 
 }  // namespace
@@ -52,8 +51,9 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
   FoundRun run{
       .is_finished = !end.parameters_hash.empty(), .step = end.step, .parameters_hash = end.parameters_hash};
   try {
-    const Config settings = read_settings(config);
-    run.differences = differing_keys(settings, config);
+    const Config& settings = run.settings =
+        config_of_earlier_run(read_config_file(settings_path(config)), settings_path(config));
+    run.differences = differences_of(settings, run.step, config);
     // A folder that was moved took its snapshots along.
     run.snapshot_path = settings.snapshot.path == default_snapshot_path(settings)
                             ? default_snapshot_path(config)
@@ -69,25 +69,40 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
 }
 
 FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts) {
-  const Config settings = config_from_ini(snapshot.configuration, "the snapshot's configuration");
-  FoundRun run{.differences = differing_keys(settings, config),
+  FoundRun run{.settings = config_of_earlier_run(snapshot.configuration, "the snapshot's configuration"),
                .is_finished = snapshot.is_finished,
                .step = snapshot.step,
                .snapshot_path = config.snapshot.path};
+  run.differences = differences_of(run.settings, run.step, config);
   for (const auto& [name, artifact] : artifacts)
     if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
       run.differences.push_back(concat("data.dataset: the ", name, " is another"));
   return run;
 }
 
-int64_t replicas_of_unfinished_run(const Config& config) {
+std::string settings_to_go_on_with(const Config& config) {
+  if (config.snapshot.resume == "never" && restart_count() == 0) return "";
   const MetricsEnd end = read_metrics_end(config.log.dir + "/metrics.jsonl");
-  if (end.step == 0 || !end.parameters_hash.empty()) return 0;
+  int64_t step = end.step;
+  bool is_finished = !end.parameters_hash.empty();
+  std::string text;
   try {
-    return read_settings(config).dist.replicas;
+    if (step > 0) text = read_config_file(settings_path(config));
   } catch (const UserError&) {
-    return 0;  // find_run() says what is wrong with them
+    return "";  // find_run() says what is wrong with them
   }
+  if (step == 0 && !config.snapshot.path.empty())
+    if (const auto found = SnapshotStore(config.snapshot.path, 1).newest([](const std::string&) {})) {
+      text = found->state().configuration;
+      step = found->state().step;
+      is_finished = found->state().is_finished;
+    }
+  if (text.empty()) return "";
+  const Config there = config_of_earlier_run(text, "the earlier run");
+  Config here = config;
+  adopt_unset(here, there);
+  const bool is_other = !differences_of(there, step, here).empty() || here.data.dataset != there.data.dataset;
+  return is_finished && is_other ? "" : text;
 }
 
 }  // namespace lockstep

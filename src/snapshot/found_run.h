@@ -13,6 +13,7 @@ namespace lockstep {
 
 /// What a folder holds of a run that was started there, compared with the run that is to start.
 struct FoundRun {
+  Config settings = {};                       ///< as far as they can be read
   std::vector<std::string> differences = {};  ///< in what fixes the bits: "train.seed = 5 there, 7 here"
   bool is_finished = false;
   int64_t step = 0;                  ///< the last that is recorded
@@ -23,8 +24,8 @@ struct FoundRun {
 /// What tells data from other data.
 using Artifacts = std::map<std::string, std::string>;
 
-/// The run whose metrics are in log.dir; nothing if none of its steps was completed. `artifacts` are the data
-/// of the run that is to start.
+/// The run whose metrics are in log.dir; nothing if none of its steps was completed. `config`, whose
+/// train.steps is settled, and `artifacts`, the data, are those of the run that is to start.
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
 
 /// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. Throws
@@ -37,7 +38,9 @@ std::string hash_lines(const Artifacts& artifacts);
 /// The run of a snapshot.
 FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts);
 
-/// dist.replicas of the unfinished run in log.dir; 0 if there is none.
-int64_t replicas_of_unfinished_run(const Config& config);
+/// The settings, as INI, of the run in log.dir or else of the newest snapshot, if what was set for this start
+/// goes with them; empty: there is no such run, or it is finished and another is meant. UserError where the
+/// snapshots cannot be read.
+std::string settings_to_go_on_with(const Config& config);
 
 }  // namespace lockstep

@@ -20,30 +20,42 @@ namespace lockstep {
 
 static_assert(std::endian::native == std::endian::little, "the hash is defined on little-endian bytes");
 
+struct Hasher::State {
+  XXH3_state_t xxh3;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
+Hasher::~Hasher() = default;
+
+void Hasher::add(std::span<const std::byte> piece) {
+  XXH3_64bits_update(&state_->xxh3, piece.data(), piece.size());
+}
+
+uint64_t Hasher::value() const { return XXH3_64bits_digest(&state_->xxh3); }
+
 uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
   std::sort(parameters.begin(), parameters.end(),
             [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
+  Hasher hasher;
   std::set<const void*> seen;
   for (const NamedTensor& parameter : parameters) {
     if (!seen.insert(parameter.tensor.id()).second) continue;
     const Tensor on_cpu = to_stream(parameter.tensor, cpu_stream());
     const View view = on_cpu.view();
-    XXH3_64bits_update(&state, parameter.name.c_str(), parameter.name.size() + 1);
-    for (const int64_t extent : view.shape) XXH3_64bits_update(&state, &extent, sizeof extent);
-    XXH3_64bits_update(&state, view.data, static_cast<size_t>(view.bytes()));
+    const std::span name(parameter.name.c_str(), parameter.name.size() + 1);
+    hasher.add(std::as_bytes(name));
+    for (const int64_t extent : view.shape) hasher.add(std::as_bytes(std::span(&extent, 1)));
+    hasher.add({static_cast<const std::byte*>(view.data), static_cast<size_t>(view.bytes())});
   }
-  return XXH3_64bits_digest(&state);
+  return hasher.value();
 }
 
 uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 uint64_t hash_of(std::span<const std::span<const std::byte>> pieces) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  for (const auto& piece : pieces) XXH3_64bits_update(&state, piece.data(), piece.size());
-  return XXH3_64bits_digest(&state);
+  Hasher hasher;
+  for (const auto& piece : pieces) hasher.add(piece);
+  return hasher.value();
 }
 
 std::string hash_text(uint64_t hash) {

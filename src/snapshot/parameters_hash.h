@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,22 @@ namespace lockstep {
 /// byte, every extent as int64, the elements as stored (fp32 masters); all little-endian. A tensor with
 /// several names (a tied weight) counts once, under the first of them.
 uint64_t parameters_hash(std::vector<NamedTensor> parameters);
+
+/// XXH3-64 (seed 0) of bytes that come piece after piece.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(const Hasher&) = delete;
+  Hasher& operator=(const Hasher&) = delete;
+
+  void add(std::span<const std::byte> piece);
+  uint64_t value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// XXH3-64 (seed 0) of some bytes.
 uint64_t hash_of(std::string_view bytes);

@@ -10,6 +10,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "snapshot/resume.h"
 #include "store/object_store.h"
 
 namespace lockstep {
@@ -45,38 +46,54 @@ void rename_aside(const std::string& key, const std::string& path) {
   log_info(concat("the earlier run in ", path, " is now in ", aside));
 }
 
-/// The same files on every rank.
-SnapshotFiles broadcast(SnapshotFiles files, const World& world) {
-  Communicator& communicator = world.communicator();
-  const int64_t count = std::stoll(communicator.broadcast_text(std::to_string(files.size()), 0));
-  if (world.size() == 1) return files;
-  SnapshotFiles received;
-  auto next = files.begin();
-  for (int64_t i = 0; i < count; ++i) {
-    const std::string name = communicator.broadcast_text(world.is_first() ? next->first : "", 0);
-    received[name] = communicator.broadcast_text(world.is_first() ? next->second : "", 0);
-    if (world.is_first()) ++next;
-  }
-  return received;
-}
-
 }  // namespace
 
 RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
-    : config_(config), artifacts_(artifacts) {
+    : config_(config), world_(world), artifacts_(artifacts) {
+  Communicator& communicator = world.communicator();
   // Reading a large snapshot may take longer than any collective.
-  world.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  communicator.set_timeout(std::numeric_limits<double>::infinity());
   on_first_rank(world, [&] {
     take();
     decide();
+    const std::optional<FoundRun>& run = in_snapshots_ ? in_snapshots_ : in_log_folder_;
+    if (run) decay_steps_ = run->settings.train.decay_steps;
     tell();
   });
-  const bool is_finished =
-      world.communicator().broadcast_text(finished_run_ ? "finished" : "", 0) == "finished";
+  const bool is_finished = communicator.broadcast_text(finished_run_ ? "finished" : "", 0) == "finished";
   if (is_finished && !world.is_first()) finished_run_ = FoundRun{.is_finished = true};
-  const SnapshotFiles files = broadcast(std::exchange(files_, {}), world);
-  world.communicator().set_timeout(config.dist.timeout_s);
-  if (!files.empty() && !world.is_first()) snapshot_ = from_files(files, config.snapshot.path);
+  communicator.broadcast(&decay_steps_, sizeof decay_steps_, 0);
+  share_snapshot();
+  communicator.set_timeout(config.dist.timeout_s);
+}
+
+/// Rank 0's, on all ranks.
+void RunFolder::share_snapshot() {
+  const std::string text = world_.communicator().broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
+  if (!text.empty() && !world_.is_first()) snapshot_.emplace(text, config_.snapshot.path);
+}
+
+void RunFolder::load(Optimizer& optimizer) {
+  if (!snapshot_) return;
+  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  for (bool is_loaded = false; !is_loaded;) {
+    try {
+      restore(*snapshot_, world_, optimizer.space().named(), &optimizer);
+      is_loaded = true;
+    } catch (const UserError& damage) {
+      on_first_rank(world_, [&] {
+        log_warning(concat(damage.what(), "; an older snapshot is tried"));
+        auto older = newest_below(snapshot_->state().step);
+        require(older && run_of(older->state(), config_, artifacts_).differences.empty(), damage.what(),
+                "; no valid snapshot is left in ", config_.snapshot.path,
+                "; --fresh moves it away and starts from scratch");
+        snapshot_ = std::move(older);
+        log_info(concat("resuming after step ", snapshot_->state().step, " instead"));
+      });
+      share_snapshot();
+    }
+  }
+  world_.communicator().set_timeout(config_.dist.timeout_s);
 }
 
 void RunFolder::check() const {
@@ -109,23 +126,30 @@ bool RunFolder::snapshots_are_inside() const {
   return std::mismatch(around.begin(), around.end(), inside.begin(), inside.end()).first == around.end();
 }
 
+/// UserError if there are only damaged ones.
+std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step) const {
+  const SnapshotConfig& snapshot = config_.snapshot;
+  std::string damage;
+  auto found = SnapshotStore(snapshot.path, snapshot.keep)
+                   .newest(
+                       [&](const std::string& problem) {
+                         log_warning(concat(problem, "; an older snapshot is tried"));
+                         damage = problem;
+                       },
+                       step);
+  // Starting over would overwrite what a person might still want to save.
+  require(found || damage.empty(), "snapshot.path: no valid snapshot is left in ", snapshot.path, ": ",
+          damage, "; --fresh moves it away and starts from scratch");
+  return found;
+}
+
 void RunFolder::find() {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (snapshot.path.empty()) return;
-  std::string damage;
-  auto files = SnapshotStore(snapshot.path, snapshot.keep).newest([&](const std::string& problem) {
-    log_warning(concat(problem, "; an older snapshot is tried"));
-    damage = problem;
-  });
-  // Starting over would overwrite what a person might still want to save.
-  require(files || damage.empty(), "snapshot.path: no valid snapshot is left in ", snapshot.path, ": ",
-          damage, "; --fresh moves it away and starts from scratch");
-  require(files || snapshot.resume != "required", "snapshot.resume = required, but there is no snapshot in ",
-          snapshot.path);
-  if (!files) return;
-  files_ = std::move(*files);
-  snapshot_ = from_files(files_, snapshot.path);
-  in_snapshots_ = run_of(*snapshot_, config_, artifacts_);
+  snapshot_ = newest_below(std::numeric_limits<int64_t>::max());
+  require(snapshot_ || snapshot.resume != "required",
+          "snapshot.resume = required, but there is no snapshot in ", snapshot.path);
+  if (snapshot_) in_snapshots_ = run_of(snapshot_->state(), config_, artifacts_);
 }
 
 void RunFolder::decide() {
@@ -140,14 +164,23 @@ void RunFolder::decide() {
   find();
   const bool is_one_run = snapshots_are_inside() || (in_log_folder_ && in_log_folder_->snapshot_path == path);
   // The newest snapshot knows better than the metrics, whose end may have been lost or outlived it.
-  if (in_log_folder_ && in_snapshots_ && is_one_run)
+  // It may be that of a length which the run has outgrown.
+  if (in_log_folder_ && in_snapshots_ && is_one_run) {
+    in_snapshots_->is_finished &= in_log_folder_->step <= in_snapshots_->step;
     in_log_folder_->is_finished &= in_snapshots_->is_finished;
+  }
+  // Without a snapshot there is nothing that further steps could follow.
+  const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps;
+  if (is_short && in_log_folder_->is_finished && !(in_snapshots_ && is_one_run))
+    in_log_folder_->differences.push_back(
+        concat("train.steps = ", in_log_folder_->step, " there, ", config_.train.steps, " here"));
   const bool may_move = config_.snapshot.resume == "auto" && !is_restart;
   if (in_snapshots_ && must_move(*in_snapshots_, path, may_move && is_one_run)) return move_aside(true, true);
   if (in_log_folder_ && must_move(*in_log_folder_, config_.log.dir, may_move)) return move_aside(true, false);
   if (!in_log_folder_) return;
-  if (in_log_folder_->is_finished) finished_run_ = in_log_folder_;
-  if (!in_log_folder_->is_finished && !(in_snapshots_ && is_one_run)) require_same_snapshot_path();
+  const bool is_over = in_log_folder_->is_finished && !is_short;
+  if (is_over) finished_run_ = in_log_folder_;
+  if (!is_over && !(in_snapshots_ && is_one_run)) require_same_snapshot_path();
 }
 
 /// False where the run has the same meaning. UserError where it has another and has to stay.
@@ -192,15 +225,14 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
   if (!snapshots && !(log_folder && is_inside)) return;
   in_snapshots_.reset();
   snapshot_.reset();
-  files_.clear();
 }
 
 void RunFolder::tell() const {
   if (finished_run_) return;
   const std::string how_to_start_anew = restart_count() > 0 ? "" : "; --fresh starts anew";
   if (snapshot_)
-    log_info(
-        concat("resuming after step ", snapshot_->step, " from ", config_.snapshot.path, how_to_start_anew));
+    log_info(concat("resuming after step ", snapshot_->state().step, " from ", config_.snapshot.path,
+                    how_to_start_anew));
   else if (in_log_folder_)
     log_info(concat("the run in ", config_.log.dir, " has no snapshot: it starts from its first step again"));
 }

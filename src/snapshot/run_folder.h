@@ -12,6 +12,7 @@
 #include "snapshot/folder_owner.h"
 #include "snapshot/found_run.h"
 #include "snapshot/snapshot.h"
+#include "tensor/optimizer.h"
 
 namespace lockstep {
 
@@ -21,19 +22,24 @@ namespace lockstep {
 /// | a run that is      | of the same meaning          | of another meaning                |
 /// |---|---|---|
 /// | unfinished         | goes on                      | UserError with the keys           |
-/// | finished           | stays as it is               | moves whole to the next free NAME.n |
+/// | finished           | stays, or gets further steps | moves whole to the next free NAME.n |
 ///
-/// Meaning is what fixes the bits. With snapshot.resume = never any run moves; where a supervisor starts a
-/// run again none does.
+/// Meaning is what fixes the bits of the steps that are done. With snapshot.resume = never any run moves;
+/// where a supervisor starts a run again none does.
 class RunFolder {
  public:
-  /// All ranks call it. `artifacts` (the data) are part of the meaning. UserError where a place cannot be
-  /// written, belongs to another process, holds damaged snapshots only, or snapshot.resume forbids what is
-  /// found.
+  /// All ranks call it. `config` is settled but for train.decay_steps. `artifacts` (the data) are part of the
+  /// meaning. UserError where a place cannot be written, belongs to another process, holds damaged snapshots
+  /// only, or snapshot.resume forbids what is found.
   RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
 
-  /// What to go on from, on all ranks; nothing: from the beginning.
-  const std::optional<Snapshot>& snapshot() const { return snapshot_; }
+  /// What to go on from, without its tensors, on all ranks; null: from the beginning.
+  const Snapshot* snapshot() const { return snapshot_ ? &snapshot_->state() : nullptr; }
+  /// train.decay_steps of the run that goes on; 0: none does.
+  int64_t decay_steps() const { return decay_steps_; }
+  /// Brings the snapshot's values, if there is one, to their places on all ranks. One that turns out damaged
+  /// only now gives way to the one before; UserError if none is left.
+  void load(Optimizer& optimizer);
   /// The run, on rank 0, if it is finished and all of it is there; on the other ranks only that it is.
   const std::optional<FoundRun>& finished_run() const { return finished_run_; }
 
@@ -43,6 +49,8 @@ class RunFolder {
 
  private:
   void take();
+  std::optional<StoredSnapshot> newest_below(int64_t step) const;
+  void share_snapshot();
   void find();
   void decide();
   bool must_move(const FoundRun& run, const std::string& place, bool may_move) const;
@@ -52,12 +60,13 @@ class RunFolder {
   bool snapshots_are_inside() const;
 
   const Config& config_;
+  const World& world_;
   const Artifacts& artifacts_;
   std::vector<std::unique_ptr<FolderOwner>> owners_;  ///< on rank 0
   std::optional<FoundRun> in_log_folder_;
   std::optional<FoundRun> in_snapshots_;
-  SnapshotFiles files_;  ///< of snapshot_, on rank 0, to be sent
-  std::optional<Snapshot> snapshot_;
+  std::optional<StoredSnapshot> snapshot_;
+  int64_t decay_steps_ = 0;
   std::optional<FoundRun> finished_run_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot/run_snapshots.h"
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 
@@ -78,7 +79,8 @@ bool RunSnapshots::is_due(int64_t step) const {
 
 bool RunSnapshots::is_best(double validation_loss) {
   if (writer_) best_loss_ = writer_->best_loss();
-  const bool best = !best_loss_ || validation_loss < *best_loss_;
+  // Nothing is less than NaN.
+  const bool best = std::isfinite(validation_loss) && (!best_loss_ || validation_loss < *best_loss_);
   if (best) best_loss_ = validation_loss;
   return best;
 }

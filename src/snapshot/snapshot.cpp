@@ -18,9 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* model_file = "model.safetensors";
-constexpr const char* optimizer_file = "optimizer.safetensors";
-constexpr const char* state_file = "state.json";
+constexpr int64_t newest_format = 2;
+constexpr int64_t piece_bytes = int64_t{8} << 20;
 constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
@@ -44,7 +43,8 @@ class SnapshotPieces {
  public:
   explicit SnapshotPieces(const Snapshot& snapshot)
       : model_({snapshot.model, {{"format", "pt"}}}), optimizer_({snapshot.optimizer, {}}) {
-    Json state = {{"step", snapshot.step},
+    Json state = {{"format", newest_format},
+                  {"step", snapshot.step},
                   {"optimizer_steps", snapshot.optimizer_steps},
                   {"finished", snapshot.is_finished},
                   {"validation_pending", snapshot.is_validation_pending},
@@ -76,6 +76,11 @@ std::string numbered(const std::string& prefix, int64_t step) {
   return prefix + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
 }
 
+/// Of a file; a snapshot that lies at the store's own place has no group.
+std::string key_of(const std::string& group, const std::string& file) {
+  return group.empty() ? file : concat(group, "/", file);
+}
+
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
   const std::string digits = name.substr(std::min(prefix.size(), name.size()));
   const bool is_number =
@@ -87,41 +92,70 @@ std::optional<int64_t> number_of(const std::string& name, const std::string& pre
 
 }  // namespace
 
-SnapshotFiles to_files(const Snapshot& snapshot) {
-  const SnapshotPieces file_pieces(snapshot);
-  SnapshotFiles files;
-  for (const Object& object : file_pieces.objects())
-    for (const auto& piece : object.pieces)
-      files[object.key].append(reinterpret_cast<const char*>(piece.data()), piece.size());
-  return files;
+StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group)
+    : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)) {
+  const std::optional<std::string> text = store_->get(key_of(group_, state_file));
+  require(text.has_value(), name_, "/", state_file, " is missing");
+  text_ = *text;
+  parse();
 }
 
-Snapshot from_files(const SnapshotFiles& files, const std::string& origin) {
-  std::string file = state_file;
+StoredSnapshot::StoredSnapshot(const std::string& text, const std::string& name) : name_(name), text_(text) {
+  parse();
+}
+
+void StoredSnapshot::parse() {
   try {
-    const Json state = unseal(files.at(state_file));
-    for (const auto& [name, sum] : state.at("files").items()) {
-      file = name;
-      require(files.contains(name) && checksum(files.at(name)) == sum.get<std::string>(),
-              "its checksum does not match");
-    }
-    Snapshot snapshot{.step = state.at("step"),
-                      .optimizer_steps = state.at("optimizer_steps"),
-                      .is_finished = state.at("finished"),
-                      .is_validation_pending = state.value("validation_pending", false),
-                      .best_validation_loss = {},
-                      .configuration = state.at("configuration"),
-                      .artifacts = state.at("artifacts"),
-                      .matmul_plans = state.value("matmul_plans", ""),
-                      .model = {},
-                      .optimizer = {}};
+    const Json state = unseal(text_);
+    format_ = state.value("format", int64_t{1});
+    if (format_ > newest_format) return;  // the rest may mean anything
+    state_ = {.step = state.at("step"),
+              .optimizer_steps = state.at("optimizer_steps"),
+              .is_finished = state.at("finished"),
+              .is_validation_pending = state.value("validation_pending", false),
+              .best_validation_loss = {},
+              .configuration = state.at("configuration"),
+              .artifacts = state.at("artifacts"),
+              .matmul_plans = state.value("matmul_plans", ""),
+              .model = {},
+              .optimizer = {}};
     if (!state.at("best_validation_loss").is_null())
-      snapshot.best_validation_loss = state.at("best_validation_loss");
-    snapshot.model = from_safetensors(files.at(model_file), model_file).tensors;
-    snapshot.optimizer = from_safetensors(files.at(optimizer_file), optimizer_file).tensors;
-    return snapshot;
+      state_.best_validation_loss = state.at("best_validation_loss");
+    checksums_ = state.at("files");
   } catch (const std::exception& problem) {
-    throw UserError(concat(origin, "/", file, " is damaged: ", problem.what()));
+    throw UserError(concat(name_, "/", state_file, " is damaged: ", problem.what()));
+  }
+}
+
+void StoredSnapshot::read(const std::string& file,
+                          const std::function<void(std::span<const std::byte>)>& take) const {
+  const std::string key = key_of(group_, file);
+  Hasher hasher;
+  std::optional<std::string> piece;
+  for (int64_t begin = 0; !piece || std::ssize(*piece) == piece_bytes; begin += piece_bytes) {
+    piece = store_->get(key, begin, piece_bytes);
+    require(piece.has_value(), store_->name_of(key), " is missing");
+    const auto bytes = std::as_bytes(std::span(*piece));
+    hasher.add(bytes);
+    take(bytes);
+  }
+  const auto sum = checksums_.find(file);
+  require(sum != checksums_.end() && hash_text(hasher.value()) == sum->second, store_->name_of(key),
+          " is damaged: its checksum does not match");
+}
+
+void StoredSnapshot::require_readable() const {
+  require(format_ <= newest_format, name_, " was written by a newer version of this program (format ",
+          format_, "; this one reads up to ", newest_format, "): use that version, or another place");
+}
+
+void StoredSnapshot::verify() const {
+  if (format_ > newest_format) return;
+  for (const char* file : {model_file, optimizer_file}) {
+    if (store_->has_atomic_groups())
+      read(file, [](std::span<const std::byte>) {});
+    else
+      require(store_->exists(key_of(group_, file)), store_->name_of(key_of(group_, file)), " is missing");
   }
 }
 
@@ -173,17 +207,6 @@ void SnapshotStore::try_to_write() {
 
 bool SnapshotStore::holds_any() const {
   return !snapshots_newest_first(step_prefix).empty() || !groups(best_name).empty();
-}
-
-SnapshotFiles SnapshotStore::read(const std::string& group) const {
-  SnapshotFiles files;
-  for (const char* name : {model_file, optimizer_file, state_file}) {
-    const std::string key = group.empty() ? name : concat(group, "/", name);
-    auto bytes = store_->get(key);
-    require(bytes.has_value(), store_->name_of(key), " is missing");
-    files[name] = std::move(*bytes);
-  }
-  return files;
 }
 
 void SnapshotStore::write(const std::string& group, const Snapshot& snapshot) {
@@ -243,16 +266,20 @@ void SnapshotStore::save_best(const Snapshot& snapshot) {
   });
 }
 
-std::optional<SnapshotFiles> SnapshotStore::newest(
-    const std::function<void(const std::string&)>& report) const {
+std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
+                                                    int64_t end) const {
   for (const std::string& name : snapshots_newest_first(step_prefix)) {
+    if (*number_of(name, step_prefix) >= end) continue;
+    std::optional<StoredSnapshot> found;
     try {
-      SnapshotFiles files = read(name);
-      from_files(files, store_->name_of(name));
-      return files;
+      found.emplace(store_, name);
+      found->verify();
     } catch (const UserError& problem) {
       report(problem.what());
+      continue;
     }
+    found->require_readable();
+    return found;
   }
   return std::nullopt;
 }
@@ -267,31 +294,52 @@ std::string snapshots_of_run(const std::string& folder) {
     return inside.string();
   if (!fs::is_regular_file(settings, ignored)) return folder;
   const std::string path =
-      config_from_ini(read_config_file(settings.string()), settings.string()).snapshot.path;
+      config_of_earlier_run(read_config_file(settings.string()), settings.string()).snapshot.path;
   require(!path.empty(), folder,
           ": this run did not keep its model (snapshot.path = none in its config.ini)");
   return path;
 }
 
-Snapshot load_snapshot(const std::string& place) {
+StoredSnapshot find_snapshot(const std::string& place) {
   const std::string path = local_path(place) ? snapshots_of_run(*local_path(place)) : place;
   const SnapshotStore snapshots(path, 1);
-  if (snapshots.store_->exists(state_file)) return from_files(snapshots.read(""), path);
   std::vector<std::string> best = snapshots.snapshots_newest_first(best_prefix);
   for (const char* name : {"best", "best.old"})
-    if (snapshots.store_->exists(concat(name, "/", state_file))) best.emplace_back(name);
+    if (snapshots.store_->exists(key_of(name, state_file))) best.emplace_back(name);
+  const bool is_one = snapshots.store_->exists(state_file);
+  if (is_one) best = {""};
   for (const std::string& name : best) {
     try {
-      return from_files(snapshots.read(name), snapshots.store_->name_of(name));
+      StoredSnapshot found(snapshots.store_, name);
+      found.require_readable();
+      found.verify();
+      return found;
     } catch (const UserError& problem) {
+      if (is_one) throw;
       log_warning(problem.what());
     }
   }
-  const auto files = snapshots.newest([](const std::string& problem) { log_warning(problem); });
+  auto found = snapshots.newest([](const std::string& problem) { log_warning(problem); });
   require(
-      files.has_value(), path,
+      found.has_value(), path,
       " holds no valid snapshot: give the folder of a run, a snapshot, or a folder or prefix of snapshots");
-  return from_files(*files, path);
+  return *found;
+}
+
+Snapshot load_snapshot(const std::string& path) {
+  const StoredSnapshot stored = find_snapshot(path);
+  Snapshot snapshot = stored.state();
+  const auto tensors_of = [&](const char* file) {
+    return read_safetensors(stored.name() + "/" + file,
+                            [&](SafeTensorsReader& reader) {
+                              stored.read(file,
+                                          [&](std::span<const std::byte> piece) { reader.take(piece); });
+                            })
+        .tensors;
+  };
+  snapshot.model = tensors_of(model_file);
+  snapshot.optimizer = tensors_of(optimizer_file);
+  return snapshot;
 }
 
 }  // namespace lockstep

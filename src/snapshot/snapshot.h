@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,17 +25,51 @@ struct Snapshot {
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
   std::string matmul_plans;                      ///< how products are computed on a GPU (export_matmul_plans)
-  std::vector<NamedTensor> model;
+  std::vector<NamedTensor> model;                ///< this and the next: none where they stayed in the store
   std::vector<NamedTensor> optimizer;
 };
 
-/// A snapshot as the bytes of its files, by name: model.safetensors, optimizer.safetensors and state.json,
-/// which holds the checksums of the others and of itself.
-using SnapshotFiles = std::map<std::string, std::string>;
+/// What a snapshot's files are called. state.json has the checksums of the others and of itself.
+inline constexpr const char* model_file = "model.safetensors";
+inline constexpr const char* optimizer_file = "optimizer.safetensors";
+inline constexpr const char* state_file = "state.json";
 
-SnapshotFiles to_files(const Snapshot& snapshot);
-/// Throws UserError naming the file that is cut, altered or missing. `origin` is the directory.
-Snapshot from_files(const SnapshotFiles& files, const std::string& origin);
+/// A snapshot in its place, of which no more than the state is in memory.
+class StoredSnapshot {
+ public:
+  /// Reads the state of `group`. Throws UserError naming the file if it is missing or damaged.
+  StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group);
+  /// The same on a rank that does not read: from the text() of the one that does.
+  StoredSnapshot(const std::string& text, const std::string& name);
+
+  /// All but the tensors.
+  const Snapshot& state() const { return state_; }
+  /// Of the files: 1 (linear weights [out, in]) or 2 ([in, out]).
+  int64_t format() const { return format_; }
+  /// state.json.
+  const std::string& text() const { return text_; }
+  /// For a person.
+  const std::string& name() const { return name_; }
+
+  /// Reads a file once, piece after piece. Throws UserError naming it where its checksum does not match,
+  /// after all of its pieces, or if it is missing.
+  void read(const std::string& file, const std::function<void(std::span<const std::byte>)>& take) const;
+  /// Throws UserError naming a file that is missing or, where reading it costs no download, damaged.
+  void verify() const;
+  /// Throws UserError if a newer version of this program wrote it.
+  void require_readable() const;
+
+ private:
+  void parse();
+
+  std::shared_ptr<ObjectStore> store_;
+  std::string group_;
+  std::string name_;
+  std::string text_;
+  int64_t format_ = 1;
+  Snapshot state_;
+  std::map<std::string, std::string> checksums_;
+};
 
 /// Snapshots in a folder or in s3://bucket/prefix: step-00001000/ and so on, and the best one, which is best/
 /// in a folder and best-00001000/ in a bucket. Each is whole or absent: a folder is renamed when it is whole,
@@ -50,9 +86,10 @@ class SnapshotStore {
   void save(const Snapshot& snapshot);
   void save_best(const Snapshot& snapshot);
 
-  /// The files of the newest valid snapshot, or nothing. Each damaged one is passed over and told to
-  /// `report`.
-  std::optional<SnapshotFiles> newest(const std::function<void(const std::string&)>& report) const;
+  /// The newest valid snapshot of a step below `end`, or nothing. Each damaged one is passed over and told to
+  /// `report`; one of a newer version of this program throws UserError.
+  std::optional<StoredSnapshot> newest(const std::function<void(const std::string&)>& report,
+                                       int64_t end = std::numeric_limits<int64_t>::max()) const;
 
   /// Writes and removes a small object. Throws UserError saying why that cannot be.
   void try_to_write();
@@ -60,22 +97,24 @@ class SnapshotStore {
   bool holds_any() const;
 
  private:
-  friend Snapshot load_snapshot(const std::string& path);
+  friend StoredSnapshot find_snapshot(const std::string& path);
   struct Group;
 
   std::vector<Group> groups(const std::string& prefix) const;
   std::vector<std::string> snapshots_newest_first(const std::string& prefix) const;
-  SnapshotFiles read(const std::string& group) const;
   void write(const std::string& group, const Snapshot& snapshot);
   void make_room(const std::function<void()>& remove) const;
   void remove_leftovers(const std::string& prefix);
 
-  std::unique_ptr<ObjectStore> store_;
+  std::shared_ptr<ObjectStore> store_;
   int64_t keep_;
 };
 
-/// Reads one snapshot, or the best (else the newest) of a folder or prefix of snapshots, or of those that the
-/// run in a folder has kept. Throws UserError naming the path if there is no valid one.
+/// One snapshot, or the best (else the newest) of a folder or prefix of snapshots, or of those that the run
+/// in a folder has kept. Throws UserError naming the path if there is no valid one.
+StoredSnapshot find_snapshot(const std::string& path);
+
+/// The same with its tensors, in new memory of the CPU as they lie in its files.
 Snapshot load_snapshot(const std::string& path);
 
 }  // namespace lockstep

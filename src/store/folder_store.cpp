@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <limits>
 #include <unistd.h>
 
 #include "core/descriptor.h"
@@ -65,9 +66,7 @@ void FolderStore::put(const std::string& key, Pieces contents) {
 }
 
 std::optional<std::string> FolderStore::get(const std::string& key) {
-  std::error_code problem;
-  const uintmax_t bytes = fs::file_size(name_of(key), problem);
-  return get(key, 0, problem ? 0 : static_cast<int64_t>(bytes));
+  return get(key, 0, std::numeric_limits<int64_t>::max());
 }
 
 /// What a disk or a server fails to give is no damage of the object: Error, where another try may succeed.
@@ -80,7 +79,8 @@ std::optional<std::string> FolderStore::get(const std::string& key, int64_t begi
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   require(file.get() >= 0 || errno != EACCES, path, " cannot be read: ", std::strerror(errno));
   expect(file.get() >= 0, path, " cannot be read: ", std::strerror(errno));
-  std::string contents(static_cast<size_t>(bytes), '\0');
+  const auto size = static_cast<int64_t>(fs::file_size(path, problem));
+  std::string contents(static_cast<size_t>(std::clamp<int64_t>(size - begin, 0, bytes)), '\0');
   size_t done = 0;
   while (done < contents.size()) {
     const ssize_t count = ::pread(file.get(), contents.data() + done, contents.size() - done,

@@ -64,27 +64,6 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const J
 constexpr size_t length_bytes = sizeof(uint64_t);
 constexpr size_t piece_bytes = size_t{1} << 20;
 
-/// What `feed` hands to a reader, as new tensors.
-SafeTensors read_all(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed) {
-  SafeTensors content;
-  SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
-    std::vector<Tensor> tensors;
-    for (const SafeTensorsEntry& entry : entries) {
-      tensors.push_back(empty(entry.shape, entry.dtype, cpu_stream()));
-      content.tensors.push_back({entry.name, tensors.back()});
-    }
-    return tensors;
-  });
-  try {
-    feed(reader);
-    reader.finish();
-  } catch (const std::exception& problem) {
-    throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
-  }
-  content.metadata = reader.metadata();
-  return content;
-}
-
 }  // namespace
 
 /// True once the header is whole; takes what belongs to it from the front of the piece.
@@ -194,14 +173,35 @@ std::string to_safetensors(const SafeTensors& content) {
   return bytes;
 }
 
+SafeTensors read_safetensors(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed) {
+  SafeTensors content;
+  SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
+    std::vector<Tensor> tensors;
+    for (const SafeTensorsEntry& entry : entries) {
+      tensors.push_back(empty(entry.shape, entry.dtype, cpu_stream()));
+      content.tensors.push_back({entry.name, tensors.back()});
+    }
+    return tensors;
+  });
+  try {
+    feed(reader);
+    reader.finish();
+  } catch (const std::exception& problem) {
+    throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
+  }
+  content.metadata = reader.metadata();
+  return content;
+}
+
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin) {
-  return read_all(origin, [&](SafeTensorsReader& reader) { reader.take(std::as_bytes(std::span(bytes))); });
+  return read_safetensors(origin,
+                          [&](SafeTensorsReader& reader) { reader.take(std::as_bytes(std::span(bytes))); });
 }
 
 SafeTensors load_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   require(file.good() && !std::filesystem::is_directory(path), "cannot read ", path);
-  return read_all(path, [&](SafeTensorsReader& reader) {
+  return read_safetensors(path, [&](SafeTensorsReader& reader) {
     std::string piece(piece_bytes, '\0');
     while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)
       reader.take(std::as_bytes(std::span(piece.data(), static_cast<size_t>(file.gcount()))));

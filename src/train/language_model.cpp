@@ -6,7 +6,6 @@
 #include "snapshot/parameters_hash.h"
 #include "snapshot/resume.h"
 #include "tensor/ops.h"
-#include "tensor/safetensors.h"
 #include "train/resolve_corpus.h"
 
 namespace lockstep {
@@ -111,16 +110,17 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
 }
 
 Writer load_writer(const std::string& snapshot_path) {
-  const Snapshot snapshot = load_snapshot(snapshot_path);
+  const StoredSnapshot stored = find_snapshot(snapshot_path);
+  const Snapshot& snapshot = stored.state();
   require(snapshot.artifacts.contains(vocabulary_artifact), snapshot_path,
           " has no vocabulary: it is not the snapshot of a model that was trained on text");
-  const Config config = config_from_ini(snapshot.configuration, snapshot_path + "/state.json");
+  const Config config = config_of_earlier_run(snapshot.configuration, snapshot_path + "/state.json");
   Writer writer;
   writer.tokenizer = CharTokenizer(snapshot.artifacts.at(vocabulary_artifact));
   const int64_t rows =
       config.model.vocab_size ? config.model.vocab_size : writer.tokenizer->vocabulary_size();
   writer.model = make_gpt(config, rows);
-  restore_tensors(snapshot.model, writer.model->parameters(), snapshot_path);
+  restore(stored, World::alone(), writer.model->parameters(), nullptr);
   return writer;
 }
 

@@ -19,7 +19,6 @@
 #include "nn/learning_rate.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
-#include "snapshot/resume.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/run_snapshots.h"
 #include "train/evaluation.h"
@@ -50,11 +49,18 @@ double peak_flops(const Config& config, const World& world) {
   return of_rank * world.size();
 }
 
+/// A run that diverges does so again however often it is started: it is its user who has to change it.
+void require_finite(int64_t step, const StepResult& result, double learning_rate) {
+  require(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
+          result.loss, " and the gradient norm ", result.gradient_norm, ": lower train.learning_rate (here ",
+          learning_rate, "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
+}
+
 /// One run, from start to end, on one rank.
 class Run {
  public:
   Run(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
-      const RunFolder& folder)
+      RunFolder& folder)
       : config_(config),
         world_(world),
         task_(task),
@@ -75,12 +81,11 @@ class Run {
                  .seed = static_cast<uint64_t>(config.train.seed),
                  .graph = config.train.graph,
                  .before_votes = [this] { vote(); }}),
-        total_steps_(config.train.steps ? config.train.steps
-                                        : config.train.epochs * loader_.steps_per_epoch()),
+        total_steps_(config.train.steps),
         schedule_{.peak = config.train.learning_rate,
                   .floor = config.train.min_lr,
                   .warmup_steps = config.train.warmup_steps,
-                  .decay_steps = total_steps_},
+                  .decay_steps = config.train.decay_steps},
         peak_flops_(peak_flops(config, world)),
         snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {
     space.refresh_copies();  // rank 0's values are everybody's now
@@ -121,7 +126,7 @@ class Run {
   const World& world_;
   const TrainingTask& task_;
   ParameterSpace& space_;
-  const RunFolder& folder_;
+  RunFolder& folder_;
   DataParallel data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;
   Loader loader_;
@@ -160,9 +165,9 @@ int Run::operator()() {
 /// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
 /// missing.
 void Run::resume() {
-  const std::optional<Snapshot>& found = folder_.snapshot();
-  if (!found) return;
-  restore(*found, *optimizer_);
+  folder_.load(*optimizer_);
+  const Snapshot* found = folder_.snapshot();
+  if (found == nullptr) return;
   data_parallel_.share_states(*optimizer_);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
@@ -210,7 +215,8 @@ int Run::finish() {
   const std::string hash = hash_text(hash_value);
   require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
   data_parallel_.gather_states(*optimizer_);
-  const bool is_there = folder_.snapshot() && folder_.snapshot()->is_finished;
+  const Snapshot* found = folder_.snapshot();
+  const bool is_there = found && found->is_finished && found->step == total_steps_;
   const bool is_lost =
       world_.is_first() && !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
@@ -300,9 +306,7 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   heartbeat().step.store(step);
   stopping_ |= result.stop;
   if (result.snapshot) snapshots_.want();
-  expect(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
-         result.loss, " and the gradient norm ", result.gradient_norm,
-         "; lower train.learning_rate, or set train.grad_clip");
+  require_finite(step, result, started.learning_rate);
   const double seconds = seconds_since(std::max(started.begin, last_end_));
   last_end_ = Clock::now();
   step_seconds_ = seconds;
@@ -399,7 +403,7 @@ DType precision_of(const Config& config) {
 }
 
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
-                 const RunFolder& folder) {
+                 RunFolder& folder) {
   return Run(config, world, task, space, folder)();
 }
 

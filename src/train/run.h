@@ -12,7 +12,7 @@ namespace lockstep {
 /// asked to stop. Returns the exit code. `config` is settled, `space` holds the task's parameters. All ranks
 /// call it.
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
-                 const RunFolder& folder);
+                 RunFolder& folder);
 
 /// The dtype of activations and products.
 DType precision_of(const Config& config);

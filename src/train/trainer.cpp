@@ -2,11 +2,14 @@
 #include "train/trainer.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
 
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
+#include "data/loader.h"
 #include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
 #include "train/program.h"
@@ -27,6 +30,35 @@ void record_flights(const World& world, const std::string& folder) {
   }
 }
 
+/// Also on hosts that do not share it.
+void make_log_folder(const Config& config) {
+  std::error_code problem;
+  std::filesystem::create_directories(config.log.dir, problem);
+  require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
+}
+
+/// Epochs become steps, now that the data are known.
+void settle_steps(Config& config, const TrainingTask& task) {
+  if (config.train.epochs == 0) return;
+  const Loader loader(task.training_data, {.replicas = config.dist.replicas,
+                                           .batch_size = config.train.batch_size,
+                                           .shuffle = false,
+                                           .whole_batches = config.train.accumulate > 1,
+                                           .prefetch = false});
+  config.train.steps = std::exchange(config.train.epochs, 0) * loader.steps_per_epoch();
+}
+
+/// The learning rate falls as it did from the start, also where a run gets another length.
+void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
+  TrainConfig& train = config.train;
+  if (train.decay_steps > 0) return;
+  train.decay_steps = earlier > 0 ? earlier : train.steps;
+  if (is_first_rank && train.decay_steps != train.steps)
+    log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the run that goes on: ",
+                    train.decay_steps < train.steps ? "the learning rate is train.min_lr from there on"
+                                                    : "the learning rate does not fall to train.min_lr"));
+}
+
 /// True on all ranks if one was asked to stop while data and snapshots were read, or products tuned.
 bool is_stopped_before_start(const World& world) {
   if (!any_rank_was_asked_to_stop(world)) return false;
@@ -38,23 +70,21 @@ bool is_stopped_before_start(const World& world) {
 }  // namespace
 
 int train(Config config, const World& world, const TrainingTask& task) {
-  // Whoever made the configuration, it is checked and settled as one from a file.
-  config = config_from_ini(to_ini(config), "the configuration");
-  if (config.train.threads == 0) config.train.threads = world.share_of_cores();
   const Device device = task.parameters.empty() ? Device::cpu : device_of(task.parameters[0].tensor.stream());
   if (config.train.device == "auto") config.train.device = name(device);
   require(config.train.device == name(device) && device_of(current_stream()) == device,
           "train.device = ", config.train.device, ", but the model was made on ", name(device));
-  settle_device(config);
-  settle_replicas(config, world);
+  if (!config.is_settled) {
+    config.unset.clear();  // the model was made with what is there
+    settle(config, world);
+  }
+  settle_steps(config, task);
   heartbeat().replicas = config.dist.replicas;
-  world.communicator().set_timeout(config.dist.timeout_s);
-  require_same_configuration(config, world);
   require_equal_on_all_ranks(world.communicator(), "the data", hash_lines(task.artifacts));
   if (is_stopped_before_start(world)) return exit_stopped;
   const char* records = std::getenv("LOCKSTEP_RECORDS");
   if (records != nullptr) record_flights(world, records);
-  const RunFolder folder(config, world, task.artifacts);
+  RunFolder folder(config, world, task.artifacts);
   if (const auto& finished = folder.finished_run()) {
     if (!world.is_first()) return 0;
     log_info("this run is finished already, and nothing is changed; --fresh trains it anew");
@@ -62,6 +92,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
     tell_end(config, task, finished->step, finished->parameters_hash);
     return 0;
   }
+  settle_decay(config, folder.decay_steps(), world.is_first());
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
   print_rank_table(world);

@@ -117,6 +117,10 @@ TEST_F(S3, SendsLargeObjectsInParts) {
                              whole.subspan(1000 + (7 << 20))};
   store->put("object", pieces);
   EXPECT_TRUE(store->get("object") == bytes);
+  EXPECT_TRUE(store->get("object", 5 << 20, 1000) == bytes.substr(5 << 20, 1000));
+  EXPECT_TRUE(store->get("object", std::ssize(bytes) - 2, 1000) == bytes.substr(bytes.size() - 2));
+  EXPECT_EQ(store->get("object", std::ssize(bytes), 1000), "");
+  EXPECT_EQ(store->get("nothing", 0, 1000), std::nullopt);
   EXPECT_EQ(store->list(""), std::vector<std::string>{"object"});
 }
 
@@ -187,14 +191,20 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   put(*store, "step-00000040/model.safetensors", "unfinished");
   auto newest = snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; });
   ASSERT_TRUE(newest.has_value());
-  EXPECT_EQ(from_files(*newest, "").step, 30);
+  EXPECT_EQ(newest->state().step, 30);
   put(*store, "step-00000030/model.safetensors", "damaged");
+  // No download without need: damage is seen when the tensors are read, and then the one before is taken.
+  newest = snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; });
+  ASSERT_TRUE(newest.has_value());
+  expect_contains(user_error([&] { newest->read("model.safetensors", [](std::span<const std::byte>) {}); }),
+                  {"s3://training/run/step-00000030/model.safetensors", "damaged"});
   std::vector<std::string> reports;
+  store->remove("step-00000030/model.safetensors");
   newest = snapshots.newest([&](const std::string& report) { reports.push_back(report); });
   ASSERT_TRUE(newest.has_value());
-  EXPECT_EQ(from_files(*newest, "").step, 2);
+  EXPECT_EQ(newest->state().step, 2);
   ASSERT_EQ(reports.size(), 1u);
-  expect_contains(reports[0], {"s3://training/run/step-00000030/model.safetensors", "damaged"});
+  expect_contains(reports[0], {"s3://training/run/step-00000030/model.safetensors", "missing"});
   snapshots.save(example(41));
   EXPECT_EQ(store->list("step-00000040"), std::vector<std::string>{}) << "what a killed writer left";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -201,15 +202,58 @@ TEST(Config, QuestionsAboutAProgramAreKept) {
   EXPECT_FALSE(split("--verbose").version);
 }
 
+TEST(Config, WhatNobodySetIsTakenFromAnEarlierRun) {
+  Config there = load({"train.steps=9", "train.seed=7", "model.n_embd=64", "train.grad_clip=0.5",
+                       "data.dataset=elsewhere.txt", "train.eval_every=3", "dist.replicas=4"});
+  there.train.decay_steps = 9;
+  Config config = load({"train.steps=20", "train.grad_clip=1", "model.preset=gpt-nano"});
+  EXPECT_EQ(adopt_unset(config, there), (std::vector<std::string>{"data.dataset = elsewhere.txt",
+                                                                  "train.seed = 7", "dist.replicas = 4"}));
+  EXPECT_EQ(config.train.seed, 7);
+  EXPECT_EQ(config.dist.replicas, 4);
+  EXPECT_EQ(config.train.grad_clip, 1.0) << "it was set";
+  EXPECT_EQ(config.model.n_embd, 48) << "the preset was set";
+  EXPECT_EQ(config.train.eval_every, 250) << "it fixes no bits";
+  EXPECT_EQ(config.train.decay_steps, 0) << "whose it is, is not known yet";
+  // Who fills in fields has set them, but for the number that stands for none.
+  Config filled_in;
+  filled_in.train.steps = 20;
+  EXPECT_EQ(adopt_unset(filled_in, there), std::vector<std::string>{"dist.replicas = 4"});
+}
+
+TEST(Config, AnEarlierRunsSettingsAreReadWithoutWhatIsNotKnown) {
+  const Config config = config_of_earlier_run(
+      "[train]\nsteps = 12\nseed = 3\nfolds = 7\nprecision = fp4\n[model]\nn_embd = 64\n", "config.ini");
+  EXPECT_EQ(config.train.seed, 3);
+  EXPECT_EQ(config.model.n_embd, 64);
+  EXPECT_EQ(config.train.precision, "fp32");
+  EXPECT_EQ(config.train.decay_steps, 12) << "before it was a key of its own";
+}
+
+TEST(Config, OneThatAProgramFilledInIsChecked) {
+  const auto with = [](auto change) {
+    Config config;
+    config.train.steps = 1;
+    change(config);
+    return user_error([&] { checked(config); });
+  };
+  EXPECT_EQ(with([](Config&) {}), "(nothing was thrown)");
+  expect_contains(with([](Config& c) { c.train.beta1 = 1.0; }), {"train.beta1", "below 1"});
+  expect_contains(with([](Config& c) { c.dist.reduction = "ring"; }), {"dist.reduction", "tree"});
+  expect_contains(with([](Config& c) { c.train.steps = 0; }), {"train.steps", "train.epochs"});
+  expect_contains(with([](Config& c) { c.dist.replicas = int64_t{1} << 31; }), {"dist.replicas", "at most"});
+  expect_contains(with([](Config& c) { c.train.learning_rate = std::nan(""); }), {"not a finite number"});
+}
+
 TEST(Config, KeysAreClassedByWhoMustAgree) {
   std::map<std::string, KeyClass> classes;
   for (const ConfigValue& value : config_values(load({"train.steps=1"})))
     classes[value.key] = value.key_class;
-  for (const char* key : {"train.steps", "train.batch_size", "train.accumulate", "train.seed",
+  for (const char* key : {"train.decay_steps", "train.batch_size", "train.accumulate", "train.seed",
                           "dist.replicas", "dist.reduction", "model.n_embd", "data.train_split"})
     EXPECT_EQ(classes.at(key), KeyClass::semantic) << key;
-  for (const char* key :
-       {"train.eval_every", "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
+  for (const char* key : {"train.steps", "train.epochs", "data.dataset", "train.eval_every",
+                          "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
     EXPECT_EQ(classes.at(key), KeyClass::collective) << key;
   for (const char* key : {"train.threads", "log.dir", "log.every_steps"})
     EXPECT_EQ(classes.at(key), KeyClass::local) << key;
@@ -268,6 +312,7 @@ accumulate = 1
 learning_rate = 0.001
 warmup_steps = 100
 min_lr = 1e-04
+decay_steps = 0
 weight_decay = 0.1
 beta1 = 0.9
 beta2 = 0.99

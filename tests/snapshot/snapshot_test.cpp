@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "snapshot/parameters_hash.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/temporary_directory.h"
@@ -53,37 +55,30 @@ std::vector<std::string> names_in(const std::string& directory) {
 
 TEST(Snapshot, ComesBackAsItWas) {
   for (bool has_best : {true, false}) {
+    const TemporaryDirectory directory;
     Snapshot snapshot = example(4);
     if (!has_best) snapshot.best_validation_loss.reset();
-    expect_equal(from_files(to_files(snapshot), "here"), snapshot);
+    SnapshotStore(directory.path(), 1).save(snapshot);
+    expect_equal(load_snapshot(directory.path()), snapshot);
+    EXPECT_EQ(find_snapshot(directory.path()).format(), 2);
   }
 }
 
-TEST(Snapshot, EveryFlippedBitOfEveryFileIsNoticed) {
-  const SnapshotFiles files = to_files(example(4));
-  for (const auto& [name, bytes] : files)
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      SnapshotFiles damaged = files;
-      damaged[name][i] = static_cast<char>(damaged[name][i] ^ (1 << (i % 8)));
-      ASSERT_THROW(from_files(damaged, "here"), UserError) << "byte " << i << " of " << name;
-    }
-}
-
-TEST(Snapshot, EveryCutIsNoticed) {
-  const SnapshotFiles files = to_files(example(4));
-  for (const auto& [name, bytes] : files)
-    for (size_t length = 0; length < bytes.size(); ++length) {
-      SnapshotFiles damaged = files;
-      damaged[name].resize(length);
-      ASSERT_THROW(from_files(damaged, "here"), UserError) << length << " bytes of " << name;
-    }
-}
-
-TEST(Snapshot, DamageIsNamed) {
-  SnapshotFiles files = to_files(example(4));
-  files["optimizer.safetensors"].back() ^= 1;
-  expect_contains(user_error([&] { from_files(files, "runs/x/step-00000004"); }),
-                  {"runs/x/step-00000004/optimizer.safetensors", "damaged", "checksum"});
+TEST(Snapshot, OneOfANewerVersionIsRefusedAndNotPassedOver) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 5);
+  for (int64_t step : {1, 2}) store.save(example(step));
+  const std::string path = directory / "step-00000002/state.json";
+  auto sealed = nlohmann::ordered_json::parse(read_text(path));
+  sealed["state"]["format"] = 3;
+  sealed["checksum"] = hash_text(hash_of(sealed["state"].dump()));
+  write_text(path, sealed.dump(2) + "\n");
+  const auto refused = [&](auto body) {
+    expect_contains(user_error(body), {"step-00000002", "newer version", "format 3"});
+  };
+  refused([&] { store.newest([](const std::string& report) { ADD_FAILURE() << report; }); });
+  refused([&] { load_snapshot(directory.path()); });
+  refused([&] { load_snapshot(directory / "step-00000002"); });
 }
 
 TEST(SnapshotStore, KeepsTheNewestAndBest) {
@@ -105,9 +100,9 @@ TEST(SnapshotStore, PassesOverDamagedOnesAloud) {
   write_text(directory / "step-00000003/model.safetensors", "cut");
   fs::remove(directory / "step-00000002/state.json");
   std::vector<std::string> reports;
-  const auto files = store.newest([&](const std::string& report) { reports.push_back(report); });
-  ASSERT_TRUE(files.has_value());
-  expect_equal(from_files(*files, ""), example(1));
+  const auto found = store.newest([&](const std::string& report) { reports.push_back(report); });
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->state().step, 1);
   ASSERT_EQ(reports.size(), 2u);
   expect_contains(reports[0], {"step-00000003/model.safetensors"});
   expect_contains(reports[1], {"step-00000002/state.json"});
@@ -120,9 +115,9 @@ TEST(SnapshotStore, ADamagedLaterOneTakesNoPlaceFromTheValidOnes) {
   fs::copy(directory / "step-00000800", directory / "step-00000900");
   write_text(directory / "step-00000900/state.json", "cut");
   store.save(example(850));
-  const auto files = store.newest([](const std::string&) {});
-  ASSERT_TRUE(files.has_value());
-  EXPECT_EQ(from_files(*files, "").step, 850);
+  const auto found = store.newest([](const std::string&) {});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->state().step, 850);
 }
 
 TEST(LoadSnapshot, ADamagedBestIsPassedOver) {
@@ -141,9 +136,9 @@ TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   fs::copy(directory / "step-00000007", directory / "step-00000008.tmp");
   fs::create_directory(directory / "step-");
   fs::create_directory(directory / "step-x1");
-  const auto files = store.newest([](const std::string& report) { ADD_FAILURE() << report; });
-  ASSERT_TRUE(files.has_value());
-  EXPECT_EQ(from_files(*files, "").step, 7);
+  const auto found = store.newest([](const std::string& report) { ADD_FAILURE() << report; });
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->state().step, 7);
   store.save(example(8));
   EXPECT_FALSE(fs::exists(directory / "step-00000008.tmp"));
   store.save_best(example(8));

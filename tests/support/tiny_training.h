@@ -6,6 +6,7 @@
 
 #include "comm/local_communicator.h"
 #include "support/tiny_run.h"
+#include "train/program.h"
 
 namespace lockstep {
 
@@ -15,14 +16,16 @@ struct QuietStderr {
   ~QuietStderr() { testing::internal::GetCapturedStderr(); }
 };
 
-/// Trains on ranks that are threads of this process. `change` may alter rank 0's task. Returns rank 0's exit
-/// code.
-inline int train_on_threads(int ranks, int threads, const Config& config,
+/// Trains on ranks that are threads of this process, as programs do. `change` may alter rank 0's task.
+/// Returns rank 0's exit code.
+inline int train_on_threads(int ranks, int threads, const Config& settings,
                             const std::function<void(TrainingTask&)>& change = {}) {
   int code = 0;
   run_ranks(ranks, [&](Communicator& communicator) {
-    set_threads(threads);
     const World world(communicator.shared_from_this());
+    Config config = settings;
+    config.train.threads = threads;
+    settle(config, world);
     const LanguageData data = short_language_data(config, 100);
     const auto model = make_gpt(config, data.vocabulary_size);
     TrainingTask task = language_task(config, *model, data);

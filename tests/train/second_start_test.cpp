@@ -203,10 +203,77 @@ TEST_F(SecondStart, WithoutASnapshotYetItBeginsAgain) {
 
 TEST_F(SecondStart, GoesOnAtAnotherNumberOfRanksWhereNobodySetTheReplicas) {
   config_.dist.replicas = 0;
-  const RunResult undisturbed = train_on(3, 1, config_);
+  const RunResult undisturbed = train_on(4, 1, config_);
+  for (const int ranks : {2, 3}) {
+    cut_after_fourth_step();
+    // On a machine where there are only the snapshots, and where all is there.
+    if (ranks == 2) fs::remove(in_run("metrics.jsonl"));
+    EXPECT_NE(user_error([&] { train_on(5, 1, config_); }).find("dist.replicas = 4"), std::string::npos);
+    EXPECT_EQ(train_on(ranks, 1, config_).parameters_hash, undisturbed.parameters_hash) << ranks << " ranks";
+  }
+}
+
+TEST_F(SecondStart, WhatNobodySetsComesFromTheRunThatGoesOn) {
+  config_.train.seed = 5;
+  config_.model.n_embd = 32;
+  config_.train.grad_clip = 0.25;
+  const RunResult undisturbed = train_on(1, 1, config_);
+  cut_after_fourth_step();
+  Config second = config_;
+  second.train.seed = 1337;
+  second.model.n_embd = 16;
+  second.unset = {"train.seed", "model.n_embd"};
+  expect_contains(said(second), {"train.seed = 5", "model.n_embd = 32", "resuming after step 4"});
+  EXPECT_EQ(read_result(config_.log.dir), undisturbed);
+  // What was set stays so, and where another run is meant nothing is taken.
   cut_after_fourth_step();
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
-  EXPECT_EQ(train_on(2, 1, config_), undisturbed);
+  second.train.grad_clip = 0.5;
+  const std::string refused = user_error([&] { train_on(1, 1, second); });
+  expect_contains(refused, {"train.grad_clip = 0.25 there, 0.5 here"});
+  EXPECT_EQ(refused.find("train.seed"), std::string::npos);
+  train_on(1, 1, config_);
+  train_on(1, 1, second);
+  EXPECT_EQ(read_result(directory_ / "run.1"), undisturbed);
+  expect_contains(read_text(in_run("config.ini")), {"seed = 1337", "n_embd = 16"});
+}
+
+TEST_F(SecondStart, ARunIsExtendedWithTheBitsThatItHad) {
+  const RunResult first = train_on(2, 1, config_);
+  config_.train.steps = 9;
+  expect_contains(said(config_), {"resuming after step 6", "train.decay_steps = 6"});
+  const RunResult extended = read_result(config_.log.dir);
+  ASSERT_EQ(extended.loss_bits.size(), 9u);
+  EXPECT_TRUE(std::equal(first.loss_bits.begin(), first.loss_bits.end(), extended.loss_bits.begin()));
+  EXPECT_NE(read_text(in_run("config.ini")).find("decay_steps = 6"), std::string::npos);
+  // As one that was to be so long from the start.
+  Config long_run = config_;
+  long_run.log.dir = directory_ / "long";
+  long_run.train.decay_steps = 6;
+  EXPECT_EQ(train_on(1, 1, long_run).parameters_hash, extended.parameters_hash);
+  expect_contains(said(config_), {"finished", extended.parameters_hash});
+  // A short one is another run, or a mistake.
+  fs::remove_all(in_run("snapshots/step-00000009"));
+  fs::remove_all(in_run("snapshots/step-00000008"));
+  fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
+  config_.train.steps = 5;
+  expect_contains(user_error([&] { train_on(1, 1, config_); }),
+                  {"train.steps = 5 here, but 6 are done there", "--fresh"});
+}
+
+TEST_F(SecondStart, AnExtendedRunWithoutSnapshotsIsNotCut) {
+  config_.snapshot.path = "none";
+  const RunResult first = train_on(1, 1, config_);
+  config_.train.steps = 9;
+  train_on(1, 1, config_);
+  EXPECT_EQ(read_result(directory_ / "run.1"), first);
+}
+
+TEST_F(SecondStart, TheSameDataMayComeFromAnotherPlace) {
+  const RunResult undisturbed = train_on(1, 1, config_);
+  cut_after_fourth_step();
+  config_.data.dataset = "/mnt/renamed";  // what it holds, the task's artifacts tell
+  EXPECT_EQ(train_on(1, 1, config_), undisturbed);
 }
 
 TEST_F(SecondStart, RequiredResumeNeedsASnapshot) {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/resume.h"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "nn/sgd.h"
+#include "snapshot/run_folder.h"
+#include "tensor/create.h"
+#include "tests/support/config_support.h"
+#include "tests/support/tiny_training.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string version_1 = LOCKSTEP_SOURCE_DIR "/tests/snapshot/version_1";
+
+/// Numbers of which none is like another.
+Tensor count_from(double first, const Shape& shape) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < shape.elements(); ++i)
+    values.push_back(static_cast<float>(first + static_cast<double>(i)));
+  return from_values(values, shape);
+}
+
+Snapshot counted(int64_t step) {
+  const auto first = static_cast<double>(step);
+  return {.step = step,
+          .optimizer_steps = step,
+          .best_validation_loss = {},
+          .configuration = "[train]\nsteps = 100\n",
+          .artifacts = {},
+          .matmul_plans = "",
+          // More than the pieces in which files are read.
+          .model = {{"large", count_from(first, {1500, 1500})}, {"small", count_from(first, {3})}},
+          .optimizer = {}};
+}
+
+TEST(Restore, EveryRankGetsWhatRankZeroReads) {
+  const TemporaryDirectory directory;
+  const Snapshot snapshot = counted(7);
+  SnapshotStore(directory.path(), 1).save(snapshot);
+  run_ranks(3, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    std::vector<NamedTensor> parameters = {{"small", zeros({3})}, {"large", zeros({1500, 1500})}};
+    ParameterSpace space(parameters);
+    Sgd optimizer(space, {});
+    const StoredSnapshot found = find_snapshot(directory.path());
+    const StoredSnapshot stored = world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere");
+    restore(stored, world, parameters, &optimizer);
+    EXPECT_EQ(to_doubles(parameters[0].tensor), to_doubles(snapshot.model[1].tensor));
+    EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(snapshot.model[0].tensor));
+    EXPECT_EQ(optimizer.steps_taken(), 7);
+    for (const NamedTensor& wrong : {NamedTensor{"other", zeros({3})}, NamedTensor{"small", zeros({4})}})
+      expect_contains(user_error([&] { restore(stored, world, {wrong}, nullptr); }), {wrong.name});
+  });
+}
+
+TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
+  const TemporaryDirectory directory;
+  Config config;
+  config.train.steps = 100;
+  config.log.dir = directory / "run";
+  config.snapshot.path = directory / "run/snapshots";
+  SnapshotStore store(config.snapshot.path, 5);
+  for (const int64_t step : {3, 5}) {
+    Snapshot snapshot = counted(step);
+    snapshot.configuration = to_ini(config);
+    store.save(snapshot);
+  }
+  const auto damage = [&](const char* step) {
+    std::fstream file(config.snapshot.path + step, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(9'000'000);
+    file.put('\x7f');
+  };
+  const QuietStderr quiet;
+  run_ranks(2, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    const Artifacts artifacts;
+    std::vector<NamedTensor> parameters = {{"small", zeros({3})}, {"large", zeros({1500, 1500})}};
+    ParameterSpace space(parameters);
+    Sgd optimizer(space, {});
+    RunFolder folder(config, world, artifacts);
+    EXPECT_EQ(folder.snapshot()->step, 5);
+    on_first_rank(world, [&] { damage("/step-00000005/model.safetensors"); });
+    folder.load(optimizer);
+    EXPECT_EQ(folder.snapshot()->step, 3);
+    EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(counted(3).model[0].tensor));
+    on_first_rank(world, [&] { damage("/step-00000003/model.safetensors"); });
+    expect_contains(user_error([&] { folder.load(optimizer); }),
+                    {"step-00000003/model.safetensors", "damaged", "no valid snapshot is left", "--fresh"});
+  });
+}
+
+TEST(VersionOne, LinearWeightsAreTransposedWhereTheModelHasThemTheOtherWayRound) {
+  const Snapshot as_written = load_snapshot(version_1);
+  EXPECT_EQ(find_snapshot(version_1).format(), 1);
+  const auto written = [&](const std::string& name) {
+    for (const NamedTensor& tensor : as_written.model)
+      if (tensor.name == name) return tensor.tensor;
+    return Tensor();
+  };
+  std::vector<NamedTensor> turned, kept;
+  for (const std::string part : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
+    const std::string name = "transformer.h.0." + part + ".weight";
+    const Shape shape = written(name).shape();
+    turned.push_back({name, zeros({shape[1], shape[0]})});
+    kept.push_back({name, zeros(shape)});
+  }
+  turned.push_back({"transformer.wpe.weight", zeros(written("transformer.wpe.weight").shape())});
+  restore(find_snapshot(version_1), World::alone(), turned, nullptr);
+  restore(find_snapshot(version_1), World::alone(), kept, nullptr);
+  EXPECT_EQ(to_doubles(turned[4].tensor), to_doubles(written("transformer.wpe.weight")));
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Tensor original = written(kept[i].name);
+    EXPECT_EQ(to_doubles(kept[i].tensor), to_doubles(original));
+    const int64_t rows = original.shape()[0], columns = original.shape()[1];
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column)
+        ASSERT_EQ(turned[i].tensor.data<float>()[column * rows + row],
+                  original.data<float>()[row * columns + column])
+            << kept[i].name;
+  }
+}
+
+TEST(VersionOne, GenerateWritesWithItAsBefore) {
+  const Writer writer = load_writer(version_1);
+  // What the version that trained it wrote with --temperature 0.
+  EXPECT_EQ(generate(*writer.model, *writer.tokenizer, {.tokens = 60, .temperature = 0}),
+            "\n- foy fot sot sot dat dat dat dat dat dat dat dat dat dat da");
+}
+
+TEST(VersionOne, ARunGoesOnFromIt) {
+  const TemporaryDirectory directory;
+  fs::create_directories(directory / "run/snapshots");
+  fs::copy(version_1, directory / "run/snapshots/step-00000200");
+  Config config = config_of_earlier_run(find_snapshot(version_1).state().configuration, "v1");
+  config.log.dir = directory / "run";
+  config.snapshot.path = directory / "run/snapshots";
+  config.train.steps = 220;
+  config.train.decay_steps = 0;
+  const QuietStderr quiet;
+  const World world = World::alone();
+  const LanguageData data = load_language_data(config, world);
+  const auto model = make_gpt(config, data.vocabulary_size);
+  EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+  const RunResult result = read_result(config.log.dir);
+  ASSERT_EQ(result.loss_bits.size(), 20u);
+  for (const std::string& bits : result.loss_bits)
+    EXPECT_LT(std::bit_cast<float>(static_cast<uint32_t>(std::stoul(bits, nullptr, 16))), 2.2f)
+        << "a model that begins anew has a loss of 3.8";
+}
+
+}  // namespace
+}  // namespace lockstep
