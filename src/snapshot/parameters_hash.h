@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "core/clock.h"
+#include "dist/world.h"
+#include "tensor/parameter_space.h"
 
 namespace lockstep {
 
@@ -17,6 +19,27 @@ namespace lockstep {
 /// byte, every extent as int64, the elements as stored (fp32 masters); all little-endian. A tensor with
 /// several names (a tied weight) counts once, under the first of them.
 uint64_t parameters_hash(std::vector<NamedTensor> parameters);
+
+/// Whether all ranks have the same parameters, by their hash: one that computes or remembers wrongly is found
+/// at the next snapshot, and not when the run is over. All ranks call it alike.
+class ParameterCheck {
+ public:
+  /// Keeps references to both.
+  ParameterCheck(const World& world, const ParameterSpace& space) : world_(world), space_(space) {}
+
+  /// Returns the hash. Error naming the ranks that differ from most of the others, or all where no hash has
+  /// most of them.
+  uint64_t compare(int64_t step);
+  /// The same before a snapshot, unless it would take more than a hundredth of the time since the last one,
+  /// by rank 0's clock.
+  void compare_if_cheap(int64_t step);
+
+ private:
+  const World& world_;
+  const ParameterSpace& space_;
+  double seconds_ = 0.0;  ///< that it took
+  Clock::time_point last_ = Clock::now();
+};
 
 /// XXH3-64 (seed 0) of bytes that come piece after piece.
 class Hasher {

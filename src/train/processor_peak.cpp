@@ -5,7 +5,9 @@
 #include <fstream>
 
 #include "core/clock.h"
+#include "core/gpu.h"
 #include "core/version.h"
+#include "train/trainer.h"
 
 namespace lockstep {
 namespace {
@@ -80,6 +82,13 @@ std::string processor_name() {
     if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
       return line.substr(colon + 2);
   return instruction_set();  // processors other than x86 are not named there
+}
+
+double peak_flops(const Config& config, const World& world) {
+  const int gpu = gpu_of(current_stream());
+  const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, precision_of(config))
+                                  : measure_peak_flops() * static_cast<double>(config.train.threads);
+  return of_rank * world.size();
 }
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 
 #include <string>
 
+#include "config/config.h"
 #include "core/dtype.h"
+#include "dist/world.h"
 
 namespace lockstep {
 
@@ -17,5 +19,8 @@ double gpu_peak_flops(const std::string& gpu_name, DType dtype);
 
 /// The model of this machine's processor as /proc/cpuinfo names it; the instruction set where it does not.
 std::string processor_name();
+
+/// The ceiling of all ranks together; 0 where it is not known.
+double peak_flops(const Config& config, const World& world);
 
 }  // namespace lockstep

@@ -11,7 +11,6 @@
 
 #include "core/clock.h"
 #include "core/exit_code.h"
-#include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -40,14 +39,6 @@ struct StartedStep {
   int64_t epoch = 0;
   Clock::time_point begin;
 };
-
-/// The ceiling of all ranks together.
-double peak_flops(const Config& config, const World& world) {
-  const int gpu = gpu_of(current_stream());
-  const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, precision_of(config))
-                                  : measure_peak_flops() * static_cast<double>(config.train.threads);
-  return of_rank * world.size();
-}
 
 /// A run that diverges does so again however often it is started: it is its user who has to change it.
 void require_finite(int64_t step, const StepResult& result, double learning_rate) {
@@ -87,6 +78,7 @@ class Run {
                   .warmup_steps = config.train.warmup_steps,
                   .decay_steps = config.train.decay_steps},
         peak_flops_(peak_flops(config, world)),
+        parameter_check_(world, space),
         snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {
     space.refresh_copies();  // rank 0's values are everybody's now
   }
@@ -138,6 +130,7 @@ class Run {
   std::deque<StartedStep> started_;
   Clock::time_point last_end_;
   double step_seconds_ = 0.0;  ///< of the last one
+  ParameterCheck parameter_check_;
   RunSnapshots snapshots_;
   int64_t last_step_ = 0;                  ///< whose result is known
   bool has_asked_to_stop_ = false;         ///< this rank
@@ -211,9 +204,7 @@ void Run::run_steps() {
 
 /// The end of a run whose steps are all done.
 int Run::finish() {
-  const uint64_t hash_value = parameters_hash(space_.named());
-  const std::string hash = hash_text(hash_value);
-  require_equal_on_all_ranks(world_.communicator(), "the trained parameters", hash);
+  const uint64_t hash_value = parameter_check_.compare(total_steps_);
   data_parallel_.gather_states(*optimizer_);
   const Snapshot* found = folder_.snapshot();
   const bool is_there = found && found->is_finished && found->step == total_steps_;
@@ -228,7 +219,7 @@ int Run::finish() {
   if (world_.is_first() && is_kept) {
     folder_.check_recently();
     writer_->finish(hash_value);
-    tell_end(config_, task_, total_steps_, hash);
+    tell_end(config_, task_, total_steps_, hash_text(hash_value));
   }
   return is_kept ? 0 : 1;
 }
@@ -237,6 +228,7 @@ int Run::finish() {
 int Run::stop() {
   data_parallel_.gather_states(*optimizer_);
   // Of what was done before this start there is a snapshot, or it was nothing.
+  if (last_step_ != first_step_) parameter_check_.compare(last_step_);
   const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
   const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
@@ -365,7 +357,10 @@ bool Run::judge(std::optional<double> validation_loss) {
 
 /// A snapshot of the last step, if one is due or it is the best. All ranks call it.
 void Run::save(int64_t step, bool due, bool best) {
-  if (due || best || snapshots_.is_due(step)) data_parallel_.gather_states(*optimizer_);
+  if (due || best || snapshots_.is_due(step)) {
+    parameter_check_.compare_if_cheap(step);
+    data_parallel_.gather_states(*optimizer_);
+  }
   snapshots_.save(step, due, best);
 }
 
@@ -397,10 +392,6 @@ Snapshot Run::snapshot() const {
 }
 
 }  // namespace
-
-DType precision_of(const Config& config) {
-  return config.train.precision == "bf16" ? DType::bf16 : DType::f32;
-}
 
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  RunFolder& folder) {

@@ -14,7 +14,4 @@ namespace lockstep {
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  RunFolder& folder);
 
-/// The dtype of activations and products.
-DType precision_of(const Config& config);
-
 }  // namespace lockstep

@@ -104,6 +104,10 @@ int train(Config config, const World& world, const TrainingTask& task) {
   return run_training(config, world, task, space, folder);
 }
 
+DType precision_of(const Config& config) {
+  return config.train.precision == "bf16" ? DType::bf16 : DType::f32;
+}
+
 DataParallel::Options data_parallel_options(const Config& config, const World& world) {
   return {.replicas = static_cast<int>(config.dist.replicas),
           .accumulate = static_cast<int>(config.train.accumulate),

@@ -45,6 +45,9 @@ struct TrainingTask {
 /// can mend.
 int train(Config config, const World& world, const TrainingTask& task);
 
+/// The dtype of activations and products.
+DType precision_of(const Config& config);
+
 /// How the configuration wants gradients to be averaged.
 DataParallel::Options data_parallel_options(const Config& config, const World& world);
 
