@@ -143,13 +143,15 @@ def pytorch_rank(rank, job):
 
 def sample_order(rank, job):
     """Where the windows of this rank's batch begin, [steps, samples of the rank]."""
-    config, samples = job["config"], len(job["tokens"]) - job["shape"].block_size
+    config, block = job["config"], job["shape"].block_size
+    samples = (len(job["tokens"]) - 1) // block
     replicas, batch = int(config["dist"]["replicas"]), int(config["train"]["batch_size"])
     seed = int(config["train"]["seed"])
     mine = range(rank * replicas // job["ranks"], (rank + 1) * replicas // job["ranks"])
     orders = [list(DistributedSampler(range(samples), replicas, replica, True, seed)) for replica in mine]
     assert job["steps"] * batch <= len(orders[0]), "more than an epoch"
-    return torch.tensor([sum((o[s * batch:(s + 1) * batch] for o in orders), []) for s in range(job["steps"])])
+    windows = [sum((o[s * batch:(s + 1) * batch] for o in orders), []) for s in range(job["steps"])]
+    return torch.tensor(windows) * block
 
 
 def measure_pytorch(job):

@@ -87,7 +87,7 @@ void add_train(std::vector<ConfigKey>& keys) {
   rows.add("steps", &C::steps, collective, "steps", "length of the run; 0: train.epochs says it").range =
       at_least(0);
   rows.add("epochs", &C::epochs, collective, "epochs",
-           "length of the run in passes over the data; 0: train.steps says it")
+           "length of the run in passes over the data, for text over its tokens; 0: train.steps says it")
       .range = at_least(0);
   rows.add("batch_size", &C::batch_size, semantic, "sequences", "sequences of one replica in one step")
       .range = at_least(1);

@@ -2,6 +2,7 @@
 #include "core/thread_pool.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <sched.h>
 
 #include "core/error.h"
@@ -88,9 +89,14 @@ void ThreadPool::run_chunks() {
 }
 
 int available_cores() {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
-  return std::max(1, CPU_COUNT(&cores));
+  // The kernel refuses a mask that is too small for the machine.
+  for (size_t most = 1024; most <= size_t{1} << 20; most *= 2) {
+    std::vector<cpu_set_t> mask(most / CPU_SETSIZE);
+    const size_t bytes = mask.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, mask.data()) == 0) return std::max(1, CPU_COUNT_S(bytes, mask.data()));
+    if (errno != EINVAL) break;
+  }
+  return 1;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -24,20 +25,22 @@ uint32_t random_word(uint64_t seed, int64_t index, int64_t position) {
 
 }  // namespace
 
-TokenWindows::TokenWindows(std::vector<int32_t> tokens, int64_t block_size, int64_t stride)
-    : tokens_(std::move(tokens)), block_size_(block_size), stride_(stride) {
-  expect(block_size > 0 && stride > 0, "windows of ", block_size, " tokens every ", stride);
+TokenWindows::TokenWindows(std::vector<int32_t> tokens, int64_t block_size)
+    : tokens_(std::move(tokens)), block_size_(block_size) {
+  expect(block_size > 0, "windows of ", block_size, " tokens");
   expect(size() > 0, "no window of ", block_size, " + 1 tokens in ", tokens_.size());
+  // The golden ratio spreads multiples most evenly.
+  step_ = block_size * 618 / 1000;
+  while (std::gcd(step_, block_size) != 1) ++step_;
 }
 
-int64_t TokenWindows::size() const {
-  const int64_t last_start = static_cast<int64_t>(tokens_.size()) - block_size_ - 1;
-  return last_start < 0 ? 0 : last_start / stride_ + 1;
-}
+int64_t TokenWindows::size() const { return (static_cast<int64_t>(tokens_.size()) - 1) / block_size_; }
 
-void TokenWindows::fetch(int64_t index, void* input, void* target) const {
+void TokenWindows::fetch_in_epoch(int64_t epoch, int64_t index, void* input, void* target) const {
   check_index(index, size());
-  const int32_t* start = tokens_.data() + index * stride_;
+  const int64_t last = static_cast<int64_t>(tokens_.size()) - 1 - block_size_;
+  const int64_t begin = std::min(index * block_size_ + epoch % block_size_ * step_ % block_size_, last);
+  const int32_t* start = tokens_.data() + begin;
   std::copy_n(start, block_size_, static_cast<int32_t*>(input));
   std::copy_n(start + 1, block_size_, static_cast<int32_t*>(target));
 }
@@ -48,14 +51,14 @@ TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, 
   require(block_size > 0, "data.block_size = ", block_size, ": at least 1 is needed");
   const auto border =
       tokens.begin() + static_cast<int64_t>(std::floor(train_split * static_cast<double>(tokens.size())));
-  const auto windows = [&](const char* part, auto begin, auto end, int64_t stride) {
+  const auto windows = [&](const char* part, auto begin, auto end) {
     require(end - begin > block_size, "data.block_size = ", block_size, " is too long: the ", part,
             " part of the corpus has ", end - begin, " tokens, and ", block_size + 1,
             " are needed; shorten the block, change data.train_split or take a longer corpus");
-    return std::make_shared<const TokenWindows>(std::vector<int32_t>(begin, end), block_size, stride);
+    return std::make_shared<const TokenWindows>(std::vector<int32_t>(begin, end), block_size);
   };
-  return {.train = windows("training", tokens.begin(), border, 1),
-          .validation = windows("validation", border, tokens.end(), block_size)};
+  return {.train = windows("training", tokens.begin(), border),
+          .validation = windows("validation", border, tokens.end())};
 }
 
 RandomTokens::RandomTokens(const Options& options) : options_(options) {

@@ -28,27 +28,37 @@ class Dataset {
   /// Writes one sample into memory for its fields. Safe from several threads. Throws Error for an index
   /// outside.
   virtual void fetch(int64_t index, void* input, void* target) const = 0;
+  /// The same for training: a data set may cut what it has into other samples in every epoch.
+  virtual void fetch_in_epoch(int64_t /*epoch*/, int64_t index, void* input, void* target) const {
+    fetch(index, input, target);
+  }
 };
 
 /// Windows of a token sequence for next-token prediction: sample i is t[s, s + block) with the targets
-/// t[s + 1, s + block + 1), where s = i * stride. A tail too short for a window is left out.
+/// t[s + 1, s + block + 1), where s = i * block, so that an epoch is one pass over the tokens. A tail too
+/// short for a window is left out. In epoch e all windows begin (e * step) mod block later, where step is
+/// about 0.618 * block and prime to it: every token comes to every place of a window, evenly in time. The
+/// last window is moved back where it would reach over the end.
 class TokenWindows : public Dataset {
  public:
   /// Throws Error if not one window fits.
-  TokenWindows(std::vector<int32_t> tokens, int64_t block_size, int64_t stride = 1);
+  TokenWindows(std::vector<int32_t> tokens, int64_t block_size);
 
   int64_t size() const override;
   SampleField input() const override { return {{block_size_}, DType::i32}; }
   SampleField target() const override { return {{block_size_}, DType::i32}; }
-  void fetch(int64_t index, void* input, void* target) const override;
+  void fetch(int64_t index, void* input, void* target) const override {
+    fetch_in_epoch(0, index, input, target);
+  }
+  void fetch_in_epoch(int64_t epoch, int64_t index, void* input, void* target) const override;
 
  private:
   std::vector<int32_t> tokens_;
   int64_t block_size_;
-  int64_t stride_;
+  int64_t step_;  ///< by which windows move from epoch to epoch
 };
 
-/// A training part in overlapping windows (stride 1) and a validation part in windows that do not overlap.
+/// A training part and a validation part.
 struct TokenSplit {
   std::shared_ptr<const TokenWindows> train;
   std::shared_ptr<const TokenWindows> validation;

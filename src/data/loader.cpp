@@ -20,7 +20,7 @@ Tensor batch_of(const SampleField& field, int64_t samples, const Stream& stream)
 
 }  // namespace
 
-Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream) {
+Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream, int64_t epoch) {
   const SampleField input = dataset.input();
   const SampleField target = dataset.target();
   const auto samples = static_cast<int64_t>(indices.size());
@@ -32,7 +32,8 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
   auto* inputs = static_cast<std::byte*>(batch.inputs.view().data);
   auto* targets = static_cast<std::byte*>(batch.targets.view().data);
   for (int64_t i = 0; i < samples; ++i)
-    dataset.fetch(indices[static_cast<size_t>(i)], inputs + i * input.bytes(), targets + i * target.bytes());
+    dataset.fetch_in_epoch(epoch, indices[static_cast<size_t>(i)], inputs + i * input.bytes(),
+                           targets + i * target.bytes());
   if (!on_cpu) {
     batch.inputs = to_stream(batch.inputs, stream);
     batch.targets = to_stream(batch.targets, stream);
@@ -128,7 +129,7 @@ Step Loader::prepare(int64_t index) {
     std::vector<int64_t> indices;
     for (int64_t position = begin; position < end; ++position)
       indices.push_back(sampler_.index(replica, position));
-    Batch batch = collect(*dataset_, indices, stream_);
+    Batch batch = collect(*dataset_, indices, stream_, step.epoch);
     batch.replica = replica;
     batch.first_sample = replica * options_.batch_size;
     step.batches.push_back(std::move(batch));

@@ -27,7 +27,8 @@ struct Batch {
 };
 
 /// The samples of these indices, in that order, as one batch on a stream.
-Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream);
+Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream,
+              int64_t epoch = 0);
 
 /// One global batch, as far as this rank executes it.
 struct Step {
