@@ -73,12 +73,17 @@ void DataParallel::copy_first_ranks_values() {
     space_.move_values(reducer_->allocate(space_.elements(), false));
     release_cached_memory(space_.stream());  // where they were
   }
-  // Frozen parameters may make the space longer than a slot, which is as much as passes at once.
-  const int64_t piece = reducer_->buckets().elements;
-  for (int64_t begin = 0; begin < space_.elements(); begin += piece) {
-    Ownership of_first(segments_.size());
-    of_first[0] = {{0, std::min(piece, space_.elements() - begin)}};
-    reducer_->gather(space_.values().data<float>() + begin, of_first);
+  constexpr int64_t piece_bytes = int64_t{64} << 20;
+  std::byte* const values = static_cast<std::byte*>(space_.values().view().data);
+  const int64_t bytes = space_.elements() * 4;
+  const Stream& stream = space_.stream();
+  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values, bytes, 0);
+  const std::shared_ptr<std::byte> on_host = allocate_pinned(std::min(bytes, piece_bytes));
+  for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
+    const int64_t size = std::min(piece_bytes, bytes - begin);
+    copy_bytes(on_host.get(), cpu_stream(), values + begin, stream, size);
+    communicator_->broadcast(on_host.get(), size, 0);
+    copy_bytes(values + begin, stream, on_host.get(), cpu_stream(), size);
   }
 }
 

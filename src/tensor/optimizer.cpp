@@ -37,11 +37,6 @@ void Optimizer::update(const Tensor& clip) {
   apply(std::array{Range{0, space_.trainable_elements()}}, clip, 1.0f);
 }
 
-void Optimizer::move_state(size_t index, const Tensor& flat) {
-  copy(states_[index].flat, flat);
-  states_[index].flat = flat;
-}
-
 std::vector<NamedTensor> Optimizer::state() const {
   std::vector<NamedTensor> all;
   for (const State& state : states_) {

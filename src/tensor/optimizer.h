@@ -40,9 +40,8 @@ class Optimizer {
     std::string name;  ///< "exp_avg"
     Tensor flat;       ///< [trainable_elements()]
   };
+  /// May be moved to another place: whoever does copies the numbers.
   std::vector<State>& states() { return states_; }
-  /// Moves a state into `flat`, of the same size; the numbers are copied.
-  void move_state(size_t index, const Tensor& flat);
   /// Tells whether this rank holds its states of all elements for itself. Else updates of all elements throw
   /// Error.
   void set_states_are_whole(bool whole) { states_are_whole_ = whole; }
