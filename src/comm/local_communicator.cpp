@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/memory.h"
 
 namespace lockstep {
 
@@ -133,17 +133,11 @@ std::shared_ptr<SharedMemory> LocalCommunicator::share(int64_t bytes, bool is_co
     group_->shared = std::make_shared<SharedMemory>();
     group_->shared->bytes = bytes;
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer > 0 && is_common) {
-        group_->shared->of_rank.push_back(group_->shared->of_rank[0]);
-        continue;
-      }
-      const auto block_bytes = static_cast<size_t>((bytes + 63) / 64 * 64);
-      std::shared_ptr<std::byte> block(static_cast<std::byte*>(std::aligned_alloc(64, block_bytes)),
-                                       std::free);
-      expect(block != nullptr || block_bytes == 0, "out of memory: ", bytes, " bytes shared by the ranks");
-      std::memset(block.get(), 0, block_bytes);
-      group_->shared->of_rank.push_back(block.get());
-      group_->shared->owners.push_back(std::move(block));
+      auto& owners = group_->shared->owners;
+      const bool is_new = peer == 0 || !is_common;
+      owners.push_back(is_new ? allocate(bytes, cpu_stream()) : owners[0]);
+      if (is_new) std::memset(owners.back().get(), 0, static_cast<size_t>(bytes));
+      group_->shared->of_rank.push_back(owners.back().get());
     }
   }
   std::shared_ptr<SharedMemory> memory;
