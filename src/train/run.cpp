@@ -88,7 +88,6 @@ class Run {
  private:
   void resume();
   void open_files();
-  void write_settings() const;
   void run_steps();
   void start(int64_t index);
   void vote();
@@ -175,21 +174,17 @@ void Run::open_files() {
   for (const auto& tensors : {space_.named(), optimizer_->state()})
     for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
   snapshots_.describe(bytes, task_.validation_data != nullptr);
-  write_settings();
+  try {
+    write_meaning(config_, task_.artifacts);
+  } catch (const Error& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+  }
   writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
   progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
                                                            .first_step = first_step_,
                                                            .every_steps = config_.log.every_steps,
                                                            .unit = task_.unit},
                                          Display::of_stderr(), std::cerr, std::cout);
-}
-
-void Run::write_settings() const {
-  try {
-    write_meaning(config_, task_.artifacts);
-  } catch (const Error& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
-  }
 }
 
 void Run::run_steps() {
@@ -302,8 +297,8 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   const double seconds = seconds_since(std::max(started.begin, last_end_));
   last_end_ = Clock::now();
   step_seconds_ = seconds;
-  const auto tokens =
-      static_cast<double>(started.samples_of_replica * config_.dist.replicas * task_.tokens_per_sample);
+  const int64_t samples = started.samples_of_replica * config_.dist.replicas;
+  const auto tokens = static_cast<double>(samples * task_.tokens_per_sample);
   return {.step = step,
           .epoch = started.epoch,
           .unix_seconds =

@@ -172,8 +172,8 @@ TEST(Optimizer, StateIsAllThatASnapshotNeeds) {
   EXPECT_EQ(state[3].name, "vector.exp_avg_sq");
 }
 
-/// A table that is embedding and head is one parameter, as PyTorch's parameters() has it: one update, one term
-/// of the norm.
+/// A table that is embedding and head is one parameter, as PyTorch's parameters() has it: one update, one
+/// term of the norm.
 TEST(Optimizer, ATensorThatIsListedTwiceIsUpdatedOnce) {
   const Model once(DType::f32), twice(DType::f32);
   std::vector<NamedTensor> listed = twice.parameters;
