@@ -37,6 +37,7 @@ from torch.utils.data import DistributedSampler
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "golden"))
 import compare_gpu  # noqa: E402
+from random_tokens import random_tokens  # noqa: E402
 from pytorch_gpt import GPT, Shape, adamw, cross_entropy  # noqa: E402
 
 WORKLOADS = {  # of configs/shakespeare_cpu.ini, a constant learning rate in both
@@ -150,8 +151,9 @@ def sample_order(rank, job):
     mine = range(rank * replicas // job["ranks"], (rank + 1) * replicas // job["ranks"])
     orders = [list(DistributedSampler(range(samples), replicas, replica, True, seed)) for replica in mine]
     assert job["steps"] * batch <= len(orders[0]), "more than an epoch"
-    windows = [sum((o[s * batch:(s + 1) * batch] for o in orders), []) for s in range(job["steps"])]
-    return torch.tensor(windows) * block
+    windows = torch.tensor([sum((o[s * batch:(s + 1) * batch] for o in orders), []) for s in range(job["steps"])])
+    later = random_tokens(windows.flatten().tolist(), 1, block, seed).reshape(windows.shape)
+    return torch.clamp(windows * block + later, max=len(job["tokens"]) - 1 - block)
 
 
 def measure_pytorch(job):

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/version.h"
 
-#include <cstdlib>
-#if defined(__GLIBC__)
-#include <gnu/libc-version.h>
-#endif
+#include <array>
+#include <unistd.h>
 
 #include "core/error.h"
 
@@ -29,13 +27,12 @@ std::string instruction_set() {
 }
 
 std::string scope_of_bits() {
-#if defined(__GLIBC__)
-  const std::string library = concat("glibc ", gnu_get_libc_version());
-#else
-  const std::string library = "unknown";
+  std::array<char, 64> library{"unknown"};
+#if defined(_CS_GNU_LIBC_VERSION)
+  ::confstr(_CS_GNU_LIBC_VERSION, library.data(), library.size());
 #endif
   return concat("instruction set = ", instruction_set(), "\ncompiler = ", __VERSION__,
-                "\nC library = ", library, "\n");
+                "\nC library = ", library.data(), "\n");
 }
 
 std::string version_text() {

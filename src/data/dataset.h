@@ -34,28 +34,27 @@ class Dataset {
   }
 };
 
-/// Windows of a token sequence for next-token prediction: sample i is t[s, s + block) with the targets
-/// t[s + 1, s + block + 1), where s = i * block, so that an epoch is one pass over the tokens. A tail too
-/// short for a window is left out. In epoch e all windows begin (e * step) mod block later, where step is
-/// about 0.618 * block and prime to it: every token comes to every place of a window, evenly in time. The
-/// last window is moved back where it would reach over the end.
+/// Windows of a token sequence for next-token prediction: a sample is t[s, s + block) with the targets
+/// t[s + 1, s + block + 1). Side by side (fetch) sample i has s = i * block, and a tail too short for a
+/// window is left out. For training (fetch_in_epoch) it has s = i * block + d, with d in [0, block) drawn by
+/// Philox from (seed, epoch, i): an epoch shows as many tokens as there are, evenly, at ever other places.
 class TokenWindows : public Dataset {
  public:
   /// Throws Error if not one window fits.
-  TokenWindows(std::vector<int32_t> tokens, int64_t block_size);
+  TokenWindows(std::vector<int32_t> tokens, int64_t block_size, uint64_t seed = 0);
 
   int64_t size() const override;
   SampleField input() const override { return {{block_size_}, DType::i32}; }
   SampleField target() const override { return {{block_size_}, DType::i32}; }
-  void fetch(int64_t index, void* input, void* target) const override {
-    fetch_in_epoch(0, index, input, target);
-  }
+  void fetch(int64_t index, void* input, void* target) const override;
   void fetch_in_epoch(int64_t epoch, int64_t index, void* input, void* target) const override;
 
  private:
+  void copy_window(int64_t begin, void* input, void* target) const;
+
   std::vector<int32_t> tokens_;
   int64_t block_size_;
-  int64_t step_;  ///< by which windows move from epoch to epoch
+  uint64_t seed_;
 };
 
 /// A training part and a validation part.
@@ -66,7 +65,8 @@ struct TokenSplit {
 
 /// The first floor(train_split * n) tokens train, the others validate; no window reaches over the border.
 /// Throws UserError (data.train_split, data.block_size) if a part has no window.
-TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, double train_split);
+TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, double train_split,
+                        uint64_t seed = 0);
 
 /// Uniform random tokens: sample i is block_size + 1 tokens drawn by Philox from (seed, i), held nowhere.
 class RandomTokens : public Dataset {

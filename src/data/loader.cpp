@@ -20,7 +20,8 @@ Tensor batch_of(const SampleField& field, int64_t samples, const Stream& stream)
 
 }  // namespace
 
-Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream, int64_t epoch) {
+Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream,
+              std::optional<int64_t> epoch) {
   const SampleField input = dataset.input();
   const SampleField target = dataset.target();
   const auto samples = static_cast<int64_t>(indices.size());
@@ -31,9 +32,14 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
               .samples = samples};
   auto* inputs = static_cast<std::byte*>(batch.inputs.view().data);
   auto* targets = static_cast<std::byte*>(batch.targets.view().data);
-  for (int64_t i = 0; i < samples; ++i)
-    dataset.fetch_in_epoch(epoch, indices[static_cast<size_t>(i)], inputs + i * input.bytes(),
-                           targets + i * target.bytes());
+  for (const int64_t index : indices) {
+    if (epoch)
+      dataset.fetch_in_epoch(*epoch, index, inputs, targets);
+    else
+      dataset.fetch(index, inputs, targets);
+    inputs += input.bytes();
+    targets += target.bytes();
+  }
   if (!on_cpu) {
     batch.inputs = to_stream(batch.inputs, stream);
     batch.targets = to_stream(batch.targets, stream);

@@ -26,9 +26,10 @@ struct Batch {
   int64_t samples = 0;       ///< batch_size, or fewer in the last step of an epoch
 };
 
-/// The samples of these indices, in that order, as one batch on a stream.
+/// The samples of these indices, in that order, as one batch on a stream: those of an epoch of training, or
+/// as they lie.
 Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream,
-              int64_t epoch = 0);
+              std::optional<int64_t> epoch = {});
 
 /// One global batch, as far as this rank executes it.
 struct Step {

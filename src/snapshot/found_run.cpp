@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/heartbeat.h"
+#include "core/log.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
 
@@ -41,8 +42,12 @@ std::string hash_lines(const Artifacts& artifacts) {
 }
 
 void write_meaning(const Config& config, const Artifacts& artifacts) {
-  write_file(settings_path(config), to_ini(config));
-  write_file(data_path(config), hash_lines(artifacts));
+  try {
+    write_file(settings_path(config), to_ini(config));
+    write_file(data_path(config), hash_lines(artifacts));
+  } catch (const Error& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+  }
 }
 
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts) {

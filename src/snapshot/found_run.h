@@ -28,8 +28,8 @@ using Artifacts = std::map<std::string, std::string>;
 /// train.steps is settled, and `artifacts`, the data, are those of the run that is to start.
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
 
-/// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. Throws
-/// Error.
+/// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. What
+/// cannot be written is said.
 void write_meaning(const Config& config, const Artifacts& artifacts);
 
 /// A line for each of the data: its name and a hash.

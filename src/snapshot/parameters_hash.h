@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/world.h"
 #include "core/clock.h"
-#include "dist/world.h"
 #include "tensor/parameter_space.h"
 
 namespace lockstep {

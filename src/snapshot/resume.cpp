@@ -100,7 +100,6 @@ class Restoration {
 
   std::vector<Tensor> places(const std::vector<SafeTensorsEntry>& entries) {
     std::vector<Tensor> places;
-    std::map<std::string, Shape> linear;
     bool is_turned = false;
     for (const SafeTensorsEntry& entry : entries) {
       const auto found = targets_.find(entry.name);

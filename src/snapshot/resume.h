@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "dist/world.h"
+#include "comm/world.h"
 #include "snapshot/snapshot.h"
 #include "tensor/optimizer.h"
 

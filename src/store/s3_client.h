@@ -37,8 +37,8 @@ class S3Client {
  public:
   S3Client(std::string bucket, S3Options options);
 
-  /// The reply if its status is 2xx, 404 or 416. Throws UserError for what the user has to change (403, no such
-  /// bucket, no credentials), saying what was tried; Error if no attempt succeeded.
+  /// The reply if its status is 2xx, 404 or 416. Throws UserError for what the user has to change (403, no
+  /// such bucket, no credentials), saying what was tried; Error if no attempt succeeded.
   HttpReply send(const S3Request& request);
 
   std::string name_of(const std::string& key) const;

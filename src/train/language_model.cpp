@@ -49,7 +49,7 @@ LanguageData load_language_data(const Config& config, const World& world) {
   require(!corpus.text.empty(), "data.dataset: ", corpus.source, " is empty");
   CharTokenizer tokenizer(corpus.text);
   const TokenSplit split = split_tokens(tokenizer.encode(corpus.text, corpus.source), config.data.block_size,
-                                        config.data.train_split);
+                                        config.data.train_split, static_cast<uint64_t>(config.train.seed));
   const int64_t needed = tokenizer.vocabulary_size();
   require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
           "model.vocab_size = ", config.model.vocab_size, ", but the text has ", needed,

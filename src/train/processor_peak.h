@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "comm/world.h"
 #include "config/config.h"
 #include "core/dtype.h"
-#include "dist/world.h"
 
 namespace lockstep {
 

@@ -174,11 +174,7 @@ void Run::open_files() {
   for (const auto& tensors : {space_.named(), optimizer_->state()})
     for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
   snapshots_.describe(bytes, task_.validation_data != nullptr);
-  try {
-    write_meaning(config_, task_.artifacts);
-  } catch (const Error& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
-  }
+  write_meaning(config_, task_.artifacts);
   writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
   progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
                                                            .first_step = first_step_,

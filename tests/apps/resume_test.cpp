@@ -59,7 +59,7 @@ TEST_F(Resume, ATrainingThatDivergesIsSaidOnceAndNotStartedAgain) {
                                      "model.n_layer=1 model.n_embd=16 train.steps=50 "
                                      "train.learning_rate=1e30 train.grad_clip=0 dist.replicas=2"));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
-  const std::string words = "\n[rank 0] error: step 2: the loss is nan";
+  const std::string words = "\n[rank 0] error: step 2: the loss is ";
   const size_t said = outcome.errors.find(words);
   ASSERT_NE(said, std::string::npos) << outcome.errors;
   EXPECT_EQ(outcome.errors.find(words, said + 1), std::string::npos) << outcome.errors;

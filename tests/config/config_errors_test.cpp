@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever a user can get wrong in a configuration is refused with the key and its place.
+#include <cmath>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -150,6 +151,21 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Ini, AZeroByteIsNotText) {
   expect_contains(user_error([] { parse_ini(std::string("[a]\nb\0 = 1", 10), "f"); }),
                   {"f:2", "not a text file"});
+}
+
+TEST(BadConfig, OneThatAProgramFilledInIsChecked) {
+  const auto with = [](auto change) {
+    Config config;
+    config.train.steps = 1;
+    change(config);
+    return user_error([&] { checked(config); });
+  };
+  EXPECT_EQ(with([](Config&) {}), "(nothing was thrown)");
+  expect_contains(with([](Config& c) { c.train.beta1 = 1.0; }), {"train.beta1", "below 1"});
+  expect_contains(with([](Config& c) { c.dist.reduction = "ring"; }), {"dist.reduction", "tree"});
+  expect_contains(with([](Config& c) { c.train.steps = 0; }), {"train.steps", "train.epochs"});
+  expect_contains(with([](Config& c) { c.dist.replicas = int64_t{1} << 31; }), {"dist.replicas", "at most"});
+  expect_contains(with([](Config& c) { c.train.learning_rate = std::nan(""); }), {"not a finite number"});
 }
 
 }  // namespace

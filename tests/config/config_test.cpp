@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -228,21 +227,6 @@ TEST(Config, AnEarlierRunsSettingsAreReadWithoutWhatIsNotKnown) {
   EXPECT_EQ(config.model.n_embd, 64);
   EXPECT_EQ(config.train.precision, "fp32");
   EXPECT_EQ(config.train.decay_steps, 12) << "before it was a key of its own";
-}
-
-TEST(Config, OneThatAProgramFilledInIsChecked) {
-  const auto with = [](auto change) {
-    Config config;
-    config.train.steps = 1;
-    change(config);
-    return user_error([&] { checked(config); });
-  };
-  EXPECT_EQ(with([](Config&) {}), "(nothing was thrown)");
-  expect_contains(with([](Config& c) { c.train.beta1 = 1.0; }), {"train.beta1", "below 1"});
-  expect_contains(with([](Config& c) { c.dist.reduction = "ring"; }), {"dist.reduction", "tree"});
-  expect_contains(with([](Config& c) { c.train.steps = 0; }), {"train.steps", "train.epochs"});
-  expect_contains(with([](Config& c) { c.dist.replicas = int64_t{1} << 31; }), {"dist.replicas", "at most"});
-  expect_contains(with([](Config& c) { c.train.learning_rate = std::nan(""); }), {"not a finite number"});
 }
 
 TEST(Config, KeysAreClassedByWhoMustAgree) {

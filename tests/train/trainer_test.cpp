@@ -106,34 +106,6 @@ TEST(Trainer, ALossThatIsNotFiniteEndsTheRunByName) {
                   {"step ", "the loss is", "train.learning_rate", "train.grad_clip", "--fresh"});
 }
 
-TEST(Trainer, ARankWhoseParametersDriftIsNamedBeforeASnapshotOfIt) {
-  const std::pair<int, std::vector<std::string>> cases[] = {{2, {"of rank 0 (", ", rank 1 (", "differ:"}},
-                                                            {3, {"of rank 0 (", "differ from the others ("}}};
-  for (const auto& [ranks, named] : cases) {
-    const TemporaryDirectory directory;
-    Config config = tiny_config(directory, 3);
-    config.train.steps = 9;
-    config.snapshot.path = directory / "snapshots";
-    config.snapshot.every_steps = 4;
-    const QuietStderr quiet;
-    try {
-      train_on_threads(ranks, 1, config, [calls = 0](TrainingTask& task) mutable {
-        // One bit of one parameter, after the first step of rank 0.
-        task.loss = [loss = task.loss, first = task.parameters[0].tensor, calls](
-                        const Tensor& inputs, const Tensor& targets, const Context& context) mutable {
-          if (calls++ == 2) static_cast<uint32_t*>(first.view().data)[0] ^= 1;
-          return loss(inputs, targets, context);
-        };
-      });
-      FAIL() << "it went unnoticed";
-    } catch (const Error& error) {
-      expect_contains(error.what(), {"after step 4 the parameters of"});
-      expect_contains(error.what(), named);
-    }
-    EXPECT_FALSE(std::filesystem::exists(directory / "snapshots/step-00000004"));
-  }
-}
-
 TEST(Trainer, WritesTextFromACorpusOfOneLine) {
   const TemporaryDirectory directory;
   std::string text;
