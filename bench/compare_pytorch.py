@@ -101,7 +101,10 @@ class Lockstep:
         self.train(folder, "train.steps=1", "train.learning_rate=0", "train.min_lr=0")
         config = configparser.ConfigParser(interpolation=None)
         config.read(folder / "config.ini")
-        return load_safetensors(next(folder.glob("snapshots/step-*/model.safetensors"))), config
+        weights = load_safetensors(next(folder.glob("snapshots/step-*/model.safetensors")))
+        # Snapshots have [inputs, outputs], as transformers does; nn.Linear has [outputs, inputs].
+        swapped = ("c_attn.weight", "c_fc.weight", "c_proj.weight")
+        return {name: weight.T.contiguous() if name.endswith(swapped) else weight for name, weight in weights.items()}, config
 
     def measure(self, folder, steps, learning_rate):
         rates = [f"train.learning_rate={learning_rate}", f"train.min_lr={learning_rate}"]
