@@ -4,8 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/embedding.h"
-#include "nn/layer_norm.h"
+#include "nn/layers.h"
 #include "nn/transformer_block.h"
 
 namespace lockstep {

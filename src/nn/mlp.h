@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/linear.h"
+#include "nn/layers.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "data/loader.h"
 #include "dist/data_parallel.h"
 #include "nn/initialize.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/sgd.h"
 #include "snapshot/parameters_hash.h"
 #include "tensor/ops.h"

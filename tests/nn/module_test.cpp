@@ -2,8 +2,7 @@
 #include "nn/module.h"
 
 #include "nn/initialize.h"
-#include "nn/layer_norm.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 

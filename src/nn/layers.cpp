@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/linear.h"
+#include "nn/layers.h"
+
+#include "tensor/create.h"
 
 namespace lockstep {
 
@@ -12,6 +14,18 @@ Linear::Linear(int64_t inputs, int64_t outputs, bool has_bias, DType dtype, Weig
 
 Tensor Linear::operator()(const Tensor& x, const Tensor& residual) const {
   return linear(x, weight_, bias_, residual, order_);
+}
+
+LayerNorm::LayerNorm(int64_t columns, bool has_bias, DType dtype)
+    : weight_(add_parameter("weight", {columns}, dtype)) {
+  fill(weight_, 1.0);
+  if (has_bias) bias_ = add_parameter("bias", {columns}, dtype);
+}
+
+Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, weight_, bias_); }
+
+SumAndNorm LayerNorm::add(const Tensor& x, const Tensor& branch) const {
+  return add_layer_norm(x, branch, weight_, bias_);
 }
 
 }  // namespace lockstep

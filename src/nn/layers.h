@@ -24,4 +24,30 @@ class Linear : public Module {
   Tensor bias_;
 };
 
+/// Layer normalisation over the last dimension (Ba et al. 2016); starts as the identity's scale, 1 and 0.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(int64_t columns, bool has_bias = true, DType dtype = DType::f32);
+
+  Tensor operator()(const Tensor& x) const;
+  /// x + branch and its norm.
+  SumAndNorm add(const Tensor& x, const Tensor& branch) const;
+
+ private:
+  Tensor weight_;
+  Tensor bias_;
+};
+
+/// A table of vectors, one a row: weight [rows, columns].
+class Embedding : public Module {
+ public:
+  Embedding(int64_t rows, int64_t columns, DType dtype = DType::f32)
+      : weight_(add_parameter("weight", {rows, columns}, dtype)) {}
+
+  const Tensor& weight() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
 }  // namespace lockstep
