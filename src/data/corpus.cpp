@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "data/sample_corpus.h"
-#include "data/text.h"
+#include "data/tokenizer.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text.h"
-
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "data/tokenizer.h"
 
 namespace lockstep {
 namespace {
