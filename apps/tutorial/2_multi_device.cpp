@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/launch.h"
+#include "comm/world.h"
 #include "core/file.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "comm/local_communicator.h"
 #include "comm/mpi_communicator.h"
@@ -138,6 +139,15 @@ int count_ranks_on_my_cores(Communicator& communicator) {
     for (size_t core = 0; core < CPU_SETSIZE; ++core) cores += CPU_ISSET(core, &mask) ? '1' : '0';
   const std::vector<std::string> all = communicator.all_gather_text(cores);
   return static_cast<int>(std::count(all.begin(), all.end(), cores));
+}
+
+int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
+  std::vector<int> codes(static_cast<size_t>(ranks), 0);
+  run_ranks(ranks, [&](Communicator& communicator) {
+    codes[static_cast<size_t>(communicator.rank())] = body(World(communicator.shared_from_this()));
+  });
+  const auto failed = std::find_if(codes.begin(), codes.end(), [](int code) { return code != 0; });
+  return failed == codes.end() ? 0 : *failed;
 }
 
 }  // namespace
@@ -289,6 +299,18 @@ int run_alone(const std::function<int()>& body) {
                                  " were started, and each would do and write the same: start one, by hand or "
                                  "with srun -n 1"));
     return body();
+  });
+}
+
+int launch_ranks(int ranks, const std::function<int(const World&)>& body) {
+  return run_program([&] {
+    const World world = World::from_environment();
+    // A launcher may have started just one rank, so the size of the world does not tell.
+    const bool is_launched = dynamic_cast<LocalCommunicator*>(&world.communicator()) == nullptr;
+    if (!is_launched) return run_on_threads(ranks > 0 ? ranks : available_cores(), body);
+    require(ranks == 0 || ranks == world.size(), ranks, " ranks were asked for, but the launcher started ",
+            world.size());
+    return body(world);
   });
 }
 
