@@ -26,11 +26,6 @@ std::string aws_region();
 /// AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url; empty: AWS itself.
 std::string aws_endpoint();
 
-/// What the metadata service of a container or an EC2 instance (IMDSv2) says; nothing if there is none or it
-/// is switched off. Gives up after a second or two. Appends to `tried` what it asked and why it got nothing.
-std::optional<Credentials> container_credentials(std::string& tried);
-std::optional<Credentials> instance_credentials(std::string& tried);
-
 /// Finds credentials: environment, shared files, container, instance. Keeps them, and renews those that
 /// expire five minutes before they do.
 class CredentialsProvider {
