@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <variant>
 
-#include "core/device.h"
 #include "core/thread_pool.h"
 
 namespace lockstep {
+
+/// Where memory lives and kernels run.
+enum class Device { cpu, cuda };
+
+inline const char* name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
 /// Kernels on the CPU run at once, shared out over a pool.
 struct CpuStream {

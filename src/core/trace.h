@@ -16,7 +16,10 @@ class Trace {
   };
 
   /// The recorder of the calling thread; off until started.
-  static Trace& current();
+  static Trace& current() {
+    thread_local Trace trace;
+    return trace;
+  }
 
   void start() { enabled_ = true; }
   void stop() { enabled_ = false; }
