@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/version.h"
-#include "doctor/mpi_checks.h"
 #include "train/program.h"
 
 using namespace lockstep;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/mpi_checks.h"
-
 #include <cstdlib>
 #include <iostream>
 #include <regex>
 
-#include "comm/world.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
 #include "core/thread_pool.h"
+#include "doctor/doctor.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/network_checks.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "net/interfaces.h"
+#include "doctor/doctor.h"
+#include "net/addresses.h"
 #include "net/socket.h"
 
 namespace lockstep {

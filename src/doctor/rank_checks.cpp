@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/rank_checks.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,8 +11,8 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "doctor/network_checks.h"
-#include "net/interfaces.h"
+#include "doctor/doctor.h"
+#include "net/addresses.h"
 #include "net/socket.h"
 
 namespace lockstep {

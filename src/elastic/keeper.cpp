@@ -17,10 +17,10 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/process.h"
-#include "core/signals.h"
 #include "core/text.h"
 #include "elastic/launch_options.h"
-#include "elastic/rank_report.h"
+#include "elastic/messages.h"
+#include "elastic/stop_request.h"
 #include "net/channel.h"
 
 namespace lockstep {

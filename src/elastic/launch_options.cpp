@@ -16,7 +16,7 @@
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "core/version.h"
-#include "net/interfaces.h"
+#include "net/addresses.h"
 
 namespace lockstep {
 namespace {

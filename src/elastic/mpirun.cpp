@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "net/interfaces.h"
+#include "net/addresses.h"
 
 namespace lockstep {
 namespace {

@@ -14,8 +14,8 @@
 #include "elastic/mpirun.h"
 #include "elastic/node_processes.h"
 #include "elastic/stop_request.h"
+#include "net/addresses.h"
 #include "net/channel.h"
-#include "net/interfaces.h"
 
 namespace lockstep {
 namespace {

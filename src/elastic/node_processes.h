@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/process.h"
-#include "elastic/node_message.h"
+#include "elastic/messages.h"
 
 namespace lockstep {
 

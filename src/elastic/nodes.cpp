@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/host.h"
-#include "net/interfaces.h"
+#include "net/addresses.h"
 
 namespace lockstep {
 namespace {

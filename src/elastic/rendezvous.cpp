@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "elastic/mpirun.h"
 #include "elastic/node.h"
-#include "net/interfaces.h"
+#include "net/addresses.h"
 
 namespace lockstep {
 namespace {

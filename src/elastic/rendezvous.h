@@ -10,7 +10,7 @@
 
 #include "core/clock.h"
 #include "elastic/launch_options.h"
-#include "elastic/node_message.h"
+#include "elastic/messages.h"
 #include "elastic/nodes.h"
 #include "net/channel.h"
 #include "net/listener.h"

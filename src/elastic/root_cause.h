@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "elastic/rank_report.h"
+#include "elastic/messages.h"
 
 namespace lockstep {
 

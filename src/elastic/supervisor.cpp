@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/thread_pool.h"
 #include "elastic/mpirun.h"
-#include "net/descriptor_limit.h"
+#include "net/socket.h"
 
 namespace lockstep {
 

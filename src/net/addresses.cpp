@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/addresses.h"
 
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <ifaddrs.h>
 #include <memory>
+#include <net/if.h>
 #include <netdb.h>
+#include <sstream>
+#include <unistd.h>
 
 #include "core/error.h"
 
@@ -17,6 +26,78 @@ int parse_port(std::string_view digits, const std::string& text) {
   require(failure == std::errc() && end == digits.data() + digits.size() && port >= 0 && port <= 65535, text,
           ": the port is a number from 0 to 65535");
   return port;
+}
+
+namespace fs = std::filesystem;
+
+/// The bytes of the number: 4 or 16 of them.
+std::string number_bytes(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto& number = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    return {reinterpret_cast<const char*>(&number), sizeof number};
+  }
+  const auto& number = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  return {reinterpret_cast<const char*>(&number), sizeof number};
+}
+
+std::string number_text(const std::string& bytes) {
+  char text[INET6_ADDRSTRLEN] = "";
+  ::inet_ntop(bytes.size() == 4 ? AF_INET : AF_INET6, bytes.data(), text, sizeof text);
+  return text;
+}
+
+int leading_ones(const std::string& mask) {
+  int bits = 0;
+  for (const char byte : mask) bits += __builtin_popcount(uint8_t(byte));
+  return bits;
+}
+
+bool is_shared_number(const std::string& bytes) {
+  const auto at = [&](size_t i) { return uint8_t(bytes[i]); };
+  if (bytes.size() == 4) return at(0) != 0 && at(0) != 127 && !(at(0) == 169 && at(1) == 254);
+  const bool link_local = at(0) == 0xfe && (at(1) & 0xc0) == 0x80;
+  const bool small = bytes.find_first_not_of('\0') >= 15;  // :: and ::1
+  return !link_local && !small;
+}
+
+/// The inode of the socket that listens on the port, or "".
+std::string listening_inode(const std::string& table, int port) {
+  std::ifstream lines(table);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string number, local, remote, state, queues, timer, retries, user, timeout, inode;
+    words >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> timeout >> inode;
+    const size_t colon = local.rfind(':');
+    int local_port = -1;
+    if (colon != std::string::npos)
+      std::from_chars(local.data() + colon + 1, local.data() + local.size(), local_port, 16);
+    if (state == "0A" && local_port == port) return inode;
+  }
+  return "";
+}
+
+bool holds_socket(const fs::path& process, const std::string& inode) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(process / "fd", failure)) {
+    const fs::path target = fs::read_symlink(entry.path(), failure);
+    if (target == "socket:[" + inode + "]") return true;
+  }
+  return false;
+}
+
+std::string process_with_socket(const std::string& inode) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator("/proc", failure)) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (!holds_socket(entry.path(), inode)) continue;
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    return concat(name, " (pid ", pid, ")");
+  }
+  return "";
 }
 
 }  // namespace
@@ -69,6 +150,64 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint) {
     all.push_back(address);
   }
   return all;
+}
+
+std::vector<InterfaceAddress> interface_addresses() {
+  ifaddrs* first = nullptr;
+  expect(::getifaddrs(&first) == 0, "cannot list this host's addresses: ", std::strerror(errno));
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(first, &::freeifaddrs);
+  std::vector<InterfaceAddress> all;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    const int family = entry->ifa_addr != nullptr ? entry->ifa_addr->sa_family : AF_UNSPEC;
+    const bool up = (entry->ifa_flags & IFF_UP) != 0;
+    if (!up || (family != AF_INET && family != AF_INET6) || entry->ifa_netmask == nullptr) continue;
+    const std::string bytes = number_bytes(entry->ifa_addr);
+    all.push_back({.interface = entry->ifa_name,
+                   .address = number_text(bytes),
+                   .prefix_bits = leading_ones(number_bytes(entry->ifa_netmask)),
+                   .shared = is_shared_number(bytes) && (entry->ifa_flags & IFF_LOOPBACK) == 0});
+  }
+  return all;
+}
+
+std::vector<InterfaceAddress> shared_addresses() {
+  std::vector<InterfaceAddress> all = interface_addresses();
+  std::erase_if(all, [](const InterfaceAddress& one) { return !one.shared; });
+  return all;
+}
+
+std::string own_among(const std::vector<std::string>& numbers) {
+  for (const InterfaceAddress& own : interface_addresses())
+    if (std::find(numbers.begin(), numbers.end(), own.address) != numbers.end()) return own.address;
+  return "";
+}
+
+bool is_shared(const SocketAddress& address) { return is_shared_number(number_bytes(address.get())); }
+
+std::string describe_shared_addresses() {
+  std::string text;
+  for (const InterfaceAddress& one : shared_addresses())
+    text += concat(text.empty() ? "" : ", ", one.address, " (", one.interface, ")");
+  return text.empty() ? "none" : text;
+}
+
+std::string network_of(const std::string& address) {
+  for (const InterfaceAddress& one : interface_addresses()) {
+    if (one.address != address) continue;
+    std::string bytes = number_bytes(resolve({.host = address, .port = 0}).at(0).get());
+    for (size_t bit = size_t(one.prefix_bits); bit < bytes.size() * 8; ++bit)
+      bytes[bit / 8] = char(uint8_t(bytes[bit / 8]) & ~(0x80u >> bit % 8));
+    return concat(number_text(bytes), "/", one.prefix_bits);
+  }
+  throw Error(concat(address, " is not an address of this host; it has ", describe_shared_addresses()));
+}
+
+std::string process_on_port(int port) {
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    const std::string inode = listening_inode(table, port);
+    if (!inode.empty() && inode != "0") return process_with_socket(inode);
+  }
+  return "";
 }
 
 }  // namespace lockstep

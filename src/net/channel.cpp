@@ -14,7 +14,6 @@
 
 #include "core/clock.h"
 #include "net/addresses.h"
-#include "net/handshake.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
-#include "net/descriptor_limit.h"
-#include "net/handshake.h"
+#include "net/socket.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "doctor/doctor.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -6,10 +8,6 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "doctor/host_checks.h"
-#include "doctor/network_checks.h"
-#include "doctor/rank_checks.h"
-#include "doctor/storage_checks.h"
 #include "net/socket.h"
 #include "tests/support/program.h"
 

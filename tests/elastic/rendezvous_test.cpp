@@ -13,7 +13,7 @@
 #include "core/host.h"
 #include "elastic/mpirun.h"
 #include "elastic/node.h"
-#include "net/interfaces.h"
+#include "net/addresses.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "net/interfaces.h"
 #include "net/socket.h"
 
 namespace lockstep {

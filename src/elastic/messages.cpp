@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/rank_report.h"
+#include "elastic/messages.h"
 
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -30,19 +30,22 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankPlan, command, environment, folder)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, host, machine, process, step, replicas, snapshot_step,
                                    snapshot_seconds, phase, has_ended, ending, was_ended, is_lost,
                                    stuck_seconds, was_stopped, failure, last_lines, last_collective)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, node_rank, host, process, address, network, slots, run,
+                                   least_nodes, most_nodes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeMessage, kind, process, code, text, host, facts)
 
-/// A program may print bytes that are no text.
+/// A program may write anything; what is no UTF-8 is shown as such.
 static std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// `what` names the message in an error.
+/// `problem` says in an error what is wrong with the text.
 template <class Message>
-static Message message_from(const std::string& text, const char* what) {
+static Message message_from(std::string_view text, const char* problem) {
   try {
     return Json::parse(text).get<Message>();
-  } catch (const Json::exception& problem) {
-    throw Error(concat(what, " cannot be read: ", problem.what()));
+  } catch (const Json::exception& failure) {
+    throw Error(concat(problem, ": ", failure.what()));
   }
 }
 
@@ -51,11 +54,23 @@ std::string to_json(const RankReport& report) { return text_of(Json(report)); }
 std::string to_json(const RankPlan& plan) { return text_of(Json(plan)); }
 
 RankReport report_from_json(const std::string& text) {
-  return message_from<RankReport>(text, "a keeper's report");
+  return message_from<RankReport>(text, "a keeper's report cannot be read");
 }
 
 RankPlan plan_from_json(const std::string& text) {
-  return message_from<RankPlan>(text, "the supervisor's plan");
+  return message_from<RankPlan>(text, "the supervisor's plan cannot be read");
+}
+
+std::string NodeFacts::name() const {
+  return concat("node ", node_rank < 0 ? "?" : std::to_string(node_rank), " (", host, ", ", address, ")");
+}
+
+std::string NodeMessage::encode() const { return text_of(Json(*this)); }
+
+NodeMessage NodeMessage::decode(std::string_view bytes) {
+  const auto message = message_from<NodeMessage>(bytes, "not a message between nodes");
+  expect(message.kind >= Kind::join && message.kind < Kind::count, "unknown message ", int(message.kind));
+  return message;
 }
 
 }  // namespace lockstep
