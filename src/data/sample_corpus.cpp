@@ -2,11 +2,8 @@
 #include "data/sample_corpus.h"
 
 #include <array>
-#include <cmath>
-#include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -54,32 +51,6 @@ constexpr std::array<Part, 15> line{{{dash},
 
 std::string_view pick(Words words, uint32_t random) { return words[uint64_t{random} * words.size() >> 32]; }
 
-/// One character of a line: which part it belongs to and its place there.
-struct Place {
-  size_t part;
-  size_t letter;
-};
-
-std::vector<Place> places() {
-  std::vector<Place> all;
-  for (size_t part = 0; part < line.size(); ++part)
-    for (size_t letter = 0; letter < line[part].words[0].size(); ++letter) all.push_back({part, letter});
-  return all;
-}
-
-/// How often each pair of neighbouring characters occurs, in the mean over lines and places.
-using PairTable = std::array<std::array<double, 128>, 128>;
-
-void count_pairs(Place first, Place second, PairTable& pairs) {
-  const Words a = line[first.part].words;
-  const Words b = line[second.part].words;
-  const bool same_word = first.part == second.part;
-  const double weight = 1.0 / static_cast<double>(a.size() * (same_word ? 1 : b.size()));
-  for (size_t i = 0; i < a.size(); ++i)
-    for (size_t j = same_word ? i : 0; j < (same_word ? i + 1 : b.size()); ++j)
-      pairs[static_cast<size_t>(a[i][first.letter])][static_cast<size_t>(b[j][second.letter])] += weight;
-}
-
 }  // namespace
 
 std::string SampleCorpus::text(int64_t lines) {
@@ -91,27 +62,6 @@ std::string SampleCorpus::text(int64_t lines) {
     for (const Part& part : line) text += pick(part.words, random[part.draw]);
   }
   return text;
-}
-
-double SampleCorpus::entropy_per_character() {
-  double entropy = 0;
-  for (const Words& words : {Words(names), Words(verbs), Words(adjectives), Words(nouns)})
-    entropy += std::log(static_cast<double>(words.size()));
-  return entropy / static_cast<double>(line_characters);
-}
-
-double SampleCorpus::best_bigram_loss() {
-  const std::vector<Place> all = places();
-  const auto pairs = std::make_unique<PairTable>();
-  for (size_t i = 0; i < all.size(); ++i) count_pairs(all[i], all[(i + 1) % all.size()], *pairs);
-  double loss = 0;
-  for (const auto& row : *pairs) {
-    double total = 0;
-    for (double count : row) total += count;
-    for (double count : row)
-      if (count > 0) loss -= count * std::log(count / total);
-  }
-  return loss / static_cast<double>(all.size());
 }
 
 }  // namespace lockstep

@@ -31,9 +31,9 @@ TEST(Learning, ASmallGptComesWithinFivePercentOfTheEntropyOfTheSample) {
     if (object.contains("val_loss")) validation_loss = object["val_loss"];
   }
   // Windows of 32 characters are whole lines, so the entropy is the least loss that any model can reach.
-  EXPECT_GE(validation_loss, 0.99 * SampleCorpus::entropy_per_character()) << "better than possible";
-  EXPECT_LE(validation_loss, 1.05 * SampleCorpus::entropy_per_character());
-  EXPECT_LE(validation_loss, 0.80 * SampleCorpus::best_bigram_loss());
+  EXPECT_GE(validation_loss, 0.99 * SampleCorpus::entropy_per_character) << "better than possible";
+  EXPECT_LE(validation_loss, 1.05 * SampleCorpus::entropy_per_character);
+  EXPECT_LE(validation_loss, 0.80 * SampleCorpus::best_bigram_loss);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(SampleCorpus, EchoesWhatALineBeganWith) {
 }
 
 TEST(SampleCorpus, HasHalfABitACharacter) {
-  EXPECT_NEAR(SampleCorpus::entropy_per_character(), std::log(2.0) / 2, 1e-15);
+  EXPECT_NEAR(SampleCorpus::entropy_per_character, std::log(2.0) / 2, 1e-15);
 }
 
 // Lines are drawn alike and independently, so the entropy of the process is that of one line, and that is the
@@ -76,8 +76,8 @@ TEST(SampleCorpus, ItsTextHasTheStatedEntropy) {
   // spread that is smaller; four words of 16 values.
   const double bias = 4 * 15 / (2.0 * static_cast<double>(lines));
   const double per_character = entropy / line_characters;
-  EXPECT_LT(per_character, SampleCorpus::entropy_per_character());
-  EXPECT_NEAR(per_character, SampleCorpus::entropy_per_character(), 3 * bias / line_characters);
+  EXPECT_LT(per_character, SampleCorpus::entropy_per_character);
+  EXPECT_NEAR(per_character, SampleCorpus::entropy_per_character, 3 * bias / line_characters);
 }
 
 // Then no echo is cut from what it repeats, and the best mean loss of a window is the entropy of the process.
@@ -110,14 +110,14 @@ TEST(SampleCorpus, ItsChoicesAreIndependent) {
 TEST(SampleCorpus, BestBigramLossIsThatOfItsCounts) {
   const std::string text = SampleCorpus::text();
   // A million characters determine the few hundred probabilities of a bigram model to about 1e-3 nats.
-  EXPECT_NEAR(SampleCorpus::best_bigram_loss(), loss_by_counts(text, 1), 2e-3);
-  EXPECT_GT(SampleCorpus::best_bigram_loss(), 1.25 * 1.05 * SampleCorpus::entropy_per_character());
+  EXPECT_NEAR(SampleCorpus::best_bigram_loss, loss_by_counts(text, 1), 2e-3);
+  EXPECT_GT(SampleCorpus::best_bigram_loss, 1.25 * 1.05 * SampleCorpus::entropy_per_character);
 }
 
 TEST(SampleCorpus, ShortContextsDoNotReachItsEntropy) {
   const std::string text = SampleCorpus::text();
   for (size_t seen : {2u, 6u})
-    EXPECT_GT(loss_by_counts(text, seen), 1.3 * SampleCorpus::entropy_per_character());
+    EXPECT_GT(loss_by_counts(text, seen), 1.3 * SampleCorpus::entropy_per_character);
 }
 
 }  // namespace
