@@ -62,33 +62,13 @@ inline float16::operator float() const {
 }
 
 constexpr int64_t bytes(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 8;
-    case DType::bf16:
-    case DType::f16:
-      return 2;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-  }
-  return 0;
+  if (dtype == DType::f64) return 8;
+  return dtype == DType::bf16 || dtype == DType::f16 ? 2 : 4;
 }
 
 constexpr const char* name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "f32";
-    case DType::f64:
-      return "f64";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-    case DType::i32:
-      return "i32";
-  }
-  return "?";
+  constexpr const char* names[] = {"f32", "f64", "bf16", "f16", "i32"};
+  return names[static_cast<size_t>(dtype)];
 }
 
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
@@ -109,18 +89,10 @@ inline constexpr DType dtype_of<int32_t> = DType::i32;
 /// Calls body.operator()<T>() with T the type that dtype stands for: float, double, bfloat16 or float16.
 template <class Body>
 decltype(auto) with_float_type(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::f32:
-      return body.template operator()<float>();
-    case DType::f64:
-      return body.template operator()<double>();
-    case DType::bf16:
-      return body.template operator()<bfloat16>();
-    case DType::f16:
-      return body.template operator()<float16>();
-    case DType::i32:
-      break;
-  }
+  if (dtype == DType::f32) return body.template operator()<float>();
+  if (dtype == DType::f64) return body.template operator()<double>();
+  if (dtype == DType::bf16) return body.template operator()<bfloat16>();
+  if (dtype == DType::f16) return body.template operator()<float16>();
   throw Error(concat("a floating-point tensor is needed, not ", dtype));
 }
 

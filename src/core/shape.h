@@ -29,11 +29,7 @@ class Shape {
   int rank() const { return rank_; }
   /// Extent of a dimension; negative counts from the last.
   int64_t operator[](int dimension) const { return extents_[dimension < 0 ? dimension + rank_ : dimension]; }
-  int64_t elements() const {
-    int64_t product = 1;
-    for (int i = 0; i < rank_; ++i) product *= extents_[i];
-    return product;
-  }
+  int64_t elements() const { return rank_ == 0 ? 1 : rows() * extents_[rank_ - 1]; }
   /// The product of all extents but the last: how many rows a row-wise kernel sees.
   int64_t rows() const {
     int64_t product = 1;
@@ -47,12 +43,7 @@ class Shape {
     return shape;
   }
 
-  bool operator==(const Shape& other) const {
-    if (rank_ != other.rank_) return false;
-    for (int i = 0; i < rank_; ++i)
-      if (extents_[i] != other.extents_[i]) return false;
-    return true;
-  }
+  bool operator==(const Shape& other) const = default;
 
   const int64_t* begin() const { return extents_.data(); }
   const int64_t* end() const { return extents_.data() + rank_; }
