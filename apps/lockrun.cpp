@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/log.h"
-#include "elastic/keeper.h"
 #include "elastic/node.h"
 #include "elastic/rendezvous.h"
 #include "elastic/supervisor.h"

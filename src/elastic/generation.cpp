@@ -302,16 +302,10 @@ bool Generation::has_begun() const {
                      [](const auto& entry) { return !entry.second.phase.empty(); });
 }
 
-int64_t Generation::replicas() const {
-  int64_t most = 0;
-  for (const auto& [rank, report] : reports_) most = std::max(most, report.replicas);
-  return most;
-}
-
-int64_t Generation::snapshot_step() const {
-  int64_t newest = -1;
-  for (const auto& [rank, report] : reports_) newest = std::max(newest, report.snapshot_step);
-  return newest;
+int64_t Generation::most(int64_t RankReport::*field) const {
+  RankReport most;
+  for (const auto& [rank, report] : reports_) most.*field = std::max(most.*field, report.*field);
+  return most.*field;
 }
 
 }  // namespace lockstep

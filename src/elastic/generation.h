@@ -42,9 +42,9 @@ class Generation {
   /// True once a rank had a heartbeat.
   bool has_begun() const;
   /// As its ranks have settled them; 0: none got so far.
-  int64_t replicas() const;
+  int64_t replicas() const { return most(&RankReport::replicas); }
   /// Of the newest snapshot that a rank has told of; -1: none.
-  int64_t snapshot_step() const;
+  int64_t snapshot_step() const { return most(&RankReport::snapshot_step); }
 
  private:
   /// The connection to a rank's keeper.
@@ -70,6 +70,8 @@ class Generation {
   void tell(const std::string& message);
   std::string plan(const RankReport& hello) const;
   std::string missing_ranks() const;
+  /// Of what the reports say, or what a report says before it knows.
+  int64_t most(int64_t RankReport::*field) const;
   bool all_started() const;
   bool all_have_left() const;
   bool is_over() const;

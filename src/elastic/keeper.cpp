@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/keeper.h"
-
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -18,8 +16,8 @@
 #include "core/log.h"
 #include "core/process.h"
 #include "core/text.h"
-#include "elastic/launch_options.h"
 #include "elastic/messages.h"
+#include "elastic/node.h"
 #include "elastic/stop_request.h"
 #include "net/channel.h"
 

@@ -37,8 +37,7 @@ struct LaunchOptions {
   NodeOptions nodes;
   std::string hostfile;
   int max_restarts = 3;
-  double grace_seconds =
-      30.0;  ///< from the request to stop until what still runs is killed, besides snapshots
+  double grace_seconds = 30.0;   ///< from the request to stop until it is killed, besides snapshots
   double start_seconds = 120.0;  ///< until all ranks have to be there
   int master_port = 29500;
   std::string log_directory;         ///< where failure.json goes; empty: nowhere

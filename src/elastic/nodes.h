@@ -20,10 +20,9 @@ struct Placement {
     std::string mpirun_name = {};  ///< what mpirun calls it; empty: the launcher knows the hosts itself
   };
 
-  std::vector<Host> hosts = {};                    ///< in the order of the ranks
-  std::vector<std::string> mpirun_arguments = {};  ///< how its daemons start
-  std::map<std::string, std::string> environment =
-      {};                             ///< to add to the launcher's; holds the secret for the keepers
+  std::vector<Host> hosts = {};                         ///< in the order of the ranks
+  std::vector<std::string> mpirun_arguments = {};       ///< how its daemons start
+  std::map<std::string, std::string> environment = {};  ///< besides the launcher's; with the keepers' secret
   std::string address = "127.0.0.1";  ///< where keepers on every node can reach the supervisor
 
   int ranks() const;

@@ -31,9 +31,8 @@ Remoteness remoteness(const RankReport& report) {
 }
 
 std::string who(const RankReport& report) {
-  return report.process == 0
-             ? concat("rank ", report.rank, " (host ", report.host, ")")
-             : concat("rank ", report.rank, " (host ", report.host, ", pid ", report.process, ")");
+  const std::string process = report.process == 0 ? "" : concat(", pid ", report.process);
+  return concat("rank ", report.rank, " (host ", report.host, process, ")");
 }
 
 std::string how(const RankReport& report) {
