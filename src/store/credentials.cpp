@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -66,6 +67,21 @@ std::optional<Credentials> environment_credentials(std::string& tried) {
   if (!credentials.access_key.empty() && !credentials.secret_key.empty()) return credentials;
   tried += "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set";
   return std::nullopt;
+}
+
+/// The keys of a profile (AWS_PROFILE, else "default") in AWS's shared files, the credentials file over the
+/// configuration file. Empty if there is none. Throws UserError if AWS_PROFILE names one that is missing.
+Profile read_aws_profile() {
+  const std::string name = profile_name();
+  Profile keys;
+  const bool in_configuration = read_section(shared_file("AWS_CONFIG_FILE", "config"),
+                                             name == "default" ? name : "profile " + name, keys);
+  const bool in_credentials =
+      read_section(shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), name, keys);
+  require(in_configuration || in_credentials || environment("AWS_PROFILE").empty(), "AWS_PROFILE = ", name,
+          ", but there is no such profile in ", shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+          " or ", shared_file("AWS_CONFIG_FILE", "config"));
+  return keys;
 }
 
 std::optional<Credentials> profile_credentials(std::string& tried) {
@@ -200,19 +216,6 @@ std::optional<Credentials> instance_credentials(std::string& tried) {
 }
 
 }  // namespace
-
-std::map<std::string, std::string> read_aws_profile() {
-  const std::string name = profile_name();
-  Profile keys;
-  const bool in_configuration = read_section(shared_file("AWS_CONFIG_FILE", "config"),
-                                             name == "default" ? name : "profile " + name, keys);
-  const bool in_credentials =
-      read_section(shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), name, keys);
-  require(in_configuration || in_credentials || environment("AWS_PROFILE").empty(), "AWS_PROFILE = ", name,
-          ", but there is no such profile in ", shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-          " or ", shared_file("AWS_CONFIG_FILE", "config"));
-  return keys;
-}
 
 std::string aws_region() {
   for (const char* variable : {"AWS_REGION", "AWS_DEFAULT_REGION"})

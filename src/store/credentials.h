@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -15,10 +14,6 @@ struct Credentials {
   std::string source;         ///< for a person: "the environment (AWS_ACCESS_KEY_ID)"
   std::optional<std::chrono::system_clock::time_point> expires;
 };
-
-/// The keys of a profile (AWS_PROFILE, else "default") in AWS's shared files, the credentials file over the
-/// configuration file. Empty if there is none. Throws UserError if AWS_PROFILE names one that is missing.
-std::map<std::string, std::string> read_aws_profile();
 
 /// AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
 std::string aws_region();

@@ -85,17 +85,10 @@ size_t read_header(const char* data, size_t item_bytes, size_t items, void* stat
 }
 
 bool is_users_fault(CURLcode result) {
-  switch (result) {
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_URL_MALFORMAT:
-    case CURLE_FILE_COULDNT_READ_FILE:
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_TOO_MANY_REDIRECTS:
-      return true;
-    default:
-      return false;
-  }
+  constexpr std::array faults = {CURLE_UNSUPPORTED_PROTOCOL,   CURLE_URL_MALFORMAT,
+                                 CURLE_FILE_COULDNT_READ_FILE, CURLE_PEER_FAILED_VERIFICATION,
+                                 CURLE_SSL_CACERT_BADFILE,     CURLE_TOO_MANY_REDIRECTS};
+  return std::find(faults.begin(), faults.end(), result) != faults.end();
 }
 
 using HeaderList = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;

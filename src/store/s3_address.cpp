@@ -10,12 +10,14 @@ namespace {
 
 constexpr std::string_view scheme = "s3://";
 
+bool is_unreserved(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
+}
+
 bool is_bucket_name(std::string_view name) {
   // What AWS allows now, and the underscores and capitals that older buckets and other servers have.
-  const auto may_hold = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '.' || c == '_';
-  };
+  const auto may_hold = [](char c) { return is_unreserved(c) && c != '~'; };
   return name.size() >= 3 && name.size() <= 255 && std::all_of(name.begin(), name.end(), may_hold);
 }
 
@@ -23,11 +25,6 @@ std::string without_slashes(std::string text) {
   while (text.ends_with('/')) text.pop_back();
   text.erase(0, std::min(text.find_first_not_of('/'), text.size()));
   return text;
-}
-
-bool is_unreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-         c == '_' || c == '~';
 }
 
 }  // namespace
