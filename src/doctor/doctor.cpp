@@ -24,11 +24,8 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 std::vector<Finding> examine_host(const Config& config, const DoctorOptions& options, int ranks,
                                   bool writes_snapshots) {
   std::vector<Finding> findings = check_gpus(config);
-  findings.push_back(check_host_name(host_name()));
-  findings.push_back(check_port(options.listen));
-  findings.push_back(check_ipv6());
-  findings.push_back(check_binding(config, Cores::of_this_process(), ranks));
-  findings.push_back(check_clock());
+  append(findings, {check_host_name(host_name()), check_port(options.listen), check_ipv6(),
+                    check_binding(config, Cores::of_this_process(), ranks), check_clock()});
   append(findings, check_storage(config, options.shared_memory, ranks, writes_snapshots));
   return findings;
 }
@@ -91,14 +88,12 @@ std::string to_text(const std::vector<Finding>& findings) {
   return text;
 }
 
+static void to_json(nlohmann::json& json, Verdict verdict) { json = name_of(verdict); }
+static void from_json(const nlohmann::json& json, Verdict& verdict) { verdict = verdict_named(json); }
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, name, verdict, found, advice)
+
 std::string to_json(const std::vector<Finding>& findings) {
-  auto list = nlohmann::json::array();
-  for (const Finding& finding : findings)
-    list.push_back({{"name", finding.name},
-                    {"verdict", name_of(finding.verdict)},
-                    {"found", finding.found},
-                    {"advice", finding.advice}});
-  const nlohmann::json report = {{"findings", list},
+  const nlohmann::json report = {{"findings", findings},
                                  {"problems", count(findings, Verdict::problem)},
                                  {"warnings", count(findings, Verdict::warning)}};
   // What a check quotes (a program's output, say) need not be UTF-8.
@@ -106,14 +101,7 @@ std::string to_json(const std::vector<Finding>& findings) {
 }
 
 std::vector<Finding> findings_from_json(const std::string& text) {
-  std::vector<Finding> findings;
-  const auto report = nlohmann::json::parse(text);
-  for (const auto& entry : report.at("findings"))
-    findings.push_back({.name = entry.at("name"),
-                        .verdict = verdict_named(entry.at("verdict")),
-                        .found = entry.at("found"),
-                        .advice = entry.at("advice")});
-  return findings;
+  return nlohmann::json::parse(text).at("findings").get<std::vector<Finding>>();
 }
 
 }  // namespace lockstep
