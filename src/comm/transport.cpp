@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
 

@@ -150,6 +150,27 @@ int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
   return failed == codes.end() ? 0 : *failed;
 }
 
+/// What `body` returns, or the exit code of the failure that it reports.
+int run_and_report(const std::function<int()>& body) {
+  int code = 0;
+  try {
+    code = body();
+  } catch (const LaunchMistake& failure) {
+    if (launched().rank == 0) return report_failure(failure.what(), exit_usage);
+    // Some launchers end all processes after the first that fails.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return exit_usage;
+  } catch (const UserError& failure) {
+    return report_failure(failure.what(), exit_usage);
+  } catch (const Error& failure) {
+    return report_failure(concat(failure.what(), " (", place_in_sources(failure), ")"), 1);
+  } catch (const std::exception& failure) {
+    return report_failure(failure.what(), 1);
+  }
+  finalize_mpi();
+  return code;
+}
+
 }  // namespace
 
 bool claim_message(const std::string& message) {
@@ -259,31 +280,6 @@ void on_first_rank(const World& world, const std::function<void()>& body) {
   problem = world.communicator().broadcast_text(problem, 0);
   require(problem.empty(), problem);
 }
-
-namespace {
-
-/// What `body` returns, or the exit code of the failure that it reports.
-int run_and_report(const std::function<int()>& body) {
-  int code = 0;
-  try {
-    code = body();
-  } catch (const LaunchMistake& failure) {
-    if (launched().rank == 0) return report_failure(failure.what(), exit_usage);
-    // Some launchers end all processes after the first that fails.
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    return exit_usage;
-  } catch (const UserError& failure) {
-    return report_failure(failure.what(), exit_usage);
-  } catch (const Error& failure) {
-    return report_failure(concat(failure.what(), " (", place_in_sources(failure), ")"), 1);
-  } catch (const std::exception& failure) {
-    return report_failure(failure.what(), 1);
-  }
-  finalize_mpi();
-  return code;
-}
-
-}  // namespace
 
 int run_program(const std::function<int()>& body) {
   return run_and_report([&] {

@@ -13,7 +13,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sstream>
-#include <unistd.h>
 
 #include "core/error.h"
 

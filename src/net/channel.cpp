@@ -2,8 +2,6 @@
 #include "net/channel.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
