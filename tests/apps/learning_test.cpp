@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "data/sample_corpus.h"
+#include "data/corpus.h"
 #include "tests/support/program.h"
 
 namespace lockstep {

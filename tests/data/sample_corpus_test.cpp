@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sample_corpus.h"
-
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 #include <vector>
 
+#include "data/corpus.h"
 #include "data/dataset.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/sample_corpus.h"
+#include "data/corpus.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "train/language_model.h"
