@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.h"
-#include "nn/initialize.h"
-#include "nn/mlp.h"
+#include "nn/layers.h"
+#include "nn/module.h"
 #include "nn/sgd.h"
 #include "tensor/ops.h"
 #include "train/program.h"

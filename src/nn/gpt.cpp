@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "nn/initialize.h"
+#include "nn/module.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 

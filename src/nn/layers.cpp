@@ -2,6 +2,7 @@
 #include "nn/layers.h"
 
 #include "tensor/create.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 
@@ -26,6 +27,23 @@ Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, weigh
 
 SumAndNorm LayerNorm::add(const Tensor& x, const Tensor& branch) const {
   return add_layer_norm(x, branch, weight_, bias_);
+}
+
+Mlp::Mlp(const std::vector<int64_t>& widths) {
+  expect(widths.size() >= 2, "an MLP needs at least the widths of its input and its output");
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    layers_.push_back(std::make_unique<Linear>(widths[i], widths[i + 1]));
+    add_part(concat("layers.", i), *layers_.back());
+  }
+}
+
+Tensor Mlp::operator()(const Tensor& x) const {
+  Tensor y = x;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (i > 0) y = relu(y);
+    y = (*layers_[i])(y);
+  }
+  return y;
 }
 
 }  // namespace lockstep

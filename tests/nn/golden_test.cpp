@@ -7,7 +7,7 @@
 
 #include "nn/adamw.h"
 #include "nn/gpt.h"
-#include "nn/initialize.h"
+#include "nn/module.h"
 #include "nn/sgd.h"
 #include "tensor/gradient_norm.h"
 #include "tensor/ops.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "nn/gpt.h"
-#include "nn/mlp.h"
+#include "nn/layers.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 

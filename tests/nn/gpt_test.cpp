@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/initialize.h"
+#include "nn/module.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/module.h"
 
-#include "nn/initialize.h"
 #include "nn/layers.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
