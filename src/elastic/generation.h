@@ -9,7 +9,6 @@
 #include "core/clock.h"
 #include "core/process.h"
 #include "elastic/launch_options.h"
-#include "elastic/mpirun.h"
 #include "elastic/nodes.h"
 #include "elastic/root_cause.h"
 #include "elastic/stop_request.h"

@@ -9,8 +9,8 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "elastic/mpirun.h"
 #include "elastic/node.h"
+#include "elastic/nodes.h"
 #include "net/addresses.h"
 
 namespace lockstep {

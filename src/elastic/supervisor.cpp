@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
-#include "elastic/mpirun.h"
+#include "elastic/nodes.h"
 #include "net/socket.h"
 
 namespace lockstep {

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "elastic/mpirun.h"
 #include "elastic/nodes.h"
 #include "tests/support/temporary_directory.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "core/host.h"
-#include "elastic/mpirun.h"
 #include "elastic/node.h"
+#include "elastic/nodes.h"
 #include "net/addresses.h"
 #include "support/temporary_directory.h"
 
