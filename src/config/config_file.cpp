@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
-#include <vector>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -49,6 +50,24 @@ std::string find_shipped(const fs::path& name) {
   return "";
 }
 
+std::string without_comment(const std::string& text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool starts_comment = text[i] == '#' || text[i] == ';';
+    const bool after_blank = i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t';
+    if (starts_comment && after_blank) return trimmed(text.substr(0, i));
+  }
+  return trimmed(text);
+}
+
+std::string value_of(const std::string& text, const std::string& place) {
+  if (text.empty() || text[0] != '"') return without_comment(text);
+  const size_t end = text.find('"', 1);
+  require(end != std::string::npos, place, ": the closing quote is missing in ", text);
+  require(without_comment(text.substr(end + 1)).empty(), place, ": nothing may follow the closing quote in ",
+          text);
+  return text.substr(1, end - 1);
+}
+
 }  // namespace
 
 bool is_config_file(const std::string& name) {
@@ -71,6 +90,34 @@ std::string read_config_file(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   require(file.good() && !file.bad(), "--config ", path, ": the file cannot be read");
   return text;
+}
+
+std::vector<IniEntry> parse_ini(const std::string& text, const std::string& file) {
+  const std::string byte_order_mark = "\xEF\xBB\xBF";
+  std::istringstream lines(text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text);
+  std::vector<IniEntry> entries;
+  std::map<std::string, int> line_of_key;
+  std::string line, section;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const std::string place = concat(file, ":", number);
+    require(line.find('\0') == std::string::npos, place, ": a zero byte; this is not a text file");
+    const std::string content = trimmed(line);
+    const std::string bare = without_comment(content);
+    if (bare.empty()) continue;
+    if (bare.front() == '[') {
+      section = bare.back() == ']' ? trimmed(bare.substr(1, bare.size() - 2)) : "";
+      require(!section.empty(), place, ": a section is written [name], not ", bare);
+      continue;
+    }
+    const size_t equals = content.find('=');
+    require(equals != std::string::npos, place, ": expected key = value or [section], not ", bare);
+    require(!section.empty(), place, ": ", bare, " stands before the first [section]");
+    const std::string key = section + "." + trimmed(content.substr(0, equals));
+    const auto [first, is_first] = line_of_key.emplace(key, number);
+    require(is_first, place, ": ", key, " was already set in line ", first->second, "; keep one of the two");
+    entries.push_back({key, value_of(trimmed(content.substr(equals + 1)), place), number});
+  }
+  return entries;
 }
 
 }  // namespace lockstep

@@ -2,6 +2,10 @@
 #include "config/config_schema.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -17,11 +21,10 @@ struct Rows {
   std::vector<ConfigKey>& keys;
 
   template <class T>
-  ConfigKey& add(const char* name, T Section::*member, KeyClass key_class, const char* unit,
-                 const char* meaning) {
-    ConfigKey key{.name = section + "." + name, .key_class = key_class, .unit = unit, .meaning = meaning};
-    key.field = [part = part, member](Config& config) { return ConfigField(&(config.*part.*member)); };
-    return keys.emplace_back(std::move(key));
+  void add(const char* name, T Section::*member, KeyClass key_class, const char* unit, const char* meaning,
+           Range range = {}, std::vector<std::string> choices = {}) {
+    const auto field = [part = part, member](Config& config) { return ConfigField(&(config.*part.*member)); };
+    keys.push_back({section + "." + name, key_class, field, unit, meaning, range, std::move(choices)});
   }
 };
 
@@ -36,6 +39,7 @@ constexpr auto semantic = KeyClass::semantic;
 constexpr auto collective = KeyClass::collective;
 constexpr auto local = KeyClass::local;
 
+constexpr Range any{};
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range unit_interval{.low = 0, .high = 1, .high_open = true};
@@ -47,13 +51,11 @@ void add_data(std::vector<ConfigKey>& keys) {
   rows.add("dataset", &C::dataset, collective, "",
            "shakespeare, sample (built in), random_tokens, or the path or URL (https, s3) of a text");
   rows.add("tokenizer", &C::tokenizer, semantic, "",
-           "how text becomes tokens: char makes every character one")
-      .choices = {"char"};
-  rows.add("block_size", &C::block_size, semantic, "tokens", "length of a training sequence").range =
-      at_least(1);
+           "how text becomes tokens: char makes every character one", any, {"char"});
+  rows.add("block_size", &C::block_size, semantic, "tokens", "length of a training sequence", at_least(1));
   rows.add("train_split", &C::train_split, semantic, "share",
-           "part of the corpus to train on; the rest is for validation")
-      .range = {.low = 0, .high = 1, .low_open = true, .high_open = true};
+           "part of the corpus to train on; the rest is for validation",
+           {.low = 0, .high = 1, .low_open = true, .high_open = true});
 }
 
 void add_model(std::vector<ConfigKey>& keys) {
@@ -61,92 +63,83 @@ void add_model(std::vector<ConfigKey>& keys) {
   using C = ModelConfig;
   // The sizes it stands for are semantic themselves: the same model without its preset's name is the same
   // run.
-  rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd unless they are given")
-      .choices = preset_names();
-  rows.add("n_layer", &C::n_layer, semantic, "blocks", "number of transformer blocks").range = at_least(1);
-  rows.add("n_head", &C::n_head, semantic, "heads", "attention heads in a block; divides n_embd").range =
-      at_least(1);
-  rows.add("n_embd", &C::n_embd, semantic, "channels", "width of the residual stream").range = at_least(1);
+  rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd unless they are given", any,
+           preset_names());
+  rows.add("n_layer", &C::n_layer, semantic, "blocks", "number of transformer blocks", at_least(1));
+  rows.add("n_head", &C::n_head, semantic, "heads", "attention heads in a block; divides n_embd",
+           at_least(1));
+  rows.add("n_embd", &C::n_embd, semantic, "channels", "width of the residual stream", at_least(1));
   rows.add("vocab_size", &C::vocab_size, semantic, "tokens",
-           "rows of the embedding; 0: as many as the data needs")
-      .range = at_least(0);
-  rows.add("dropout", &C::dropout, semantic, "", "share of activations dropped while training").range =
-      unit_interval;
+           "rows of the embedding; 0: as many as the data needs", at_least(0));
+  rows.add("dropout", &C::dropout, semantic, "", "share of activations dropped while training",
+           unit_interval);
   rows.add("bias", &C::bias, semantic, "", "biases in linear layers and layer norms");
   rows.add("tie_weights", &C::tie_weights, semantic, "",
            "the output head shares the token embedding's weight");
   rows.add("activation", &C::activation, semantic, "",
-           "in the MLP: GELU approximated by tanh, as GPT-2, or exact")
-      .choices = {"gelu_tanh", "gelu_erf"};
+           "in the MLP: GELU approximated by tanh, as GPT-2, or exact", any, {"gelu_tanh", "gelu_erf"});
 }
 
 void add_train(std::vector<ConfigKey>& keys) {
   Rows<TrainConfig> rows{"train", &Config::train, keys};
   using C = TrainConfig;
   // What the length of a run does to every step is train.decay_steps, so a run may be given more steps.
-  rows.add("steps", &C::steps, collective, "steps", "length of the run; 0: train.epochs says it").range =
-      at_least(0);
+  rows.add("steps", &C::steps, collective, "steps", "length of the run; 0: train.epochs says it",
+           at_least(0));
   rows.add("epochs", &C::epochs, collective, "epochs",
-           "length of the run in passes over the data, for text over its tokens; 0: train.steps says it")
-      .range = at_least(0);
-  rows.add("batch_size", &C::batch_size, semantic, "sequences", "sequences of one replica in one step")
-      .range = at_least(1);
+           "length of the run in passes over the data, for text over its tokens; 0: train.steps says it",
+           at_least(0));
+  rows.add("batch_size", &C::batch_size, semantic, "sequences", "sequences of one replica in one step",
+           at_least(1));
   rows.add("accumulate", &C::accumulate, semantic, "parts",
-           "micro-batches that a replica's batch is split into")
-      .range = {.low = 1, .high = 1 << 30};
-  rows.add("learning_rate", &C::learning_rate, semantic, "", "the highest, after the warm-up").range =
-      at_least(0);
-  rows.add("warmup_steps", &C::warmup_steps, semantic, "steps", "steps in which the learning rate rises")
-      .range = at_least(0);
-  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, and stays").range = at_least(0);
+           "micro-batches that a replica's batch is split into", {.low = 1, .high = 1 << 30});
+  rows.add("learning_rate", &C::learning_rate, semantic, "", "the highest, after the warm-up", at_least(0));
+  rows.add("warmup_steps", &C::warmup_steps, semantic, "steps", "steps in which the learning rate rises",
+           at_least(0));
+  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, and stays", at_least(0));
   rows.add("decay_steps", &C::decay_steps, semantic, "steps",
-           "where the cosine ends; 0: at the last step that the run had when it was first started")
-      .range = at_least(0);
-  rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only").range =
-      at_least(0);
-  rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean").range = unit_interval;
-  rows.add("beta2", &C::beta2, semantic, "", "AdamW: memory of the square").range = unit_interval;
+           "where the cosine ends; 0: at the last step that the run had when it was first started",
+           at_least(0));
+  rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only",
+           at_least(0));
+  rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean", unit_interval);
+  rows.add("beta2", &C::beta2, semantic, "", "AdamW: memory of the square", unit_interval);
   rows.add("grad_clip", &C::grad_clip, semantic, "",
-           "longer gradients are scaled to this norm; 0: not clipped")
-      .range = at_least(0);
-  rows.add("seed", &C::seed, semantic, "", "of initial weights, data order and dropout").range = at_least(0);
-  rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one")
-      .choices = {"auto", "cpu", "cuda"};
+           "longer gradients are scaled to this norm; 0: not clipped", at_least(0));
+  rows.add("seed", &C::seed, semantic, "", "of initial weights, data order and dropout", at_least(0));
+  rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one", any,
+           {"auto", "cpu", "cuda"});
   rows.add("precision", &C::precision, semantic, "",
-           "of activations and products; weights and sums are kept in fp32; bf16 needs a GPU")
-      .choices = {"fp32", "bf16"};
+           "of activations and products; weights and sums are kept in fp32; bf16 needs a GPU", any,
+           {"fp32", "bf16"});
   rows.add("graph", &C::graph, collective, "",
            "on a GPU: record a step once and replay it (equal bits, less waiting)");
   rows.add("tune_matmul", &C::tune_matmul, semantic, "",
            "on a GPU: time the algorithms of each product once, and keep the fastest for all later runs");
   rows.add("logit_rows", &C::logit_rows, semantic, "rows",
-           "rows of logits (sequences x block_size) that exist at a time; 0: all of a micro-batch")
-      .range = at_least(0);
-  rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores").range =
-      at_least(0);
+           "rows of logits (sequences x block_size) that exist at a time; 0: all of a micro-batch",
+           at_least(0));
+  rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores",
+           at_least(0));
   rows.add("eval_every", &C::eval_every, collective, "steps",
-           "steps between validations; 0: only at the end; -1: never")
-      .range = at_least(-1);
+           "steps between validations; 0: only at the end; -1: never", at_least(-1));
   rows.add("sample_every", &C::sample_every, collective, "steps",
-           "steps between texts that the model writes; 0: never")
-      .range = at_least(0);
+           "steps between texts that the model writes; 0: never", at_least(0));
 }
 
 void add_dist(std::vector<ConfigKey>& keys) {
   Rows<DistConfig> rows{"dist", &Config::dist, keys};
   using C = DistConfig;
   rows.add("replicas", &C::replicas, semantic, "replicas",
-           "batches that make a step; they fix the bits, not the ranks; 0: one a rank of the first start")
-      .range = {.low = 0, .high = 1 << 30};
+           "batches that make a step; they fix the bits, not the ranks; 0: one a rank of the first start",
+           {.low = 0, .high = 1 << 30});
   rows.add("reduction", &C::reduction, semantic, "",
-           "tree: equal bits on any number of ranks; native: the sum of MPI or NCCL")
-      .choices = {"tree", "native"};
+           "tree: equal bits on any number of ranks; native: the sum of MPI or NCCL", any,
+           {"tree", "native"});
   rows.add("bucket_mib", &C::bucket_mib, collective, "MiB",
-           "size of a bucket: gradients that are sent together")
-      .range = above(0);
+           "size of a bucket: gradients that are sent together", above(0));
   rows.add("timeout_s", &C::timeout_s, collective, "seconds",
-           "until a rank that does not answer ends the run")
-      .range = above(0);
+           "until a rank that does not answer ends the run", above(0));
 }
 
 void add_snapshot(std::vector<ConfigKey>& keys) {
@@ -156,17 +149,16 @@ void add_snapshot(std::vector<ConfigKey>& keys) {
            "folder or s3://bucket/prefix of the snapshots; auto: snapshots in log.dir; none: the "
            "trained model is not kept");
   rows.add("every_minutes", &C::every_minutes, collective, "minutes",
-           "minutes between snapshots; 0: not by time. There is always one after the last step")
-      .range = at_least(0);
-  rows.add("every_steps", &C::every_steps, collective, "steps", "steps between snapshots; 0: not by steps")
-      .range = at_least(0);
-  rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one")
-      .range = at_least(1);
+           "minutes between snapshots; 0: not by time. There is always one after the last step", at_least(0));
+  rows.add("every_steps", &C::every_steps, collective, "steps", "steps between snapshots; 0: not by steps",
+           at_least(0));
+  rows.add("keep", &C::keep, collective, "snapshots", "newest snapshots to keep, besides the best one",
+           at_least(1));
   rows.add(
-          "resume", &C::resume, collective, "",
-          "auto: an unfinished run in log.dir goes on, a finished one stays, or moves aside for one of other "
-          "settings; never: any moves aside; required: only go on")
-      .choices = {"auto", "never", "required"};
+      "resume", &C::resume, collective, "",
+      "auto: an unfinished run in log.dir goes on, a finished one stays, or moves aside for one of other "
+      "settings; never: any moves aside; required: only go on",
+      any, {"auto", "never", "required"});
 }
 
 void add_log(std::vector<ConfigKey>& keys) {
@@ -175,11 +167,92 @@ void add_log(std::vector<ConfigKey>& keys) {
   rows.add("dir", &C::dir, local, "", "folder of the results; empty: runs/<name of the configuration>");
   rows.add("every_steps", &C::every_steps, local, "steps",
            "least steps between lines on a console that is not a terminal; a line is due twice a second at "
-           "first, every ten seconds later")
-      .range = at_least(1);
+           "first, every ten seconds later",
+           at_least(1));
 }
 
 std::string after_dot(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+std::string number_text(double value) {
+  std::array<char, 32> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end};
+}
+
+std::string range_text(const Range& range) {
+  const std::string low = concat(range.low_open ? "above " : "at least ", number_text(range.low));
+  const std::string high = concat(range.high_open ? "below " : "at most ", number_text(range.high));
+  if (std::isinf(range.high)) return low;
+  if (std::isinf(range.low)) return high;
+  return low + " and " + high;
+}
+
+bool holds(const Range& range, double value) {
+  return (range.low_open ? value > range.low : value >= range.low) &&
+         (range.high_open ? value < range.high : value <= range.high);
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// What a key accepts; `what` (place and key) begins every message.
+struct Checker {
+  const ConfigKey& key;
+  std::string what;
+
+  void operator()(const bool* /*any*/) const {}
+  void operator()(const int64_t* value) const { number(*value, std::to_string(*value)); }
+  void operator()(const double* value) const { number(*value, number_text(*value)); }
+  void number(auto value, const std::string& text) const {
+    require(std::isfinite(static_cast<double>(value)), what, text, " is not a finite number");
+    require(holds(key.range, static_cast<double>(value)), what, "must be ", range_text(key.range), ", not ",
+            text);
+  }
+  void operator()(const std::string* value) const {
+    const bool is_printable = std::all_of(value->begin(), value->end(),
+                                          [](unsigned char c) { return c >= ' ' && c != '"' && c != 0x7f; });
+    require(is_printable, what, "a double quote or an invisible character in '", *value, "'");
+    const auto& choices = key.choices;
+    const bool is_choice = std::find(choices.begin(), choices.end(), *value) != choices.end();
+    require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '", *value, "'");
+  }
+};
+
+/// Reads one value.
+struct Reader {
+  const std::string& value;
+  std::string what;
+
+  template <class T>
+  void number(T& target) const {
+    const char* end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(value.data(), end, target);
+    require(error != std::errc::result_out_of_range, what, value, " is out of range");
+    require(error == std::errc() && stop == end, what, "expected ",
+            std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");
+  }
+  void operator()(int64_t* target) const { number(*target); }
+  void operator()(double* target) const { number(*target); }
+
+  void operator()(bool* target) const {
+    const std::string word = lower_case(value);
+    const bool is_true = word == "true" || word == "yes" || word == "on" || word == "1";
+    const bool is_false = word == "false" || word == "no" || word == "off" || word == "0";
+    require(is_true || is_false, what, "expected true or false, got '", value, "'");
+    *target = is_true;
+  }
+
+  void operator()(std::string* target) const { *target = value; }
+};
+
+struct Writer {
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const int64_t* value) const { return std::to_string(*value); }
+  std::string operator()(const double* value) const { return number_text(*value); }
+  std::string operator()(const std::string* value) const { return *value; }
+};
 
 }  // namespace
 
@@ -225,6 +298,33 @@ const ConfigKey& find_config_key(const std::string& name, const std::string& ori
   for (const ConfigKey& key : config_schema())
     if (key.name == name) return key;
   throw UserError(concat(origin, ": unknown key ", name, suggest_config_key(name)));
+}
+
+std::string ConfigKey::type() const {
+  if (!choices.empty()) return joined(choices);
+  Config some;
+  constexpr std::array names = {"true or false", "integer", "number", "text"};
+  return names[field(some).index()];
+}
+
+std::string ConfigKey::text(const Config& config) const {
+  Config copy = config;
+  // The path would tie whoever reads it to the folder of the run that wrote it.
+  std::string& path = copy.snapshot.path;
+  if (path == default_snapshot_path(config)) path = "auto";
+  if (path.empty()) path = "none";
+  return std::visit(Writer{}, field(copy));
+}
+
+void ConfigKey::check(const Config& config) const {
+  Config copy = config;
+  std::visit(Checker{*this, name + ": "}, field(copy));
+}
+
+void ConfigKey::assign(Config& config, const std::string& value, const std::string& origin) const {
+  const std::string what = concat(origin, ": ", name, ": ");
+  std::visit(Reader{value, what}, field(config));
+  std::visit(Checker{*this, what}, field(config));
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "config/ini.h"
+#include "config/config_file.h"
 #include "core/gpu.h"
 #include "support/config_support.h"
 

@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
+#include "config/config_file.h"
 #include "config/config_schema.h"
-#include "config/ini.h"
 #include "core/gpu.h"
 #include "support/config_support.h"
 #include "support/temporary_directory.h"
