@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/version.h"
-#include "train/program.h"
+#include "train/trainer.h"
 
 using namespace lockstep;
 

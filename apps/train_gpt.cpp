@@ -2,7 +2,7 @@
 #include "core/version.h"
 #include "train/language_model.h"
 #include "train/memory_need.h"
-#include "train/program.h"
+#include "train/trainer.h"
 
 using namespace lockstep;
 

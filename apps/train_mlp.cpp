@@ -4,7 +4,6 @@
 #include "nn/module.h"
 #include "nn/sgd.h"
 #include "tensor/ops.h"
-#include "train/program.h"
 #include "train/trainer.h"
 
 using namespace lockstep;

@@ -10,9 +10,9 @@
 #include "core/version.h"
 #include "measure.h"
 #include "report.h"
-#include "snapshot/snapshot_writer.h"
+#include "snapshot/run_snapshots.h"
 #include "timed_training.h"
-#include "train/program.h"
+#include "train/trainer.h"
 
 using namespace lockstep;
 

@@ -10,7 +10,7 @@
 #include "measure.h"
 #include "report.h"
 #include "timed_training.h"
-#include "train/program.h"
+#include "train/trainer.h"
 
 using namespace lockstep;
 

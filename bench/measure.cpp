@@ -8,7 +8,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "train/processor_peak.h"
+#include "train/rank_table.h"
 
 namespace lockstep {
 namespace {

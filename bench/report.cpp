@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/version.h"
-#include "train/processor_peak.h"
+#include "train/rank_table.h"
 
 namespace lockstep {
 namespace {

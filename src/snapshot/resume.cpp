@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/resume.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "core/error.h"
+#include "snapshot/snapshot.h"
 #include "tensor/create.h"
 #include "tensor/safetensors.h"
 

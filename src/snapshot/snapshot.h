@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "store/object_store.h"
+#include "tensor/optimizer.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {
@@ -116,5 +118,12 @@ StoredSnapshot find_snapshot(const std::string& path);
 
 /// The same with its tensors, in new memory of the CPU as they lie in its files.
 Snapshot load_snapshot(const std::string& path);
+
+/// Brings a snapshot's values into a model and, unless there is none, its optimizer, on every rank: rank 0
+/// reads the files once and hands on each piece, which is all that a rank holds of them besides the tensors.
+/// All ranks call it, and all get the UserError that names what is damaged, missing or of another shape; some
+/// values are overwritten by then. Those of format 1 come as linear weights [out, in] and are transposed.
+void restore(const StoredSnapshot& snapshot, const World& world, const std::vector<NamedTensor>& parameters,
+             Optimizer* optimizer);
 
 }  // namespace lockstep

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/evaluation.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "core/heartbeat.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
+#include "train/run.h"
 #include "train/stop_request.h"
 
 namespace lockstep {

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/language_model.h"
 
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/random.h"
 #include "core/text.h"
 #include "nn/adamw.h"
 #include "snapshot/parameters_hash.h"
-#include "snapshot/resume.h"
+#include "snapshot/snapshot.h"
+#include "store/download.h"
+#include "store/sha256.h"
+#include "tensor/create.h"
 #include "tensor/ops.h"
-#include "train/resolve_corpus.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +52,117 @@ Corpus shared_corpus(const std::string& name, const World& world) {
   for (std::string* text : {&corpus.text, &corpus.source, &corpus.description})
     *text = world.communicator().broadcast_text(*text, 0);
   return corpus;
+}
+
+namespace fs = std::filesystem;
+
+constexpr const char* shakespeare_file = "tinyshakespeare.txt";
+constexpr const char* shakespeare_url =
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
+constexpr const char* shakespeare_sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+
+/// Keeps a download for the next run. Whoever looks meanwhile sees the whole file or none; failing costs only
+/// the next run's time.
+void keep(const fs::path& path, const std::string& text) {
+  try {
+    fs::create_directories(path.parent_path());
+    write_file(path.string(), text);
+  } catch (const std::exception& failure) {
+    log_warning(concat("cannot keep the download: ", failure.what()));
+  }
+}
+
+/// A text that has an address, and what data.dataset calls it.
+struct RemoteText {
+  std::string name;
+  std::string title;
+  std::string url;
+  std::string sha256;  ///< empty: any contents
+  std::string advice;  ///< for a user who is offline
+};
+
+std::string fetch(const RemoteText& remote) {
+  try {
+    return download(remote.url, remote.sha256);
+  } catch (const UserError& failure) {
+    throw UserError(concat("data.dataset = ", remote.name, ": ", failure.what(), ". ", remote.advice,
+                           ", or train on the built-in text with data.dataset=sample"));
+  }
+}
+
+Corpus cached_or_fetched(const RemoteText& remote) {
+  const fs::path folder = cache_folder();
+  const fs::path cached = folder / ((remote.sha256.empty() ? sha256(remote.url) : remote.sha256) + ".txt");
+  std::error_code unreadable;
+  if (!folder.empty() && fs::is_regular_file(cached, unreadable)) {
+    std::string text = read_corpus_file(cached.string());
+    if (remote.sha256.empty() || sha256(text) == remote.sha256)
+      return make_corpus(remote.title, std::move(text), cached.string());
+    log_warning(concat(cached.string(), " is damaged and is downloaded again"));
+  }
+  Corpus corpus = make_corpus(remote.title, fetch(remote), remote.url);
+  if (!folder.empty()) keep(cached, corpus.text);
+  return corpus;
+}
+
+Corpus shakespeare() {
+  const std::string path = find_in_data_folder(shakespeare_file);
+  if (!path.empty()) return make_corpus("Shakespeare", read_corpus_file(path), path);
+  return cached_or_fetched({.name = "shakespeare",
+                            .title = "Shakespeare",
+                            .url = shakespeare_url,
+                            .sha256 = shakespeare_sha256,
+                            .advice = concat("Set LOCKSTEP_DATA_DIR to a folder with ", shakespeare_file)});
+}
+
+Corpus from_address(const std::string& url) {
+  const RemoteText remote{.name = url,
+                          .title = "Text",
+                          .url = url,
+                          .sha256 = "",
+                          .advice = "Download it elsewhere and give its path"};
+  return url.starts_with("file://") ? make_corpus(remote.title, fetch(remote), url)
+                                    : cached_or_fetched(remote);
+}
+
+/// The logits that follow the last of `ids`, of which as many count as the model can see. The cache holds
+/// what the call before has read, until the text is longer than that: from then on every token moves to
+/// another position at every call, so all are read anew.
+std::vector<double> next_logits(const Gpt& model, const std::vector<int32_t>& ids, KeyValueCache& cache) {
+  const int64_t end = static_cast<int64_t>(ids.size()), begin = std::max<int64_t>(0, end - cache.capacity);
+  if (begin > 0) cache.tokens = 0;
+  const std::vector<int32_t> unread(ids.begin() + begin + cache.tokens, ids.end());
+  return to_doubles(model.next_logits(from_values(unread, {1, end - begin - cache.tokens}), cache));
+}
+
+int32_t draw(const std::vector<double>& logits, int64_t symbols, const GenerateOptions& options,
+             uint32_t position) {
+  // Rows of the table beyond the tokenizer's symbols stand for nothing.
+  std::vector<int32_t> order(static_cast<size_t>(symbols));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  if (options.temperature == 0.0) return order[0];
+  if (options.top_k > 0 && options.top_k < symbols) order.resize(static_cast<size_t>(options.top_k));
+  std::vector<double> cumulative;
+  double total = 0.0;
+  const double highest = logits[static_cast<size_t>(order[0])];
+  for (int32_t id : order) {
+    total += std::exp((logits[static_cast<size_t>(id)] - highest) / options.temperature);
+    cumulative.push_back(total);
+  }
+  const auto words = philox(derive_key(options.seed, 0, sampling_lane), {position, 0, 0, 0});
+  const double target = total * static_cast<double>(uniform_float(words[0]));
+  const auto found = std::upper_bound(cumulative.begin(), cumulative.end(), target);
+  return order[static_cast<size_t>(
+      std::min<int64_t>(found - cumulative.begin(), static_cast<int64_t>(order.size()) - 1))];
+}
+
+/// What a text begins with if nobody says: the end of a line before it.
+std::vector<int32_t> first_id(const CharTokenizer& tokenizer) {
+  const bool has_lines = tokenizer.vocabulary().find('\n') != std::string::npos;
+  return has_lines ? tokenizer.encode("\n") : std::vector<int32_t>{0};
 }
 
 }  // namespace
@@ -122,6 +246,25 @@ Writer load_writer(const std::string& snapshot_path) {
   writer.model = make_gpt(config, rows);
   restore(stored, World::alone(), writer.model->parameters(), nullptr);
   return writer;
+}
+
+Corpus resolve_corpus(const std::string& name) {
+  if (name == "shakespeare") return shakespeare();
+  return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
+}
+
+std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const GenerateOptions& options) {
+  require(options.temperature >= 0.0 && std::isfinite(options.temperature), "--temperature ",
+          options.temperature, ": it must be 0 or more");
+  require(options.top_k >= 0, "--top-k ", options.top_k, ": it must be 0 (all) or more");
+  require(options.tokens >= 0, "--tokens ", options.tokens, ": it must be 0 or more");
+  const int64_t symbols = std::min(tokenizer.vocabulary_size(), model.options().vocabulary);
+  std::vector<int32_t> ids =
+      options.prompt.empty() ? first_id(tokenizer) : tokenizer.encode(options.prompt, "--prompt");
+  KeyValueCache cache{.capacity = model.options().block_size};
+  for (int64_t token = 0; token < options.tokens && options.go_on(); ++token)
+    ids.push_back(draw(next_logits(model, ids, cache), symbols, options, static_cast<uint32_t>(token)));
+  return tokenizer.decode(ids);
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "comm/world.h"
 #include "config/config.h"
+#include "data/corpus.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
 #include "nn/gpt.h"
@@ -15,6 +16,12 @@
 #include "train/trainer.h"
 
 namespace lockstep {
+
+/// Finds what data.dataset names: `sample` (built in), `shakespeare`, a path, or an http(s), s3 or file URL.
+/// Looks in $LOCKSTEP_DATA_DIR, then in a cache ($XDG_CACHE_HOME/lockstep or ~/.cache/lockstep), then
+/// downloads into it. Only one rank should call this and hand the text to the others. Throws UserError that
+/// says what to do.
+Corpus resolve_corpus(const std::string& name);
 
 /// What a language model is trained on: token windows, and the tokenizer that made them if there was text.
 struct LanguageData {

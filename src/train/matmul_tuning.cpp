@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/matmul_tuning.h"
-
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +11,7 @@
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
 #include "tensor/autograd.h"
+#include "train/run.h"
 
 namespace lockstep {
 namespace {

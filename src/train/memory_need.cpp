@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
 #include <sys/resource.h>
 
 #include "config/config_schema.h"

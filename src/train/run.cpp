@@ -20,10 +20,8 @@
 #include "snapshot/parameters_hash.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/run_snapshots.h"
-#include "train/evaluation.h"
-#include "train/processor_peak.h"
 #include "train/progress.h"
-#include "train/run_summary.h"
+#include "train/rank_table.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
 

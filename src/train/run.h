@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "comm/world.h"
 #include "config/config.h"
+#include "dist/data_parallel.h"
 #include "snapshot/run_folder.h"
 #include "train/trainer.h"
 
@@ -13,5 +18,28 @@ namespace lockstep {
 /// call it.
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  RunFolder& folder);
+
+/// Mean over a data set of each sample's loss, without dropout: batches of `batch_size` in order, summed in
+/// double in index order, so that it does not depend on ranks. Nothing, on all ranks, if one of them was
+/// asked to stop: they agree on it after each batch. `progress` hears how many of this rank's batches are
+/// done, first that none is.
+std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
+                               int64_t batch_size,
+                               const std::function<void(int64_t done, int64_t batches)>& progress = {});
+
+/// The first words about a run: ranks and device, data and model, memory, length, and where results go.
+void tell_start(const Config& config, const World& world, const TrainingTask& task,
+                const DataParallel& data_parallel, int64_t steps);
+
+/// The last words about a run that is complete: its result, and what to type next.
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash);
+
+/// Decides on a GPU how each product of a step is computed, once for all ranks, before the first step. A
+/// resumed run keeps the plans of its snapshot (`from_snapshot`, empty if there is none). A new one takes
+/// those that earlier runs on this kind of GPU found, so that it has their bits; shapes that are new are
+/// timed by rank 0 in a forward and backward of its own, and kept beside the others. With train.tune_matmul =
+/// false nothing is timed. On the CPU nothing is to do.
+void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
+                         const std::string& from_snapshot);
 
 }  // namespace lockstep

@@ -3,19 +3,21 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <utility>
 
 #include "core/error.h"
 #include "core/exit_code.h"
+#include "core/file.h"
+#include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
+#include "core/text.h"
+#include "core/version.h"
 #include "data/loader.h"
 #include "snapshot/run_folder.h"
-#include "train/matmul_tuning.h"
-#include "train/program.h"
 #include "train/rank_table.h"
 #include "train/run.h"
-#include "train/run_summary.h"
 #include "train/stop_request.h"
 
 namespace lockstep {
@@ -67,6 +69,24 @@ bool is_stopped_before_start(const World& world) {
   return true;
 }
 
+void require_same_configuration(const Config& config, const World& world) {
+  std::string lines = scope_of_bits();
+  for (const ConfigValue& value : config_values(config))
+    if (value.key_class != KeyClass::local) lines += concat(value.key, " = ", value.value, "\n");
+  require_equal_on_all_ranks(world.communicator(), "the configuration", lines);
+}
+
+/// What rank 0 finds of an earlier run decides on all ranks.
+void adopt_from_earlier_run(Config& config, const World& world) {
+  std::string there;
+  on_first_rank(world, [&] { there = settings_to_go_on_with(config); });
+  there = world.communicator().broadcast_text(there, 0);
+  if (there.empty()) return;
+  const auto adopted = adopt_unset(config, config_of_earlier_run(there, "the earlier run"));
+  if (world.is_first() && !adopted.empty())
+    log_info(concat("not set, so as in the run that goes on: ", joined(adopted)));
+}
+
 }  // namespace
 
 int train(Config config, const World& world, const TrainingTask& task) {
@@ -114,6 +134,59 @@ DataParallel::Options data_parallel_options(const Config& config, const World& w
           .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
           .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
           .overlap = world.has_spare_core(static_cast<int>(config.train.threads))};
+}
+
+void settle(Config& config, const World& world) {
+  config = checked(std::move(config));
+  world.communicator().set_timeout(config.dist.timeout_s);
+  settle_device(config);
+  adopt_from_earlier_run(config, world);
+  settle_device(config);  // it may have to be the earlier run's
+  settle_replicas(config, world.size());
+  require_same_configuration(config, world);
+  if (config.train.threads == 0) config.train.threads = world.share_of_cores();
+  set_threads(static_cast<int>(config.train.threads));
+  config.is_settled = true;
+}
+
+int answer(const std::string& text) {
+  if (is_launched_first()) std::cout << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
+  return 0;
+}
+
+World start_world(Config& config) {
+  listen_for_stop_requests();
+  const World world = World::from_environment();
+  set_log_rank(world.rank(), !world.is_first());
+  settle(config, world);
+  if (config.train.device == "cuda") {
+    set_current_stream(make_gpu_stream(world.gpu()));
+    require_equal_on_all_ranks(world.communicator(), "their GPUs",
+                               describe_gpu(gpu_of(current_stream())) + "\n");
+  }
+  return world;
+}
+
+void tell_start(const Config& config, const World& world, const TrainingTask& task,
+                const DataParallel& data_parallel, int64_t steps) {
+  const int gpu = gpu_of(current_stream());
+  const std::string device =
+      gpu >= 0
+          ? concat(describe_gpu(gpu), ", ", config.train.precision, ", gradients ", data_parallel.transport())
+          : concat(counted(config.train.threads, "thread"), " each, ", instruction_set());
+  log_info(concat(counted(config.dist.replicas, "replica"), " on ",
+                  counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
+  if (!task.description.empty()) log_info(task.description);
+  log_info(concat("memory: ", counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
+                  bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank"));
+  log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
+}
+
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash) {
+  log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
+  if (config.snapshot.path.empty()) return;
+  const std::string how = concat(program_beside(task.user_program), " --snapshot ", config.log.dir);
+  log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path : how));
 }
 
 }  // namespace lockstep

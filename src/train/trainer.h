@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
@@ -50,5 +51,18 @@ DType precision_of(const Config& config);
 
 /// How the configuration wants gradients to be averaged.
 DataParallel::Options data_parallel_options(const Config& config, const World& world);
+
+/// Settles what is open in a configuration, the same on all ranks, which all call it: where an earlier run
+/// goes on, what nobody has set is as it was there, which is said. Then each rank has its threads. UserError
+/// naming the key and both values where ranks would compute different bits: their configurations, instruction
+/// sets, compilers or C libraries differ.
+void settle(Config& config, const World& world);
+
+/// Prints what somebody asked about a program, once for all ranks. Returns the exit code.
+int answer(const std::string& text);
+
+/// What every training program does first: joins the other ranks, settles the configuration, and takes a GPU
+/// where it asks for one.
+World start_world(Config& config);
 
 }  // namespace lockstep

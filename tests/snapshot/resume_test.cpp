@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/resume.h"
-
 #include <filesystem>
 #include <gtest/gtest.h>
 
 #include "nn/sgd.h"
 #include "snapshot/run_folder.h"
+#include "snapshot/snapshot.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"

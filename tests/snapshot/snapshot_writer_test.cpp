@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/snapshot_writer.h"
-
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <stdlib.h>
 #include <thread>
 
+#include "snapshot/run_snapshots.h"
 #include "tensor/create.h"
 #include "tests/support/aws.h"
 #include "tests/support/http_server.h"

@@ -6,7 +6,7 @@
 
 #include "comm/local_communicator.h"
 #include "support/tiny_run.h"
-#include "train/program.h"
+#include "train/trainer.h"
 
 namespace lockstep {
 

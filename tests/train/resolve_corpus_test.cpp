@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/resolve_corpus.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +8,7 @@
 #include "core/error.h"
 #include "support/http_server.h"
 #include "support/temporary_directory.h"
+#include "train/language_model.h"
 
 namespace lockstep {
 namespace {
