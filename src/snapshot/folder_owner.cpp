@@ -9,6 +9,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sys/file.h>
@@ -39,9 +40,7 @@ std::string now_as_text() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   ::gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text.data();
+  return concat(std::put_time(&parts, "%Y-%m-%d %H:%M:%S UTC"));
 }
 
 std::string fresh_id() {

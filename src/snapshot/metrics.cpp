@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/descriptor.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -135,18 +134,12 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : pat
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const int64_t kept = length_up_to(path, resume_step);
   if (std::filesystem::exists(path, ignored)) begin_anew(path, kept);
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(file_ >= 0, "log.dir: ", path, " cannot be written: ", std::strerror(errno));
+  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  require(bool(file_), "log.dir: ", path, " cannot be written: ", std::strerror(errno));
   // Lines are in the order of steps, so cutting the tail off in place is enough where the disk is full.
-  const bool is_cut = ::ftruncate(file_, kept) == 0 && ::fsync(file_) == 0;
-  if (!is_cut) {
-    const std::string reason = std::strerror(errno);
-    ::close(file_);
-    throw UserError(concat("log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", reason));
-  }
+  const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
+  require(is_cut, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno));
 }
-
-MetricsWriter::~MetricsWriter() { ::close(file_); }
 
 void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics)); }
 
@@ -169,7 +162,7 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
         concat(path_, ": the validation loss of step ", step, " cannot be added: ", std::strerror(errno)));
 }
 
-void MetricsWriter::sync() { ::fsync(file_); }
+void MetricsWriter::sync() { ::fsync(file_.get()); }
 
 void MetricsWriter::finish(uint64_t parameters_hash) {
   append(Json{{"done", true}, {"parameters_hash", hash_text(parameters_hash)}}.dump());
@@ -178,13 +171,13 @@ void MetricsWriter::finish(uint64_t parameters_hash) {
 
 void MetricsWriter::append(std::string line) {
   line += '\n';
-  const ssize_t written = ::write(file_, line.data(), line.size());
+  const ssize_t written = ::write(file_.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) return;
   const std::string reason = written < 0 ? std::strerror(errno) : "the disk is full";
   struct stat status {};
   // A part of a line would spoil the next one.
-  const bool is_whole =
-      written <= 0 || (::fstat(file_, &status) == 0 && ::ftruncate(file_, status.st_size - written) == 0);
+  const bool is_whole = written <= 0 || (::fstat(file_.get(), &status) == 0 &&
+                                         ::ftruncate(file_.get(), status.st_size - written) == 0);
   if (failed_) return;
   failed_ = true;
   log_error(concat(path_, " misses lines: ", reason, is_whole ? "" : "; its last line is torn",

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "core/descriptor.h"
+
 namespace lockstep {
 
 /// What is recorded of one training step.
@@ -31,9 +33,6 @@ class MetricsWriter {
   /// Makes the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest.
   /// Throws UserError naming log.dir if the file cannot be written.
   MetricsWriter(const std::string& path, int64_t resume_step);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   void write(const StepMetrics& metrics);
   /// Adds a validation loss to the line of this step, which is the last one.
@@ -47,7 +46,7 @@ class MetricsWriter {
   void append(std::string line);
 
   std::string path_;
-  int file_ = -1;
+  Descriptor file_;
   bool failed_ = false;
 };
 

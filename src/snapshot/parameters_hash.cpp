@@ -7,9 +7,8 @@
 #define XXH_VECTOR XXH_AVX2
 #endif
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <charconv>
+#include <iomanip>
 #include <map>
 #include <set>
 #include <xxhash.h>
@@ -36,8 +35,7 @@ void Hasher::add(std::span<const std::byte> piece) {
 uint64_t Hasher::value() const { return XXH3_64bits_digest(&state_->xxh3); }
 
 uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
-  std::sort(parameters.begin(), parameters.end(),
-            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+  std::ranges::sort(parameters, {}, &NamedTensor::name);
   Hasher hasher;
   std::set<const void*> seen;
   for (const NamedTensor& parameter : parameters) {
@@ -100,11 +98,6 @@ uint64_t hash_of(std::span<const std::span<const std::byte>> pieces) {
   return hasher.value();
 }
 
-std::string hash_text(uint64_t hash) {
-  std::array<char, 16> digits{};
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), hash, 16);
-  const std::string text(digits.data(), end);
-  return std::string(digits.size() - text.size(), '0') + text;
-}
+std::string hash_text(uint64_t hash) { return concat(std::hex, std::setfill('0'), std::setw(16), hash); }
 
 }  // namespace lockstep

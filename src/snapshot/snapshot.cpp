@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iomanip>
 #include <nlohmann/json.hpp>
 
 #include "config/config.h"
@@ -24,11 +25,9 @@ constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
 
-std::string checksum(const std::string& bytes) { return hash_text(hash_of(bytes)); }
-
 /// The state with a checksum of its own text in front. Only exactly this text is accepted back.
 std::string seal(const Json& state) {
-  return Json{{"checksum", checksum(state.dump())}, {"state", state}}.dump(2) + "\n";
+  return Json{{"checksum", hash_text(hash_of(state.dump()))}, {"state", state}}.dump(2) + "\n";
 }
 
 Json unseal(const std::string& bytes) {
@@ -38,42 +37,9 @@ Json unseal(const std::string& bytes) {
   return state;
 }
 
-/// The files of a snapshot as pieces of memory, state.json last. Tensors on the CPU are not copied.
-class SnapshotPieces {
- public:
-  explicit SnapshotPieces(const Snapshot& snapshot)
-      : model_({snapshot.model, {{"format", "pt"}}}), optimizer_({snapshot.optimizer, {}}) {
-    Json state = {{"format", newest_format},
-                  {"step", snapshot.step},
-                  {"optimizer_steps", snapshot.optimizer_steps},
-                  {"finished", snapshot.is_finished},
-                  {"validation_pending", snapshot.is_validation_pending},
-                  {"best_validation_loss", nullptr},
-                  {"configuration", snapshot.configuration},
-                  {"artifacts", snapshot.artifacts},
-                  {"matmul_plans", snapshot.matmul_plans}};
-    if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
-    state["files"][model_file] = hash_text(hash_of(model_.pieces()));
-    state["files"][optimizer_file] = hash_text(hash_of(optimizer_.pieces()));
-    state_ = seal(state);
-  }
-
-  std::vector<Object> objects() const {
-    return {{.key = model_file, .pieces = model_.pieces()},
-            {.key = optimizer_file, .pieces = optimizer_.pieces()},
-            {.key = state_file, .pieces = {std::as_bytes(std::span(state_))}}};
-  }
-
- private:
-  SafeTensorsPieces model_;
-  SafeTensorsPieces optimizer_;
-  std::string state_;
-};
-
 /// "step-", 1000 -> "step-00001000".
 std::string numbered(const std::string& prefix, int64_t step) {
-  const std::string digits = std::to_string(step);
-  return prefix + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+  return concat(prefix, std::setfill('0'), std::setw(8), step);
 }
 
 /// Of a file; a snapshot that lies at the store's own place has no group.
@@ -84,8 +50,7 @@ std::string key_of(const std::string& group, const std::string& file) {
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
   const std::string digits = name.substr(std::min(prefix.size(), name.size()));
   const bool is_number =
-      !digits.empty() && digits.size() < 19 &&
-      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+      !digits.empty() && digits.size() < 19 && digits.find_first_not_of("0123456789") == std::string::npos;
   if (!is_number) return std::nullopt;
   return std::stoll(digits);
 }
@@ -210,9 +175,26 @@ bool SnapshotStore::holds_any() const {
 }
 
 void SnapshotStore::write(const std::string& group, const Snapshot& snapshot) {
-  const SnapshotPieces file_pieces(snapshot);
+  const SafeTensorsPieces model({snapshot.model, {{"format", "pt"}}}), optimizer({snapshot.optimizer, {}});
+  Json state = {{"format", newest_format},
+                {"step", snapshot.step},
+                {"optimizer_steps", snapshot.optimizer_steps},
+                {"finished", snapshot.is_finished},
+                {"validation_pending", snapshot.is_validation_pending},
+                {"best_validation_loss", nullptr},
+                {"configuration", snapshot.configuration},
+                {"artifacts", snapshot.artifacts},
+                {"matmul_plans", snapshot.matmul_plans}};
+  if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
+  state["files"][model_file] = hash_text(hash_of(model.pieces()));
+  state["files"][optimizer_file] = hash_text(hash_of(optimizer.pieces()));
+  const std::string sealed = seal(state);
+  // Tensors on the CPU are not copied; the state comes last.
+  const std::array<Object, 3> files = {{{.key = model_file, .pieces = model.pieces()},
+                                        {.key = optimizer_file, .pieces = optimizer.pieces()},
+                                        {.key = state_file, .pieces = {std::as_bytes(std::span(sealed))}}}};
   try {
-    store_->put_group(group, file_pieces.objects());
+    store_->put_group(group, files);
   } catch (const Error& problem) {
     throw Error(concat("the snapshot ", store_->name_of(group), " could not be written: ", problem.what()));
   }

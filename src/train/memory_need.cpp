@@ -24,12 +24,10 @@ struct Factor {
 
 /// What is furthest above the ordinary is what somebody mistyped, or asks too much of.
 std::string dominant(const std::vector<Factor>& factors) {
-  return std::max_element(factors.begin(), factors.end(),
-                          [](const Factor& a, const Factor& b) {
-                            return static_cast<double>(a.value) / a.ordinary <
-                                   static_cast<double>(b.value) / b.ordinary;
-                          })
-      ->key;
+  const auto excess = [](const Factor& factor) {
+    return static_cast<double>(factor.value) / factor.ordinary;
+  };
+  return std::ranges::max_element(factors, {}, excess)->key;
 }
 
 /// The number behind a word of a file such as /proc/meminfo, or of the whole file; infinite if it is not
@@ -141,8 +139,7 @@ void require_memory(const Config& config, const std::vector<MemoryNeed>& needs, 
   double total = 0;
   for (const MemoryNeed& need : needs) total += need.bytes;
   if (total <= limit.bytes) return;
-  const MemoryNeed& largest = *std::max_element(
-      needs.begin(), needs.end(), [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes < b.bytes; });
+  const MemoryNeed& largest = *std::ranges::max_element(needs, {}, &MemoryNeed::bytes);
   std::string all;
   for (const MemoryNeed& need : needs)
     all += concat(all.empty() ? "" : ", ", need.name, " ", bytes_text(need.bytes));

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <iomanip>
-#include <sstream>
 #include <utility>
 
 #include "core/clock.h"
@@ -28,9 +27,7 @@ constexpr double validation_line_seconds = 10.0;
 constexpr int64_t most_epoch_lines = 20;
 
 std::string fixed(double value, int decimals) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(decimals) << value;
-  return text.str();
+  return concat(std::fixed, std::setprecision(decimals), value);
 }
 
 /// Three or four digits: 950, 12.3k, 1.2M.
@@ -45,11 +42,8 @@ std::string duration(double seconds) {
   const auto total = static_cast<int64_t>(std::llround(std::min(seconds, 1e9)));
   const int64_t hours = total / 3600;
   const int64_t minutes = total / 60 % 60;
-  std::ostringstream text;
-  text << std::setfill('0');
-  if (hours > 0) text << hours << ":" << std::setw(2);
-  text << minutes << ":" << std::setw(2) << total % 60;
-  return text.str();
+  const std::string before = hours > 0 ? concat(hours, minutes < 10 ? ":0" : ":") : "";
+  return concat(before, minutes, std::setfill('0'), ":", std::setw(2), total % 60);
 }
 
 std::string steps_text(const ProgressState& state) {
@@ -64,16 +58,12 @@ std::string time_text(const ProgressState& state) {
 }
 
 std::string bar(double share, int cells, bool unicode) {
-  static constexpr const char* eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  static constexpr const char* eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
   std::string text;
   const int filled = static_cast<int>(share * cells * 8);
   for (int cell = 0; cell < cells; ++cell) {
     const int level = std::clamp(filled - 8 * cell, 0, 8);
-    if (unicode) {
-      text += level == 8 ? "█" : eighths[level];
-    } else {
-      text += level == 8 ? "#" : "-";
-    }
+    text += unicode ? eighths[level] : level == 8 ? "#" : "-";
   }
   return unicode ? "▕" + text + "▏" : "[" + text + "]";
 }
@@ -93,7 +83,7 @@ bool locale_is_utf8() {
     const char* value = std::getenv(variable);
     if (!value || !*value) continue;
     std::string name = value;
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
     return name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
   }
   return false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "core/clock.h"
@@ -52,18 +53,15 @@ std::string rank_list(const std::vector<size_t>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + text;
 }
 
-/// The ranks in groups of those for which `is_same` holds, in the order of each group's first rank.
-template <class Same>
-std::vector<std::vector<size_t>> group_ranks(const std::vector<RankPlace>& places, const Same& is_same) {
+/// The ranks in groups of those of which `what` is the same, in the order of each group's first rank.
+template <class What>
+std::vector<std::vector<size_t>> group_ranks(const std::vector<RankPlace>& places, const What& what) {
   std::vector<std::vector<size_t>> groups;
   for (size_t rank = 0; rank < places.size(); ++rank) {
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const std::vector<size_t>& members) {
-      return is_same(places[members.front()], places[rank]);
+    const auto group = std::ranges::find(groups, std::invoke(what, places[rank]), [&](const auto& ranks) {
+      return std::invoke(what, places[ranks.front()]);
     });
-    if (group == groups.end())
-      groups.push_back({rank});
-    else
-      group->push_back(rank);
+    (group == groups.end() ? groups.emplace_back() : *group).push_back(rank);
   }
   return groups;
 }
@@ -100,14 +98,30 @@ float multiply_add(int64_t rounds, float start) {
   return sums[0][0];
 }
 
+/// The dense peak of a GPU as its maker states it, in floating-point operations per second; 0 if unknown.
+double gpu_peak_flops(const std::string& gpu_name, DType dtype) {
+  struct Peak {
+    const char* name;
+    double in_fp32;
+    double in_16_bits;  ///< on tensor cores, without sparsity
+  };
+  // From the data sheets. The first name that is found counts.
+  constexpr Peak peaks[] = {
+      {"H100 PCIe", 51e12, 756e12}, {"H100", 67e12, 989.4e12},       {"H200", 67e12, 989.4e12},
+      {"GH200", 67e12, 989.4e12},   {"A100", 19.5e12, 312e12},       {"B200", 80e12, 2250e12},
+      {"L40S", 91.6e12, 362e12},    {"RTX 4090", 82.6e12, 165.2e12}, {"RTX 5090", 104.8e12, 209.5e12}};
+  for (const Peak& peak : peaks)
+    if (gpu_name.find(peak.name) != std::string::npos)
+      return dtype == DType::f32 ? peak.in_fp32 : peak.in_16_bits;
+  return 0.0;
+}
+
 }  // namespace
 
 std::vector<std::string> rank_table(const std::vector<RankPlace>& places) {
   std::vector<std::string> lines;
-  const auto on_one_line = [](const RankPlace& a, const RankPlace& b) {
-    return a.host == b.host && model(a) == model(b);
-  };
-  for (const std::vector<size_t>& ranks : group_ranks(places, on_one_line)) {
+  const auto line_of = [](const RankPlace& place) { return std::pair(place.host, model(place)); };
+  for (const std::vector<size_t>& ranks : group_ranks(places, line_of)) {
     const RankPlace& first = places[ranks.front()];
     std::string line = concat(rank_list(ranks), " on ", first.host, ": ", model(first));
     for (const size_t rank : ranks)
@@ -118,8 +132,7 @@ std::vector<std::string> rank_table(const std::vector<RankPlace>& places) {
 }
 
 std::string mixed_processors(const std::vector<RankPlace>& places) {
-  const auto groups =
-      group_ranks(places, [](const RankPlace& a, const RankPlace& b) { return a.processor == b.processor; });
+  const auto groups = group_ranks(places, &RankPlace::processor);
   if (groups.size() <= 1) return {};
   std::string text = "the processors differ: ";
   for (const std::vector<size_t>& ranks : groups)
@@ -155,23 +168,6 @@ double measure_peak_flops() {
     best_seconds = std::min(best_seconds, seconds_since(begin));
   }
   return 2.0 * lanes * chains * static_cast<double>(rounds) / best_seconds;
-}
-
-double gpu_peak_flops(const std::string& gpu_name, DType dtype) {
-  struct Peak {
-    const char* name;
-    double in_fp32;
-    double in_16_bits;  ///< on tensor cores, without sparsity
-  };
-  // From the data sheets. The first name that is found counts.
-  constexpr Peak peaks[] = {
-      {"H100 PCIe", 51e12, 756e12}, {"H100", 67e12, 989.4e12},       {"H200", 67e12, 989.4e12},
-      {"GH200", 67e12, 989.4e12},   {"A100", 19.5e12, 312e12},       {"B200", 80e12, 2250e12},
-      {"L40S", 91.6e12, 362e12},    {"RTX 4090", 82.6e12, 165.2e12}, {"RTX 5090", 104.8e12, 209.5e12}};
-  for (const Peak& peak : peaks)
-    if (gpu_name.find(peak.name) != std::string::npos)
-      return dtype == DType::f32 ? peak.in_fp32 : peak.in_16_bits;
-  return 0.0;
 }
 
 std::string processor_name() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_runner.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -45,7 +44,7 @@ StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Op
 }
 
 void StepRunner::start(const Step& step, double learning_rate) {
-  expect(under_way() < 2, "a third step was started before the first was collected");
+  expect(started_ - collected_ < 2, "a third step was started before the first was collected");
   options_.before_votes();
   beat("training");  // a recorded step does not pass by the others
   const std::vector<Batch> batches = feeder_.load(step.batches);
@@ -127,7 +126,7 @@ void StepRunner::report() {
 }
 
 StepResult StepRunner::collect() {
-  expect(under_way() > 0, "no step is under way");
+  expect(started_ > collected_, "no step is under way");
   Report& report = reports_[static_cast<size_t>(collected_ % 2)];
   while (!report.arrived.has_passed()) {
     data_parallel_.check();

@@ -81,8 +81,6 @@ class StepRunner {
 
   /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
   void start(const Step& step, double learning_rate);
-  /// Steps that were started and not collected.
-  int under_way() const { return static_cast<int>(started_ - collected_); }
   /// Waits for the oldest of them. Throws what went wrong in the background, such as a rank that did not
   /// come.
   StepResult collect();
