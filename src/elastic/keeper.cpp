@@ -115,8 +115,10 @@ class Keeper {
     } catch (const Error&) {
       // Supervisor or launcher are gone, and cannot tidy up themselves.
       child_.reset();
+      // The keepers of a host do so at once: what one is taking away is an error to the others.
       std::error_code ignored;
-      if (folder_) std::filesystem::remove_all(folder_->path, ignored);
+      for (int tried = 0; folder_ && tried < 100 && std::filesystem::exists(folder_->path, ignored); ++tried)
+        std::filesystem::remove_all(folder_->path, ignored);
       throw;
     }
   }
