@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "nn/module.h"
 #include "snapshot/snapshot.h"
 #include "tensor/create.h"
 #include "tensor/safetensors.h"
@@ -46,23 +47,9 @@ void broadcast_pieces(const World& world, const std::function<void(const Take&)>
 
 Shape reversed(const Shape& shape) { return shape.rank() == 2 ? Shape{shape[1], shape[0]} : shape; }
 
-/// The linear layers of GPT-2, and what optimizers keep of them, were [out, in] in format 1.
-bool is_gpt_linear(const std::string& name) {
-  return std::ranges::any_of(
-      std::initializer_list<const char*>{"c_attn.weight", "c_proj.weight", "c_fc.weight"},
-      [&](const char* part) { return name.find(part) != std::string::npos; });
-}
-
-/// [out, in] that lie in a tensor [in, out] become what they are.
-void transpose_in_place(const Tensor& tensor) {
-  const Tensor read = empty(tensor.shape(), tensor.dtype(), cpu_stream());
-  const Tensor turned = empty(tensor.shape(), tensor.dtype(), cpu_stream());
-  copy(tensor, read);
-  const int64_t inputs = tensor.shape()[0], outputs = tensor.shape()[1];
-  for (int64_t in = 0; in < inputs; ++in)
-    for (int64_t out = 0; out < outputs; ++out)
-      turned.data<float>()[in * outputs + out] = read.data<float>()[out * inputs + in];
-  copy(turned, tensor);
+/// Whether this lay [out, in] in format 1: a weight of a GPT's products, or what an optimizer keeps of one.
+bool was_out_in(const std::string& name) {
+  return is_in_out(name) || is_in_out(name.substr(0, name.rfind('.')));
 }
 
 /// One file of a snapshot on its way into tensors of the same names.
@@ -83,7 +70,8 @@ class Restoration {
   void finish() {
     attempt([&] { reader_.finish(); });
     require(problem_.empty(), what_, ": ", problem_);
-    for (const Tensor& tensor : to_transpose_) transpose_in_place(tensor);
+    for (const Tensor& tensor : to_transpose_)
+      copy(transpose(tensor.detach().reshape(reversed(tensor.shape()))), tensor);
   }
 
  private:
@@ -105,7 +93,7 @@ class Restoration {
       places.push_back(found == targets_.end() ? Tensor() : found->second);
       if (!places.back()) continue;
       const Shape& shape = places.back().shape();
-      const bool is_linear = format_ == 1 && shape.rank() == 2 && is_gpt_linear(entry.name);
+      const bool is_linear = format_ == 1 && shape.rank() == 2 && was_out_in(entry.name);
       require(entry.dtype == places.back().dtype() &&
                   (entry.shape == shape || (is_linear && reversed(entry.shape) == shape)),
               entry.name, " is ", entry.dtype, entry.shape, " where the model has ", places.back().dtype(),

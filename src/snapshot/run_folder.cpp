@@ -322,7 +322,9 @@ std::string settings_to_go_on_with(const Config& config) {
     return "";  // find_run() says what is wrong with them
   }
   if (step == 0 && !config.snapshot.path.empty())
-    if (const auto found = SnapshotStore(config.snapshot.path, 1).newest([](const std::string&) {})) {
+    if (const auto found =
+            SnapshotStore(config.snapshot.path, 1)
+                .newest([](const std::string&) {}, std::numeric_limits<int64_t>::max(), false)) {
       text = found->state().configuration;
       step = found->state().step;
       is_finished = found->state().is_finished;

@@ -89,9 +89,11 @@ class SnapshotStore {
   void save_best(const Snapshot& snapshot);
 
   /// The newest valid snapshot of a step below `end`, or nothing. Each damaged one is passed over and told to
-  /// `report`; one of a newer version of this program throws UserError.
+  /// `report`; one of a newer version of this program throws UserError. Where not `verified`, only states are
+  /// read, and tensors may be damaged.
   std::optional<StoredSnapshot> newest(const std::function<void(const std::string&)>& report,
-                                       int64_t end = std::numeric_limits<int64_t>::max()) const;
+                                       int64_t end = std::numeric_limits<int64_t>::max(),
+                                       bool verified = true) const;
 
   /// Writes and removes a small object. Throws UserError saying why that cannot be.
   void try_to_write();
@@ -115,9 +117,6 @@ class SnapshotStore {
 /// One snapshot, or the best (else the newest) of a folder or prefix of snapshots, or of those that the run
 /// in a folder has kept. Throws UserError naming the path if there is no valid one.
 StoredSnapshot find_snapshot(const std::string& path);
-
-/// The same with its tensors, in new memory of the CPU as they lie in its files.
-Snapshot load_snapshot(const std::string& path);
 
 /// Brings a snapshot's values into a model and, unless there is none, its optimizer, on every rank: rank 0
 /// reads the files once and hands on each piece, which is all that a rank holds of them besides the tensors.

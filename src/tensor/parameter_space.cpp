@@ -84,7 +84,6 @@ void ParameterSpace::lay_out() {
       if (!units_.empty()) units_.back().end = end;
       units_.push_back({end, end});
     }
-    parameter.unit = static_cast<int>(units_.size()) - 1;
     parameter.place = {end, end + parameter.tensor.size()};
     end = round_up(parameter.place.end, parameter_alignment);
     if (parameter.is_frozen) continue;

@@ -46,7 +46,6 @@ struct Parameter {
   std::vector<std::string> other_names;  ///< a tied tensor's
   Tensor tensor;
   Range place;
-  int unit = 0;
   ParameterGroup group;
   bool is_frozen = false;  ///< it requires no gradient: there is neither gradient nor state for it
 };

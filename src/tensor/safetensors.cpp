@@ -173,6 +173,9 @@ std::string to_safetensors(const SafeTensors& content) {
   return bytes;
 }
 
+namespace {
+
+/// The file whose pieces `feed` gives to the reader.
 SafeTensors read_safetensors(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed) {
   SafeTensors content;
   SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
@@ -192,6 +195,8 @@ SafeTensors read_safetensors(const std::string& origin, const std::function<void
   content.metadata = reader.metadata();
   return content;
 }
+
+}  // namespace
 
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin) {
   return read_safetensors(origin,

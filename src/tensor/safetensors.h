@@ -74,9 +74,7 @@ class SafeTensorsReader {
   size_t next_ = 0;       ///< entry whose bytes come next
 };
 
-/// The file whose pieces `feed` gives to the reader. Throws UserError naming `origin` and what is wrong.
-SafeTensors read_safetensors(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed);
-/// The file of these bytes.
+/// The file of these bytes, made by anybody. Throws UserError naming `origin` and what is wrong.
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin);
 
 /// Reads a file. Throws UserError if it cannot be read or is not such a file.

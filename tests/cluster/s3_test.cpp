@@ -12,6 +12,7 @@
 #include "tests/support/aws.h"
 #include "tests/support/cluster.h"
 #include "tests/support/config_support.h"
+#include "tests/support/load_snapshot.h"
 #include "tests/support/run_result.h"
 #include "tests/support/temporary_directory.h"
 

@@ -7,6 +7,7 @@
 #include "snapshot/snapshot.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
+#include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
 
 namespace lockstep {

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "snapshot/snapshot.h"
 #include "tests/support/config_support.h"
+#include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_run.h"
 
 namespace lockstep {

@@ -11,6 +11,7 @@
 #include "snapshot/parameters_hash.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
+#include "tests/support/load_snapshot.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

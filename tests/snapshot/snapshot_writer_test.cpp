@@ -10,6 +10,7 @@
 #include "tensor/create.h"
 #include "tests/support/aws.h"
 #include "tests/support/http_server.h"
+#include "tests/support/load_snapshot.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
-#include "core/error.h"
+#include "support/user_error.h"
 
 namespace lockstep {
 
@@ -14,22 +13,6 @@ namespace lockstep {
 inline Config load(std::vector<const char*> words, const Config& defaults = {}) {
   words.insert(words.begin(), "/somewhere/bin/train_gpt");
   return load_config(split_arguments(static_cast<int>(words.size()), words.data()), defaults);
-}
-
-/// The message of the UserError that body() throws.
-template <class Body>
-std::string user_error(Body&& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
-
-inline void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
 }
 
 }  // namespace lockstep

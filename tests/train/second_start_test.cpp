@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/support/config_support.h"
+#include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
 
 namespace lockstep {
