@@ -25,10 +25,6 @@ class Resume : public testing::Test {
            " data.dataset=sample train.threads=1 train.eval_every=-1 log.dir=" + (directory_ / run) + " " +
            more;
   }
-  std::string lockrun(int ranks) const {
-    return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + program("lockrun") + " --nproc " +
-           std::to_string(ranks) + " -- ";
-  }
 
   TemporaryDirectory directory_;
 };

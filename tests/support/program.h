@@ -50,13 +50,22 @@ inline std::string program(const std::string& name) { return std::string(LOCKSTE
 /// True if there is an mpirun; tests that need it skip otherwise.
 inline bool has_mpirun() { return ::system("command -v mpirun >/dev/null") == 0; }
 
-/// An mpirun for this many ranks of this machine, whoever runs it and however few the cores.
-inline std::string mpirun(int ranks) {
+/// What a start of ranks finds in its environment, whoever starts them.
+inline std::string launch_settings() {
   // Open MPI unloads its plugins, after which a leak in one can only be told by a slow unwind.
   return "ASAN_OPTIONS=fast_unwind_on_malloc=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-         "OMPI_MCA_btl_vader_single_copy_mechanism=none "
-         "mpirun --quiet --oversubscribe --bind-to none -np " +
-         std::to_string(ranks) + " ";
+         "OMPI_MCA_btl_vader_single_copy_mechanism=none ";
+}
+
+/// An mpirun for this many ranks of this machine, however few the cores.
+inline std::string mpirun(int ranks) {
+  return launch_settings() + "mpirun --quiet --oversubscribe --bind-to none -np " + std::to_string(ranks) +
+         " ";
+}
+
+/// A lockrun for this many ranks of this machine.
+inline std::string lockrun(int ranks) {
+  return launch_settings() + program("lockrun") + " --nproc " + std::to_string(ranks) + " -- ";
 }
 
 }  // namespace lockstep
