@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <map>
-#include <sched.h>
 #include <sstream>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -133,10 +132,7 @@ int report_failure(const std::string& message, int code) {
 /// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
 /// the launcher has bound each to cores of its own.
 int count_ranks_on_my_cores(Communicator& communicator) {
-  std::string cores = boot_id();
-  cpu_set_t mask;
-  if (::sched_getaffinity(0, sizeof(mask), &mask) == 0)
-    for (size_t core = 0; core < CPU_SETSIZE; ++core) cores += CPU_ISSET(core, &mask) ? '1' : '0';
+  const std::string cores = boot_id() + allowed_cores();
   const std::vector<std::string> all = communicator.all_gather_text(cores);
   return static_cast<int>(std::count(all.begin(), all.end(), cores));
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -57,7 +58,9 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-/// Cores this process may run on (its affinity mask), at least 1.
+/// The cores of this machine, a character each: '1' where this process may run.
+std::string allowed_cores();
+/// How many those are, at least 1.
 int available_cores();
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -46,6 +47,25 @@ TEST(SnapshotWriter, WritesWhatTheTensorsHeldWhenItWasCalled) {
   EXPECT_EQ(writer.finish(), 4);
   for (int64_t step = 1; step <= 4; ++step)
     EXPECT_EQ(first_weight(path + "/step-0000000" + std::to_string(step)), static_cast<double>(step));
+}
+
+TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
+  const TemporaryDirectory directory;
+  Config config;
+  config.train.steps = 10;
+  config.log.dir = directory / "run";
+  const World world = World::alone();
+  const RunFolder folder(config, world, {});
+  for (const bool is_first_rank : {true, false}) {
+    config.snapshot.path = is_first_rank ? directory / "run/snapshots" : "";
+    RunSnapshots snapshots(config, folder, is_first_rank, [] { return snapshot_of(1, full({1}, 1.0)); });
+    EXPECT_FALSE(snapshots.is_best(std::nan("")));
+    EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
+    EXPECT_TRUE(snapshots.is_best(5.0)) << "the first that is one is the best";
+    snapshots.save(1, false, true);
+    EXPECT_FALSE(snapshots.is_best(std::nan("")));
+    EXPECT_TRUE(snapshots.is_best(4.0));
+  }
 }
 
 TEST(SnapshotWriter, KeepsASnapshotAsWhatItIsFor) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/version.h"
+
+#include <gtest/gtest.h>
+
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
+
+namespace lockstep {
+namespace {
+
+TEST(ScopeOfBits, NamesEverythingThatMayRoundOtherwise) {
+  const std::string scope = scope_of_bits();
+  EXPECT_NE(scope.find("instruction set = " + instruction_set() + "\n"), std::string::npos) << scope;
+  EXPECT_NE(scope.find("compiler = " __VERSION__ "\n"), std::string::npos) << scope;
+#if defined(__GLIBC__)
+  const std::string library = std::string("C library = glibc ") + gnu_get_libc_version() + "\n";
+  EXPECT_NE(scope.find(library), std::string::npos) << scope;
+#endif
+}
+
+}  // namespace
+}  // namespace lockstep
