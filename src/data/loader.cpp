@@ -25,8 +25,7 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
   const SampleField input = dataset.input();
   const SampleField target = dataset.target();
   const auto samples = static_cast<int64_t>(indices.size());
-  const bool on_cpu = device_of(stream) == Device::cpu;
-  const Stream& made_on = on_cpu ? stream : cpu_stream();
+  const Stream& made_on = device_of(stream) == Device::cpu ? stream : cpu_stream();
   Batch batch{.inputs = batch_of(input, samples, made_on),
               .targets = batch_of(target, samples, made_on),
               .samples = samples};
@@ -40,10 +39,8 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
     inputs += input.bytes();
     targets += target.bytes();
   }
-  if (!on_cpu) {
-    batch.inputs = to_stream(batch.inputs, stream);
-    batch.targets = to_stream(batch.targets, stream);
-  }
+  batch.inputs = to_stream(batch.inputs, stream);
+  batch.targets = to_stream(batch.targets, stream);
   return batch;
 }
 
@@ -63,65 +60,32 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
   steps_per_epoch_ = (sampler_.samples_per_replica() + rounding) / options.batch_size;
   require(steps_per_epoch_ > 0, "train.batch_size = ", options.batch_size, " is more than the ",
           sampler_.samples_per_replica(), " samples that each of dist.replicas = ", options.replicas, " has");
-  if (options.prefetch) worker_ = std::thread([this] { work(); });
-}
-
-Loader::~Loader() {
-  if (!worker_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  worker_.join();
+  seek(0);
+  if (options.prefetch) worker_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
 }
 
 Step Loader::next() {
-  if (!options_.prefetch) {
-    Step step = prepare(next_step_);
-    ++next_step_;
-    return step;
-  }
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return prepared_ || failure_; });
-  if (failure_) std::rethrow_exception(failure_);
-  Step step = *std::exchange(prepared_, std::nullopt);
-  ++next_step_;
-  lock.unlock();
-  changed_.notify_all();
+  if (!options_.prefetch && task_.valid()) std::exchange(task_, {})();
+  Step step = prepared_.get();
+  seek(step.index + 1);
   return step;
 }
 
 void Loader::seek(int64_t step) {
   expect(step >= 0, "step ", step);
-  {
-    const std::lock_guard lock(mutex_);
-    next_step_ = step;
-    prepared_.reset();
-    failure_ = nullptr;
-  }
+  const std::lock_guard lock(mutex_);
+  task_ = std::packaged_task<Step()>([this, step] { return prepare(step); });
+  prepared_ = task_.get_future().share();
   changed_.notify_all();
 }
 
-void Loader::work() {
+void Loader::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !(prepared_ || failure_); });
-    if (stopping_) return;
-    const int64_t index = next_step_;
+  while (changed_.wait(lock, stop, [this] { return task_.valid(); })) {
+    auto task = std::exchange(task_, {});
     lock.unlock();
-    std::optional<Step> step;
-    std::exception_ptr failure;
-    try {
-      step = prepare(index);
-    } catch (...) {
-      failure = std::current_exception();
-    }
+    task();
     lock.lock();
-    if (index != next_step_) continue;  // seek() came in between
-    prepared_ = std::move(step);
-    failure_ = failure;
-    changed_.notify_all();
   }
 }
 

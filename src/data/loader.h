@@ -3,11 +3,12 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -56,7 +57,6 @@ class Loader {
 
   /// Batches are made in the CPU's memory.
   Loader(std::shared_ptr<const Dataset> dataset, const Options& options);
-  ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
@@ -68,21 +68,19 @@ class Loader {
 
  private:
   Step prepare(int64_t index);
-  void work();
+  void work(const std::stop_token& stop);
 
   std::shared_ptr<const Dataset> dataset_;
   Options options_;
   Stream stream_;
   DistributedSampler sampler_;  // used by the thread that prepares
   int64_t steps_per_epoch_;
+  std::shared_future<Step> prepared_;  // what next() returns, or throws until there is a seek()
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  int64_t next_step_ = 0;
-  std::optional<Step> prepared_;
-  std::exception_ptr failure_;
-  bool stopping_ = false;
-  std::thread worker_;
+  std::mutex mutex_;  // guards the task
+  std::condition_variable_any changed_;
+  std::packaged_task<Step()> task_;  // prepares it; none once it is begun
+  std::jthread worker_;
 };
 
 }  // namespace lockstep
