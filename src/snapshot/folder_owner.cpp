@@ -4,12 +4,14 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <iomanip>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sys/file.h>
@@ -106,15 +108,11 @@ FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double
   const Clock::time_point begin = Clock::now();
   take();
   waited_seconds_ = seconds_since(begin);
-  touching_ = std::thread([this] { touch_until_over(); });
+  touching_ = std::jthread([this](const std::stop_token& over) { touch_until(over); });
 }
 
 FolderOwner::~FolderOwner() {
-  {
-    const std::lock_guard guard(mutex_);
-    is_over_ = true;
-  }
-  over_.notify_all();
+  touching_.request_stop();
   touching_.join();
   // Not removed: by its name it may be another's by now, by its descriptor it is this one's for sure.
   [[maybe_unused]] const int emptied = ::ftruncate(file_.get(), 0);
@@ -225,13 +223,13 @@ void FolderOwner::check_recently() const {
   if (is_lost_.load(std::memory_order_relaxed)) check();
 }
 
-void FolderOwner::touch_until_over() {
-  std::unique_lock guard(mutex_);
-  while (!over_.wait_for(guard, touch_interval, [this] { return is_over_; })) {
-    guard.unlock();  // a network's file system may take its time
+void FolderOwner::touch_until(const std::stop_token& over) {
+  std::mutex mutex;
+  std::unique_lock guard(mutex);
+  std::condition_variable_any nothing;
+  while (!nothing.wait_for(guard, over, touch_interval, [&] { return over.stop_requested(); })) {
     ::futimens(file_.get(), nullptr);
     is_lost_.store(place_of(file_.get()) == Place::lost, std::memory_order_relaxed);
-    guard.lock();
   }
 }
 

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -66,7 +65,7 @@ class FolderOwner {
   Place place_of(int file) const;
   bool is_touched_by_others() const;
   [[noreturn]] void refuse(const Owner& owner) const;
-  void touch_until_over();
+  void touch_until(const std::stop_token& over);
 
   std::string key_;
   std::string folder_;
@@ -77,10 +76,7 @@ class FolderOwner {
   double waited_seconds_ = 0.0;
   bool lock_was_missing_ = false;
   std::atomic<bool> is_lost_{false};  ///< when it was last looked at
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool is_over_ = false;
-  std::thread touching_;
+  std::jthread touching_;
 };
 
 }  // namespace lockstep
