@@ -61,6 +61,18 @@ void copy_to_host(const std::vector<NamedTensor>& tensors, std::vector<NamedTens
   }
 }
 
+/// False where it fails, which is said.
+template <class Body>
+bool succeeds(Body body) {
+  try {
+    body();
+    return true;
+  } catch (const std::exception& problem) {
+    log_error(concat(problem.what(), "; training goes on"));
+    return false;
+  }
+}
+
 }  // namespace
 
 RunSnapshots::RunSnapshots(const Config& config, const RunFolder& folder, bool is_first_rank, Take take)
@@ -129,21 +141,11 @@ void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
 
 SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss,
                                std::function<void()> guard)
-    : store_(path, keep, std::move(guard)), best_loss_(best_loss), thread_([this] { serve(); }) {}
-
-SnapshotWriter::~SnapshotWriter() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+    : store_(path, keep, std::move(guard)), best_loss_(best_loss) {}
 
 void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double patience_seconds) {
-  std::unique_lock lock(mutex_);
   const auto patience = std::chrono::duration<double>(patience_seconds);
-  if (!changed_.wait_for(lock, patience, [this] { return !is_writing_; })) {
+  if (writing_.valid() && writing_.wait_for(patience) != std::future_status::ready) {
     log_error(concat("no snapshot of step ", snapshot.step, ": that of step ", copy_.step,
                      " is still being written; training goes on"));
     return;
@@ -156,59 +158,31 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   copy_.model = std::move(model);
   copy_.optimizer = std::move(optimizer);
   purpose_ = purpose;
-  best_loss_before_ = best_loss_;
-  if (purpose.best) best_loss_ = snapshot.best_validation_loss;
-  is_writing_ = true;
-  changed_.notify_all();
+  best_loss_before_ = best_loss();
+  best_loss_ = purpose.best ? snapshot.best_validation_loss : best_loss_before_;
+  is_best_lost_ = false;
+  writing_ = std::async(std::launch::async, [this] { write(); });
 }
 
 std::optional<double> SnapshotWriter::best_loss() const {
-  const std::lock_guard lock(mutex_);
-  return best_loss_;
+  return is_best_lost_ ? best_loss_before_ : best_loss_;
 }
 
 int64_t SnapshotWriter::finish() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !is_writing_; });
+  if (writing_.valid()) writing_.wait();
   return newest_step_;
 }
 
-void SnapshotWriter::serve() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return is_writing_ || stopping_; });
-    if (!is_writing_) return;
-    lock.unlock();
-    const Clock::time_point begin = Clock::now();
-    // First, so that no snapshot to go on from tells of a best one that is not there.
-    if (purpose_.best) write_best();
-    if (purpose_.step) write_step();
-    heartbeat().snapshot_seconds.store(seconds_since(begin));
-    lock.lock();
-    is_writing_ = false;
-    changed_.notify_all();
-  }
-}
-
-void SnapshotWriter::write_best() {
-  try {
-    store_.save_best(copy_);
-  } catch (const std::exception& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
-    const std::lock_guard lock(mutex_);
-    best_loss_ = best_loss_before_;
-  }
-}
-
-void SnapshotWriter::write_step() {
-  try {
-    copy_.best_validation_loss = best_loss();
-    store_.save(copy_);
+void SnapshotWriter::write() {
+  const Clock::time_point begin = Clock::now();
+  // First, so that no snapshot to go on from tells of a best one that is not there.
+  if (purpose_.best) is_best_lost_ = !succeeds([this] { store_.save_best(copy_); });
+  copy_.best_validation_loss = best_loss();
+  if (purpose_.step && succeeds([this] { store_.save(copy_); })) {
     newest_step_ = copy_.step;
     heartbeat().snapshot_step.store(copy_.step);
-  } catch (const std::exception& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
   }
+  heartbeat().snapshot_seconds.store(seconds_since(begin));
 }
 
 }  // namespace lockstep

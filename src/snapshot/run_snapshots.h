@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "config/config.h"
 #include "core/clock.h"
@@ -17,8 +16,8 @@
 namespace lockstep {
 
 /// Writes snapshots while training goes on: save() copies the tensors to host memory and returns, and a
-/// thread of the writer brings the copy to its place. A snapshot that cannot be written is reported, and
-/// training goes on.
+/// thread brings the copy to its place; the destructor waits for it. A snapshot that cannot be written is
+/// reported, and training goes on.
 class SnapshotWriter {
  public:
   /// What a snapshot is kept as: the newest of the run, the best, or both.
@@ -30,8 +29,6 @@ class SnapshotWriter {
   /// `best_loss` is that of the best snapshot which is there already; `guard` as SnapshotStore's.
   SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss = {},
                  std::function<void()> guard = {});
-  /// Waits for the last one.
-  ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
@@ -45,9 +42,7 @@ class SnapshotWriter {
   int64_t finish();
 
  private:
-  void serve();
-  void write_best();
-  void write_step();
+  void write();
 
   SnapshotStore store_;
   Snapshot copy_;  ///< its memory is used again by the next snapshot
@@ -55,11 +50,8 @@ class SnapshotWriter {
   int64_t newest_step_ = -1;
   std::optional<double> best_loss_;
   std::optional<double> best_loss_before_;  ///< that of the best snapshot while another is being written
-  bool is_writing_ = false;
-  bool stopping_ = false;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::thread thread_;
+  std::atomic<bool> is_best_lost_ = false;  ///< the other could not be written
+  std::future<void> writing_;
 };
 
 /// Which snapshots a run keeps: those that are due by steps or by rank 0's clock, the best, and the last.
