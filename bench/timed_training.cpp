@@ -83,11 +83,11 @@ void take_benchmark_arguments(CLI::App& options, Arguments& arguments) {
   arguments.other.clear();
   if (arguments.config_file.empty()) arguments.config_file = "shakespeare_cpu.ini";
   const std::string directory = "runs/" + arguments.program;
-  const std::vector<Arguments::Override> own = {{"train.device", "cpu"},
-                                                {"data.dataset", "random_tokens"},
-                                                {"model.vocab_size", "65"},
-                                                {"log.dir", directory},
-                                                {"snapshot.path", directory + "/snapshots"}};
+  const std::vector<Setting> own = {{"train.device", "cpu"},
+                                    {"data.dataset", "random_tokens"},
+                                    {"model.vocab_size", "65"},
+                                    {"log.dir", directory},
+                                    {"snapshot.path", directory + "/snapshots"}};
   arguments.overrides.insert(arguments.overrides.begin(), own.begin(), own.end());
 }
 

@@ -14,22 +14,8 @@
 namespace lockstep {
 namespace {
 
-/// A value that somebody wrote down, and where.
-struct Setting {
-  std::string key;
-  std::string value;
-  std::string origin;
-};
-
 /// What one source says.
 using Layer = std::vector<Setting>;
-
-Layer settings_of(const std::string& ini_text, const std::string& file) {
-  Layer settings;
-  for (const IniEntry& entry : parse_ini(ini_text, file))
-    settings.push_back({entry.key, entry.value, concat(file, ":", entry.line)});
-  return settings;
-}
 
 void apply_preset(Config& config) {
   for (const ModelPreset& preset : model_presets()) {
@@ -213,24 +199,22 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
   std::string name = arguments.program;
   if (!arguments.config_file.empty()) {
     const std::string path = find_config_file(arguments.config_file);
-    layers.push_back(settings_of(read_config_file(path), path));
+    layers.push_back(parse_ini(read_config_file(path), path));
     name = std::filesystem::path(path).stem().string();
   }
-  Layer& command_line = layers.emplace_back();
-  for (const Arguments::Override& override : arguments.overrides)
-    command_line.push_back({override.key, override.value, "command line"});
+  layers.push_back(arguments.overrides);
   Config config = checked(assemble(layers, defaults), name);
   settle_device(config);
   return config;
 }
 
 Config config_from_ini(const std::string& text, const std::string& name) {
-  return checked(assemble({settings_of(text, name)}, {}), std::filesystem::path(name).stem().string());
+  return checked(assemble({parse_ini(text, name)}, {}), std::filesystem::path(name).stem().string());
 }
 
 Config config_of_earlier_run(const std::string& text, const std::string& name) {
   Layer understood;
-  for (const Setting& setting : settings_of(text, name)) {
+  for (const Setting& setting : parse_ini(text, name)) {
     try {
       Config ignored;
       assign(ignored, setting);

@@ -87,17 +87,19 @@ struct Config {
   bool is_settled = false;  ///< as start_world() leaves it: nothing is open, and all ranks have the same
 };
 
+/// A value that somebody wrote down, and where.
+struct Setting {
+  std::string key;  ///< with its section: train.steps
+  std::string value;
+  std::string origin = "command line";
+};
+
 /// A command line taken apart. A program removes from `other` what only it understands, and may add to
 /// `overrides` (later ones win), before it calls load_config().
 struct Arguments {
-  struct Override {
-    std::string key;  ///< with its section: train.steps
-    std::string value;
-  };
-  std::string program;      ///< the executable's file name
-  std::string config_file;  ///< of --config; empty if absent
-  std::vector<Override>
-      overrides;                   ///< section.key=value, --section.key=value, --section.key value; - means _
+  std::string program;             ///< the executable's file name
+  std::string config_file;         ///< of --config; empty if absent
+  std::vector<Setting> overrides;  ///< section.key=value, --section.key=value, --section.key value; - means _
   std::vector<std::string> other;  ///< the rest, in order
   bool help = false;               ///< --help or -h
   bool version = false;            ///< --version

@@ -92,10 +92,10 @@ std::string read_config_file(const std::string& path) {
   return text;
 }
 
-std::vector<IniEntry> parse_ini(const std::string& text, const std::string& file) {
+std::vector<Setting> parse_ini(const std::string& text, const std::string& file) {
   const std::string byte_order_mark = "\xEF\xBB\xBF";
   std::istringstream lines(text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text);
-  std::vector<IniEntry> entries;
+  std::vector<Setting> settings;
   std::map<std::string, int> line_of_key;
   std::string line, section;
   for (int number = 1; std::getline(lines, line); ++number) {
@@ -115,9 +115,9 @@ std::vector<IniEntry> parse_ini(const std::string& text, const std::string& file
     const std::string key = section + "." + trimmed(content.substr(0, equals));
     const auto [first, is_first] = line_of_key.emplace(key, number);
     require(is_first, place, ": ", key, " was already set in line ", first->second, "; keep one of the two");
-    entries.push_back({key, value_of(trimmed(content.substr(equals + 1)), place), number});
+    settings.push_back({key, value_of(trimmed(content.substr(equals + 1)), place), place});
   }
-  return entries;
+  return settings;
 }
 
 }  // namespace lockstep

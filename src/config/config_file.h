@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
+
 namespace lockstep {
 
 /// The path of the configuration `name`: as given, else a bare name (with or without .ini) among the shipped
@@ -18,16 +20,9 @@ bool is_config_file(const std::string& name);
 /// The whole file. Throws UserError if it cannot be read.
 std::string read_config_file(const std::string& path);
 
-/// One line "key = value" of an INI file.
-struct IniEntry {
-  std::string key;    ///< with its section: train.steps
-  std::string value;  ///< without quotes and comment
-  int line = 0;       ///< from 1
-};
-
-/// Sections in brackets; comments start with # or ; at the beginning or after a blank; a value in double
-/// quotes is taken as it is. Throws UserError with `file` and line for anything else and for a key that
-/// stands twice.
-std::vector<IniEntry> parse_ini(const std::string& text, const std::string& file);
+/// The lines "key = value" of an INI text. Sections in brackets; comments start with # or ; at the beginning
+/// or after a blank; a value in double quotes is taken as it is. Throws UserError with `file` and line, the
+/// origin of a setting, for anything else and for a key that stands twice.
+std::vector<Setting> parse_ini(const std::string& text, const std::string& file);
 
 }  // namespace lockstep

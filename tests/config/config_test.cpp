@@ -158,7 +158,7 @@ TEST(Ini, CommentsAndQuotes) {
   EXPECT_EQ(entries[2].value, " d # e ");
   EXPECT_EQ(entries[3].value, "");
   EXPECT_EQ(entries[4].key, "b.x");
-  EXPECT_EQ(entries[4].line, 7);
+  EXPECT_EQ(entries[4].origin, "f:7");
 }
 
 TEST_F(ConfigFile, TheResolvedFileGivesTheSameConfiguration) {
