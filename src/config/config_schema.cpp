@@ -44,8 +44,7 @@ constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range unit_interval{.low = 0, .high = 1, .high_open = true};
 
-void add_data(std::vector<ConfigKey>& keys) {
-  Rows<DataConfig> rows{"data", &Config::data, keys};
+void add_data(Rows<DataConfig> rows) {
   using C = DataConfig;
   // What fixes the bits is its content, whose hash a run keeps: the same text may come from another place.
   rows.add("dataset", &C::dataset, collective, "",
@@ -58,8 +57,7 @@ void add_data(std::vector<ConfigKey>& keys) {
            {.low = 0, .high = 1, .low_open = true, .high_open = true});
 }
 
-void add_model(std::vector<ConfigKey>& keys) {
-  Rows<ModelConfig> rows{"model", &Config::model, keys};
+void add_model(Rows<ModelConfig> rows) {
   using C = ModelConfig;
   // The sizes it stands for are semantic themselves: the same model without its preset's name is the same
   // run.
@@ -80,8 +78,7 @@ void add_model(std::vector<ConfigKey>& keys) {
            "in the MLP: GELU approximated by tanh, as GPT-2, or exact", any, {"gelu_tanh", "gelu_erf"});
 }
 
-void add_train(std::vector<ConfigKey>& keys) {
-  Rows<TrainConfig> rows{"train", &Config::train, keys};
+void add_train(Rows<TrainConfig> rows) {
   using C = TrainConfig;
   // What the length of a run does to every step is train.decay_steps, so a run may be given more steps.
   rows.add("steps", &C::steps, collective, "steps", "length of the run; 0: train.epochs says it",
@@ -127,8 +124,7 @@ void add_train(std::vector<ConfigKey>& keys) {
            "steps between texts that the model writes; 0: never", at_least(0));
 }
 
-void add_dist(std::vector<ConfigKey>& keys) {
-  Rows<DistConfig> rows{"dist", &Config::dist, keys};
+void add_dist(Rows<DistConfig> rows) {
   using C = DistConfig;
   rows.add("replicas", &C::replicas, semantic, "replicas",
            "batches that make a step; they fix the bits, not the ranks; 0: one a rank of the first start",
@@ -142,8 +138,7 @@ void add_dist(std::vector<ConfigKey>& keys) {
            "until a rank that does not answer ends the run", above(0));
 }
 
-void add_snapshot(std::vector<ConfigKey>& keys) {
-  Rows<SnapshotConfig> rows{"snapshot", &Config::snapshot, keys};
+void add_snapshot(Rows<SnapshotConfig> rows) {
   using C = SnapshotConfig;
   rows.add("path", &C::path, collective, "",
            "folder or s3://bucket/prefix of the snapshots; auto: snapshots in log.dir; none: the "
@@ -161,8 +156,7 @@ void add_snapshot(std::vector<ConfigKey>& keys) {
       any, {"auto", "never", "required"});
 }
 
-void add_log(std::vector<ConfigKey>& keys) {
-  Rows<LogConfig> rows{"log", &Config::log, keys};
+void add_log(Rows<LogConfig> rows) {
   using C = LogConfig;
   rows.add("dir", &C::dir, local, "", "folder of the results; empty: runs/<name of the configuration>");
   rows.add("every_steps", &C::every_steps, local, "steps",
@@ -173,7 +167,8 @@ void add_log(std::vector<ConfigKey>& keys) {
 
 std::string after_dot(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-std::string number_text(double value) {
+/// The shortest that reads back the same.
+std::string number_text(auto value) {
   std::array<char, 32> digits{};
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   return {digits.data(), end};
@@ -203,12 +198,10 @@ struct Checker {
   std::string what;
 
   void operator()(const bool* /*any*/) const {}
-  void operator()(const int64_t* value) const { number(*value, std::to_string(*value)); }
-  void operator()(const double* value) const { number(*value, number_text(*value)); }
-  void number(auto value, const std::string& text) const {
-    require(std::isfinite(static_cast<double>(value)), what, text, " is not a finite number");
-    require(holds(key.range, static_cast<double>(value)), what, "must be ", range_text(key.range), ", not ",
-            text);
+  void operator()(const auto* number) const {
+    const auto value = static_cast<double>(*number);
+    require(std::isfinite(value), what, number_text(*number), " is not a finite number");
+    require(holds(key.range, value), what, "must be ", range_text(key.range), ", not ", number_text(*number));
   }
   void operator()(const std::string* value) const {
     const bool is_printable = std::all_of(value->begin(), value->end(),
@@ -226,15 +219,13 @@ struct Reader {
   std::string what;
 
   template <class T>
-  void number(T& target) const {
+  void operator()(T* target) const {
     const char* end = value.data() + value.size();
-    const auto [stop, error] = std::from_chars(value.data(), end, target);
+    const auto [stop, error] = std::from_chars(value.data(), end, *target);
     require(error != std::errc::result_out_of_range, what, value, " is out of range");
     require(error == std::errc() && stop == end, what, "expected ",
             std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");
   }
-  void operator()(int64_t* target) const { number(*target); }
-  void operator()(double* target) const { number(*target); }
 
   void operator()(bool* target) const {
     const std::string word = lower_case(value);
@@ -249,8 +240,7 @@ struct Reader {
 
 struct Writer {
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
-  std::string operator()(const int64_t* value) const { return std::to_string(*value); }
-  std::string operator()(const double* value) const { return number_text(*value); }
+  std::string operator()(const auto* number) const { return number_text(*number); }
   std::string operator()(const std::string* value) const { return *value; }
 };
 
@@ -268,12 +258,12 @@ const std::vector<ModelPreset>& model_presets() {
 const std::vector<ConfigKey>& config_schema() {
   static const std::vector<ConfigKey> schema = [] {
     std::vector<ConfigKey> keys;
-    add_data(keys);
-    add_model(keys);
-    add_train(keys);
-    add_dist(keys);
-    add_snapshot(keys);
-    add_log(keys);
+    add_data({"data", &Config::data, keys});
+    add_model({"model", &Config::model, keys});
+    add_train({"train", &Config::train, keys});
+    add_dist({"dist", &Config::dist, keys});
+    add_snapshot({"snapshot", &Config::snapshot, keys});
+    add_log({"log", &Config::log, keys});
     return keys;
   }();
   return schema;
