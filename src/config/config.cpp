@@ -82,7 +82,8 @@ void check_together(const Config& config) {
 }
 
 /// A folder whose name is one of the two words is written ./auto or ./none.
-void settle_snapshot_path(Config& config) {
+void settle_folders(Config& config, const std::string& name) {
+  if (config.log.dir.empty()) config.log.dir = "runs/" + name;
   std::string& path = config.snapshot.path;
   if (path == "auto") path = default_snapshot_path(config);
   if (path == "none") path.clear();
@@ -127,12 +128,6 @@ std::string suggestion(const Arguments& arguments) {
   return concat(" (did you mean ", option, value, "?)");
 }
 
-void refuse_other(const Arguments& arguments) {
-  if (arguments.other.empty()) return;
-  throw UserError(
-      concat("command line: '", arguments.other.front(), "' is not understood", suggestion(arguments)));
-}
-
 std::string section_of(const ConfigKey& key) { return key.name.substr(0, key.name.find('.')); }
 std::string name_of(const ConfigKey& key) { return key.name.substr(key.name.find('.') + 1); }
 
@@ -147,8 +142,7 @@ std::string quoted(const std::string& text) {
 
 Config checked(Config config, const std::string& name) {
   for (const ConfigKey& key : config_schema()) key.check(config);
-  if (config.log.dir.empty()) config.log.dir = "runs/" + name;
-  settle_snapshot_path(config);
+  settle_folders(config, name);
   check_together(config);
   return config;
 }
@@ -194,7 +188,9 @@ Arguments split_arguments(int argc, const char* const* argv) {
 }
 
 Config load_config(const Arguments& arguments, const Config& defaults) {
-  refuse_other(arguments);
+  if (!arguments.other.empty())
+    throw UserError(
+        concat("command line: '", arguments.other.front(), "' is not understood", suggestion(arguments)));
   std::vector<Layer> layers;
   std::string name = arguments.program;
   if (!arguments.config_file.empty()) {
@@ -224,8 +220,7 @@ Config config_of_earlier_run(const std::string& text, const std::string& name) {
     }
   }
   Config config = assemble({understood}, {});
-  if (config.log.dir.empty()) config.log.dir = "runs/" + std::filesystem::path(name).stem().string();
-  settle_snapshot_path(config);
+  settle_folders(config, std::filesystem::path(name).stem().string());
   // Before this was a key of its own.
   if (config.train.decay_steps == 0) config.train.decay_steps = config.train.steps;
   return config;
