@@ -162,21 +162,15 @@ void set_signature(CURL* curl, const S3Signature& signature) {
 
 }  // namespace
 
-struct HttpClient::Handle {
-  CURL* curl;
-};
-
-HttpClient::HttpClient() {
+HttpClient::HttpClient() : curl_(nullptr, curl_easy_cleanup) {
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   expect(initialised == CURLE_OK, "libcurl does not start: ", curl_easy_strerror(initialised));
-  handle_ = std::make_unique<Handle>(Handle{curl_easy_init()});
-  expect(handle_->curl != nullptr, "libcurl opens no handle");
+  curl_.reset(curl_easy_init());
+  expect(curl_ != nullptr, "libcurl opens no handle");
 }
 
-HttpClient::~HttpClient() { curl_easy_cleanup(handle_->curl); }
-
 HttpReply HttpClient::perform(const HttpRequest& request) {
-  CURL* curl = handle_->curl;
+  CURL* curl = curl_.get();
   HttpReply reply;
   BodyReader reader{.pieces = request.body};
   std::array<char, CURL_ERROR_SIZE> reason{};

@@ -42,15 +42,13 @@ struct HttpReply {
 class HttpClient {
  public:
   HttpClient();
-  ~HttpClient();
 
   /// Any status is a reply. Throws TransientError if there was none, or only a part of one; UserError for an
   /// address that cannot work and a certificate that is not trusted.
   HttpReply perform(const HttpRequest& request);
 
  private:
-  struct Handle;
-  std::unique_ptr<Handle> handle_;
+  std::unique_ptr<void, void (*)(void*)> curl_;
 };
 
 }  // namespace lockstep
