@@ -30,19 +30,19 @@ void naming_failures(const std::string& what, Body body) {
   }
 }
 
-void list_below(const fs::path& folder, const std::string& key, std::vector<std::string>& keys) {
+/// Adds those of a folder's keys, which begin with `above`, that have the prefix.
+void list_below(const fs::path& folder, const std::string& above, const std::string& prefix,
+                std::vector<std::string>& keys) {
   // A folder that goes while it is read has nothing to list.
   std::error_code ignored;
-  size_t entries = 0;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    ++entries;
-    const std::string below = key + "/" + entry.path().filename().string();
-    if (entry.is_directory(ignored))
-      list_below(entry.path(), below, keys);
-    else
-      keys.push_back(below);
+    const std::string key = above + entry.path().filename().string();
+    if (!key.starts_with(prefix)) continue;
+    const size_t before = keys.size();
+    const bool is_folder = entry.is_directory(ignored);
+    if (is_folder) list_below(entry.path(), key + "/", prefix, keys);
+    if (keys.size() == before) keys.push_back(is_folder ? key + "/" : key);
   }
-  if (entries == 0) keys.push_back(key + "/");
 }
 
 /// Each process has its own, so that one which no longer owns the folder does not write into another's. In
@@ -105,19 +105,9 @@ void FolderStore::remove(const std::string& key) {
 }
 
 std::vector<std::string> FolderStore::list(const std::string& prefix) {
-  const std::string::size_type slash = prefix.rfind('/');
-  const std::string folder = slash == std::string::npos ? "" : prefix.substr(0, slash);
+  const std::string folder = prefix.substr(0, prefix.rfind('/') + 1);
   std::vector<std::string> keys;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(name_of(folder), ignored)) {
-    const std::string name = entry.path().filename().string();
-    const std::string key = folder.empty() ? name : folder + "/" + name;
-    if (!key.starts_with(prefix)) continue;
-    if (entry.is_directory(ignored))
-      list_below(entry.path(), key, keys);
-    else
-      keys.push_back(key);
-  }
+  list_below(name_of(folder), folder, prefix, keys);
   std::sort(keys.begin(), keys.end());
   return keys;
 }
