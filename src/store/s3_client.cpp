@@ -12,32 +12,24 @@
 namespace lockstep {
 namespace {
 
-/// What S3 says of a failure: a code such as NoSuchKey, and a sentence. Both empty if it says nothing.
-struct S3Failure {
+/// What S3 says in XML: the name of the root, and of a failure its code, such as NoSuchKey, and a sentence.
+struct S3Answer {
+  std::string root;
   std::string code;
   std::string message;
 };
 
-/// A proxy's page, or none, is no failure that says more than the status.
-S3Failure failure_of(const HttpReply& reply) {
-  pugi::xml_document answer;
-  if (!answer.load_string(reply.body.c_str())) return {};
-  const pugi::xml_node error = answer.child("Error");
-  return {.code = error.child_value("Code"), .message = error.child_value("Message")};
-}
-
-/// The name of the root of an XML answer; empty if it is none, or only a part of one.
-std::string root_of(const HttpReply& reply) {
-  pugi::xml_document answer;
-  return answer.load_string(reply.body.c_str()) ? answer.document_element().name() : "";
+/// All is empty in a proxy's page, which says no more than the status, and in a part of an answer.
+S3Answer answer_of(const HttpReply& reply) {
+  pugi::xml_document document;
+  if (!document.load_string(reply.body.c_str())) return {};
+  const pugi::xml_node root = document.document_element();
+  return {.root = root.name(), .code = root.child_value("Code"), .message = root.child_value("Message")};
 }
 
 std::string describe(const HttpReply& reply) {
-  const S3Failure failure = failure_of(reply);
-  std::string text = std::to_string(reply.status);
-  if (!failure.code.empty()) text += " " + failure.code;
-  if (!failure.message.empty()) text += ": " + failure.message;
-  return text;
+  const auto [root, code, message] = answer_of(reply);
+  return concat(reply.status, code.empty() ? "" : " ", code, message.empty() ? "" : ": ", message);
 }
 
 double number_from(const char* variable, double otherwise) {
@@ -125,8 +117,8 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   // S3 starts its answer to the last request of an upload before it knows how that ends: only its words
   // count.
   const bool completes_upload = request.method == "POST" && request.query.contains("uploadId");
-  if (is_success && (!completes_upload || root_of(reply) == "CompleteMultipartUploadResult")) return;
-  const std::string code = failure_of(reply).code;
+  if (is_success && (!completes_upload || answer_of(reply).root == "CompleteMultipartUploadResult")) return;
+  const std::string code = answer_of(reply).code;
   if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416) return;
   const auto region = reply.headers.find("x-amz-bucket-region");
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
