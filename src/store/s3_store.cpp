@@ -54,22 +54,15 @@ std::string text_of(const pugi::xml_document& document) {
 S3Store::S3Store(const S3Address& address, const S3Options& options)
     : client_(address.bucket, options), prefix_(address.key.empty() ? "" : address.key + "/") {}
 
-std::string S3Store::full_key(const std::string& key) const { return prefix_ + key; }
-
-std::string S3Store::without_prefix(const std::string& key) const {
-  expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key), ", which it was not asked for");
-  return key.substr(prefix_.size());
-}
-
 std::string S3Store::name_of(const std::string& key) const {
-  std::string name = client_.name_of(full_key(key));
+  std::string name = client_.name_of(prefix_ + key);
   if (key.empty() && name.ends_with('/')) name.pop_back();
   return name;
 }
 
 void S3Store::put(const std::string& key, Pieces contents) {
   if (total_bytes(contents) <= client_.options().part_bytes) {
-    const HttpReply reply = client_.send({.method = "PUT", .key = full_key(key), .body = contents});
+    const HttpReply reply = client_.send({.method = "PUT", .key = prefix_ + key, .body = contents});
     expect(reply.status != 404, name_of(key), ": PUT was answered with 404");
     return;
   }
@@ -80,7 +73,7 @@ void S3Store::put(const std::string& key, Pieces contents) {
 
 /// False if the server does not know the upload (any more): it was ended by a request whose answer was lost.
 bool S3Store::put_in_parts(const std::string& key, Pieces contents) {
-  const std::string target = full_key(key);
+  const std::string target = prefix_ + key;
   const HttpReply started = client_.send({.method = "POST", .key = target, .query = {{"uploads", ""}}});
   pugi::xml_document answer;
   const std::string upload =
@@ -113,7 +106,7 @@ std::string S3Store::send_parts(const std::string& key, const std::string& uploa
     const auto part = slice(contents, begin, part_bytes);
     const HttpReply reply =
         client_.send({.method = "PUT",
-                      .key = full_key(key),
+                      .key = prefix_ + key,
                       .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload}},
                       .body = part});
     if (reply.status == 404) return "";
@@ -127,14 +120,14 @@ std::string S3Store::send_parts(const std::string& key, const std::string& uploa
 }
 
 std::optional<std::string> S3Store::get(const std::string& key) {
-  HttpReply reply = client_.send({.method = "GET", .key = full_key(key)});
+  HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key});
   if (reply.status == 404) return std::nullopt;
   return std::move(reply.body);
 }
 
 std::optional<std::string> S3Store::get(const std::string& key, int64_t begin, int64_t bytes) {
   HttpReply reply = client_.send({.method = "GET",
-                                  .key = full_key(key),
+                                  .key = prefix_ + key,
                                   .headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)}});
   if (reply.status == 404) return std::nullopt;
   if (reply.status == 416) return "";
@@ -145,20 +138,24 @@ std::optional<std::string> S3Store::get(const std::string& key, int64_t begin, i
 }
 
 bool S3Store::exists(const std::string& key) {
-  return client_.send({.method = "HEAD", .key = full_key(key)}).status != 404;
+  return client_.send({.method = "HEAD", .key = prefix_ + key}).status != 404;
 }
 
-void S3Store::remove(const std::string& key) { client_.send({.method = "DELETE", .key = full_key(key)}); }
+void S3Store::remove(const std::string& key) { client_.send({.method = "DELETE", .key = prefix_ + key}); }
 
 std::vector<std::string> S3Store::list(const std::string& prefix) {
   std::vector<std::string> keys;
-  std::map<std::string, std::string> query = {{"list-type", "2"}, {"prefix", full_key(prefix)}};
+  std::map<std::string, std::string> query = {{"list-type", "2"}, {"prefix", prefix_ + prefix}};
   while (true) {
     const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query});
     pugi::xml_document answer;
     const pugi::xml_node page = parse_reply(answer, reply, "ListBucketResult", name_of(prefix));
-    for (const pugi::xml_node& element : page.children("Contents"))
-      keys.push_back(without_prefix(element.child_value("Key")));
+    for (const pugi::xml_node& element : page.children("Contents")) {
+      const std::string key = element.child_value("Key");
+      expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key),
+             ", which it was not asked for");
+      keys.push_back(key.substr(prefix_.size()));
+    }
     if (std::string_view(page.child_value("IsTruncated")) != "true") break;
     const std::string next = page.child_value("NextContinuationToken");
     expect(!next.empty(), name_of(prefix), ": the server's list goes on nowhere");

@@ -26,8 +26,6 @@ class S3Store : public ObjectStore {
   bool has_atomic_groups() const override { return false; }
 
  private:
-  std::string full_key(const std::string& key) const;
-  std::string without_prefix(const std::string& key) const;
   bool put_in_parts(const std::string& key, Pieces contents);
   std::string send_parts(const std::string& key, const std::string& upload, Pieces contents);
 
