@@ -48,11 +48,6 @@ bool read_section(const std::string& path, const std::string& section, Profile& 
   return found;
 }
 
-std::string value_of(const Profile& profile, const std::string& key) {
-  const auto found = profile.find(key);
-  return found == profile.end() ? "" : found->second;
-}
-
 std::string profile_name() {
   const std::string name = environment("AWS_PROFILE");
   return name.empty() ? "default" : name;
@@ -85,10 +80,10 @@ Profile read_aws_profile() {
 }
 
 std::optional<Credentials> profile_credentials(std::string& tried) {
-  const Profile profile = read_aws_profile();
-  Credentials credentials{.access_key = value_of(profile, "aws_access_key_id"),
-                          .secret_key = value_of(profile, "aws_secret_access_key"),
-                          .session_token = value_of(profile, "aws_session_token"),
+  Profile profile = read_aws_profile();
+  Credentials credentials{.access_key = profile["aws_access_key_id"],
+                          .secret_key = profile["aws_secret_access_key"],
+                          .session_token = profile["aws_session_token"],
                           .source = concat("profile ", profile_name(), " in ",
                                            shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials")),
                           .expires = {}};
@@ -220,14 +215,14 @@ std::optional<Credentials> instance_credentials(std::string& tried) {
 std::string aws_region() {
   for (const char* variable : {"AWS_REGION", "AWS_DEFAULT_REGION"})
     if (std::string region = environment(variable); !region.empty()) return region;
-  const std::string region = value_of(read_aws_profile(), "region");
+  const std::string region = read_aws_profile()["region"];
   return region.empty() ? "us-east-1" : region;
 }
 
 std::string aws_endpoint() {
   for (const char* variable : {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"})
     if (std::string endpoint = environment(variable); !endpoint.empty()) return endpoint;
-  return value_of(read_aws_profile(), "endpoint_url");
+  return read_aws_profile()["endpoint_url"];
 }
 
 const Credentials& CredentialsProvider::current() {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "core/error.h"
@@ -23,9 +24,7 @@ struct RetryPolicy {
 
   /// The wait after so many failures (from 1 on).
   double delay_seconds(int failures) const {
-    double delay = first_delay_seconds;
-    for (int i = 1; i < failures && delay < longest_delay_seconds; ++i) delay *= 2.0;
-    return std::min(delay, longest_delay_seconds);
+    return std::min(std::ldexp(first_delay_seconds, failures - 1), longest_delay_seconds);
   }
 };
 
