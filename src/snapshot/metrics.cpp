@@ -48,16 +48,16 @@ std::optional<int64_t> step_of(const Json& line) {
   return step->get<int64_t>();
 }
 
-/// Bytes of the leading lines whose step is at most `last_step`; a torn line ends them.
-int64_t length_up_to(const std::string& path, int64_t last_step) {
+/// The leading lines whose step is at most `last_step`; a torn line ends them.
+std::string lines_up_to(const std::string& path, int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
-  int64_t length = 0;
+  std::string lines;
   for (std::string line; std::getline(file, line) && !file.eof();) {
     const std::optional<int64_t> step = step_of(Json::parse(line, nullptr, false));
     if (!step || *step > last_step) break;
-    length += static_cast<int64_t>(line.size()) + 1;
+    lines += line + '\n';
   }
-  return length;
+  return lines;
 }
 
 /// Of a double as it is written, with its bits as an fp32 number.
@@ -80,19 +80,6 @@ std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
     begin += static_cast<int64_t>(line.size()) + 1;
   }
   return lines;
-}
-
-/// The lines that stay move to a new file, if there is room for it: whoever still appends to the old one, an
-/// earlier start of the run that lingers, does so unseen.
-void begin_anew(const std::string& path, int64_t kept) {
-  std::string lines(static_cast<size_t>(kept), '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(lines.data(), kept)) return;
-  try {
-    write_file(path, lines);
-  } catch (const Error& problem) {
-    log_warning(problem.what());
-  }
 }
 
 }  // namespace
@@ -132,12 +119,18 @@ std::string to_json(const StepMetrics& metrics) {
 MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : path_(path) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const int64_t kept = length_up_to(path, resume_step);
-  if (std::filesystem::exists(path, ignored)) begin_anew(path, kept);
+  const std::string kept = lines_up_to(path, resume_step);
+  // The lines that stay move to a new file, if there is room for it: whoever still appends to the old one, an
+  // earlier start of the run that lingers, does so unseen.
+  try {
+    if (::access(path.c_str(), R_OK) == 0) write_file(path, kept);
+  } catch (const Error& problem) {
+    log_warning(problem.what());
+  }
   file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   require(bool(file_), "log.dir: ", path, " cannot be written: ", std::strerror(errno));
   // Lines are in the order of steps, so cutting the tail off in place is enough where the disk is full.
-  const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
+  const bool is_cut = ::ftruncate(file_.get(), std::ssize(kept)) == 0 && ::fsync(file_.get()) == 0;
   require(is_cut, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno));
 }
 
