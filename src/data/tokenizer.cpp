@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 
 #include "core/error.h"
 
@@ -12,11 +11,9 @@ namespace {
 
 /// 'x' (U+0078), or the number alone for a character that does not show.
 std::string describe(char32_t character) {
-  std::ostringstream text;
-  if (character > 0x20 && character != 0x7F) text << "'" << encode_utf8(character) << "' ";
-  text << "(U+" << std::uppercase << std::hex << std::setw(4) << std::setfill('0')
-       << static_cast<uint32_t>(character) << ")";
-  return text.str();
+  const bool shows = character > 0x20 && character != 0x7F;
+  return concat(shows ? concat("'", encode_utf8(character), "' ") : "", "(U+", std::uppercase, std::hex,
+                std::setw(4), std::setfill('0'), static_cast<uint32_t>(character), ")");
 }
 
 /// How many bytes a sequence has, by its first byte, and the least code point that needs so many.
