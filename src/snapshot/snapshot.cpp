@@ -124,38 +124,27 @@ void StoredSnapshot::verify() const {
   }
 }
 
-/// The keys that share the part before the slash.
-struct SnapshotStore::Group {
-  std::string name;
-  bool has_state = false;
-};
-
 SnapshotStore::SnapshotStore(const std::string& path, int64_t keep, std::function<void()> guard)
     : store_(open_store(path)), keep_(keep) {
   expect(keep_ >= 1, "snapshot.keep is ", keep_);
   store_->set_guard(std::move(guard));
 }
 
-SnapshotStore::~SnapshotStore() = default;
-
-std::vector<SnapshotStore::Group> SnapshotStore::groups(const std::string& prefix) const {
-  std::vector<Group> found;
+std::map<std::string, bool> SnapshotStore::groups(const std::string& prefix) const {
+  std::map<std::string, bool> found;
   for (const std::string& key : store_->list(prefix)) {
     const size_t slash = key.find('/');
-    if (slash == std::string::npos) continue;
-    const std::string name = key.substr(0, slash);
-    if (found.empty() || found.back().name != name) found.push_back({.name = name});
-    found.back().has_state |= key.substr(slash + 1) == state_file;
+    if (slash != std::string::npos) found[key.substr(0, slash)] |= key.substr(slash + 1) == state_file;
   }
   return found;
 }
 
 std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string& prefix) const {
   std::vector<std::pair<int64_t, std::string>> found;
-  for (const Group& group : groups(prefix)) {
-    const std::optional<int64_t> number = number_of(group.name, prefix);
+  for (const auto& [name, has_state] : groups(prefix)) {
+    const std::optional<int64_t> number = number_of(name, prefix);
     // Where a group appears at once, one without its state has lost it, which has to be said.
-    if (number && (group.has_state || store_->has_atomic_groups())) found.emplace_back(*number, group.name);
+    if (number && (has_state || store_->has_atomic_groups())) found.emplace_back(*number, name);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
@@ -213,10 +202,10 @@ void SnapshotStore::make_room(const std::function<void()>& remove) const {
 /// What writers left that were killed before a snapshot was whole, or before the one that it replaced was
 /// gone.
 void SnapshotStore::remove_leftovers(const std::string& prefix) {
-  for (const Group& group : groups(prefix)) {
-    const bool is_beside = group.name.ends_with(".tmp") || group.name.ends_with(".old");
-    const bool is_unfinished = !group.has_state && !store_->has_atomic_groups();
-    if (is_beside || is_unfinished) store_->remove_group(group.name, state_file);
+  for (const auto& [name, has_state] : groups(prefix)) {
+    const bool is_beside = name.ends_with(".tmp") || name.ends_with(".old");
+    const bool is_unfinished = !has_state && !store_->has_atomic_groups();
+    if (is_beside || is_unfinished) store_->remove_group(name, state_file);
   }
 }
 
@@ -243,8 +232,8 @@ void SnapshotStore::save_best(const Snapshot& snapshot) {
   const std::string saved = numbered(best_prefix, snapshot.step);
   write(saved, snapshot);
   make_room([&] {
-    for (const Group& group : groups(best_prefix))
-      if (group.name != saved) store_->remove_group(group.name, state_file);
+    for (const auto& [name, has_state] : groups(best_prefix))
+      if (name != saved) store_->remove_group(name, state_file);
   });
 }
 

@@ -81,7 +81,6 @@ class SnapshotStore {
   /// Keeps the `keep` newest besides the best. Nothing is made or contacted before the first call. `guard`
   /// throws where nothing may be renamed or deleted any more.
   SnapshotStore(const std::string& path, int64_t keep, std::function<void()> guard = {});
-  ~SnapshotStore();
 
   /// Writes a snapshot, then deletes what is too many. Throws Error (a full disk, say) and leaves older
   /// snapshots as they were.
@@ -102,9 +101,9 @@ class SnapshotStore {
 
  private:
   friend StoredSnapshot find_snapshot(const std::string& path);
-  struct Group;
 
-  std::vector<Group> groups(const std::string& prefix) const;
+  /// The parts of the keys before a slash, and whether each of these groups has a state.
+  std::map<std::string, bool> groups(const std::string& prefix) const;
   std::vector<std::string> snapshots_newest_first(const std::string& prefix) const;
   void write(const std::string& group, const Snapshot& snapshot);
   void make_room(const std::function<void()>& remove) const;
