@@ -92,7 +92,7 @@ void Loader::work(const std::stop_token& stop) {
 Step Loader::prepare(int64_t index) {
   const MemoryScope scope("batches");
   sampler_.set_epoch(index / steps_per_epoch_);
-  Step step{.index = index, .epoch = sampler_.epoch(), .batches = {}};
+  Step step{.index = index, .epoch = sampler_.epoch()};
   const int64_t begin = index % steps_per_epoch_ * options_.batch_size;
   const int64_t end = std::min(begin + options_.batch_size, sampler_.samples_per_replica());
   for (const int replica : options_.local_replicas) {

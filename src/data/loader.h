@@ -36,7 +36,7 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
 struct Step {
   int64_t index = 0;  ///< from 0, over the whole run
   int64_t epoch = 0;
-  std::vector<Batch> batches;  ///< of this rank's replicas, in order
+  std::vector<Batch> batches = {};  ///< of this rank's replicas, in order
 };
 
 /// The global batches of a run, without end: in step k of an epoch, replica v takes the batch_size samples

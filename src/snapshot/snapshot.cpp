@@ -74,18 +74,15 @@ void StoredSnapshot::parse() {
     const Json state = unseal(text_);
     format_ = state.value("format", int64_t{1});
     if (format_ > newest_format) return;  // the rest may mean anything
+    const Json& best = state.at("best_validation_loss");
     state_ = {.step = state.at("step"),
               .optimizer_steps = state.at("optimizer_steps"),
               .is_finished = state.at("finished"),
               .is_validation_pending = state.value("validation_pending", false),
-              .best_validation_loss = {},
+              .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
               .configuration = state.at("configuration"),
               .artifacts = state.at("artifacts"),
-              .matmul_plans = state.value("matmul_plans", ""),
-              .model = {},
-              .optimizer = {}};
-    if (!state.at("best_validation_loss").is_null())
-      state_.best_validation_loss = state.at("best_validation_loss");
+              .matmul_plans = state.value("matmul_plans", "")};
     checksums_ = state.at("files");
   } catch (const std::exception& problem) {
     throw UserError(concat(name_, "/", state_file, " is damaged: ", problem.what()));

@@ -23,12 +23,12 @@ struct Snapshot {
   int64_t optimizer_steps = 0;         ///< successful updates
   bool is_finished = false;            ///< the run ended here
   bool is_validation_pending = false;  ///< of this step: a request to stop cut it short
-  std::optional<double> best_validation_loss;
+  std::optional<double> best_validation_loss = {};
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
   std::string matmul_plans;                      ///< how products are computed on a GPU (export_matmul_plans)
-  std::vector<NamedTensor> model;                ///< this and the next: none where they stayed in the store
-  std::vector<NamedTensor> optimizer;
+  std::vector<NamedTensor> model = {};           ///< this and the next: none where they stayed in the store
+  std::vector<NamedTensor> optimizer = {};
 };
 
 /// What a snapshot's files are called. state.json has the checksums of the others and of itself.

@@ -57,8 +57,7 @@ std::optional<Credentials> environment_credentials(std::string& tried) {
   Credentials credentials{.access_key = environment("AWS_ACCESS_KEY_ID"),
                           .secret_key = environment("AWS_SECRET_ACCESS_KEY"),
                           .session_token = environment("AWS_SESSION_TOKEN"),
-                          .source = "the environment (AWS_ACCESS_KEY_ID)",
-                          .expires = {}};
+                          .source = "the environment (AWS_ACCESS_KEY_ID)"};
   if (!credentials.access_key.empty() && !credentials.secret_key.empty()) return credentials;
   tried += "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set";
   return std::nullopt;
@@ -85,8 +84,7 @@ std::optional<Credentials> profile_credentials(std::string& tried) {
                           .secret_key = profile["aws_secret_access_key"],
                           .session_token = profile["aws_session_token"],
                           .source = concat("profile ", profile_name(), " in ",
-                                           shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials")),
-                          .expires = {}};
+                                           shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"))};
   if (!credentials.access_key.empty() && !credentials.secret_key.empty()) return credentials;
   tried += concat("; profile ", profile_name(), " holds no keys in ",
                   shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), " or ",

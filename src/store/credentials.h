@@ -12,7 +12,7 @@ struct Credentials {
   std::string secret_key;
   std::string session_token;  ///< empty for those of a user
   std::string source;         ///< for a person: "the environment (AWS_ACCESS_KEY_ID)"
-  std::optional<std::chrono::system_clock::time_point> expires;
+  std::optional<std::chrono::system_clock::time_point> expires = {};
 };
 
 /// AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1.
