@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -187,11 +187,6 @@ bool holds(const Range& range, double value) {
          (range.high_open ? value < range.high : value <= range.high);
 }
 
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 /// What a key accepts; `what` (place and key) begins every message.
 struct Checker {
   const ConfigKey& key;
@@ -228,10 +223,9 @@ struct Reader {
   }
 
   void operator()(bool* target) const {
-    const std::string word = lower_case(value);
-    const bool is_true = word == "true" || word == "yes" || word == "on" || word == "1";
-    const bool is_false = word == "false" || word == "no" || word == "off" || word == "0";
-    require(is_true || is_false, what, "expected true or false, got '", value, "'");
+    const auto is_any = [this](auto... words) { return ((::strcasecmp(value.c_str(), words) == 0) || ...); };
+    const bool is_true = is_any("true", "yes", "on", "1");
+    require(is_true || is_any("false", "no", "off", "0"), what, "expected true or false, got '", value, "'");
     *target = is_true;
   }
 
