@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -41,8 +40,7 @@ void broadcast_pieces(const World& world, const std::function<void(const Take&)>
     communicator.broadcast(piece.data(), bytes, 0);
     take(piece);
   }
-  problem = communicator.broadcast_text(problem, 0);
-  require(problem.empty(), problem);
+  on_first_rank(world, [&] { require(problem.empty(), problem); });
 }
 
 Shape reversed(const Shape& shape) { return shape.rank() == 2 ? Shape{shape[1], shape[0]} : shape; }
