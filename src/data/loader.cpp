@@ -81,7 +81,7 @@ void Loader::seek(int64_t step) {
 
 void Loader::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return task_.valid(); })) {
+  while (changed_.wait(lock, stop, [this] { return task_.valid(); }) && !stop.stop_requested()) {
     auto task = std::exchange(task_, {});
     lock.unlock();
     task();

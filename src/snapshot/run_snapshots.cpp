@@ -161,7 +161,8 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   best_loss_before_ = best_loss();
   best_loss_ = purpose.best ? snapshot.best_validation_loss : best_loss_before_;
   is_best_lost_ = false;
-  writing_ = std::async(std::launch::async, [this] { write(); });
+  if (!succeeds([this] { writing_ = std::async(std::launch::async, [this] { write(); }); }))
+    is_best_lost_ = true;
 }
 
 std::optional<double> SnapshotWriter::best_loss() const {
