@@ -80,11 +80,6 @@ cudaError_t count(int& devices) {
 
 std::string version_text(int version) { return concat(version / 1000, ".", version % 1000 / 10); }
 
-void* stream_handle(const Stream& stream) {
-  const auto* cuda = std::get_if<CudaStream>(&stream);
-  return cuda ? cuda->handle : nullptr;
-}
-
 }  // namespace
 
 int count_gpus() {
@@ -153,8 +148,9 @@ MemoryPool& gpu_pool(int device) {
   return *pool;
 }
 
-std::shared_ptr<std::byte> allocate_on_gpu(int64_t bytes, const Stream& stream) {
-  return gpu_pool(gpu_of(stream)).take(bytes, {.queue = stream_handle(stream), .graph = recording_graph()});
+MemoryPlace place_of(const Stream& stream) {
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  return cuda ? MemoryPlace{.queue = cuda->handle, .graph = recording_graph()} : MemoryPlace{};
 }
 
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) {
@@ -162,15 +158,6 @@ std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) {
   cuda::check(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
               "allocating pinned memory");
   return {static_cast<std::byte*>(memory), [](std::byte* freed) { cudaFreeHost(freed); }};
-}
-
-void copy_bytes_with_gpu(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
-                         int64_t bytes) {
-  const bool to_host = device_of(to_stream) == Device::cpu;
-  const Stream& stream = to_host ? from_stream : to_stream;
-  copy_bytes_in_background(to, from, bytes, stream);
-  const bool touches_host = to_host || device_of(from_stream) == Device::cpu;
-  if (touches_host) synchronize(stream);
 }
 
 void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const Stream& stream) {

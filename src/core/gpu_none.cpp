@@ -23,8 +23,7 @@ Stream make_gpu_stream(int, bool) { throw UserError(concat("train.device = cuda:
 std::string describe_gpu(int) { throw Error(reason); }
 
 MemoryPool& gpu_pool(int) { throw Error(reason); }
-std::shared_ptr<std::byte> allocate_on_gpu(int64_t, const Stream&) { throw Error(reason); }
-void copy_bytes_with_gpu(void*, const Stream&, const void*, const Stream&, int64_t) { throw Error(reason); }
+MemoryPlace place_of(const Stream&) { return {}; }
 
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) { return allocate(bytes, cpu_stream()); }
 void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const Stream&) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/event.h"
 #include "core/graph.h"
 #include "core/memory_pool.h"
 
@@ -42,36 +43,32 @@ int64_t size_class(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+MemoryPool& pool_of(const Stream& stream) {
+  static MemoryPool* cpu_pool = new CpuPool;
+  return device_of(stream) == Device::cpu ? *cpu_pool : gpu_pool(gpu_of(stream));
+}
+
 }  // namespace
 
 MemoryScope::MemoryScope(const char* label) : outer_(current_label) { current_label = label; }
 MemoryScope::~MemoryScope() { current_label = outer_; }
 
-MemoryPool& cpu_pool() {
-  static MemoryPool* pool = new CpuPool;
-  return *pool;
-}
-
 std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) {
-  return device_of(stream) == Device::cpu ? cpu_pool().take(bytes, {}) : allocate_on_gpu(bytes, stream);
+  return pool_of(stream).take(bytes, place_of(stream));
 }
 
 void copy_bytes(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
                 int64_t bytes) {
   if (bytes == 0) return;
-  if (device_of(to_stream) == Device::cpu && device_of(from_stream) == Device::cpu)
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  else
-    copy_bytes_with_gpu(to, to_stream, from, from_stream, bytes);
+  const bool to_host = device_of(to_stream) == Device::cpu;
+  const Stream& stream = to_host ? from_stream : to_stream;
+  copy_bytes_in_background(to, from, bytes, stream);
+  if (to_host || device_of(from_stream) == Device::cpu) synchronize(stream);
 }
 
-void release_cached_memory(const Stream& stream) {
-  (device_of(stream) == Device::cpu ? cpu_pool() : gpu_pool(gpu_of(stream))).release_cached();
-}
+void release_cached_memory(const Stream& stream) { pool_of(stream).release_cached(); }
 
-std::vector<MemoryUse> memory_table(const Stream& stream) {
-  return device_of(stream) == Device::cpu ? cpu_pool().table() : gpu_pool(gpu_of(stream)).table();
-}
+std::vector<MemoryUse> memory_table(const Stream& stream) { return pool_of(stream).table(); }
 
 std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, MemoryPlace place) {
   expect(bytes >= 0, "an allocation of ", bytes, " bytes");

@@ -57,15 +57,13 @@ class MemoryPool {
   MemoryUse total_{.label = "total"};
 };
 
-MemoryPool& cpu_pool();
-
 /// The number of the graph that this thread records, whose allocations are kept apart; 0 if none.
 uint64_t recording_graph();
 
-// What memory.h promises for a GPU; in a build without CUDA they throw.
+/// Throws in a build without CUDA.
 MemoryPool& gpu_pool(int device);
-std::shared_ptr<std::byte> allocate_on_gpu(int64_t bytes, const Stream& stream);
-void copy_bytes_with_gpu(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
-                         int64_t bytes);
+
+/// Where what is allocated on the stream now may be used again.
+MemoryPlace place_of(const Stream& stream);
 
 }  // namespace lockstep
