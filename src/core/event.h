@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
 #include "core/stream.h"
 
 namespace lockstep {
@@ -9,11 +11,6 @@ namespace lockstep {
 /// passed.
 class Event {
  public:
-  Event() = default;
-  ~Event();
-  Event(Event&& other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
-  Event& operator=(Event&&) = delete;
-
   /// Marks the end of what is in the queue now; a later call moves the mark.
   void record(const Stream& stream);
   /// Work enqueued on `stream` from now on waits for the mark. Nothing if nothing was recorded.
@@ -24,7 +21,7 @@ class Event {
   void synchronize() const;
 
  private:
-  void* handle_ = nullptr;
+  std::shared_ptr<void> handle_;
 };
 
 /// Returns when all that is in the queue is done.

@@ -12,7 +12,9 @@ namespace {
 
 thread_local uint64_t recording = 0;
 
-cudaEvent_t native_event(void* handle) { return static_cast<cudaEvent_t>(handle); }
+cudaEvent_t native_event(const std::shared_ptr<void>& handle) {
+  return static_cast<cudaEvent_t>(handle.get());
+}
 
 }  // namespace
 
@@ -66,17 +68,13 @@ void Graph::launch() const {
   cuda::check(cudaGraphLaunch(recording_->executable, cuda::native(recording_->stream)), "starting a graph");
 }
 
-Event::~Event() {
-  if (handle_) cudaEventDestroy(native_event(handle_));
-}
-
 void Event::record(const Stream& stream) {
   const auto* cuda = std::get_if<CudaStream>(&stream);
   if (cuda == nullptr) return;
   if (handle_ == nullptr) {
     cudaEvent_t event = nullptr;
     cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
-    handle_ = event;
+    handle_ = {event, cudaEventDestroy};
   }
   cuda::check(cudaEventRecord(native_event(handle_), cuda::native(*cuda)), "recording an event");
 }
