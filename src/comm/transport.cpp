@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport.h"
 
-#include <cstdlib>
 #include <set>
 
 #include "comm/nccl_communicator.h"
-#include "core/error.h"
+#include "core/environment.h"
 #include "core/gpu.h"
 
 namespace lockstep {
@@ -19,9 +18,9 @@ Transport choose_transport(const TransportFacts& facts) {
 }
 
 TransportFacts gather_transport_facts(Communicator& communicator, int device) {
-  const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   TransportFacts facts{.ranks = communicator.size(), .nccl_version = nccl_version()};
-  facts.nccl_may_share = communicator.on_every_rank(allowed != nullptr && std::atoi(allowed) == 1);
+  facts.nccl_may_share =
+      communicator.on_every_rank(number_from_environment("NCCL_MULTI_RANK_GPU_ENABLE") == 1);
   std::set<std::string> gpus;
   for (const std::string& gpu : communicator.all_gather_text(gpu_properties(device).uuid))
     facts.shares_gpu |= !gpus.insert(gpu).second;

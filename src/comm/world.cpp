@@ -17,6 +17,7 @@
 
 #include "comm/local_communicator.h"
 #include "comm/mpi_communicator.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/gpu.h"
@@ -27,11 +28,6 @@
 
 namespace lockstep {
 namespace {
-
-int integer_from_environment(const char* name, int fallback) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? fallback : std::atoi(text);
-}
 
 enum class Launcher { none, mpi, srun_without_mpi, torchrun };
 
@@ -44,17 +40,17 @@ struct Launched {
 /// What the launcher says before MPI is asked.
 Launched launched() {
   const auto says = [](Launcher by, const char* processes, const char* rank) {
-    return Launched{by, integer_from_environment(processes, 0), integer_from_environment(rank, 0)};
+    return Launched{by, number_from_environment(processes), number_from_environment(rank)};
   };
   const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
-  if (integer_from_environment("OMPI_COMM_WORLD_SIZE", 0) > 0)
+  if (number_from_environment("OMPI_COMM_WORLD_SIZE") > 0)
     return says(Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
   const bool is_unheard_of_by_mpi = is_set("SLURM_PROCID") && is_set("PMI_FD") && !mpi_understands_pmi2();
-  if (integer_from_environment("PMI_SIZE", 0) > 0 && !is_unheard_of_by_mpi)
+  if (number_from_environment("PMI_SIZE") > 0 && !is_unheard_of_by_mpi)
     return says(Launcher::mpi, "PMI_SIZE", "PMI_RANK");
   // srun --mpi=pmix sets PMIX_RANK and leaves the OMPI variables to MPI_Init.
   if (is_set("PMIX_RANK")) return says(Launcher::mpi, "SLURM_STEP_NUM_TASKS", "PMIX_RANK");
-  if (is_set("SLURM_PROCID") && integer_from_environment("SLURM_STEP_NUM_TASKS", 0) > 1)
+  if (is_set("SLURM_PROCID") && number_from_environment("SLURM_STEP_NUM_TASKS") > 1)
     return says(Launcher::srun_without_mpi, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID");
   if (is_set("RANK")) return says(Launcher::torchrun, "WORLD_SIZE", "RANK");
   return {};
@@ -94,7 +90,7 @@ std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
   if (launch.rank == 0) return std::chrono::milliseconds(0);
   if (is_watched()) return std::chrono::milliseconds(1000);
   const bool is_on_first_host =
-      integer_from_environment("OMPI_COMM_WORLD_LOCAL_RANK", launch.rank) == launch.rank;
+      number_from_environment("OMPI_COMM_WORLD_LOCAL_RANK", launch.rank) == launch.rank;
   return std::chrono::milliseconds(is_on_first_host ? 300 : 1500);
 }
 
@@ -235,7 +231,7 @@ std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, b
 int World::gpu() const {
   std::string seen;
   for (int device = 0; device < count_gpus(); ++device) seen += gpu_properties(device).uuid + "\n";
-  const bool may_share = communicator_->on_every_rank(integer_from_environment("LOCKSTEP_SHARE_GPU", 0) == 1);
+  const bool may_share = communicator_->on_every_rank(number_from_environment("LOCKSTEP_SHARE_GPU") == 1);
   const std::vector<std::string> texts = communicator_->all_gather_text(seen);
   for (size_t r = 0; r < texts.size(); ++r)
     require(!texts[r].empty(), "train.device = cuda: rank ", r, " sees no GPU",

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/environment.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -66,10 +67,9 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
 }
 
 std::string cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return concat(cache, "/lockstep");
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? concat(home, "/.cache/lockstep") : "";
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/lockstep";
+  const std::string home = environment("HOME");
+  return home.empty() ? "" : home + "/.cache/lockstep";
 }
 
 std::string find_program(const std::string& name) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/heartbeat.h"
 
-#include <cstdlib>
 #include <cstring>
 
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -11,17 +11,12 @@
 namespace lockstep {
 namespace {
 
-/// Empty if nobody watches.
-std::string own_path() {
-  const char* path = std::getenv("LOCKSTEP_HEARTBEAT");
-  return path != nullptr ? path : "";
-}
+constexpr const char* page_variable = "LOCKSTEP_HEARTBEAT";
 
 std::shared_ptr<HeartbeatPage> own_page() {
-  const std::string path = own_path();
-  if (path.empty()) return std::make_shared<HeartbeatPage>();
+  if (!is_watched()) return std::make_shared<HeartbeatPage>();
   try {
-    return map_heartbeat(path, false);
+    return map_heartbeat(environment(page_variable), false);
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; nobody will notice if this rank is stuck"));
     return std::make_shared<HeartbeatPage>();
@@ -43,12 +38,10 @@ HeartbeatPage& heartbeat() {
 }
 
 int restart_count() {
-  for (const char* name : {"LOCKSTEP_RESTART_COUNT", "SLURM_RESTART_COUNT"})
-    if (const char* text = std::getenv(name)) return std::atoi(text);
-  return 0;
+  return number_from_environment("LOCKSTEP_RESTART_COUNT", number_from_environment("SLURM_RESTART_COUNT"));
 }
 
-bool is_watched() { return !own_path().empty(); }
+bool is_watched() { return !environment(page_variable).empty(); }
 
 void beat(const char* phase) {
   HeartbeatPage& page = heartbeat();

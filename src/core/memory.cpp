@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "core/graph.h"
@@ -28,10 +28,7 @@ class CpuPool : public MemoryPool {
 
 /// Asked by tests and checkers of memory: blocks of exact size that nobody meets again.
 bool keeps_blocks() {
-  static const bool keeps = [] {
-    const char* setting = std::getenv("LOCKSTEP_MEMORY_POOL");
-    return setting == nullptr || std::strcmp(setting, "off") != 0;
-  }();
+  static const bool keeps = environment("LOCKSTEP_MEMORY_POOL") != "off";
   return keeps;
 }
 

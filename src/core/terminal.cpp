@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/descriptor.h"
+#include "core/environment.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -74,24 +74,13 @@ int columns_of(pid_t process, int descriptor) {
   return ::ioctl(opened.get(), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-int columns_of_environment() {
-  int columns = 0;
-  if (const char* text = std::getenv("COLUMNS")) {
-    const std::string_view digits(text);
-    std::from_chars(digits.data(), digits.data() + digits.size(), columns);
-  }
-  return columns > 0 ? columns : 80;
-}
-
 /// srun is no parent of what it starts. env.sh's tells where it writes: the columns, and "output" if stdout
 /// as well.
 Terminal terminal_of_srun(Terminal otherwise) {
-  const char* text = std::getenv("LOCKSTEP_TERMINAL");
-  if (text == nullptr || std::getenv("SLURM_PROCID") == nullptr) return otherwise;
-  std::istringstream words(text);
+  std::istringstream words(environment("LOCKSTEP_TERMINAL"));
   int columns = 0;
   std::string output;
-  if (!(words >> columns)) return otherwise;
+  if (std::getenv("SLURM_PROCID") == nullptr || !(words >> columns)) return otherwise;
   words >> output;
   return {.shows_errors = true, .shows_output = output == "output", .columns = columns};
 }
@@ -112,9 +101,9 @@ bool redirects_output(const std::string& command_line) {
 }
 
 Terminal find_terminal() {
-  Terminal terminal{.columns = columns_of_environment()};
-  const char* kind = std::getenv("TERM");
-  if (kind && std::string_view(kind) == "dumb") return terminal;
+  Terminal terminal;
+  if (const int columns = number_from_environment("COLUMNS"); columns > 0) terminal.columns = columns;
+  if (environment("TERM") == "dumb") return terminal;
   const bool is_own = ::isatty(STDERR_FILENO) == 1;
   const pid_t writer = is_own ? ::getpid() : outermost_launcher();
   if (writer == 0) return terminal_of_srun(terminal);

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/log.h"
@@ -195,16 +195,12 @@ size_t command_mark(const std::vector<std::string>& command) {
 /// A Slurm job that came back from the queue is the same run, and each of its starts is a later one.
 void identify_run(LaunchOptions& options) {
   constexpr int64_t most_starts = 1000000;
-  const auto variable = [](const char* name) {
-    const char* text = std::getenv(name);
-    return std::string(text ? text : "");
-  };
-  const std::string job = variable("SLURM_JOB_ID");
-  options.run_id = variable("LOCKSTEP_RUN_ID");
+  const std::string job = environment("SLURM_JOB_ID");
+  options.run_id = environment("LOCKSTEP_RUN_ID");
   if (options.run_id.empty())
     options.run_id = job.empty() ? Secret::random().bytes().substr(0, 16)
                                  : concat("slurm-", job, "-", command_mark(options.command));
-  options.first_generation = std::atoi(variable("SLURM_RESTART_COUNT").c_str()) * most_starts;
+  options.first_generation = number_from_environment("SLURM_RESTART_COUNT") * most_starts;
 }
 
 void complete(LaunchOptions& options, const Texts& texts) {

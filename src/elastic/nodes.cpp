@@ -9,6 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/host.h"
@@ -56,16 +57,12 @@ std::vector<Placement::Host> read_host_file(const std::string& path) {
 }
 
 Placement slurm_allocation(const LaunchOptions& options) {
-  const auto number = [](const char* variable) {
-    const char* text = std::getenv(variable);
-    return text ? std::max(1, std::atoi(text)) : 1;
-  };
-  const int allocated = number("SLURM_JOB_NUM_NODES");
+  const int allocated = std::max(1, number_from_environment("SLURM_JOB_NUM_NODES"));
   require(options.nodes.least_nodes <= allocated, "--nnodes asks for ", options.nodes.least_nodes,
           " nodes, and Slurm gave ", allocated);
   const int used = options.nodes_given ? std::min(options.nodes.most_nodes, allocated) : allocated;
   // As many ranks as the allocation was made for.
-  const int tasks = std::max(1, number("SLURM_NTASKS") / allocated);
+  const int tasks = std::max(1, number_from_environment("SLURM_NTASKS") / allocated);
   const int ranks = options.ranks_given ? options.ranks_per_node : tasks;
   Placement placement{.hosts = std::vector<Placement::Host>(size_t(used), {.name = "", .ranks = ranks})};
   if (used > 1) placement.address = reachable_address(options.nodes);

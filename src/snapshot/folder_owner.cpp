@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
@@ -19,10 +18,10 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
-#include "store/environment.h"
 
 namespace lockstep {
 namespace {
@@ -35,8 +34,6 @@ constexpr std::chrono::milliseconds poll_interval{50};
 
 /// Of a file that cannot be read yet.
 const Owner unknown_owner = {.host = "an unknown host", .since = "an unknown time"};
-
-int64_t number_from_environment(const char* name) { return std::atoll(environment(name).c_str()); }
 
 std::string now_as_text() {
   const std::time_t now = std::time(nullptr);
@@ -81,10 +78,10 @@ struct stat status_of(int file) {
 }  // namespace
 
 Owner Owner::this_process() {
-  const int64_t starts_of_job = number_from_environment("SLURM_RESTART_COUNT");
+  const int64_t starts_of_job = number_from_environment<int64_t>("SLURM_RESTART_COUNT");
   const std::string job = environment("SLURM_JOB_ID");
   Owner owner{.run = environment("LOCKSTEP_RUN_ID"),
-              .generation = number_from_environment("LOCKSTEP_GENERATION"),
+              .generation = number_from_environment<int64_t>("LOCKSTEP_GENERATION"),
               .host = host_name(),
               .boot_id = lockstep::boot_id(),
               .process = ::getpid(),

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "store/environment.h"
 #include "store/http.h"
 #include "store/retry.h"
 

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <pugixml.hpp>
 
+#include "core/environment.h"
 #include "core/error.h"
-#include "store/environment.h"
 #include "store/s3_address.h"
 #include "store/sha256.h"
 

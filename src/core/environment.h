@@ -12,4 +12,11 @@ inline std::string environment(const char* variable) {
   return value != nullptr ? value : "";
 }
 
+/// The number that it begins with; `otherwise` if it is not set.
+template <class Number = int>
+Number number_from_environment(const char* variable, Number otherwise = 0) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? static_cast<Number>(std::atoll(value)) : otherwise;
+}
+
 }  // namespace lockstep
