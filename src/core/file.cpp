@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
 
@@ -37,15 +38,12 @@ void write_file(const std::string& path, std::string_view bytes) {
 
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
   const std::string beside = concat(path, ".", ::getpid(), ".tmp");
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  expect(file >= 0, "cannot write ", path, ": ", std::strerror(errno));
-  const bool written =
-      std::all_of(pieces.begin(), pieces.end(), [&](const auto& piece) { return write_all(file, piece); }) &&
-      ::fsync(file) == 0;
-  const int reason = errno;
-  ::close(file);
+  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  expect(bool(file), "cannot write ", path, ": ", std::strerror(errno));
+  const auto write_piece = [&](std::span<const std::byte> piece) { return write_all(file.get(), piece); };
+  const bool written = std::ranges::all_of(pieces, write_piece) && ::fsync(file.get()) == 0;
   if (written && ::rename(beside.c_str(), path.c_str()) == 0) return;
-  const std::string problem = std::strerror(written ? errno : reason);
+  const std::string problem = std::strerror(errno);
   ::unlink(beside.c_str());
   throw Error(concat("cannot write ", path, ": ", problem));
 }
@@ -53,15 +51,15 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {
   // Cutting a file that a process of an earlier run still has mapped would kill that process.
   if (create) ::unlink(path.c_str());
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0644);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0644));
+  const auto size = static_cast<off_t>(bytes);
   // Reserved now, so that a full disk is an error here and no signal later.
-  const int problem = file < 0 ? errno : create ? ::posix_fallocate(file, 0, static_cast<off_t>(bytes)) : 0;
-  const bool is_whole = file >= 0 && ::lseek(file, 0, SEEK_END) >= static_cast<off_t>(bytes);
+  const int problem = !file ? errno : create ? ::posix_fallocate(file.get(), 0, size) : 0;
+  const bool is_whole = file && ::lseek(file.get(), 0, SEEK_END) >= size;
   void* memory = problem == 0 && is_whole
-                     ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                     ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)
                      : MAP_FAILED;
   const std::string reason = std::strerror(problem ? problem : errno);
-  if (file >= 0) ::close(file);
   expect(memory != MAP_FAILED, "cannot map ", path, ": ", problem || is_whole ? reason : "it is cut");
   return {static_cast<std::byte*>(memory), [bytes](std::byte* mapped) { ::munmap(mapped, bytes); }};
 }
@@ -99,11 +97,9 @@ std::string make_temporary_folder(const std::string& name) {
 }
 
 void sync_directory(const std::string& path) {
-  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = directory >= 0 && ::fsync(directory) == 0;
-  const std::string problem = std::strerror(errno);
-  if (directory >= 0) ::close(directory);
-  expect(synced, "cannot sync the directory ", path, ": ", problem);
+  const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool synced = directory && ::fsync(directory.get()) == 0;
+  expect(synced, "cannot sync the directory ", path, ": ", std::strerror(errno));
 }
 
 }  // namespace lockstep

@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -77,6 +79,13 @@ bool catches(pid_t process, int number) {
   for (std::string word; file >> word;)
     if (word == "SigCgt:") file >> std::hex >> mask;
   return (mask >> (number - 1) & 1) != 0;
+}
+
+/// What /proc tells of a process after its name, which may hold anything: its state, its parent.
+std::istringstream status_of(pid_t process) {
+  std::ifstream file(concat("/proc/", process, "/stat"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return std::istringstream(text.substr(text.rfind(')') + 1));
 }
 
 [[noreturn]] void become(const Image& image) {
@@ -230,12 +239,16 @@ std::vector<pid_t> own_children() {
 }
 
 char process_state(pid_t process) {
-  std::ifstream file(concat("/proc/", process, "/stat"));
-  std::string line;
-  std::getline(file, line);
-  // The name before it may hold anything, parentheses too.
-  const size_t end_of_name = line.rfind(')');
-  return end_of_name == std::string::npos || end_of_name + 2 >= line.size() ? '\0' : line[end_of_name + 2];
+  char state = '\0';
+  status_of(process) >> state;
+  return state;
+}
+
+pid_t parent_of(pid_t process) {
+  char state = '\0';
+  pid_t parent = 0;
+  status_of(process) >> state >> parent;
+  return parent;
 }
 
 bool signal_catchers(pid_t group, int number) {

@@ -86,6 +86,9 @@ std::vector<pid_t> own_children();
 /// The state of a process as /proc tells it: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0 if there is none.
 char process_state(pid_t process);
 
+/// 0 if it cannot be told.
+pid_t parent_of(pid_t process);
+
 /// Signals those of a process group that have a handler for it: the others would die of it. False if none
 /// has.
 bool signal_catchers(pid_t group, int number);

@@ -2,60 +2,40 @@
 #include "core/terminal.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
-#include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/process.h"
 
 namespace lockstep {
 namespace {
 
-template <class Names>
-bool is_one_of(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::string read_whole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 std::string place_of(pid_t process) { return concat("/proc/", process); }
 
-/// 0 if it cannot be told.
-pid_t parent_of(pid_t process) {
-  const std::string status = read_whole(place_of(process) + "/stat");
-  // The name stands in parentheses and may hold any character; after it come the state and the parent.
-  std::istringstream rest(status.substr(std::min(status.rfind(')') + 1, status.size())));
-  char state = 0;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
-}
-
 bool is_launcher(pid_t process) {
-  static constexpr std::array<std::string_view, 8> launchers = {"mpirun",  "mpiexec", "orterun", "orted",
-                                                                "prterun", "prte",    "prted",   "lockrun"};
-  std::string name = read_whole(place_of(process) + "/comm");
-  name.resize(std::min(name.find('\n'), name.size()));
-  return is_one_of(launchers, name);
+  static const std::set<std::string> launchers = {"mpirun",  "mpiexec", "orterun", "orted",
+                                                  "prterun", "prte",    "prted",   "lockrun"};
+  std::string name;
+  std::getline(std::ifstream(place_of(process) + "/comm"), name);
+  return launchers.contains(name);
 }
 
 /// The outermost launcher of this process on this host; 0 if it has none that passes on every byte.
 pid_t outermost_launcher() {
   pid_t outermost = 0;
   for (pid_t process = ::getppid(); process > 1 && is_launcher(process); process = parent_of(process)) {
-    if (redirects_output(read_whole(place_of(process) + "/cmdline"))) return 0;
+    std::ifstream command_line(place_of(process) + "/cmdline");
+    if (redirects_output({std::istreambuf_iterator<char>(command_line), {}})) return 0;
     outermost = process;
   }
   return outermost;
@@ -88,14 +68,14 @@ Terminal terminal_of_srun(Terminal otherwise) {
 }  // namespace
 
 bool redirects_output(const std::string& command_line) {
-  static constexpr std::array<std::string_view, 8> options = {
+  static const std::set<std::string> options = {
       "tag-output", "timestamp-output",      "output-filename", "output-directory", "output", "xml",
       "xterm",      "merge-stderr-to-stdout"};
   std::istringstream words(command_line);
   for (std::string word; std::getline(words, word, '\0') && word != "--";) {
     const size_t begin = std::min(word.find_first_not_of('-'), word.size());
     const std::string name = word.substr(begin, word.find('=') - begin);
-    if (begin > 0 && is_one_of(options, name)) return true;
+    if (begin > 0 && options.contains(name)) return true;
   }
   return false;
 }
