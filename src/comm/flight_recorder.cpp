@@ -59,8 +59,7 @@ std::vector<FlightRecord> FlightRecorder::read(const std::string& path) {
   std::vector<FlightRecord> records;
   for (const FlightRecord& record : ring->records)
     if (record.sequence != 0 && record.sequence <= ring->sequence.load()) records.push_back(record);
-  std::sort(records.begin(), records.end(),
-            [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  std::ranges::sort(records, {}, &FlightRecord::sequence);
   return records;
 }
 
@@ -68,26 +67,24 @@ std::string flight_path(const std::string& directory, int rank) {
   return concat(directory, "/flight.rank", rank, ".bin");
 }
 
+FlightRecord last_collective(const std::string& directory, int rank) {
+  const std::vector<FlightRecord> records = FlightRecorder::read(flight_path(directory, rank));
+  return records.empty() ? FlightRecord{} : records.back();
+}
+
 std::string who_is_behind(const std::string& directory, int ranks) {
-  std::vector<std::vector<FlightRecord>> flights;
-  const FlightRecord* furthest = nullptr;
-  for (int rank = 0; rank < ranks; ++rank) {
-    flights.push_back(FlightRecorder::read(flight_path(directory, rank)));
-    if (flights.back().empty()) continue;
-    if (!furthest || flights.back().back().sequence > furthest->sequence) furthest = &flights.back().back();
-  }
-  if (!furthest) return {};
-  const FlightRecord ahead = *furthest;
+  std::vector<FlightRecord> all;
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(last_collective(directory, rank));
+  const FlightRecord ahead = *std::ranges::max_element(all, {}, &FlightRecord::sequence);
   std::string report;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto& flight = flights[static_cast<size_t>(rank)];
-    const FlightRecord last = flight.empty() ? FlightRecord{} : flight.back();
+    const FlightRecord& last = all[static_cast<size_t>(rank)];
     const bool arrived = last.sequence == ahead.sequence;
     if (arrived && std::strcmp(last.operation, ahead.operation) == 0) continue;
     report += concat(report.empty() ? "" : "; ", "rank ", rank, " never entered collective ", ahead.sequence,
                      " (", ahead.operation, ", ", ahead.bytes, " bytes); ");
-    report += flight.empty() ? std::string("it recorded none")
-                             : concat("its last was ", last.sequence, " (", last.operation, ")");
+    report += last.sequence == 0 ? std::string("it recorded none")
+                                 : concat("its last was ", last.sequence, " (", last.operation, ")");
   }
   return report;
 }

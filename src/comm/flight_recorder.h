@@ -46,6 +46,9 @@ class FlightRecorder {
 /// The file that rank's recorder keeps in a directory.
 std::string flight_path(const std::string& directory, int rank);
 
+/// What the file of a rank tells last; sequence 0 if nothing.
+FlightRecord last_collective(const std::string& directory, int rank);
+
 /// Who is behind, from the files of all ranks: "rank 1 never entered collective 17 (all_gather, 64 bytes);
 /// its last was 16 (broadcast)". Empty if no file is there.
 std::string who_is_behind(const std::string& directory, int ranks);

@@ -222,12 +222,11 @@ std::string mpi_library() {
   return all.substr(0, all.find_first_of(",\n"));
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator() {
-  const MpiPlace place = initialize_mpi();
+std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace& place) {
   // A communicator of our own: its messages can never meet those of a program that also uses MPI.
   MPI_Comm own;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
-  return std::make_unique<MpiCommunicator>(own, place);
+  return std::make_shared<MpiCommunicator>(own, place);
 }
 
 }  // namespace lockstep
@@ -243,10 +242,7 @@ void finalize_mpi() {}
 void abort_mpi(int exit_code) { ::_exit(exit_code); }
 bool mpi_understands_pmi2() { return false; }
 std::string mpi_library() { return ""; }
-std::unique_ptr<Communicator> make_mpi_communicator() {
-  initialize_mpi();
-  return nullptr;
-}
+std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace&) { return nullptr; }
 
 }  // namespace lockstep
 

@@ -33,6 +33,6 @@ bool mpi_understands_pmi2();
 std::string mpi_library();
 
 /// Ranks that are MPI processes. Blocking calls are polled, so that a deadline holds whatever MPI does.
-std::unique_ptr<Communicator> make_mpi_communicator();
+std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace& place);
 
 }  // namespace lockstep

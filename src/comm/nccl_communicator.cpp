@@ -63,15 +63,14 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
                 const Stream& stream) override {
     in_group("ncclSend and ncclRecv", [&] {
       ncclResult_t result = ncclSuccess;
-      const auto goes_on = [&] { return result == ncclSuccess || result == ncclInProgress; };
-      for (const Message& send : sends)
-        if (send.bytes > 0 && goes_on())
-          result = ncclSend(send.data, static_cast<size_t>(send.bytes), ncclUint8, send.peer, communicator_,
-                            native(stream));
-      for (const Message& receive : receives)
-        if (receive.bytes > 0 && goes_on())
-          result = ncclRecv(receive.data, static_cast<size_t>(receive.bytes), ncclUint8, receive.peer,
-                            communicator_, native(stream));
+      const auto post = [&](std::span<const Message> messages, auto call) {
+        for (const Message& message : messages)
+          if (message.bytes > 0 && (result == ncclSuccess || result == ncclInProgress))
+            result = call(message.data, static_cast<size_t>(message.bytes), ncclUint8, message.peer,
+                          communicator_, native(stream));
+      };
+      post(sends, ncclSend);
+      post(receives, ncclRecv);
       return result;
     });
   }

@@ -44,15 +44,15 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
   const auto counter = [&](size_t rank) {
     return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(memory_->of_rank[rank]));
   };
+  // Counters wrap around; a peer may already be one round ahead.
+  const auto has_arrived = [&](size_t rank) {
+    return static_cast<int32_t>(counter(rank).load(std::memory_order_acquire) - rounds_) >= 0;
+  };
   ++rounds_;
   counter(static_cast<size_t>(rank_)).store(rounds_, std::memory_order_release);
   const auto begin = Clock::now();
   for (size_t rank = 0; rank < memory_->of_rank.size(); ++rank) {
-    // Counters wrap around; a peer may already be one round ahead.
-    const auto arrived = [&] {
-      return static_cast<int32_t>(counter(rank).load(std::memory_order_acquire) - rounds_) >= 0;
-    };
-    for (int64_t tries = 0; !arrived(); ++tries) {
+    for (int64_t tries = 0; !has_arrived(rank); ++tries) {
       if (tries < spins_) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -65,8 +65,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
       if (seconds_since(begin) < timeout_seconds) continue;
       std::string missing;
       for (size_t other = 0; other < memory_->of_rank.size(); ++other)
-        if (static_cast<int32_t>(counter(other).load(std::memory_order_acquire) - rounds_) < 0)
-          missing += concat(missing.empty() ? "" : ", ", other);
+        if (!has_arrived(other)) missing += concat(missing.empty() ? "" : ", ", other);
       throw Error(concat("waited ", timeout_seconds, " s; rank ", missing, " did not arrive"));
     }
   }

@@ -189,7 +189,7 @@ World World::from_environment() {
   require(launch.processes == 0 || place.size == launch.processes, "the launcher started ", launch.processes,
           " ranks, but MPI sees ", place.size,
           ": the program and the launcher belong to different MPI installations");
-  World world{std::shared_ptr<Communicator>(make_mpi_communicator())};
+  World world{make_mpi_communicator(place)};
   world.local_rank_ = place.local_rank;
   world.local_size_ = place.local_size;
   world.ranks_on_my_cores_ = count_ranks_on_my_cores(world.communicator());
@@ -242,16 +242,12 @@ int World::gpu() const {
 
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
                                 const std::string& lines) {
-  const std::string reference = communicator.broadcast_text(lines, 0);
   std::string difference;
-  std::istringstream theirs(reference), mine(lines);
+  std::istringstream theirs(communicator.broadcast_text(lines, 0)), mine(lines);
   std::string their_line, my_line;
-  while (difference.empty() && reference != lines) {
-    const bool more_theirs = static_cast<bool>(std::getline(theirs, their_line));
-    const bool more_mine = static_cast<bool>(std::getline(mine, my_line));
-    if (!more_theirs && !more_mine) break;
-    if (!more_theirs) their_line = "nothing";
-    if (!more_mine) my_line = "nothing";
+  while (difference.empty() && (theirs || mine)) {
+    if (!std::getline(theirs, their_line)) their_line = "nothing";
+    if (!std::getline(mine, my_line)) my_line = "nothing";
     if (their_line != my_line)
       difference =
           concat("rank 0 has '", their_line, "', rank ", communicator.rank(), " has '", my_line, "'");

@@ -60,12 +60,6 @@ class RankFolder {
   RankFolder(const RankFolder&) = delete;
   RankFolder& operator=(const RankFolder&) = delete;
 
-  /// Sequence 0 if the rank has entered none.
-  FlightRecord last_collective() const {
-    const std::vector<FlightRecord> records = FlightRecorder::read(flight_path(path, rank_));
-    return records.empty() ? FlightRecord{} : records.back();
-  }
-
   const std::string path;
   const std::string heartbeat_path;
   std::shared_ptr<HeartbeatPage> page;
@@ -205,7 +199,7 @@ class Keeper {
     read_page();
     if (report_.failure.empty()) report_.failure = folder_->page->failure;
     report_.last_lines = last_shown_lines(last_errors_, told_lines);
-    report_.last_collective = folder_->last_collective();
+    report_.last_collective = last_collective(folder_->path, report_.rank);
     report_.has_ended = true;
     channel_.send(to_json(report_));
   }
