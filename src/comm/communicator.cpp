@@ -2,7 +2,6 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/error.h"
 

@@ -13,7 +13,6 @@
 #include <sys/un.h>
 #include <thread>
 #include <unistd.h>
-#include <vector>
 
 #include "comm/local_communicator.h"
 #include "comm/mpi_communicator.h"

@@ -6,9 +6,7 @@
 #include <mutex>
 
 #include "core/cuda_check.h"
-#include "core/event.h"
 #include "core/gpu.h"
-#include "core/graph.h"
 #include "core/memory_pool.h"
 #include "core/text.h"
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <iomanip>
 #include <sstream>
-#include <vector>
 
 namespace lockstep {
 

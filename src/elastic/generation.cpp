@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/file.h"

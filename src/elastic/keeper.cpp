@@ -13,7 +13,6 @@
 #include "core/exit_code.h"
 #include "core/heartbeat.h"
 #include "core/host.h"
-#include "core/log.h"
 #include "core/process.h"
 #include "core/text.h"
 #include "elastic/messages.h"

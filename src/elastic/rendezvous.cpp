@@ -10,7 +10,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "elastic/node.h"
-#include "elastic/nodes.h"
 #include "net/addresses.h"
 
 namespace lockstep {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/eventfd.h>
-
 #include "core/clock.h"
 #include "core/exit_code.h"
 #include "core/log.h"
-#include "core/process.h"
 #include "elastic/rendezvous.h"
 #include "net/addresses.h"
 

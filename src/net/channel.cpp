@@ -2,7 +2,6 @@
 #include "net/channel.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <sys/epoll.h>
 
-#include "core/clock.h"
 #include "core/log.h"
 #include "net/socket.h"
 

@@ -9,8 +9,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "core/error.h"
-
 namespace lockstep {
 namespace {
 
