@@ -14,11 +14,8 @@ class Descriptor {
   Descriptor() = default;
   explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
   Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      descriptor_ = std::exchange(other.descriptor_, -1);
-    }
+  Descriptor& operator=(Descriptor other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
     return *this;
   }
   ~Descriptor() { reset(); }

@@ -67,7 +67,6 @@ class GpuPool : public MemoryPool {
 };
 
 cudaError_t count(int& devices) {
-  devices = 0;
   const cudaError_t result = cudaGetDeviceCount(&devices);
   if (result != cudaSuccess) {
     cudaGetLastError();

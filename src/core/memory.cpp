@@ -115,17 +115,14 @@ void MemoryPool::give(std::byte* block, int64_t block_bytes, MemoryPlace place, 
 void MemoryPool::release_graph(uint64_t graph) {
   const std::lock_guard lock(mutex_);
   dead_graphs_.insert(graph);
-  for (auto entry = free_.begin(); entry != free_.end();) {
-    auto [place, block_bytes] = entry->first;
-    if (place.graph != graph) {
-      ++entry;
-      continue;
-    }
+  for (const auto& [key, blocks] : free_) {
+    auto [place, block_bytes] = key;
+    if (place.graph != graph) continue;
     place.graph = 0;
     auto& common = free_[{place, block_bytes}];
-    common.insert(common.end(), entry->second.begin(), entry->second.end());
-    entry = free_.erase(entry);
+    common.insert(common.end(), blocks.begin(), blocks.end());
   }
+  std::erase_if(free_, [&](const auto& entry) { return std::get<MemoryPlace>(entry.first).graph == graph; });
 }
 
 void MemoryPool::release_cached() {
