@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -45,10 +46,13 @@ std::string number_text(const std::string& bytes) {
   return text;
 }
 
-int leading_ones(const std::string& mask) {
+std::string network_text(std::string number, const std::string& mask) {
   int bits = 0;
-  for (const char byte : mask) bits += __builtin_popcount(uint8_t(byte));
-  return bits;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    number[i] &= mask[i];
+    bits += std::popcount(uint8_t(mask[i]));
+  }
+  return concat(number_text(number), "/", bits);
 }
 
 bool is_shared_number(const std::string& bytes) {
@@ -163,7 +167,7 @@ std::vector<InterfaceAddress> interface_addresses() {
     const std::string bytes = number_bytes(entry->ifa_addr);
     all.push_back({.interface = entry->ifa_name,
                    .address = number_text(bytes),
-                   .prefix_bits = leading_ones(number_bytes(entry->ifa_netmask)),
+                   .network = network_text(bytes, number_bytes(entry->ifa_netmask)),
                    .shared = is_shared_number(bytes) && (entry->ifa_flags & IFF_LOOPBACK) == 0});
   }
   return all;
@@ -191,13 +195,8 @@ std::string describe_shared_addresses() {
 }
 
 std::string network_of(const std::string& address) {
-  for (const InterfaceAddress& one : interface_addresses()) {
-    if (one.address != address) continue;
-    std::string bytes = number_bytes(resolve({.host = address, .port = 0}).at(0).get());
-    for (size_t bit = size_t(one.prefix_bits); bit < bytes.size() * 8; ++bit)
-      bytes[bit / 8] = char(uint8_t(bytes[bit / 8]) & ~(0x80u >> bit % 8));
-    return concat(number_text(bytes), "/", one.prefix_bits);
-  }
+  for (const InterfaceAddress& one : interface_addresses())
+    if (one.address == address) return one.network;
   throw Error(concat(address, " is not an address of this host; it has ", describe_shared_addresses()));
 }
 

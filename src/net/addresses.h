@@ -37,7 +37,7 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint);
 struct InterfaceAddress {
   std::string interface;  ///< "eth0"
   std::string address;    ///< the number
-  int prefix_bits = 0;    ///< how much of it names the network
+  std::string network;    ///< "10.0.0.0/24"
   bool shared = false;    ///< other hosts can reach it: neither loopback nor of one link only
 };
 

@@ -164,7 +164,6 @@ void Listener::dismiss_silent() {
 /// Who waits at the door would be announced again and again.
 void Listener::rest(int problem) {
   watch_door(events_.get(), EPOLL_CTL_MOD, socket_.descriptor(), 0);
-  is_resting_ = true;
   resting_until_ = after(rest_seconds);
   if (has_told_of_resting_) return;
   has_told_of_resting_ = true;
@@ -177,8 +176,8 @@ void Listener::rest(int problem) {
 }
 
 void Listener::go_on() {
-  if (!is_resting_ || Clock::now() < resting_until_) return;
-  is_resting_ = false;
+  if (!resting_until_ || Clock::now() < *resting_until_) return;
+  resting_until_.reset();
   watch_door(events_.get(), EPOLL_CTL_MOD, socket_.descriptor());
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/clock.h"
@@ -48,8 +49,7 @@ class Listener {
   Strangers strangers_;
   size_t most_strangers_;
   uint64_t last_number_ = 0;
-  Clock::time_point resting_until_{};  ///< no connections are taken before that
-  bool is_resting_ = false;
+  std::optional<Clock::time_point> resting_until_;  ///< no connections are taken before that
   bool has_told_of_resting_ = false;
   uint64_t refusals_ = 0;  ///< that nobody was told of yet
   std::string last_refusal_;

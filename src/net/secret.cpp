@@ -22,10 +22,6 @@ namespace {
 constexpr size_t least_bytes = 16;
 constexpr size_t most_bytes = 4096;
 
-const unsigned char* bytes_of(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
-
 }  // namespace
 
 Secret Secret::random() { return Secret(hexadecimal(random_bytes(32))); }
@@ -73,8 +69,9 @@ std::string random_bytes(size_t count) {
 std::string authentication_code(std::string_view key, std::string_view text) {
   std::string code(EVP_MAX_MD_SIZE, '\0');
   unsigned size = 0;
-  const auto* made = HMAC(EVP_sha256(), key.data(), int(key.size()), bytes_of(text), text.size(),
-                          reinterpret_cast<unsigned char*>(code.data()), &size);
+  const auto* made =
+      HMAC(EVP_sha256(), key.data(), int(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
+           text.size(), reinterpret_cast<unsigned char*>(code.data()), &size);
   expect(made != nullptr, "OpenSSL cannot compute HMAC-SHA256");
   code.resize(size);
   return code;
