@@ -69,8 +69,7 @@ Generation::Outcome Generation::run() {
   const bool left_early = request_.is_asked() && !all_started() && !failed_;
   const bool finished = all_have_left() && !failed_;
   end();
-  if (request_.is_cancelled()) return Outcome::cancelled;
-  if (left_early) return Outcome::left_early;
+  if (request_.is_cancelled() || left_early) return Outcome::left_early;
   if (!finished) return Outcome::failed;
   const bool stopped = std::any_of(reports_.begin(), reports_.end(), [](const auto& entry) {
     return entry.second.ending.code() == exit_stopped;
@@ -95,7 +94,8 @@ void Generation::attend() {
   hear_nodes();
   for (Keeper& keeper : keepers_) hear(keeper);
   keepers_.remove_if([](const Keeper& keeper) { return keeper.channel == nullptr; });
-  welcome();
+  while (auto channel = listener_.accept(nodes_.secret(), 0.0))
+    keepers_.push_back({.channel = std::move(channel)});
 }
 
 void Generation::hear_nodes() {
@@ -108,11 +108,6 @@ void Generation::hear_nodes() {
     other_cause_.clear();
     fail(concat(event->node, " was lost: ", event->reason));
   }
-}
-
-void Generation::welcome() {
-  while (auto channel = listener_.accept(nodes_.secret(), 0.0))
-    keepers_.push_back({.channel = std::move(channel), .rank = -1, .heard = Clock::now()});
 }
 
 void Generation::hear(Keeper& keeper) {

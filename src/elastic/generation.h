@@ -20,7 +20,7 @@ namespace lockstep {
 /// How the ranks of a run live from one start to their common end.
 class Generation {
  public:
-  enum class Outcome { done, stopped, left_early, cancelled, failed };
+  enum class Outcome { done, stopped, left_early, failed };
 
   /// How often the run was started before.
   struct Starts {
@@ -56,7 +56,6 @@ class Generation {
   void wait(double seconds);
   void attend();
   void hear_nodes();
-  void welcome();
   void hear(Keeper& keeper);
   void hear(Keeper& keeper, const std::string& message);
   void lose(Keeper& keeper);

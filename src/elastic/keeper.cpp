@@ -153,10 +153,6 @@ class Keeper {
     if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
     if (!is_getting_on()) return end_rank();
     tell_news();
-    look_at_end();
-  }
-
-  void look_at_end() {
     if (const auto ending = child_->ending()) {
       report_.ending = *ending;
       finish();

@@ -55,14 +55,7 @@ Rendezvous::Rendezvous(const NodeOptions& options)
     : options_(options),
       secret_(run_secret(options)),
       address_(rendezvous_address(options)),
-      own_{.node_rank = 0,
-           .host = host_name(),
-           .address = address_,
-           .network = network_of(address_),
-           .slots = options.slots,
-           .run = options.id,
-           .least_nodes = options.least_nodes,
-           .most_nodes = options.most_nodes},
+      network_(network_of(address_)),
       listener_(listen_at(address_, options)),
       agent_listener_(address_.find(':') == std::string::npos ? "127.0.0.1" : "::1", 0),
       event_signal_(event_descriptor(EFD_SEMAPHORE)),
@@ -119,7 +112,7 @@ std::string Rendezvous::missing() {
 Placement Rendezvous::placement() {
   members_.sort(
       [](const Member& left, const Member& right) { return left.facts.node_rank < right.facts.node_rank; });
-  Placement placement{.hosts = {{own_.host, own_.slots, "localhost"}}, .address = address_};
+  Placement placement{.hosts = {{host_name(), options_.slots, "localhost"}}, .address = address_};
   for (Member& member : members_) {
     const NodeFacts& facts = member.facts;
     placement.hosts.push_back({facts.host, facts.slots, concat("node", facts.node_rank)});
@@ -148,7 +141,7 @@ std::vector<std::pair<std::string, std::string>> Rendezvous::network_parameters(
   if (address_.find(':') != std::string::npos)
     return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_disable_family", "4"}};
   // Open MPI 4 reads networks in this form for IPv4 only.
-  std::set<std::string> networks = {own_.network};
+  std::set<std::string> networks = {network_};
   for (const Member& member : members_) networks.insert(member.facts.network);
   const std::string list = joined(networks, ",");
   return {{"oob_tcp_disable_ipv6_family", "1"},

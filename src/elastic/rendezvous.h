@@ -81,7 +81,7 @@ class Rendezvous : public Nodes {
   NodeOptions options_;
   Secret secret_;
   std::string address_;  ///< this host's, where nodes and keepers reach it
-  NodeFacts own_;
+  std::string network_;
   Listener listener_;
   Listener agent_listener_;
   Descriptor event_signal_;

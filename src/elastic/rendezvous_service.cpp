@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/clock.h"
 #include "core/exit_code.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "elastic/rendezvous.h"
 #include "net/addresses.h"
@@ -78,13 +79,13 @@ void Rendezvous::hear_newcomers() {
 
 std::string Rendezvous::objection(NodeFacts& facts, int& code) {
   code = exit_usage;
-  if (facts.run != own_.run)
-    return concat("this is run \"", own_.run, "\", not \"", facts.run,
+  if (facts.run != options_.id)
+    return concat("this is run \"", options_.id, "\", not \"", facts.run,
                   "\": give every node the same --rdzv-id");
-  if (facts.least_nodes != own_.least_nodes || facts.most_nodes != own_.most_nodes)
-    return concat("--nnodes is ", own_.least_nodes, ":", own_.most_nodes, " on node 0, ", facts.least_nodes,
-                  ":", facts.most_nodes, " on ", facts.name());
-  if (facts.node_rank == 0) return concat("node 0 is ", own_.host, ": --node-rank has to be another one");
+  if (facts.least_nodes != options_.least_nodes || facts.most_nodes != options_.most_nodes)
+    return concat("--nnodes is ", options_.least_nodes, ":", options_.most_nodes, " on node 0, ",
+                  facts.least_nodes, ":", facts.most_nodes, " on ", facts.name());
+  if (facts.node_rank == 0) return concat("node 0 is ", host_name(), ": --node-rank has to be another one");
   Member* twin = member_of(facts.node_rank);
   const bool is_here =
       twin != nullptr && twin->facts.host == facts.host && twin->facts.address == facts.address;
@@ -96,9 +97,9 @@ std::string Rendezvous::objection(NodeFacts& facts, int& code) {
                   " is another lockrun: end that one, or give this one another --node-rank");
   // A node whose connection broke is often back before it is missed.
   if (twin != nullptr) twin->lost = "it has come back";
-  for (int rank = 1; facts.node_rank < 0 && rank < own_.most_nodes; ++rank)
+  for (int rank = 1; facts.node_rank < 0 && rank < options_.most_nodes; ++rank)
     if (member_of(rank) == nullptr) facts.node_rank = rank;
-  return facts.node_rank < 0 ? concat("all ", own_.most_nodes, " nodes are here") : "";
+  return facts.node_rank < 0 ? concat("all ", options_.most_nodes, " nodes are here") : "";
 }
 
 void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {

@@ -83,8 +83,6 @@ std::optional<int> Supervisor::run_generation(Placement placement) {
       return exit_stopped;
     case Generation::Outcome::left_early:
       return leave_early();
-    case Generation::Outcome::cancelled:
-      return exit_interrupted;
     case Generation::Outcome::failed:
       break;
   }

@@ -39,7 +39,7 @@ class Supervisor {
   /// Runs one generation; the code to leave with, or nothing if there is to be another.
   std::optional<int> run_generation(Placement placement);
   void report(const Failure& failure) const;
-  /// The code to leave with where no rank had to be told: 75, or 130.
+  /// The code to leave with where no rank had to be told, or all were ended at once: 75, or 130.
   int leave_early() const;
 
   const LaunchOptions& options_;
