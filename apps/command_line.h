@@ -2,13 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "core/error.h"
 #include "core/exit_code.h"
+#include "core/text.h"
 #include "core/version.h"
 
 namespace lockstep {
@@ -16,10 +16,8 @@ namespace lockstep {
 /// Accepts a whole number from `least` up, and says so in words where there is something else.
 inline CLI::Validator whole_number(int64_t least) {
   return {[least](const std::string& text) {
-            int64_t number = 0;
-            const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-            const bool is_whole = problem == std::errc() && end == text.data() + text.size();
-            return is_whole && number >= least
+            const std::optional<int64_t> number = number_in<int64_t>(text);
+            return number && *number >= least
                        ? std::string()
                        : concat("expected a whole number from ", least, " up, not '", text, "'");
           },

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +27,14 @@ inline std::string trimmed(std::string_view text) {
   constexpr const char* blanks = " \t\r\n";
   const size_t begin = std::min(text.find_first_not_of(blanks), text.size());
   return std::string(text.substr(begin, text.find_last_not_of(blanks) + 1 - begin));
+}
+
+/// The number that the whole text is; nothing if it is none, or too large.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 /// Two digits a byte, in lower case.

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -41,14 +40,11 @@ struct Texts {
 /// Says in words what is wanted where there is something else.
 CLI::Validator number_from_zero(bool may_be_zero) {
   return {[may_be_zero](const std::string& text) {
-            double number = 0;
-            const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-            const bool is_number = problem == std::errc() && end == text.data() + text.size();
+            const double number = number_in<double>(text).value_or(-1);
             const bool is_in_range = std::isfinite(number) && (number > 0 || (may_be_zero && number == 0));
-            return is_number && is_in_range
-                       ? std::string()
-                       : concat("expected a number ", may_be_zero ? "from 0 up" : "above 0", ", not '", text,
-                                "'");
+            return is_in_range ? std::string()
+                               : concat("expected a number ", may_be_zero ? "from 0 up" : "above 0",
+                                        ", not '", text, "'");
           },
           ""};
 }
@@ -149,10 +145,8 @@ void name_variables(CLI::App& app) {
 }
 
 int positive_number(const std::string& name, const std::string& text) {
-  int number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = problem == std::errc() && end == text.data() + text.size();
-  require(is_number && number > 0, name, " = '", text, "' is not a number from 1 up");
+  const int number = number_in<int>(text).value_or(0);
+  require(number > 0, name, " = '", text, "' is not a number from 1 up");
   return number;
 }
 
@@ -187,19 +181,16 @@ void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
   }
 }
 
-/// Tells apart the runs of one job, and is the same when it comes back.
-size_t command_mark(const std::vector<std::string>& command) {
-  return std::hash<std::string>()(joined(command, "\n"));
-}
-
 /// A Slurm job that came back from the queue is the same run, and each of its starts is a later one.
 void identify_run(LaunchOptions& options) {
   constexpr int64_t most_starts = 1000000;
   const std::string job = environment("SLURM_JOB_ID");
+  // Tells apart the runs of one job, and is the same when it comes back.
+  const size_t command_mark = std::hash<std::string>()(joined(options.command, "\n"));
   options.run_id = environment("LOCKSTEP_RUN_ID");
   if (options.run_id.empty())
-    options.run_id = job.empty() ? Secret::random().bytes().substr(0, 16)
-                                 : concat("slurm-", job, "-", command_mark(options.command));
+    options.run_id =
+        job.empty() ? Secret::random().bytes().substr(0, 16) : concat("slurm-", job, "-", command_mark);
   options.first_generation = number_from_environment("SLURM_RESTART_COUNT") * most_starts;
 }
 

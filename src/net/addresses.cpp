@@ -16,15 +16,14 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
 
 int parse_port(std::string_view digits, const std::string& text) {
-  int port = -1;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  require(failure == std::errc() && end == digits.data() + digits.size() && port >= 0 && port <= 65535, text,
-          ": the port is a number from 0 to 65535");
+  const int port = number_in<int>(digits).value_or(-1);
+  require(port >= 0 && port <= 65535, text, ": the port is a number from 0 to 65535");
   return port;
 }
 

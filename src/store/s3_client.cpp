@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/s3_client.h"
 
-#include <charconv>
 #include <pugixml.hpp>
 
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "store/s3_address.h"
 #include "store/sha256.h"
 
@@ -35,10 +35,8 @@ std::string describe(const HttpReply& reply) {
 double number_from(const char* variable, double otherwise) {
   const std::string text = environment(variable);
   if (text.empty()) return otherwise;
-  double number = 0.0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(problem == std::errc() && end == text.data() + text.size() && number >= 1.0 && number <= 5000.0,
-          variable, " = ", text, " is not a number from 1 to 5000");
+  const double number = number_in<double>(text).value_or(0.0);
+  require(number >= 1.0 && number <= 5000.0, variable, " = ", text, " is not a number from 1 to 5000");
   return number;
 }
 
