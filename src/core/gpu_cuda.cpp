@@ -145,11 +145,6 @@ MemoryPool& gpu_pool(int device) {
   return *pool;
 }
 
-MemoryPlace place_of(const Stream& stream) {
-  const auto* cuda = std::get_if<CudaStream>(&stream);
-  return cuda ? MemoryPlace{.queue = cuda->handle, .graph = recording_graph()} : MemoryPlace{};
-}
-
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) {
   void* memory = nullptr;
   cuda::check(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))),

@@ -10,6 +10,7 @@
 namespace lockstep {
 namespace {
 
+/// The number of the graph that this thread records, whose allocations are kept apart; 0 if none.
 thread_local uint64_t recording = 0;
 
 cudaEvent_t native_event(const std::shared_ptr<void>& handle) {
@@ -18,8 +19,12 @@ cudaEvent_t native_event(const std::shared_ptr<void>& handle) {
 
 }  // namespace
 
-uint64_t recording_graph() { return recording; }
 bool is_recording_graph() { return recording != 0; }
+
+MemoryPlace place_of(const Stream& stream) {
+  const auto* cuda = std::get_if<CudaStream>(&stream);
+  return cuda ? MemoryPlace{.queue = cuda->handle, .graph = recording} : MemoryPlace{};
+}
 
 struct Graph::Recording {
   CudaStream stream;

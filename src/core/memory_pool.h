@@ -57,13 +57,10 @@ class MemoryPool {
   MemoryUse total_{.label = "total"};
 };
 
-/// The number of the graph that this thread records, whose allocations are kept apart; 0 if none.
-uint64_t recording_graph();
-
 /// Throws in a build without CUDA.
 MemoryPool& gpu_pool(int device);
 
-/// Where what is allocated on the stream now may be used again.
+/// Where what this thread allocates on the stream now may be used again: apart, while it records a graph.
 MemoryPlace place_of(const Stream& stream);
 
 }  // namespace lockstep

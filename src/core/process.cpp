@@ -103,11 +103,6 @@ std::istringstream status_of(pid_t process) {
   ::_exit(127);
 }
 
-Ending ending_of(int status) {
-  if (WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status)};
-  return {.exit_code = WEXITSTATUS(status), .signal = 0};
-}
-
 }  // namespace
 
 std::string describe(const Ending& ending) {
@@ -169,7 +164,8 @@ std::optional<Ending> Process::ending() {
   ::kill(-id_, SIGKILL);
   int status = 0;
   ::waitpid(id_, &status, 0);
-  return ending_ = ending_of(status);
+  return ending_ = WIFSIGNALED(status) ? Ending{.signal = WTERMSIG(status)}
+                                       : Ending{.exit_code = WEXITSTATUS(status)};
 }
 
 std::optional<Ending> Process::wait(double seconds) {
