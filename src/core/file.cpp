@@ -92,7 +92,8 @@ std::string program_beside(const std::string& name) {
 
 std::string make_temporary_folder(const std::string& name) {
   std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
-  expect(::mkdtemp(path.data()) != nullptr, "cannot make ", path, ": ", std::strerror(errno));
+  const bool is_made = ::mkdtemp(path.data()) != nullptr;
+  expect(is_made, "cannot make ", path, ": ", std::strerror(errno));
   return path;
 }
 

@@ -31,7 +31,8 @@ struct Pipe {
 
   Pipe() {
     int ends[2];
-    expect(::pipe2(ends, O_CLOEXEC) == 0, "no pipe: ", std::strerror(errno));
+    const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
+    expect(is_made, "no pipe: ", std::strerror(errno));
     reading = Descriptor(ends[0]);
     writing = Descriptor(ends[1]);
   }

@@ -26,7 +26,8 @@ constexpr size_t most_output_bytes = size_t(1) << 20;
 }  // namespace
 
 NodeProcesses::NodeProcesses() {
-  expect(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "cannot adopt orphans: ", std::strerror(errno));
+  const bool adopts = ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+  expect(adopts, "cannot adopt orphans: ", std::strerror(errno));
 }
 
 NodeProcesses::~NodeProcesses() { end_all(); }

@@ -156,7 +156,8 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint) {
 
 std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* first = nullptr;
-  expect(::getifaddrs(&first) == 0, "cannot list this host's addresses: ", std::strerror(errno));
+  const bool is_listed = ::getifaddrs(&first) == 0;
+  expect(is_listed, "cannot list this host's addresses: ", std::strerror(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(first, &::freeifaddrs);
   std::vector<InterfaceAddress> all;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {

@@ -29,8 +29,8 @@ bool can_watch(int events, int change, int descriptor, uint64_t number, uint32_t
 }
 
 void watch_door(int events, int change, int door_descriptor, uint32_t kinds = EPOLLIN) {
-  expect(can_watch(events, change, door_descriptor, door, kinds),
-         "cannot watch for connections: ", std::strerror(errno));
+  const bool is_watched = can_watch(events, change, door_descriptor, door, kinds);
+  expect(is_watched, "cannot watch for connections: ", std::strerror(errno));
 }
 
 /// True if all of it went at once, as so few bytes into a fresh connection do.

@@ -47,8 +47,8 @@ Socket Socket::connect(const SocketAddress& address, Clock::time_point deadline,
   Socket socket = make(address);
   if (!own_address.empty()) {
     const SocketAddress own = resolve({.host = std::string(own_address), .port = 0}).at(0);
-    expect(::bind(socket.descriptor(), own.get(), own.size) == 0, "cannot use the address ", own_address,
-           ": ", std::strerror(errno));
+    const bool is_own = ::bind(socket.descriptor(), own.get(), own.size) == 0;
+    expect(is_own, "cannot use the address ", own_address, ": ", std::strerror(errno));
   }
   if (::connect(socket.descriptor(), address.get(), address.size) != 0) {
     expect(errno == EINPROGRESS, std::strerror(errno));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/listener.h"
 
+#include <cerrno>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -112,6 +113,14 @@ TEST(Listener, NobodyThereIsAnError) {
   const std::string message = message_of([&] { (void)connect_channel(endpoint, Secret::random(), soon); });
   EXPECT_NE(message.find(endpoint), std::string::npos) << message;
   EXPECT_NE(message.find("refused"), std::string::npos) << message;
+}
+
+TEST(Socket, AnAddressOfAnotherHostIsNamedWithTheReason) {
+  const Socket listening = Socket::listen({.host = "127.0.0.1"});
+  const SocketAddress there = resolve(listening.address()).at(0);
+  errno = 0;
+  const std::string message = message_of([&] { Socket::connect(there, after(soon), "192.0.2.1"); });
+  EXPECT_EQ(message, "cannot use the address 192.0.2.1: Cannot assign requested address");
 }
 
 TEST(Listener, OneThatNeverAnswersIsGivenUp) {
