@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
-
 #include "core/random.h"
 #include "kernels/gelu.h"
 #include "tensor/autograd.h"

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "kernels/view.h"
 #include "tensor/storage.h"
