@@ -138,9 +138,8 @@ class Walk {
   void hand_back(const GradientNode& node, size_t i, Tensor gradient) {
     TensorState* const input = node.inputs[i].get();
     expect(static_cast<bool>(gradient), node.op, " returned no gradient for input ", i);
-    if (gradient.shape() != input->shape)
-      throw Error(
-          concat(node.op, ": gradient ", i, " is ", gradient.shape(), ", its input is ", input->shape));
+    expect(gradient.shape() == input->shape, node.op, ": gradient ", i, " is ", gradient.shape(),
+           ", its input is ", input->shape);
     if (input->leaf) {
       receive(*input->leaf, gradient, used_.insert(input).second);
       if (--uses_left_[input] == 0 && input->leaf->ready) input->leaf->ready();

@@ -2,7 +2,6 @@
 #include "tensor/parameter_space.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <numeric>
 
@@ -22,10 +21,7 @@ std::string unit_of(const Parameter& parameter) {
   const std::string& name = parameter.name;
   if (!parameter.other_names.empty()) return name;
   for (size_t begin = 0, end = 0; (end = name.find('.', begin)) != std::string::npos; begin = end + 1)
-    if (std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
-                    name.begin() + static_cast<std::ptrdiff_t>(end),
-                    [](char c) { return '0' <= c && c <= '9'; }))
-      return name.substr(0, end);
+    if (name.find_first_not_of("0123456789", begin) == end) return name.substr(0, end);
   return name.substr(0, name.rfind('.'));
 }
 
