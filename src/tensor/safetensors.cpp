@@ -2,10 +2,12 @@
 #include "tensor/safetensors.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "core/memory.h"
@@ -17,26 +19,13 @@ namespace {
 using Json = nlohmann::json;  // sorts keys, so that a long header is read in O(n log n)
 using OrderedJson = nlohmann::ordered_json;
 
-struct DTypeName {
-  DType dtype;
-  const char* name;
-};
-constexpr DTypeName dtype_names[] = {{DType::f32, "F32"},
-                                     {DType::f64, "F64"},
-                                     {DType::bf16, "BF16"},
-                                     {DType::f16, "F16"},
-                                     {DType::i32, "I32"}};
-
-const char* safetensors_name(DType dtype) {
-  for (const DTypeName& entry : dtype_names)
-    if (entry.dtype == dtype) return entry.name;
-  throw Error("a dtype that safetensors cannot hold");
-}
+/// In the order of DType.
+constexpr std::array<std::string_view, 5> dtype_names = {"F32", "F64", "BF16", "F16", "I32"};
 
 DType dtype_named(const std::string& name) {
-  for (const DTypeName& entry : dtype_names)
-    if (name == entry.name) return entry.dtype;
-  throw UserError("dtype " + name + " is not supported");
+  const auto found = std::ranges::find(dtype_names, name);
+  require(found != dtype_names.end(), "dtype ", name, " is not supported");
+  return static_cast<DType>(found - dtype_names.begin());
 }
 
 int64_t integer(const Json& number) {
@@ -144,7 +133,7 @@ SafeTensorsPieces::SafeTensorsPieces(const SafeTensors& content) {
   int64_t offset = 0;
   for (const auto& [name, tensor] : content.tensors) {
     const int64_t size = tensor.view().bytes();
-    header[name] = {{"dtype", safetensors_name(tensor.dtype())},
+    header[name] = {{"dtype", dtype_names.at(static_cast<size_t>(tensor.dtype()))},
                     {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {offset, offset + size}}};
     offset += size;
