@@ -57,21 +57,19 @@ constexpr size_t piece_bytes = size_t{1} << 20;
 
 /// True once the header is whole; takes what belongs to it from the front of the piece.
 bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
-  while (!has_header_ && !piece.empty()) {
-    uint64_t text_bytes = 0;
-    if (header_.size() >= length_bytes) std::memcpy(&text_bytes, header_.data(), length_bytes);
-    const uint64_t missing = header_.size() < length_bytes ? length_bytes - header_.size()
-                                                           : text_bytes - (header_.size() - length_bytes);
+  const auto take_all = [&](uint64_t missing) {
     const std::span<const std::byte> part = piece.first(std::min<uint64_t>(missing, piece.size()));
     header_.append(reinterpret_cast<const char*>(part.data()), part.size());
     piece = piece.subspan(part.size());
-    if (header_.size() < length_bytes) continue;
-    std::memcpy(&text_bytes, header_.data(), length_bytes);
-    if (header_.size() - length_bytes < text_bytes) continue;
-    parse_header();
-    has_header_ = true;
-  }
-  return has_header_;
+    return part.size() == missing;
+  };
+  if (has_header_) return true;
+  if (header_.size() < length_bytes && !take_all(length_bytes - header_.size())) return false;
+  uint64_t text_bytes = 0;
+  std::memcpy(&text_bytes, header_.data(), length_bytes);
+  if (!take_all(text_bytes - (header_.size() - length_bytes))) return false;
+  parse_header();
+  return has_header_ = true;
 }
 
 void SafeTensorsReader::parse_header() {
