@@ -42,7 +42,7 @@ class InSharedMemory final : public Movement {
     if (!block && (is_common || blocks_.empty())) return nullptr;
     if (!block) return private_memory(count, stream());
     if (!is_common) blocks_.push_back(block);
-    return Storage::adopt(block->of_rank[rank_], count * 4, cpu_stream(), block);
+    return std::make_shared<Storage>(Storage{{block, block->of_rank[rank_]}, count * 4, cpu_stream()});
   }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {

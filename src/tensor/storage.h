@@ -10,18 +10,12 @@ namespace lockstep {
 
 /// A block of memory that tensors share, on the stream it was made for.
 struct Storage {
-  std::shared_ptr<std::byte> data;
+  std::shared_ptr<std::byte> data;  ///< or a part of what somebody else has made, which it keeps alive
   int64_t bytes = 0;
   Stream stream;
 
   static std::shared_ptr<Storage> make(int64_t bytes, const Stream& stream) {
     return std::make_shared<Storage>(Storage{allocate(bytes, stream), bytes, stream});
-  }
-
-  /// Memory that somebody else owns, such as a window shared between processes; `owner` is kept alive.
-  static std::shared_ptr<Storage> adopt(std::byte* data, int64_t bytes, const Stream& stream,
-                                        std::shared_ptr<void> owner) {
-    return std::make_shared<Storage>(Storage{{std::move(owner), data}, bytes, stream});
   }
 };
 

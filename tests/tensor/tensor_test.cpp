@@ -99,8 +99,8 @@ TEST(Tensor, MovingALeafKeepsItsValuesAndItsHandles) {
 TEST(Tensor, AdoptedMemoryKeepsItsOwner) {
   auto owner = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3});
   const std::weak_ptr<std::vector<float>> watch = owner;
-  Tensor x(Storage::adopt(reinterpret_cast<std::byte*>(owner->data()), 12, current_stream(), owner), 4, {2},
-           DType::f32);
+  std::shared_ptr<std::byte> data(owner, reinterpret_cast<std::byte*>(owner->data()));
+  Tensor x(std::make_shared<Storage>(Storage{std::move(data), 12, current_stream()}), 4, {2}, DType::f32);
   owner.reset();
   EXPECT_EQ(to_doubles(x), (std::vector<double>{2, 3}));
   EXPECT_FALSE(watch.expired());
