@@ -13,30 +13,30 @@ Tensor scaled(const Tensor& x, double factor) {
   return y;
 }
 
-Tensor product(const Tensor& a, const Tensor& b) {
+/// What Add, Subtract or Multiply makes of a and b.
+template <class Kernel>
+Tensor combined(const Tensor& a, const Tensor& b) {
   const Tensor y = empty_like(a);
-  launch(a.stream(), Multiply{.a = a.view(), .b = b.view(), .y = y.view()});
+  launch(a.stream(), Kernel{.a = a.view(), .b = b.view(), .y = y.view()});
   return y;
 }
 
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  const Tensor y = empty_like(a);
-  launch(a.stream(), Add{.a = a.view(), .b = b.view(), .y = y.view()});
-  return record("add", y, {a, b}, [](const Tensor& dy) -> Gradients { return {dy, dy}; });
+  return record("add", combined<Add>(a, b), {a, b}, [](const Tensor& dy) -> Gradients { return {dy, dy}; });
 }
 
 Tensor subtract(const Tensor& a, const Tensor& b) {
-  const Tensor y = empty_like(a);
-  launch(a.stream(), Subtract{.a = a.view(), .b = b.view(), .y = y.view()});
-  return record("subtract", y, {a, b}, [](const Tensor& dy) -> Gradients { return {dy, scaled(dy, -1.0)}; });
+  return record("subtract", combined<Subtract>(a, b), {a, b}, [](const Tensor& dy) -> Gradients {
+    return {dy, scaled(dy, -1.0)};
+  });
 }
 
 Tensor multiply(const Tensor& a, const Tensor& b) {
-  return record("multiply", product(a, b), {a, b},
+  return record("multiply", combined<Multiply>(a, b), {a, b},
                 [a = a.detach(), b = b.detach()](const Tensor& dy) -> Gradients {
-                  return {product(dy, b), product(dy, a)};
+                  return {combined<Multiply>(dy, b), combined<Multiply>(dy, a)};
                 });
 }
 

@@ -37,11 +37,7 @@ Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
 }
 
 /// The sum of the rows' losses, times 1 / their number.
-Tensor mean_of(const Tensor& losses, const Tensor& inverse) {
-  const Tensor sum = sum_of(losses), y = empty_like(sum);
-  launch(sum.stream(), Multiply{.a = sum.view(), .b = inverse.view(), .y = y.view()});
-  return y;
-}
+Tensor mean_of(const Tensor& losses, const Tensor& inverse) { return multiply(sum_of(losses), inverse); }
 
 /// The product that makes logits, and their loss.
 struct Head {
