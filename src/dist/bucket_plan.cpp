@@ -4,18 +4,9 @@
 #include <algorithm>
 
 namespace lockstep {
-namespace {
-
-Ownership segments_of(const ParameterSpace& space, int ranks) {
-  Ownership segments;
-  for (int rank = 0; rank < ranks; ++rank) segments.push_back(space.segments(rank, ranks));
-  return segments;
-}
-
-}  // namespace
 
 BucketPlan::BucketPlan(const ParameterSpace& space, int ranks, int64_t bucket_bytes)
-    : BucketPlan(space.trainable_elements(), segments_of(space, ranks), bucket_bytes) {}
+    : BucketPlan(space.trainable_elements(), space.segments(ranks), bucket_bytes) {}
 
 BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes)
     : elements(reserved + trainable_elements), owned(segments.size()) {

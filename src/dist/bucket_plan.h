@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-/// Ranges of one buffer that each rank finishes: [rank], each in order.
-using Ownership = std::vector<std::vector<Range>>;
-
 /// How a slot of gradients is cut. A slot begins with `reserved` elements for what is averaged as gradients
 /// are and is none, which rank 0 finishes; then come the trainable elements of a space. Buckets are what
 /// travels at once: whole blocks of 4096 elements, about 1 MiB first, so that communication starts early,

@@ -46,8 +46,8 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
-  for (int rank = 0; rank < world.size(); ++rank) segments_.push_back(space.segments(rank, world.size()));
-  const BucketPlan buckets(space, world.size(), options_.bucket_bytes);
+  segments_ = space.segments(world.size());
+  const BucketPlan buckets(space.trainable_elements(), segments_, options_.bucket_bytes);
   reducer_ = std::make_unique<GradientReducer>(communicator_, buckets, options_, space.stream());
   copy_first_ranks_values();
   make_report();

@@ -127,16 +127,18 @@ std::vector<NamedTensor> ParameterSpace::named_parts(const Tensor& flat, const s
   return all;
 }
 
-std::vector<Range> ParameterSpace::segments(int rank, int ranks) const {
-  std::vector<Range> mine;
+Ownership ParameterSpace::segments(int ranks) const {
+  Ownership owned(static_cast<size_t>(ranks));
   for (const Range& unit : units_) {
     if (unit.begin >= trainable_) break;
     const int64_t blocks = unit.size() / block;
-    const Range range{unit.begin + blocks * rank / ranks * block,
-                      unit.begin + blocks * (rank + 1) / ranks * block};
-    if (range.size() > 0) mine.push_back(range);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Range range{unit.begin + blocks * rank / ranks * block,
+                        unit.begin + blocks * (rank + 1) / ranks * block};
+      if (range.size() > 0) owned[static_cast<size_t>(rank)].push_back(range);
+    }
   }
-  return mine;
+  return owned;
 }
 
 std::vector<ParameterSpace::GroupRange> ParameterSpace::by_group(std::span<const Range> ranges) const {

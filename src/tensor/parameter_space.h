@@ -27,6 +27,9 @@ constexpr Range intersection(Range a, Range b) {
   return {begin, begin < end ? end : begin};
 }
 
+/// Ranges of one buffer that each rank owns: [rank], each in order.
+using Ownership = std::vector<std::vector<Range>>;
+
 /// How optimizers treat a parameter.
 struct ParameterGroup {
   bool decays = true;                 ///< weight decay applies
@@ -80,9 +83,8 @@ class ParameterSpace {
   int64_t trainable_elements() const { return trainable_; }
   /// Units in flat order; those of frozen parameters, if there are any, are the last.
   const std::vector<Range>& units() const { return units_; }
-  /// What `rank` of `ranks` owns: of each trainable unit the blocks [blocks * rank / ranks, ...), in flat
-  /// order.
-  std::vector<Range> segments(int rank, int ranks) const;
+  /// What each of `ranks` owns: of each trainable unit the blocks [blocks * rank / ranks, ...).
+  Ownership segments(int ranks) const;
 
   /// A part of the space, all of whose parameters are in one group.
   struct GroupRange {

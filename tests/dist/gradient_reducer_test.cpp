@@ -49,6 +49,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
   for (const int ranks : {1, 2, 3})
     for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{1} << 30}) {
       const BucketPlan plan(space, ranks, bucket_bytes);
+      const Ownership segments = space.segments(ranks);
       for (int rank = 0; rank < ranks; ++rank) {
         std::vector<Range> owned;
         for (const BucketPlan::Bucket& bucket : plan.buckets)
@@ -59,7 +60,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
               owned.push_back(range);
         std::vector<Range> expected;
         if (rank == 0) expected.push_back({0, BucketPlan::reserved});
-        for (const Range& range : space.segments(rank, ranks)) {
+        for (const Range& range : segments[static_cast<size_t>(rank)]) {
           const Range in_slot{range.begin + BucketPlan::reserved, range.end + BucketPlan::reserved};
           if (!expected.empty() && expected.back().end == in_slot.begin)
             expected.back().end = in_slot.end;
