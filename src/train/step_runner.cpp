@@ -27,14 +27,15 @@ int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
 
 }  // namespace
 
-StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Optimizer& optimizer,
-                       const Options& options)
-    : task_(task),
+StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, DataParallel& data_parallel,
+                       Optimizer& optimizer, std::function<void()> before_votes)
+    : config_(config),
+      task_(task),
       data_parallel_(data_parallel),
       optimizer_(optimizer),
-      options_(options),
+      before_votes_(std::move(before_votes)),
       stream_(current_stream()),
-      feeder_(stream_, options.batch_size),
+      feeder_(stream_, config.batch_size),
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_(empty({}, DType::f32, stream_)),
       votes_(empty(data_parallel.votes().shape(), DType::f32, stream_)),
@@ -45,7 +46,7 @@ StepRunner::StepRunner(const TrainingTask& task, DataParallel& data_parallel, Op
 
 void StepRunner::start(const Step& step, double learning_rate) {
   expect(started_ - collected_ < 2, "a third step was started before the first was collected");
-  options_.before_votes();
+  before_votes_();
   beat("training");  // a recorded step does not pass by the others
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
@@ -63,8 +64,8 @@ void StepRunner::start(const Step& step, double learning_rate) {
 
 /// The first step runs as it is: it makes what is made at first use. So does one whose batches are short.
 bool StepRunner::can_record(const std::vector<Batch>& batches) const {
-  return on_gpu() && options_.graph && started_ > 0 && data_parallel_.is_capturable() &&
-         optimizer_.can_be_recorded() && batches.front().samples == options_.batch_size;
+  return on_gpu() && config_.graph && started_ > 0 && data_parallel_.is_capturable() &&
+         optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size;
 }
 
 void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
@@ -85,19 +86,19 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   for (const Batch& batch : batches) backward(batch, index);
   // From here a rank waits for others, under the deadline of the collective.
   beat("training");
-  data_parallel_.update(optimizer_, options_.grad_clip);
+  data_parallel_.update(optimizer_, config_.grad_clip);
   copy(data_parallel_.mean_loss(), loss_);
   copy(data_parallel_.votes(), votes_);
   copy(data_parallel_.gradient_norm(), norm_);
 }
 
 void StepRunner::backward(const Batch& batch, int64_t index) {
-  const int64_t micro_samples = batch.samples / options_.accumulate;
-  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
+  const int64_t micro_samples = batch.samples / config_.accumulate;
+  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     const int64_t first = micro * micro_samples;
     const Context context{
         .training = true,
-        .seed = options_.seed,
+        .seed = static_cast<uint64_t>(config_.seed),
         .step = static_cast<uint32_t>(index),
         .sample = static_cast<uint32_t>(batch.first_sample + first),
         .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr};
@@ -107,7 +108,7 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
       return task_.loss(batch.inputs.slice(first, first + micro_samples),
                         batch.targets.slice(first, first + micro_samples), context);
     }();
-    if (!on_gpu()) options_.before_votes();
+    if (!on_gpu()) before_votes_();
     const MemoryScope scope("backward");
     data_parallel_.backward(loss);
   }

@@ -64,20 +64,10 @@ struct StepResult {
 /// fixed places ahead of it, so recorded and enqueued steps are the same work and give the same bits.
 class StepRunner {
  public:
-  struct Options {
-    int64_t batch_size = 1;  ///< samples of a replica; the last step of an epoch may have fewer
-    int64_t accumulate = 1;
-    double grad_clip = 0.0;
-    uint64_t seed = 0;
-    bool graph = true;  ///< record steps on a GPU
-    /// Called while there is still time to vote in this step: before it, and where the host runs it before
-    /// the backward of each micro-batch.
-    std::function<void()> before_votes = [] {};
-  };
-
-  /// Keeps references to all three.
-  StepRunner(const TrainingTask& task, DataParallel& data_parallel, Optimizer& optimizer,
-             const Options& options);
+  /// Keeps references. `before_votes` is called while there is still time to vote in a step: before it, and
+  /// where the host runs it before the backward of each micro-batch.
+  StepRunner(const TrainConfig& config, const TrainingTask& task, DataParallel& data_parallel,
+             Optimizer& optimizer, std::function<void()> before_votes);
 
   /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
   void start(const Step& step, double learning_rate);
@@ -99,10 +89,11 @@ class StepRunner {
   void record(const std::vector<Batch>& batches, int64_t index);
   void report();
 
+  const TrainConfig& config_;
   const TrainingTask& task_;
   DataParallel& data_parallel_;
   Optimizer& optimizer_;
-  Options options_;
+  std::function<void()> before_votes_;
   Stream stream_;
   BatchFeeder feeder_;
   Tensor step_number_;  ///< i32, for kernels that draw at random
