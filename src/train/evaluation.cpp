@@ -9,18 +9,6 @@
 #include "train/stop_request.h"
 
 namespace lockstep {
-namespace {
-
-/// The sum over the samples of one batch.
-double loss_of_batch(const TrainingTask& task, const Dataset& data, int64_t first, int64_t samples) {
-  std::vector<int64_t> indices(static_cast<size_t>(samples));
-  std::iota(indices.begin(), indices.end(), first);
-  beat("evaluation");
-  const Batch batch = collect(data, indices, current_stream());
-  return item(task.loss(batch.inputs, batch.targets, {})) * static_cast<double>(samples);
-}
-
-}  // namespace
 
 std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
                                int64_t batch_size, const std::function<void(int64_t, int64_t)>& progress) {
@@ -34,10 +22,14 @@ std::optional<double> evaluate(const World& world, const TrainingTask& task, con
   for (int64_t round = 0; round < most; ++round) {
     if (any_rank_was_asked_to_stop(world)) return std::nullopt;
     if (progress) progress(round, most);
+    if (begin + round >= end) continue;
     const int64_t first = (begin + round) * batch_size;
-    if (begin + round < end)
-      sums[static_cast<size_t>(round)] =
-          loss_of_batch(task, data, first, std::min(batch_size, data.size() - first));
+    std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size, data.size() - first)));
+    std::iota(indices.begin(), indices.end(), first);
+    beat("evaluation");
+    const Batch batch = collect(data, indices, current_stream());
+    const double mean = item(task.loss(batch.inputs, batch.targets, {}));
+    sums[static_cast<size_t>(round)] = mean * static_cast<double>(indices.size());
   }
   std::vector<double> all(sums.size() * static_cast<size_t>(world.size()));
   world.communicator().all_gather(sums.data(), most * 8, all.data());
