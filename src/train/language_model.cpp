@@ -140,9 +140,8 @@ int32_t draw(const std::vector<double>& logits, int64_t symbols, const GenerateO
   // Rows of the table beyond the tokenizer's symbols stand for nothing.
   std::vector<int32_t> order(static_cast<size_t>(symbols));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](int32_t id) { return logits[static_cast<size_t>(id)]; });
   if (options.temperature == 0.0) return order[0];
   if (options.top_k > 0 && options.top_k < symbols) order.resize(static_cast<size_t>(options.top_k));
   std::vector<double> cumulative;
