@@ -30,11 +30,8 @@ namespace {
 
 /// A step that was started, until its result is known.
 struct StartedStep {
-  int64_t index = 0;
-  double learning_rate = 0.0;
-  double data_wait_seconds = 0.0;
+  StepMetrics metrics = {};  ///< as far as they are known
   int64_t samples_of_replica = 0;
-  int64_t epoch = 0;
   Clock::time_point begin;
 };
 
@@ -227,18 +224,19 @@ int Run::stop() {
 }
 
 void Run::start(int64_t index) {
-  StartedStep started{.index = index, .begin = Clock::now()};
+  StartedStep started{.begin = Clock::now()};
   const Step step = loader_.next();
-  started.data_wait_seconds = seconds_since(started.begin);
-  started.learning_rate = schedule_.at(index);
+  started.metrics = {.step = index + 1,
+                     .epoch = step.epoch,
+                     .learning_rate = schedule_.at(index),
+                     .data_wait_ms = seconds_since(started.begin) * 1e3};
   // Every replica has the same number of samples, so this rank knows the whole step.
   started.samples_of_replica = step.batches.front().samples;
-  started.epoch = step.epoch;
   if (progress_ && task_.epoch_text && index % loader_.steps_per_epoch() == 0)
     progress_->begin_epoch(step.epoch, [this, samples = started.samples_of_replica](int64_t a, int64_t b) {
       return task_.epoch_text(a, b, samples, loader_.steps_per_epoch());
     });
-  runner_.start(step, started.learning_rate);
+  runner_.start(step, started.metrics.learning_rate);
   started_.push_back(started);
 }
 
@@ -276,31 +274,28 @@ void Run::finish_oldest() {
 
 StepMetrics Run::metrics_of(const StartedStep& started) {
   const StepResult result = runner_.collect();
-  const int64_t step = started.index + 1;
-  last_step_ = step;
-  heartbeat().step.store(step);
+  StepMetrics metrics = started.metrics;
+  last_step_ = metrics.step;
+  heartbeat().step.store(last_step_);
   stopping_ |= result.stop;
   if (result.snapshot) snapshots_.want();
-  require_finite(step, result, started.learning_rate);
+  require_finite(last_step_, result, metrics.learning_rate);
   const double seconds = seconds_since(std::max(started.begin, last_end_));
   last_end_ = Clock::now();
   step_seconds_ = seconds;
   const int64_t samples = started.samples_of_replica * config_.dist.replicas;
   const auto tokens = static_cast<double>(samples * task_.tokens_per_sample);
-  return {.step = step,
-          .epoch = started.epoch,
-          .unix_seconds =
-              std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
-          .loss = result.loss,
-          .learning_rate = started.learning_rate,
-          .gradient_norm = result.gradient_norm,
-          .tokens_per_second = tokens / seconds,
-          .step_ms = seconds * 1e3,
-          .exposed_communication_ms = data_parallel_.exposed_seconds() * 1e3,
-          .data_wait_ms = started.data_wait_seconds * 1e3,
-          .model_flops_utilization =
-              peak_flops_ > 0.0 ? tokens * task_.flops_per_token / seconds / peak_flops_ : 0.0,
-          .memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0};
+  metrics.unix_seconds =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  metrics.loss = result.loss;
+  metrics.gradient_norm = result.gradient_norm;
+  metrics.tokens_per_second = tokens / seconds;
+  metrics.step_ms = seconds * 1e3;
+  metrics.exposed_communication_ms = data_parallel_.exposed_seconds() * 1e3;
+  if (peak_flops_ > 0.0)
+    metrics.model_flops_utilization = tokens * task_.flops_per_token / seconds / peak_flops_;
+  metrics.memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0;
+  return metrics;
 }
 
 /// The validation loss where it is due after a step; nothing either if a request to stop cut it short.
