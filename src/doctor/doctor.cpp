@@ -2,10 +2,9 @@
 #include "doctor/doctor.h"
 
 #include <algorithm>
-#include <array>
+#include <iomanip>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "comm/local_communicator.h"
 #include "comm/mpi_communicator.h"
@@ -16,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-void append(std::vector<Finding>& findings, std::vector<Finding> more) {
-  for (Finding& finding : more) findings.push_back(std::move(finding));
+void append(std::vector<Finding>& findings, const std::vector<Finding>& more) {
+  findings.insert(findings.end(), more.begin(), more.end());
 }
 
 /// What one process can find out about its host.
@@ -30,27 +29,13 @@ std::vector<Finding> examine_host(const Config& config, const DoctorOptions& opt
   return findings;
 }
 
-constexpr std::array names = {"ok", "warning", "problem"};
-
-const char* name_of(Verdict verdict) { return names[static_cast<size_t>(verdict)]; }
-
-Verdict verdict_named(const std::string& name) {
-  const auto at = std::find(names.begin(), names.end(), name);
-  expect(at != names.end(), "'", name, "' is no verdict");
-  return static_cast<Verdict>(at - names.begin());
-}
-
-std::string padded(std::string text, size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
-  return text;
-}
-
-int64_t count(const std::vector<Finding>& findings, Verdict verdict) {
-  return std::count_if(findings.begin(), findings.end(),
-                       [&](const Finding& finding) { return finding.verdict == verdict; });
-}
-
 }  // namespace
+
+// A name that is none reads as the first.
+NLOHMANN_JSON_SERIALIZE_ENUM(Verdict, {{Verdict::problem, "problem"},
+                                       {Verdict::warning, "warning"},
+                                       {Verdict::ok, "ok"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, name, verdict, found, advice)
 
 std::vector<Finding> examine(const Config& config, const World& world, const DoctorOptions& options) {
   world.communicator().set_timeout(options.deadline_seconds);
@@ -81,21 +66,20 @@ std::string to_text(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) width = std::max(width, finding.name.size());
   std::string text;
   for (const Finding& finding : findings) {
-    const std::string verdict = padded(name_of(finding.verdict), 9);
-    text += concat(verdict, padded(finding.name, width), "  ", finding.found, "\n");
+    const auto verdict = nlohmann::json(finding.verdict).get<std::string>();
+    text += concat(std::left, std::setw(9), verdict, std::setw(static_cast<int>(width)), finding.name, "  ",
+                   finding.found, "\n");
     if (!finding.advice.empty()) text += concat(std::string(9 + width, ' '), "  -> ", finding.advice, "\n");
   }
   return text;
 }
 
-static void to_json(nlohmann::json& json, Verdict verdict) { json = name_of(verdict); }
-static void from_json(const nlohmann::json& json, Verdict& verdict) { verdict = verdict_named(json); }
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, name, verdict, found, advice)
-
 std::string to_json(const std::vector<Finding>& findings) {
-  const nlohmann::json report = {{"findings", findings},
-                                 {"problems", count(findings, Verdict::problem)},
-                                 {"warnings", count(findings, Verdict::warning)}};
+  const auto count = [&](Verdict verdict) {
+    return std::ranges::count(findings, verdict, &Finding::verdict);
+  };
+  const nlohmann::json report = {
+      {"findings", findings}, {"problems", count(Verdict::problem)}, {"warnings", count(Verdict::warning)}};
   // What a check quotes (a program's output, say) need not be UTF-8.
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
