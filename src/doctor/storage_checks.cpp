@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -51,23 +47,6 @@ double measure_writing(const std::string& folder) {
   const double seconds = seconds_since(begin);
   ::unlink(probe.c_str());
   return static_cast<double>(probe_bytes) / static_cast<double>(mib) / seconds;
-}
-
-/// Why a file of `bytes` below a folder cannot be mapped by two processes; empty if it can.
-std::string try_to_share(const std::string& folder, int64_t bytes) {
-  const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
-  const int file = ::open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return std::strerror(errno);
-  ::unlink(probe.c_str());
-  const int full = ::posix_fallocate(file, 0, bytes);
-  void* memory =
-      full ? MAP_FAILED
-           : ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  const int reason = full ? full : errno;
-  ::close(file);
-  if (memory == MAP_FAILED) return std::strerror(reason);
-  ::munmap(memory, static_cast<size_t>(bytes));
-  return "";
 }
 
 /// Puts a small object below an address, reads, lists and deletes it: what snapshots need. Names the first
@@ -137,9 +116,15 @@ Finding check_folder(const std::string& key, const std::string& path, int64_t wa
 
 Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
   const std::string name = "shared memory";
-  if (const std::string problem = try_to_share(folder, mib); !problem.empty())
-    return {name, Verdict::problem, concat(folder, ": ", problem),
+  const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
+  try {
+    map_file(probe, mib, true);
+    ::unlink(probe.c_str());
+  } catch (const Error& problem) {
+    ::unlink(probe.c_str());
+    return {name, Verdict::problem, problem.what(),
             concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
+  }
   const int64_t available = free_bytes(folder);
   const std::string found = concat(folder, ": ", bytes_text(available), " free, about ",
                                    bytes_text(wanted_bytes), " wanted for the gradients of this host");
