@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <set>
 #include <sys/timex.h>
 #include <unistd.h>
@@ -48,10 +47,10 @@ Finding judge_absence(const Config& config) {
   const bool has_driver = std::filesystem::exists("/proc/driver/nvidia/version");
   const Verdict verdict = is_asked_for ? Verdict::problem : has_driver ? Verdict::warning : Verdict::ok;
   const std::string found = concat("none: ", why_no_gpu(), visible_devices());
-  if (verdict == Verdict::ok) return {"gpu", verdict, found};
   return {"gpu", verdict, found,
           is_asked_for ? "repair that, or train with train.device=cpu"
-                       : "this machine has an NVIDIA driver, but training would use the CPU"};
+          : has_driver ? "this machine has an NVIDIA driver, but training would use the CPU"
+                       : ""};
 }
 
 Finding judge_gpu(int device) {
@@ -86,18 +85,17 @@ Finding check_nccl(int gpus) {
   return {"nccl", Verdict::ok, concat(text, " initialises on GPU 0")};
 }
 
-/// Why nobody on this machine can connect to an address of its own, or no error; `used` is the address with
-/// its port.
-std::optional<std::string> try_port(const Endpoint& address, Endpoint& used) {
+/// Why nobody on this machine can connect to an address of its own, which gets its port; empty if one can.
+std::string try_port(Endpoint& address) {
   try {
     const Socket socket = Socket::listen(address);
-    used.port = socket.address().port;
-    const std::string problem = try_to_connect(used);
-    if (!problem.empty()) return concat(used.text(), " listens, but a connection to it fails: ", problem);
+    address.port = socket.address().port;
+    const std::string problem = try_to_connect(address);
+    if (!problem.empty()) return concat(address.text(), " listens, but a connection to it fails: ", problem);
   } catch (const Error& problem) {
     return problem.what();
   }
-  return std::nullopt;
+  return "";
 }
 
 }  // namespace
@@ -191,17 +189,12 @@ Finding check_host_name(const std::string& name) {
 }
 
 Finding check_port(const std::string& address) {
-  Endpoint asked;
-  if (address.empty()) {
-    const std::vector<InterfaceAddress> own = shared_addresses();
-    asked.host = own.empty() ? "127.0.0.1" : own.front().address;
-  } else {
-    asked = Endpoint::parse(address, 0);
-  }
-  Endpoint used = asked;
-  if (const std::optional<std::string> problem = try_port(asked, used))
+  const std::vector<InterfaceAddress> own = shared_addresses();
+  Endpoint used{.host = own.empty() ? "127.0.0.1" : own.front().address};
+  if (!address.empty()) used = Endpoint::parse(address, 0);
+  if (const std::string problem = try_port(used); !problem.empty())
     return {
-        "port", Verdict::problem, *problem,
+        "port", Verdict::problem, problem,
         "choose an address of this machine and a free port (ss -ltnp says who has it), and let the firewall "
         "pass it"};
   return {"port", Verdict::ok, concat("listens on ", used.text(), " and reaches itself there")};
@@ -209,8 +202,8 @@ Finding check_port(const std::string& address) {
 
 Finding check_ipv6() {
   Endpoint used{.host = "::1"};
-  if (const std::optional<std::string> problem = try_port(used, used))
-    return {"ipv6", Verdict::ok, concat("none here (", *problem, "): name nodes by IPv4 addresses")};
+  if (const std::string problem = try_port(used); !problem.empty())
+    return {"ipv6", Verdict::ok, concat("none here (", problem, "): name nodes by IPv4 addresses")};
   return {"ipv6", Verdict::ok, "works"};
 }
 

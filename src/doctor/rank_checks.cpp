@@ -22,13 +22,6 @@ constexpr int clock_rounds = 10;
 constexpr double worth_a_warning_seconds = 1.0;
 constexpr double refused_by_buckets_seconds = 300.0;
 
-std::vector<std::string> hosts_of(const std::vector<RankPlace>& ranks) {
-  std::vector<std::string> hosts;
-  for (const RankPlace& rank : ranks)
-    if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
-  return hosts;
-}
-
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -68,8 +61,9 @@ std::string call_others(const World& world, const std::vector<RankPlace>& places
 
 /// The first rank of every host listens at each of the host's addresses; those of the others call.
 Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
-  const size_t hosts = hosts_of(places).size();
-  if (hosts == 1) return {"hosts", Verdict::ok, "one only"};
+  std::set<std::string> hosts;
+  for (const RankPlace& place : places) hosts.insert(place.host);
+  if (hosts.size() == 1) return {"hosts", Verdict::ok, "one only"};
   Communicator& ranks = world.communicator();
   const bool speaks = is_first_of_host(world);
   std::vector<Socket> sockets;
@@ -88,7 +82,7 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
     failure = concat(host_name(), " has no address that another host could reach");
   const std::string found = joined(ranks.all_gather_text(failure), "; ");
   if (found.empty())
-    return {"hosts", Verdict::ok, concat("all ", hosts, " reach each other at all addresses")};
+    return {"hosts", Verdict::ok, concat("all ", hosts.size(), " reach each other at all addresses")};
   return {"hosts", Verdict::problem, found,
           "open the firewall between them, or keep MPI and NCCL to a network that all share (--mca "
           "btl_tcp_if_include eth0, NCCL_SOCKET_IFNAME=eth0)"};
@@ -116,12 +110,10 @@ Finding judge_clocks(const std::vector<RankPlace>& ranks, const std::vector<doub
   const auto [least, most] = std::minmax_element(ahead_seconds.begin(), ahead_seconds.end());
   const auto host = [&](auto at) { return ranks[static_cast<size_t>(at - ahead_seconds.begin())].host; };
   const double apart = *most - *least;
-  std::ostringstream amount;
-  amount << std::fixed << std::setprecision(3) << apart << " s apart at most";
-  if (apart < worth_a_warning_seconds) return {"clocks", Verdict::ok, amount.str()};
-  amount << ": " << host(most) << " is ahead of " << host(least);
+  const std::string amount = concat(std::fixed, std::setprecision(3), apart, " s apart at most");
+  if (apart < worth_a_warning_seconds) return {"clocks", Verdict::ok, amount};
   const Verdict verdict = apart < refused_by_buckets_seconds ? Verdict::warning : Verdict::problem;
-  return {"clocks", verdict, amount.str(),
+  return {"clocks", verdict, concat(amount, ": ", host(most), " is ahead of ", host(least)),
           "set them by a time server (chrony); a bucket refuses requests that are 15 minutes off"};
 }
 
