@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #if defined(__GLIBC__)
-#include <gnu/libc-version.h>
+extern "C" const char* gnu_get_libc_version() noexcept;
 #endif
 
 namespace lockstep {
