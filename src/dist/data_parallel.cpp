@@ -47,7 +47,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
   segments_ = space.segments(world.size());
-  const BucketPlan buckets(space.trainable_elements(), segments_, options_.bucket_bytes);
+  const BucketPlan buckets(space, world.size(), options_.bucket_bytes);
   reducer_ = std::make_unique<GradientReducer>(communicator_, buckets, options_, space.stream());
   copy_first_ranks_values();
   make_report();

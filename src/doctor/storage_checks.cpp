@@ -117,14 +117,16 @@ Finding check_folder(const std::string& key, const std::string& path, int64_t wa
 Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
   const std::string name = "shared memory";
   const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
+  std::string problem;
   try {
     map_file(probe, mib, true);
-    ::unlink(probe.c_str());
-  } catch (const Error& problem) {
-    ::unlink(probe.c_str());
-    return {name, Verdict::problem, problem.what(),
-            concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
+  } catch (const Error& failure) {
+    problem = failure.what();
   }
+  ::unlink(probe.c_str());
+  if (!problem.empty())
+    return {name, Verdict::problem, problem,
+            concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
   const int64_t available = free_bytes(folder);
   const std::string found = concat(folder, ": ", bytes_text(available), " free, about ",
                                    bytes_text(wanted_bytes), " wanted for the gradients of this host");

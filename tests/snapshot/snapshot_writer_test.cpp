@@ -54,10 +54,10 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   Config config;
   config.train.steps = 10;
   config.log.dir = directory / "run";
+  config.snapshot.path = directory / "run/snapshots";
   const World world = World::alone();
   const RunFolder folder(config, world, {});
   for (const bool is_first_rank : {true, false}) {
-    config.snapshot.path = is_first_rank ? directory / "run/snapshots" : "";
     RunSnapshots snapshots(config, folder, is_first_rank, [] { return snapshot_of(1, full({1}, 1.0)); });
     EXPECT_FALSE(snapshots.is_best(std::nan("")));
     EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
