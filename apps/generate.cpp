@@ -8,13 +8,13 @@ using namespace lockstep;
 
 int main(int argc, char** argv) {
   CLI::App app("Writes text with a model that train_gpt has trained");
-  std::string snapshot;
+  std::string snapshot, prompt;
   GenerateOptions options;
   int threads = available_cores();
   app.add_option("--snapshot", snapshot,
                  "a snapshot, or a directory of snapshots (its best, else its newest)")
       ->required();
-  app.add_option("--prompt", options.prompt, "what the text begins with")->capture_default_str();
+  app.add_option("--prompt", prompt, "what the text begins with")->capture_default_str();
   app.add_option("--tokens", options.tokens, "how many to write")
       ->capture_default_str()
       ->check(whole_number(0));
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   return run_alone([&] {
     set_threads(threads);
     const Writer writer = load_writer(snapshot);
-    std::cout << generate(*writer.model, *writer.tokenizer, options) << "\n";
+    std::cout << write_text(*writer.model, *writer.tokenizer, prompt, options) << "\n";
     return 0;
   });
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "data/corpus.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
+#include "nn/generate.h"
 #include "nn/gpt.h"
 #include "snapshot/snapshot.h"
 #include "train/trainer.h"
@@ -50,17 +50,9 @@ struct Writer {
 };
 Writer load_writer(const std::string& snapshot_path);
 
-struct GenerateOptions {
-  std::string prompt = {};  ///< empty: a new line, or the first symbol of a vocabulary without one
-  int64_t tokens = 300;
-  double temperature = 0.8;  ///< 0 takes the likeliest token each time
-  int64_t top_k = 0;         ///< draw from the k likeliest only; 0: from all
-  uint64_t seed = 1337;
-  std::function<bool()> go_on = [] { return true; };  ///< asked before each token; false: that is all
-};
-
-/// The prompt continued. A function of the model and the options alone. Throws UserError for a prompt that
-/// the tokenizer does not know or options out of range.
-std::string generate(const Gpt& model, const CharTokenizer& tokenizer, const GenerateOptions& options);
+/// The prompt continued; an empty one stands for a new line, or the first symbol of a vocabulary without one.
+/// Throws UserError for a prompt that the tokenizer does not know or options out of range.
+std::string write_text(const Gpt& model, const CharTokenizer& tokenizer, const std::string& prompt,
+                       GenerateOptions options);
 
 }  // namespace lockstep
