@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training run under Lockstep and under PyTorch: tokens per second.
 
-On the CPU (--device cpu, the default) beside DistributedDataParallel (gloo, eager): both start from the same weights,
-take the same samples in the same order and must report the same losses. The two programs alternate; the figure of a run
-is its median step after warm-up, that of a program the median of its runs. One row per workload is appended to
-bench/results/compare_pytorch.csv.
+On the CPU (--device cpu, the default) beside DistributedDataParallel (gloo), eager and compiled: all start from the same
+weights, take the same samples in the same order and must report the same losses. The programs alternate; the figure of a
+run is its median step after warm-up, that of a program the median of its runs. One row per workload and mode of PyTorch is
+appended to bench/results/compare_pytorch.csv. On AMD processors MKL takes slower kernels than they can run, unless it is
+told otherwise; PyTorch runs with that done here, because a user who wants its best would.
 
 On a GPU (--device cuda) beside PyTorch in every setting that is fast there, and kernel by kernel: bench/compare_gpu.py.
 Rows go to bench/results/<GPU>.csv. Needs PyTorch and NumPy.
@@ -44,8 +45,11 @@ WORKLOADS = {  # of configs/shakespeare_cpu.ini, a constant learning rate in bot
     "4x4x128": ["dist.replicas=4", "train.batch_size=3"],
     "6x6x384": ["dist.replicas=4", "train.batch_size=2", "model.n_layer=6", "model.n_head=6", "model.n_embd=384",
                 "data.block_size=256"],
+    "12x12x768": ["dist.replicas=2", "train.batch_size=1", "model.n_layer=12", "model.n_head=12", "model.n_embd=768",
+                  "data.block_size=256"],
 }
-STEPS = {"4x4x128": 200, "6x6x384": 20}
+STEPS = {"4x4x128": 200, "6x6x384": 20, "12x12x768": 12}
+MODES = ("eager", "compiled")
 GELU = {"gelu_tanh": "tanh", "gelu_erf": "none"}
 SAME_STEPS, SAME_LOSS = 10, 1e-4  # rounding differs and training amplifies it: later only the mean counts
 SAME_MEAN_LOSS = 0.05
@@ -121,6 +125,8 @@ def pytorch_rank(rank, job):
     model = GPT(job["shape"])
     model.load_state_dict(job["weights"], strict=False)
     model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if job["mode"] == "compiled":
+        model = torch.compile(model, dynamic=False)
     betas = (float(config["train"]["beta1"]), float(config["train"]["beta2"]))
     optimizer = adamw(model, job["learning_rate"], betas, float(config["train"]["weight_decay"]), fused=True)
     clip = float(config["train"]["grad_clip"])
@@ -159,9 +165,19 @@ def sample_order(rank, job):
     return torch.clamp(windows * block + later, max=len(job["tokens"]) - 1 - block)
 
 
-def measure_pytorch(job):
-    torch.multiprocessing.spawn(pytorch_rank, (job,), job["ranks"])
+def measure_pytorch(job, mode):
+    torch.multiprocessing.spawn(pytorch_rank, (job | {"mode": mode},), job["ranks"])
     return json.loads(job["result"].read_text())
+
+
+def as_on_intel(folder):
+    """A library to preload, in which MKL finds that it may use all that the processor has; None where it knows already."""
+    if "AuthenticAMD" not in Path("/proc/cpuinfo").read_text():
+        return None
+    source, library = folder / "mkl.c", folder / "mkl.so"
+    source.write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
 
 
 def pytorch_job(options, text, weights, config, steps, folder):
@@ -199,29 +215,32 @@ def compare(name, options, text, folder):
     lockstep = Lockstep(launcher, options.program, "shakespeare_cpu.ini", settings)
     weights, config = lockstep.initial_weights(folder / f"{name}_initial")
     job = pytorch_job(options, text, weights, config, steps, folder)
-    ours, theirs, differences = [], [], []
+    ours, theirs, difference = [], {mode: [] for mode in options.mode}, 0.0
     for repeat in range(options.repeats):
         our_losses, our_times = lockstep.measure(folder / f"{name}_{repeat}", steps, options.learning_rate)
-        their_losses, their_times = measure_pytorch(job)
-        differences.append(check_losses(our_losses, their_losses))
         ours.append(steady_ms(our_times))
-        theirs.append(steady_ms(their_times))
-        print(f"{name} run {repeat + 1}: Lockstep {ours[-1]:.2f} ms, PyTorch {theirs[-1]:.2f} ms a step", flush=True)
+        for mode, medians in theirs.items():
+            losses, times = measure_pytorch(job, mode)
+            difference = max(difference, check_losses(our_losses, losses))
+            medians.append(steady_ms(times))
+        said = ", ".join(f"PyTorch {mode} {medians[-1]:.2f}" for mode, medians in theirs.items())
+        print(f"{name} run {repeat + 1}: Lockstep {ours[-1]:.2f}, {said} ms a step", flush=True)
     tokens = int(config["dist"]["replicas"]) * int(config["train"]["batch_size"]) * job["shape"].block_size
-    ours_ms, theirs_ms = statistics.median(ours), statistics.median(theirs)
-    return {"workload": name, "steps": steps, "lockstep_ms": round(ours_ms, 2), "pytorch_ms": round(theirs_ms, 2),
-            "lockstep_tokens_per_s": round(1e3 * tokens / ours_ms), "ratio": round(theirs_ms / ours_ms, 3),
-            "pytorch_tokens_per_s": round(1e3 * tokens / theirs_ms), "loss_difference": f"{max(differences):.1e}"}
+    for mode, medians in theirs.items():
+        ours_ms, theirs_ms = statistics.median(ours), statistics.median(medians)
+        yield {"pytorch": f"{torch.__version__} {mode}", "ranks": options.ranks, "threads": options.threads,
+               "repeats": options.repeats, "workload": name, "steps": steps,
+               "lockstep_ms": round(ours_ms, 2), "pytorch_ms": round(theirs_ms, 2),
+               "lockstep_tokens_per_s": round(1e3 * tokens / ours_ms), "ratio": round(theirs_ms / ours_ms, 3),
+               "pytorch_tokens_per_s": round(1e3 * tokens / theirs_ms), "loss_difference": f"{difference:.1e}"}
 
 
-def surroundings(options):
+def surroundings():
     def output(*command):
         return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
     cpu = next((line.split(":")[1].strip() for line in output("lscpu").splitlines() if "Model name" in line), "")
     return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
-            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1),
-            "pytorch": torch.__version__, "ranks": options.ranks, "threads": options.threads,
-            "repeats": options.repeats}
+            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
 
 
 def append(row):
@@ -239,9 +258,11 @@ def compare_on_cpu(options, folder):
     text = folder / "text.txt"
     write_text(text)
     for name in options.workload or WORKLOADS:
-        row = surroundings(options) | compare(name, options, text, folder)
-        append(row)
-        print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        before = surroundings()
+        for figures in compare(name, options, text, folder):
+            row = before | figures
+            append(row)
+            print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     return 0
 
 
@@ -254,6 +275,7 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--workload", action="append", help="may be repeated; all if absent: "
                         f"{', '.join(WORKLOADS)} on the CPU; {', '.join(compare_gpu.WORKLOADS)} on a GPU")
+    parser.add_argument("--mode", action="append", choices=MODES, help="of PyTorch on the CPU; may be repeated (both)")
     parser.add_argument("--ranks", type=int, default=2, help="on the CPU (2)")
     parser.add_argument("--threads", type=int, default=1, help="on the CPU: per rank, in both (1)")
     parser.add_argument("--steps", type=int, default=0, help="on the CPU: of each run; 0, the default: by workload")
@@ -269,7 +291,10 @@ def main():
     if unknown := set(options.workload or []) - set(known):
         parser.error(f"--workload {unknown.pop()}: there are {', '.join(known)}")
     options.program = options.program or REPOSITORY / f"build/{options.device}/bin/train_gpt"
+    options.mode = options.mode or MODES
     with tempfile.TemporaryDirectory() as folder:
+        if options.device == "cpu" and (library := as_on_intel(Path(folder))):
+            os.environ["LD_PRELOAD"] = str(library)  # of the programs that are started from here on
         return (compare_on_gpu if options.device == "cuda" else compare_on_cpu)(options, Path(folder))
 
 
