@@ -209,8 +209,8 @@ std::vector<std::string> expand_braces(const std::string& text) {
 
 /// The place a backticked token names, or an empty path if it names none.
 fs::path named_place(std::string token) {
-  static const std::set<std::string> top = {"src",     "apps", "bench", "tests", "configs",
-                                            "scripts", "docs", "cmake", ".ci"};
+  static const std::set<std::string> top = {"src",     "apps",    "bench", "examples", "tests",
+                                            "configs", "scripts", "docs",  "cmake",    ".ci"};
   static const std::regex shape("[A-Za-z0-9_./*<>-]+");
   static const std::regex root_file("[A-Z][A-Za-z]+\\.(md|txt|json)");
   if (!std::regex_match(token, shape)) return {};

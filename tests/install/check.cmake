@@ -1,6 +1,6 @@
-# Installs a build into an empty folder, builds the user's project in tests/install against that copy alone, and
-# trains its model on one rank and on two: the same line, the parameters' hash included.
-#   cmake -D BUILD=<build> -D SOURCE=<tests/install> -D FOLDER=<scratch> -D MPIEXEC=<mpiexec or empty> -P check.cmake
+# Installs a build into an empty folder, builds README's example against that copy alone, from a copy of its own, and
+# trains its model on one rank and on two: the same lines, the parameters' hash included.
+#   cmake -D BUILD=<build> -D SOURCE=<the example> -D FOLDER=<scratch> -D MPIEXEC=<mpiexec or empty> -P check.cmake
 cmake_minimum_required(VERSION 3.22)
 
 function(run)
@@ -27,15 +27,16 @@ if(NOT output STREQUAL "${FOLDER}/prefix/bin/train_gpt\n")
 endif()
 
 load_cache(${BUILD} READ_WITH_PREFIX build_ CMAKE_CXX_COMPILER CMAKE_GENERATOR)
-run(${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER}/build -G ${build_CMAKE_GENERATOR} -D CMAKE_BUILD_TYPE=Release
+file(COPY ${SOURCE}/ DESTINATION ${FOLDER}/my_training)
+run(${CMAKE_COMMAND} -S ${FOLDER}/my_training -B ${FOLDER}/build -G ${build_CMAKE_GENERATOR} -D CMAKE_BUILD_TYPE=Release
   -D CMAKE_CXX_COMPILER=${build_CMAKE_CXX_COMPILER} -D CMAKE_PREFIX_PATH=${FOLDER}/prefix)
 run(${CMAKE_COMMAND} --build ${FOLDER}/build)
 
-run(${FOLDER}/build/gated_regression)
+run(${FOLDER}/build/my_training)
 set(alone "${output}")
 message(STATUS "1 rank:  ${alone}")
 if(MPIEXEC)
-  run(${MPIEXEC} -n 2 ${FOLDER}/build/gated_regression)
+  run(${MPIEXEC} -n 2 ${FOLDER}/build/my_training)
   message(STATUS "2 ranks: ${output}")
   if(NOT output STREQUAL alone)
     message(FATAL_ERROR "one rank and two ranks ended differently")

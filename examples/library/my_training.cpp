@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of the user's own, trained on as many ranks as the program is started with.
+// A model of one's own, trained on as many ranks as the program is started with: alone, by mpirun, srun or
+// lockrun.
 #include <iostream>
 #include <memory>
 
 #include "comm/world.h"
-#include "core/error.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
@@ -15,8 +15,6 @@
 #include "tensor/ops.h"
 
 using namespace lockstep;
-
-namespace {
 
 /// y = output(tanh(value(x)) * gate(x)).
 class GatedRegression : public Module {
@@ -36,30 +34,23 @@ class GatedRegression : public Module {
 };
 
 int train() {
-  const World world = World::from_environment();
+  const World world = World::from_environment();  // alone, or a rank of a launcher's job
   const GatedRegression model;
-  initialize_linears(model.parameters(), 7);
-  ParameterSpace parameters(model.parameters());
-  DataParallel ddp(parameters, world, {.replicas = 4});
+  initialize_linears(model.parameters(), /*seed=*/7);
+  ParameterSpace parameters(model.parameters());         // one flat space
+  DataParallel ddp(parameters, world, {.replicas = 4});  // compares, broadcasts, makes buckets
   Sgd optimizer(parameters, {.momentum = 0.9});
   Loader loader(std::make_shared<SyntheticRegression>(),
                 {.replicas = 4, .local_replicas = ddp.replicas(), .batch_size = 32});
-  float first_loss = 0.0f;
-  float loss = 0.0f;
-  for (int step = 0; step < 64; ++step) {
-    for (const Batch& batch : loader.next().batches)
+  for (int step = 1; step <= 64; ++step) {
+    for (const Batch& batch : loader.next().batches)  // of this rank's replicas
       ddp.backward(mean_squared_error(model(batch.inputs), batch.targets));
-    loss = ddp.wait();
-    optimizer.step(0.02);
-    if (step == 0) first_loss = loss;
+    const float loss = ddp.wait();  // now gradients are the mean over all replicas
+    optimizer.step(/*learning_rate=*/0.02);
+    if (world.is_first() && step % 16 == 0) std::cout << "step " << step << ": loss " << loss << "\n";
   }
-  expect(loss < 0.5f * first_loss, "the loss went from ", first_loss, " to ", loss);
-  if (world.is_first())
-    std::cout << "loss " << first_loss << " -> " << loss << ", parameters "
-              << hash_text(parameters_hash(model.parameters())) << "\n";
+  if (world.is_first()) std::cout << "parameters " << hash_text(parameters_hash(model.parameters())) << "\n";
   return 0;
 }
 
-}  // namespace
-
-int main() { return run_program(train); }
+int main() { return run_program(train); }  // says once what was thrown, and ends all ranks
