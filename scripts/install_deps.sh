@@ -10,7 +10,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libeigen3-dev libgtest-dev libbenchmark-dev
   libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libcurl4-openssl-dev libssl-dev libxxhash-dev
-  libpugixml-dev ca-certificates)
+  libpugixml-dev ca-certificates procps)
 cluster=false
 for argument in "$@"; do
   case "$argument" in

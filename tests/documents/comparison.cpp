@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "documents/comparison.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <regex>
+
+#include "core/text.h"
+
+namespace lockstep::documents {
+namespace {
+
+struct Rule {
+  std::regex pattern;
+  const char* mark;
+};
+
+/// What varies from run to run on one machine, or names the machine.
+const std::vector<Rule>& varying() {
+  static const std::vector<Rule> rules = {
+      {std::regex("\\b\\d+(\\.\\d+)? (s|ms|us|µs|seconds?|minutes?|hours?)\\b"), "<time>"},
+      {std::regex("\\b\\d+(\\.\\d+)?[kM]? (tokens|samples)/s"), "<rate>"},
+      {std::regex("\"([a-z_]+_ms|time|mfu|[a-z]+_per_s)\":[-+.e0-9]+"), "\"$1\":<time>"},
+      {std::regex("\\b\\d{4}-\\d\\d-\\d\\d([T ]\\d\\d:\\d\\d(:\\d\\d)?Z?)?"), "<date>"},
+      {std::regex("\\bETA \\S+"), "ETA <time>"},
+      {std::regex("\\b(pid|process) \\d+"), "$1 <number>"},
+      {std::regex("\\bhost [-.\\w]+"), "host <host>"},
+      {std::regex("^(ranks? [-, 0-9]+) on [-.\\w]+: .*"), "$1 on <host>: <processor>"},
+      {std::regex("\\[CPU(\\d+) = [-.\\w]+:"), "[CPU$1 = <host>:"},
+      {std::regex("\\b\\d+(\\.\\d+)? ([KMGT]iB|bytes) free"), "<space> free"},
+      {std::regex("\\b\\d+ threads? each"), "<threads> each"},
+      {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},
+      {std::regex("/tmp/[^\\s'\"),:]*"), "<path>"},
+  };
+  return rules;
+}
+
+/// The instruction set; hexadecimal words of at least eight digits, at least one of them decimal; numbers
+/// with a fraction or an exponent.
+const std::vector<Rule>& of_processor() {
+  static const std::vector<Rule> rules = {
+      {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
+      {std::regex("\\b(?=[a-f]*[0-9])[0-9a-f]{8,}\\b"), "<hash>"},
+      {std::regex("-?\\b\\d+(\\.\\d+(e[-+]?\\d+)?|e[-+]\\d+)"), "<fraction>"},
+  };
+  return rules;
+}
+
+const Rule& any_number() {
+  static const Rule rule = {std::regex("\\d+"), "<number>"};
+  return rule;
+}
+
+void apply(const std::vector<Rule>& rules, std::string& line) {
+  for (const Rule& rule : rules) line = std::regex_replace(line, rule.pattern, rule.mark);
+}
+
+/// What a training tells when its clock says so.
+bool is_by_the_clock(const std::string& line) {
+  static const std::regex progress("step \\d+/\\d+  loss .*|about \\d+ \\w+ left|validating \\d+/\\d+ .*");
+  return std::regex_match(line, progress);
+}
+
+bool is_of_a_rank(const std::string& line) { return line.starts_with("[CPU"); }
+bool is_skip(const std::string& line) { return trimmed(line) == "..."; }
+
+struct Line {
+  size_t place = 0;
+  std::string text;
+};
+
+struct Streams {
+  std::vector<Line> in_order;
+  std::vector<Line> of_ranks;
+};
+
+Streams streams_of(const std::vector<std::string>& lines, Exactness exactness) {
+  Streams streams;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (is_by_the_clock(lines[i])) continue;
+    const Line line{i, is_skip(lines[i]) ? "..." : normalised(lines[i], exactness)};
+    (is_of_a_rank(line.text) ? streams.of_ranks : streams.in_order).push_back(line);
+  }
+  return streams;
+}
+
+/// Finds the shown lines in order, as a shell finds a pattern in a name; false if they are not there.
+bool find_in_order(const std::vector<Line>& shown, const std::vector<Line>& printed, Match& match) {
+  size_t here = 0;
+  size_t there = 0;
+  size_t skip = shown.size();
+  size_t skip_end = 0;
+  size_t furthest = 0;
+  while (there < printed.size()) {
+    if (here < shown.size() && shown[here].text == "...") {
+      skip = here++;
+      skip_end = there;
+    } else if (here < shown.size() && shown[here].text == printed[there].text) {
+      match.places[shown[here++].place] = printed[there++].place;
+    } else if (skip < shown.size()) {
+      here = skip + 1;
+      there = ++skip_end;
+    } else {
+      break;
+    }
+    furthest = std::max(furthest, here);
+  }
+  while (here < shown.size() && shown[here].text == "...") ++here;
+  if (here == shown.size() && there == printed.size()) return true;
+  match.difference = furthest < shown.size() ? shown[furthest].place : match.places.size();
+  return false;
+}
+
+/// Finds each shown line of a rank among the printed ones, wherever they are; false if one is not there, or
+/// one too many is and nothing is left out.
+bool find_of_ranks(const Streams& shown, const Streams& printed, Match& match) {
+  std::vector<Line> left = printed.of_ranks;
+  for (const Line& line : shown.of_ranks) {
+    const auto found = std::find_if(left.begin(), left.end(),
+                                    [&](const Line& candidate) { return candidate.text == line.text; });
+    if (found == left.end()) {
+      match.difference = line.place;
+      return false;
+    }
+    match.places[line.place] = found->place;
+    left.erase(found);
+  }
+  const bool leaves_out = std::any_of(shown.in_order.begin(), shown.in_order.end(),
+                                      [](const Line& line) { return line.text == "..."; });
+  if (!left.empty() && !leaves_out) match.difference = match.places.size();
+  return left.empty() || leaves_out;
+}
+
+}  // namespace
+
+std::string normalised(const std::string& line, Exactness exactness) {
+  std::string text = line;
+  apply(varying(), text);
+  if (exactness != Exactness::digits) apply(of_processor(), text);
+  if (exactness == Exactness::numbers) {
+    text = std::regex_replace(text, std::regex("<(hash|fraction)>"), "<number>");
+    text = std::regex_replace(text, any_number().pattern, any_number().mark);
+  }
+  return text;
+}
+
+Match compare(const std::vector<std::string>& shown, const std::vector<std::string>& printed,
+              Exactness exactness) {
+  Match match;
+  match.places.assign(shown.size(), Match::nowhere);
+  const Streams here = streams_of(shown, exactness);
+  const Streams there = streams_of(printed, exactness);
+  match.is_equal = find_in_order(here.in_order, there.in_order, match) && find_of_ranks(here, there, match);
+  return match;
+}
+
+std::vector<std::string> numbers_of(const std::string& text) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  std::vector<std::string> numbers;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!is_part(text[at])) continue;
+    size_t end = at;
+    bool has_digit = false;
+    for (; end < text.size(); ++end) {
+      const bool joins = (text[end] == '.' || text[end] == ',') && is_digit(text[end - (end > at ? 1 : 0)]) &&
+                         end + 1 < text.size() && is_digit(text[end + 1]);
+      if (!is_part(text[end]) && !joins) break;
+      has_digit = has_digit || is_digit(text[end]);
+    }
+    if (has_digit) numbers.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return numbers;
+}
+
+std::string fingerprint(const std::vector<std::string>& numbers) {
+  uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](char byte) { hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U; };
+  for (const std::string& number : numbers) {
+    for (const char byte : number) add(byte);
+    add('\n');
+  }
+  std::string bytes;
+  for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(hash >> shift & 0xff);
+  return hexadecimal(bytes);
+}
+
+}  // namespace lockstep::documents

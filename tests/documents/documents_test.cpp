@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The documents of this tree: each block has a tag, what is to be executed prints what is shown, excerpts
+// stand in their files, and the numbers are the recorded ones.
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <iostream>
+#include <stdexcept>
+
+#include "documents/document.h"
+#include "documents/execution.h"
+#include "documents/record.h"
+#include "support/program.h"
+
+namespace lockstep::documents {
+namespace {
+
+const std::string sources = LOCKSTEP_SOURCE_DIR;
+const std::string record_file = sources + "/tests/documents/recorded.txt";
+
+class Documents : public testing::TestWithParam<std::string> {
+ protected:
+  std::string path_ = GetParam();
+  std::string text_ = read_text(sources + "/" + path_);
+  Document document_ = parse_document(path_, text_);
+  Record record_ = read_record(record_file);
+
+  void fail(size_t line, const std::string& what) const {
+    ADD_FAILURE_AT(path_.c_str(), static_cast<int>(line)) << what;
+  }
+};
+
+TEST_P(Documents, AreTrue) {
+  for (const Problem& problem : document_.problems) fail(problem.line, problem.text);
+
+  for (const Block& block : document_.blocks) {
+    if (block.tag != Tag::from) continue;
+    const std::string file = read_text(sources + "/" + block.argument);
+    const std::string missing = file.empty() ? "there is no such file" : missing_in(block, file);
+    if (!missing.empty()) fail(block.line + 1, "from " + block.argument + ": " + missing);
+  }
+
+  const auto recorded = record_.fingerprints.find(path_);
+  if (recorded == record_.fingerprints.end() || recorded->second != fingerprint_of(text_))
+    fail(1, "the numbers in " + path_ +
+                " are not the recorded ones. Was one changed by hand? Digits that a command prints are "
+                "renewed by\n"
+                "  scripts/renew_documents.sh --only " +
+                path_ + "\nand numbers that were measured anew, or added with the text, are accepted by\n" +
+                "  scripts/renew_documents.sh --accept " + path_);
+}
+
+TEST_P(Documents, PrintWhatTheyShow) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const bool is_here = record_.scope == scope_of_this_build();
+  if (!is_here)
+    std::cout << "The digits are from " << record_.scope << "; on " << scope_of_this_build()
+              << " numbers with a fraction and hashes are compared by their shape.\n";
+  const Session session = {.sources = sources, .build = std::string(LOCKSTEP_PROGRAM_DIR) + "/.."};
+  for (const Executed& executed :
+       execute(document_, session, is_here ? Exactness::digits : Exactness::fractions)) {
+    const std::string problem = problem_of(executed);
+    if (!problem.empty()) fail(executed.command.line + 1, problem);
+    if (!executed.is_run) break;
+    if (executed.seconds > 5)
+      std::cout << path_ << ":" << executed.command.line + 1 << ": " << executed.seconds << " s\n";
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Documents, testing::ValuesIn(document_paths(sources)), test_name);
+
+TEST(Record, HasNoDocumentsThatAreGone) {
+  const std::vector<std::string> paths = document_paths(sources);
+  for (const auto& [path, fingerprint] : read_record(record_file).fingerprints)
+    EXPECT_NE(std::find(paths.begin(), paths.end(), path), paths.end())
+        << path << " is gone: scripts/renew_documents.sh forgets it";
+}
+
+}  // namespace
+}  // namespace lockstep::documents
