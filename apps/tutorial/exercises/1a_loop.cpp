@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 1a, the loop. A model learns in four lines: what it predicts, how wrong that is, how each
+// parameter has its share in that, and a step against it. Fill them in; the rest of a training program is
+// here. The page: docs/tutorial/exercises.md, 1a.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32");
+  return run_alone([&] {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    Sgd optimizer(parameters, {});
+    Loader loader(data, {.batch_size = options["--batch_size"]});
+
+    for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
+      const Step step = loader.next();
+      const Batch& batch = step.batches[0];
+      const Tensor prediction = blank<Tensor>("what the model makes of the inputs");
+      const Tensor loss = blank<Tensor>("the mean squared error of the prediction");
+      blank<void>("the gradient of the loss for every parameter");
+      blank<void>("the optimizer's step");
+      report_step(step.index + 1, static_cast<float>(item(loss)));
+    }
+    return 0;
+  });
+}

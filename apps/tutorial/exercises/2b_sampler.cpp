@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 2b, the sampler by hand. Which samples are this rank's? Each epoch has an order of its own, a
+// permutation drawn from seed + epoch. Rank r of N takes places r, r + N, r + 2N, ... of it. All take equally
+// many: where the order ends too early, it starts over.
+// The page: docs/tutorial/exercises.md, 2b.
+#include "apps/tutorial/exercises/exercise.h"
+#include "data/sampler.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+constexpr uint64_t seed = 0;
+constexpr int64_t samples = 2048;
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=3");
+  return launch_ranks(options["--ranks"], [&](const World& world) {
+    const SyntheticRegression data(samples, 20);
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world, {});
+    Sgd optimizer(parameters, {});
+
+    int64_t step = 0;
+    for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
+      const std::vector<uint32_t> order = blank<std::vector<uint32_t>>("the order of this epoch");
+      const int64_t share = blank<int64_t>("how many samples each rank takes, rounded up");
+      std::vector<int64_t> mine;
+      for (int64_t k = 0; k < share; ++k) {
+        const int64_t place = blank<int64_t>("the place of this rank's k-th sample in the order");
+        mine.push_back(order[static_cast<size_t>(place)]);
+      }
+      for (int64_t begin = 0; begin < share; begin += options["--batch_size"]) {
+        const int64_t size = std::min<int64_t>(options["--batch_size"], share - begin);
+        const Batch batch = collect(data, {mine.data() + begin, static_cast<size_t>(size)}, cpu_stream());
+        ddp.backward(mean_squared_error(model(batch.inputs), batch.targets));
+        const float loss = ddp.wait();
+        optimizer.step(learning_rate);
+        if (world.is_first()) report_step(++step, loss);
+      }
+    }
+    return 0;
+  });
+}

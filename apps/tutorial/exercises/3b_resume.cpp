@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 3b, resume. Snapshots are written, and rank 0 reads the newest one. Make every rank go on from it:
+// with its values, its velocities, its count of epochs and its place in the data. check_exercise stops the
+// run after two epochs and starts it again for two more. The page: docs/tutorial/exercises.md, 3b.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+constexpr const char* snapshot_path = "snapshot.safetensors";
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=2");
+  return launch_ranks(options["--ranks"], [&](const World& world) {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world, {});
+    Sgd optimizer(parameters, {.momentum = 0.9});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .local_replicas = ddp.replicas(),
+                         .batch_size = options["--batch_size"]});
+
+    std::vector<NamedTensor> state = model.parameters();
+    for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity);
+    int epochs_run = 0;
+    const bool has_snapshot = world.is_first() && std::filesystem::exists(snapshot_path);
+    const std::string read = has_snapshot ? to_safetensors(load_safetensors(snapshot_path)) : "";
+    const std::string bytes = blank<std::string>("what rank 0 has read, on every rank");
+    if (!bytes.empty()) {
+      const SafeTensors snapshot = from_safetensors(bytes, snapshot_path);
+      blank<void>("copy the snapshot's tensors into state");
+      epochs_run = blank<int>("how many epochs are over");
+      blank<void>("put the loader where the run was");
+    }
+
+    for (int epoch = epochs_run; epoch < options["total_epochs"]; ++epoch) {
+      for (int64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+        const Step step = loader.next();
+        ddp.backward(mean_squared_error(model(step.batches[0].inputs), step.batches[0].targets));
+        const float loss = ddp.wait();
+        optimizer.step(learning_rate);
+        if (world.is_first()) report_step(step.index + 1, loss);
+      }
+      if (!world.is_first()) continue;
+      const std::string epochs = concat(epoch + 1);
+      write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = {{"epochs_run", epochs}}}));
+    }
+    return 0;
+  });
+}

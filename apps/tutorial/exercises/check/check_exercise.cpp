@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an exercise of the tutorial and its solution, compares the bits of their losses step by step, and
+// names the mistake where the bits are known to be those of one. docs/tutorial/exercises.md shows how to work
+// with it.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "apps/tutorial/exercises/check/verdict.h"
+#include "comm/world.h"
+#include "core/error.h"
+#include "core/exit_code.h"
+#include "core/log.h"
+#include "core/version.h"
+
+namespace lockstep {
+namespace {
+
+struct Request {
+  std::string beginning;  ///< of the names; empty: all
+  std::string folder;     ///< of the learner's programs; empty: beside this one
+  double deadline_seconds = 20.0;
+  std::string mistake;  ///< to be shown in the place of the learner's programs; empty: none
+};
+
+/// Ends the program after --help (code 0) and after a mistake (code 2).
+Request read_arguments(int argc, char** argv) {
+  CLI::App app(
+      "Compares an exercise with its solution, bit by bit. Exits with 0 if what was asked for is solved, "
+      "else 1.");
+  Request request;
+  app.add_option("name", request.beginning, "the exercise, or how its name begins: 2c, or 2 for a chapter");
+  app.add_option("--exercises", request.folder, "the folder of the programs to check")->type_name("FOLDER");
+  app.add_option("--deadline", request.deadline_seconds, "how long a start of a program may take, in s")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--mistake", request.mistake, "say what such a program looks like: \"epoch not set\"")
+      ->type_name("NAME");
+  app.set_version_flag("--version", version_text());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& question) {
+    std::exit(app.exit(question));
+  } catch (const CLI::ParseError& problem) {
+    log_error(problem.what());
+    std::exit(exit_usage);
+  }
+  return request;
+}
+
+int check_all(const Request& request) {
+  const std::filesystem::path here = std::filesystem::canonical("/proc/self/exe").parent_path();
+  const std::filesystem::path folder =
+      request.folder.empty() ? here / "exercises" : std::filesystem::absolute(request.folder);
+  const std::vector<Exercise> exercises = exercises_named(request.beginning);
+  size_t solved = 0;
+  for (const Exercise& exercise : exercises) {
+    const std::string solution = here / "solutions" / exercise.name;
+    const Verdict verdict = request.mistake.empty()
+                                ? check(exercise, folder / exercise.name, solution, request.deadline_seconds)
+                                : imagine(exercise, mistake_named(request.mistake), solution);
+    std::cout << concat(exercise.name, ": ", verdict.words, "\n") << std::flush;
+    solved += verdict.is_solved ? 1 : 0;
+  }
+  if (exercises.size() > 1 && request.mistake.empty())
+    std::cout << concat(solved, " of ", exercises.size(), " exercises are solved\n");
+  return solved == exercises.size() || !request.mistake.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  const lockstep::Request request = lockstep::read_arguments(argc, argv);
+  return lockstep::run_alone([&] { return lockstep::check_all(request); });
+}

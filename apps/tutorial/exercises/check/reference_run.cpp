@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/tutorial/exercises/check/reference_run.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "apps/tutorial/exercises/exercise.h"
+#include "data/sampler.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t samples = 2048;
+constexpr int64_t features = 20;
+constexpr int64_t batch_size = 32;
+constexpr float learning_rate = 1e-2f;
+
+struct Description {
+  Mistake mistake;
+  const char* name;
+  const char* text;
+};
+
+const std::vector<Description> descriptions = {
+    {Mistake::no_step, "no step", "never updates its parameters"},
+    {Mistake::no_momentum, "no momentum", "trains without momentum"},
+    {Mistake::dampened_momentum, "dampened momentum",
+     "multiplies the gradient by 1 - momentum, as Adam does; PyTorch's SGD does not"},
+    {Mistake::rounded_twice, "rounded twice",
+     "rounds the product before it adds it to the value; std::fma(a, b, c) rounds once"},
+    {Mistake::own_gradient, "gradient not averaged",
+     "lets every rank take a step by its own gradient: gradients are not averaged"},
+    {Mistake::last_gradient, "last gradient", "uses the gradient of the last batch of a step only"},
+    {Mistake::gradient_sum, "sum of gradients",
+     "takes the sum of the gradients for their mean: it is not divided by how many they are"},
+    {Mistake::chain_of_additions, "chain of additions",
+     "adds ((0 + 1) + 2) + 3; the tree adds neighbours first, (0 + 1) + (2 + 3)"},
+    {Mistake::epoch_not_set, "epoch not set",
+     "has the order of epoch 0 in every epoch: its sampler was never told the epoch"},
+    {Mistake::not_shuffled, "not shuffled", "takes the samples as they lie, not in the epoch's order"},
+    {Mistake::samples_in_blocks, "samples in blocks",
+     "gives each rank a block of the order, not every N-th place of it"},
+    {Mistake::samples_left_out, "samples left out",
+     "leaves out the samples that are left over when the ranks share them; shares are rounded up, and the "
+     "order "
+     "starts over"},
+    {Mistake::not_shared, "samples not shared",
+     "lets every rank take all samples: they are not shared among the ranks"},
+    {Mistake::first_replica, "wrong replica", "lets every rank take the samples of replica 0"},
+    {Mistake::local_rank_as_rank, "local rank as rank",
+     "takes the local rank for the rank: the ranks of the second node have the samples of the first's"},
+    {Mistake::samples_of_the_node, "samples of the node",
+     "lets the ranks of each node share all samples among themselves: every node trains on the same ones"},
+    {Mistake::replica_a_rank, "a replica a rank",
+     "has one replica a rank, so that another number of ranks is another run"},
+    {Mistake::mean_of_means, "mean of means",
+     "takes the mean over the batches of their means: the samples of short batches count more"},
+    {Mistake::own_part, "own part", "reports what rank 0 has evaluated, not what all ranks have"},
+    {Mistake::momentum_lost, "momentum lost",
+     "goes on with velocity 0: the optimizer's state is not in the snapshot, or not restored"},
+    {Mistake::values_lost, "values lost", "goes on with initial parameters: nothing was restored"},
+    {Mistake::epoch_repeated, "epoch repeated",
+     "trains the last epoch before the snapshot once more: the epochs that are over are epoch + 1"},
+    {Mistake::epoch_left_out, "epoch left out",
+     "counts an epoch more than was trained, and leaves out the next one"},
+    {Mistake::data_from_the_beginning, "data from the beginning",
+     "goes on with the samples of the first epoch: the loader was not sent to the place where the run was"},
+    {Mistake::epochs_as_steps, "epochs as steps",
+     "goes on with the samples of an early step: a number of epochs was taken for one of steps"},
+    {Mistake::not_resumed, "not resumed", "begins anew at its second start"},
+    {Mistake::rank_0_alone_resumed, "rank 0 alone resumed",
+     "goes on with rank 0 alone: what it has read does not reach the others, which begin anew"},
+    {Mistake::node_0_alone_resumed, "node 0 alone resumed",
+     "goes on with the ranks of the first node alone: the others find no snapshot on their disk, and begin "
+     "anew"},
+};
+
+const Description& description(Mistake mistake) {
+  const auto found = std::find_if(descriptions.begin(), descriptions.end(),
+                                  [&](const Description& each) { return each.mistake == mistake; });
+  expect(found != descriptions.end(), "a mistake without a description");
+  return *found;
+}
+
+/// A model as one rank has it.
+struct Copy {
+  Copy(const Job& job) : model(job.widths) {
+    initialize_linears(model.parameters(), job.seed);
+    space = std::make_unique<ParameterSpace>(model.parameters());
+    velocity.resize(static_cast<size_t>(space->elements()));
+  }
+
+  Mlp model;
+  std::unique_ptr<ParameterSpace> space;
+  Numbers velocity;
+};
+
+class Run {
+ public:
+  Run(const Job& job, Mistake mistake) : job_(job), mistake_(mistake) {}
+
+  std::vector<Point> start(const Start& start) {
+    ranks_ = start.ranks;
+    if (replicas_ == 0) replicas_ = job_.replicas == 0 ? ranks_ : job_.replicas;
+    if (has(Mistake::replica_a_rank)) replicas_ = ranks_;
+    points_.clear();
+    const int64_t steps = steps_per_epoch();
+    first_ = resume() * steps;
+    // Where the loader was not sent to its place, steps count from the first again.
+    int64_t shift = has(Mistake::data_from_the_beginning) ? first_ : 0;
+    if (has(Mistake::epochs_as_steps)) shift = first_ - first_ / steps;
+    for (int64_t index = first_; index < start.until_epoch * steps; ++index) {
+      take_step(index - shift);
+      if (job_.evaluates && (index + 1) % steps == 0)
+        points_.push_back({.step = index + 1, .is_evaluation = true, .loss = evaluation()});
+    }
+    epochs_run_ = start.until_epoch;
+    return points_;
+  }
+
+ private:
+  bool has(Mistake mistake) const { return mistake_ == mistake; }
+  int ranks_of_a_node() const { return std::max(1, ranks_ / job_.nodes); }
+  /// How many share the samples, and how many each has.
+  int sharers() const {
+    if (has(Mistake::not_shared)) return 1;
+    return has(Mistake::samples_of_the_node) && job_.nodes > 1 ? ranks_of_a_node() : replicas_;
+  }
+  int64_t share() const {
+    return (samples + (has(Mistake::samples_left_out) ? 0 : sharers() - 1)) / sharers();
+  }
+  int64_t steps_per_epoch() const { return (share() + batch_size - 1) / batch_size; }
+
+  /// Makes the copies of this start as its snapshot says. Returns how many epochs are over.
+  int resume() {
+    std::unique_ptr<Copy> snapshot = copies_.empty() ? nullptr : std::move(copies_[0]);
+    copies_.clear();
+    for (int rank = 0; rank < ranks_; ++rank) {
+      copies_.push_back(std::make_unique<Copy>(job_));
+      if (!snapshot || has(Mistake::not_resumed) || has(Mistake::values_lost) || begins_anew(rank)) continue;
+      lockstep::copy(snapshot->space->values(), copies_.back()->space->values());
+      if (!has(Mistake::momentum_lost)) copies_.back()->velocity = snapshot->velocity;
+    }
+    if (!snapshot || has(Mistake::not_resumed)) return 0;
+    return epochs_run_ + (has(Mistake::epoch_left_out) ? 1 : 0) - (has(Mistake::epoch_repeated) ? 1 : 0);
+  }
+
+  /// Whether this rank does not go on while others do.
+  bool begins_anew(int rank) const {
+    return (has(Mistake::rank_0_alone_resumed) && rank > 0) ||
+           (has(Mistake::node_0_alone_resumed) && rank >= ranks_of_a_node());
+  }
+
+  Batch batch_of(int64_t index, int64_t replica) const {
+    const int64_t epoch = has(Mistake::epoch_not_set) ? 0 : index / steps_per_epoch();
+    if (has(Mistake::first_replica)) replica = 0;
+    if (has(Mistake::local_rank_as_rank)) replica %= ranks_of_a_node();
+    replica %= sharers();
+    const auto order = random_permutation(samples, static_cast<uint64_t>(epoch));
+    const int64_t begin = index % steps_per_epoch() * batch_size;
+    std::vector<int64_t> indices;
+    for (int64_t k = begin; k < std::min(begin + batch_size, share()); ++k) {
+      const int64_t place = has(Mistake::samples_in_blocks) ? replica * share() + k : k * sharers() + replica;
+      indices.push_back(has(Mistake::not_shuffled) ? place % samples
+                                                   : order[static_cast<size_t>(place % samples)]);
+    }
+    return collect(data_, indices, cpu_stream());
+  }
+
+  /// Rank r runs replicas [begin, end).
+  int first_of(int rank) const { return replicas_ * rank / ranks_; }
+
+  void take_step(int64_t index) {
+    std::vector<Numbers> gradients;
+    std::vector<float> losses;
+    for (int rank = 0; rank < ranks_; ++rank)
+      for (int replica = first_of(rank); replica < first_of(rank + 1); ++replica) {
+        const Copy& copy = *copies_[static_cast<size_t>(rank)];
+        const Batch batch = batch_of(begins_anew(rank) ? index - first_ : index, replica);
+        const Tensor loss = mean_squared_error(copy.model(batch.inputs), batch.targets);
+        backward(loss);
+        losses.push_back(static_cast<float>(item(loss)));
+        gradients.push_back(numbers(copy.space->gradients()));
+      }
+    for (int rank = 0; rank < ranks_; ++rank)
+      update(*copies_[static_cast<size_t>(rank)], gradient_for(rank, gradients));
+    points_.push_back({.step = index + 1, .loss = tree_mean(losses)});
+  }
+
+  Numbers gradient_for(int rank, const std::vector<Numbers>& gradients) const {
+    const auto own = gradients.begin() + first_of(rank), own_end = gradients.begin() + first_of(rank + 1);
+    if (has(Mistake::last_gradient)) return *(own_end - 1);
+    if (has(Mistake::own_gradient)) return tree_mean(std::vector<Numbers>(own, own_end));
+    if (has(Mistake::gradient_sum)) return tree_sum(gradients);
+    if (!has(Mistake::chain_of_additions)) return tree_mean(gradients);
+    Numbers total = gradients[0];
+    for (size_t i = 1; i < gradients.size(); ++i) total = add(total, gradients[i]);
+    for (float& number : total) number *= 1.0f / static_cast<float>(gradients.size());
+    return total;
+  }
+
+  /// As kernels/sgd.h says.
+  void update(Copy& copy, const Numbers& gradient) const {
+    if (has(Mistake::no_step)) return;
+    const auto momentum = static_cast<float>(has(Mistake::no_momentum) ? 0.0 : job_.momentum);
+    const float share_of_gradient = has(Mistake::dampened_momentum) ? 1.0f - momentum : 1.0f;
+    float* values = copy.space->values().data<float>();
+    for (size_t j = 0; j < gradient.size(); ++j) {
+      copy.velocity[j] = momentum * copy.velocity[j] + share_of_gradient * gradient[j];
+      const float moved = learning_rate * copy.velocity[j];
+      values[j] = has(Mistake::rounded_twice) ? values[j] - moved
+                                              : std::fma(-learning_rate, copy.velocity[j], values[j]);
+    }
+  }
+
+  float evaluation() const {
+    const NoGrad no_grad;
+    const SyntheticRegression unseen(500, features, /*seed=*/1);
+    double sum = 0.0, count = 0.0, means = 0.0, batches = 0.0;
+    for (int rank = 0; rank < (has(Mistake::own_part) ? 1 : ranks_); ++rank) {
+      std::vector<int64_t> mine;
+      for (int64_t sample = rank; sample < unseen.size(); sample += ranks_) mine.push_back(sample);
+      double part = 0.0, part_of_means = 0.0;
+      for (size_t begin = 0; begin < mine.size(); begin += batch_size) {
+        const size_t size = std::min<size_t>(batch_size, mine.size() - begin);
+        const Batch batch = collect(unseen, {mine.data() + begin, size}, cpu_stream());
+        const Copy& copy = *copies_[static_cast<size_t>(rank)];
+        const double loss = item(mean_squared_error(copy.model(batch.inputs), batch.targets));
+        part += loss * static_cast<double>(size);
+        part_of_means += loss;
+        batches += 1.0;
+      }
+      sum += part;
+      means += part_of_means;
+      count += static_cast<double>(mine.size());
+    }
+    return static_cast<float>(has(Mistake::mean_of_means) ? means / batches : sum / count);
+  }
+
+  const Job& job_;
+  Mistake mistake_;
+  SyntheticRegression data_{samples, features};
+  std::vector<std::unique_ptr<Copy>> copies_;  ///< of the model: one a rank
+  int ranks_ = 1;
+  int replicas_ = 0;
+  int epochs_run_ = 0;
+  int64_t first_ = 0;  ///< step of this start
+  std::vector<Point> points_;
+};
+
+}  // namespace
+
+const std::vector<Mistake>& all_mistakes() {
+  static const std::vector<Mistake> all = [] {
+    std::vector<Mistake> mistakes;
+    for (const Description& each : descriptions) mistakes.push_back(each.mistake);
+    return mistakes;
+  }();
+  return all;
+}
+
+int64_t steps_per_epoch(const Job& job) {
+  const int replicas = job.replicas == 0 ? job.starts.at(0).ranks : job.replicas;
+  return ((samples + replicas - 1) / replicas + batch_size - 1) / batch_size;
+}
+
+std::string name(Mistake mistake) { return description(mistake).name; }
+
+Mistake mistake_named(const std::string& name) {
+  std::string names;
+  for (const Description& each : descriptions) {
+    if (each.name == name) return each.mistake;
+    names += concat(names.empty() ? "" : ", ", each.name);
+  }
+  throw UserError(concat("no mistake is called '", name, "'; there are: ", names));
+}
+
+std::string describe(Mistake mistake) { return description(mistake).text; }
+
+bool Point::operator==(const Point& other) const {
+  return step == other.step && is_evaluation == other.is_evaluation &&
+         std::bit_cast<uint32_t>(loss) == std::bit_cast<uint32_t>(other.loss);
+}
+
+std::vector<std::vector<Point>> trace(const Job& job, Mistake mistake) {
+  Run run(job, mistake);
+  std::vector<std::vector<Point>> points;
+  for (const Start& start : job.starts) points.push_back(run.start(start));
+  return points;
+}
+
+}  // namespace lockstep

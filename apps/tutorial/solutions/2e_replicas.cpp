@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 2e, accumulation over ranks. A step is four batches of 32 samples, on however many ranks: one rank
+// runs all four, three ranks run two, one and one. Ask for that, and the bits are the same on 1, 3 and 4
+// ranks. The page: docs/tutorial/exercises.md, 2e.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=3 --replicas=4");
+  return launch_ranks(options["--ranks"], [&](const World& world) {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
+    Sgd optimizer(parameters, {});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .local_replicas = ddp.replicas(),
+                         .batch_size = options["--batch_size"]});
+
+    for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
+      const Step step = loader.next();
+      for (const Batch& batch : step.batches) {
+        const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
+        ddp.backward(loss);
+      }
+      const float mean_loss = ddp.wait();
+      optimizer.step(learning_rate);
+      if (world.is_first()) report_step(step.index + 1, mean_loss);
+    }
+    return 0;
+  });
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exercises of the tutorial, their solutions, and check_exercise.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/tutorial/exercises/check/exercise_list.h"
+#include "apps/tutorial/exercises/check/trial_run.h"
+#include "tests/support/program.h"
+
+namespace lockstep {
+namespace {
+
+const std::string tutorial = std::string(LOCKSTEP_SOURCE_DIR) + "/apps/tutorial/";
+
+std::string without_space(const std::string& text) {
+  std::string rest;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(rest),
+               [](unsigned char c) { return !std::isspace(c); });
+  return rest;
+}
+
+/// One blank of a skeleton, as its source has it.
+struct Blank {
+  std::string words;
+  int line = 0;
+};
+
+/// What string literals that follow each other say.
+std::string text_of(const std::string& literals) {
+  std::string text;
+  bool is_within = false;
+  for (size_t i = 0; i < literals.size(); ++i) {
+    const bool is_escaped = literals[i] == '\\';
+    if (is_escaped) ++i;
+    if (!is_escaped && literals[i] == '"')
+      is_within = !is_within;
+    else if (is_within)
+      text += literals[i];
+  }
+  return text;
+}
+
+/// A source cut at its blanks: one piece more than there are blanks.
+struct Skeleton {
+  std::vector<std::string> pieces;
+  std::vector<Blank> blanks;
+
+  explicit Skeleton(const std::string& source) {
+    // A long text may be several literals, one after the other.
+    static const std::regex blank(R"re(blank<[A-Za-z_:0-9<>]+>\(((?:\s*"(?:[^"\\]|\\.)*")+)\))re");
+    auto from = source.begin();
+    for (std::sregex_iterator match(source.begin(), source.end(), blank), end; match != end; ++match) {
+      const auto at = source.begin() + match->position();
+      pieces.push_back(without_space({from, at}));
+      blanks.push_back({.words = text_of((*match)[1].str()),
+                        .line = 1 + static_cast<int>(std::count(source.begin(), at, '\n'))});
+      from = at + match->length();
+    }
+    pieces.push_back(without_space({from, source.end()}));
+  }
+};
+
+/// What stands in the places of the blanks; empty if the solution differs elsewhere.
+std::vector<std::string> answers(const Skeleton& skeleton, const std::string& solution) {
+  const std::string text = without_space(solution);
+  std::vector<std::string> found;
+  if (!text.starts_with(skeleton.pieces.front()) || !text.ends_with(skeleton.pieces.back())) return {};
+  size_t at = skeleton.pieces.front().size();
+  for (size_t i = 1; i < skeleton.pieces.size(); ++i) {
+    const bool is_last = i + 1 == skeleton.pieces.size();
+    const std::string& piece = skeleton.pieces[i];
+    const size_t next = is_last ? text.size() - piece.size() : text.find(piece, at);
+    if (next == std::string::npos || next < at) return {};
+    found.push_back(text.substr(at, next - at));
+    at = next + piece.size();
+  }
+  return found;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(tutorial + folder))
+    if (std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0])))
+      names.push_back(entry.path().stem());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(ExerciseSources, EachHasASolutionThatDiffersInItsBlanksAlone) {
+  std::vector<std::string> listed;
+  for (const Exercise& exercise : all_exercises()) listed.push_back(exercise.name);
+  EXPECT_EQ(names_in("exercises"), listed);
+  EXPECT_EQ(names_in("solutions"), listed);
+  EXPECT_GE(listed.size(), 12U);
+  for (const std::string& name : listed) {
+    const Skeleton skeleton(read_text(tutorial + "exercises/" + name + ".cpp"));
+    const std::vector<std::string> given =
+        answers(skeleton, read_text(tutorial + "solutions/" + name + ".cpp"));
+    ASSERT_EQ(given.size(), skeleton.blanks.size()) << name << ": the solution differs outside of the blanks";
+    EXPECT_GE(given.size(), 1U) << name;
+    EXPECT_LE(given.size(), 4U) << name;
+    for (size_t i = 0; i < given.size(); ++i) {
+      EXPECT_FALSE(given[i].empty()) << name << ": " << skeleton.blanks[i].words;
+      EXPECT_LT(given[i].size(), 90U) << name << ": " << given[i];
+      EXPECT_EQ(given[i].find("blank<"), std::string::npos) << name << ": " << given[i];
+    }
+  }
+}
+
+TEST(ExerciseSources, ADifferenceOutsideOfTheBlanksIsSeen) {
+  const Skeleton skeleton("a = blank<int>(\"one\"); b;\nblank<void>(\"two\" \" and \\\"more\\\"\"); c;");
+  ASSERT_EQ(skeleton.blanks.size(), 2U);
+  EXPECT_EQ(skeleton.blanks[1].words, "two and \"more\"");
+  EXPECT_EQ(skeleton.blanks[1].line, 2);
+  EXPECT_EQ(answers(skeleton, "a = 7; b; d(); e(); c;"), (std::vector<std::string>{"7", "d();e()"}));
+  EXPECT_TRUE(answers(skeleton, "a = 7; B; d(); c;").empty());
+  EXPECT_TRUE(answers(skeleton, "a = 7; b; d(); c; e;").empty());
+  EXPECT_TRUE(answers(skeleton, "x; a = 7; b; d(); c;").empty());
+}
+
+std::vector<Point> flat(const std::vector<std::vector<Point>>& starts) {
+  std::vector<Point> points;
+  for (const auto& start : starts) points.insert(points.end(), start.begin(), start.end());
+  return points;
+}
+
+TEST(ExerciseReference, AMistakeShowsInTheBitsOfItsJobAndInNoOther) {
+  const Job two_ranks = {.momentum = 0.9, .starts = {{.ranks = 2, .until_epoch = 1}, {.ranks = 2}}};
+  const std::vector<std::vector<Point>> right = trace(two_ranks);
+  EXPECT_EQ(flat(right).size(), 64U);
+  EXPECT_EQ(right, trace(two_ranks));
+  for (const Mistake mistake : {Mistake::own_gradient, Mistake::gradient_sum, Mistake::epoch_not_set,
+                                Mistake::first_replica, Mistake::momentum_lost, Mistake::epoch_repeated})
+    EXPECT_NE(trace(two_ranks, mistake), right) << name(mistake);
+  // What the job has not cannot be done wrongly.
+  for (const Mistake mistake :
+       {Mistake::chain_of_additions, Mistake::mean_of_means, Mistake::local_rank_as_rank})
+    EXPECT_EQ(trace(two_ranks, mistake), right) << name(mistake);
+  std::set<std::string> names;
+  for (const Mistake mistake : all_mistakes())
+    EXPECT_TRUE(names.insert(name(mistake)).second) << name(mistake);
+}
+
+#ifdef LOCKSTEP_PLANTED_DIR
+
+const std::string planted = LOCKSTEP_PLANTED_DIR;
+
+Outcome check_exercise(const std::string& arguments) {
+  return run_command(program("check_exercise") + " " + arguments);
+}
+
+TEST(Exercises, EachNamesItsFirstBlankAndThePlace) {
+  const Outcome outcome = check_exercise("");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.errors;
+  for (const Exercise& exercise : all_exercises()) {
+    const std::string source = "apps/tutorial/exercises/" + exercise.name + ".cpp";
+    const Skeleton skeleton(read_text(std::string(LOCKSTEP_SOURCE_DIR) + "/" + source));
+    const bool is_named =
+        std::any_of(skeleton.blanks.begin(), skeleton.blanks.end(), [&](const Blank& blank) {
+          const std::string line = exercise.name + ": still blank: " + blank.words + " (" + source + ":" +
+                                   std::to_string(blank.line) + ")\n";
+          return outcome.out.find(line) != std::string::npos;
+        });
+    EXPECT_TRUE(is_named) << exercise.name << "\n" << outcome.out;
+  }
+  const std::string all = std::to_string(all_exercises().size());
+  EXPECT_TRUE(outcome.out.ends_with("\n0 of " + all + " exercises are solved\n")) << outcome.out;
+}
+
+TEST(Exercises, EverySolutionIsSolved) {
+  const Outcome outcome = check_exercise("--exercises " + program("solutions"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.errors;
+  const std::string all = std::to_string(all_exercises().size());
+  EXPECT_TRUE(outcome.out.ends_with("\n" + all + " of " + all + " exercises are solved\n")) << outcome.out;
+}
+
+/// What check_exercise knows of mistakes is worth as much as what it knows of solutions.
+TEST(Exercises, TheReferenceHasTheBitsOfEverySolution) {
+  for (const Exercise& exercise : all_exercises())
+    for (const Trial& trial : exercise.trials) {
+      const TrialRun run = run_trial(program("solutions/" + exercise.name), trial);
+      ASSERT_EQ(run.failure, "") << exercise.name;
+      const std::vector<std::vector<Point>> expected = trace(trial.job);
+      ASSERT_EQ(run.starts.size(), expected.size()) << exercise.name;
+      for (size_t start = 0; start < expected.size(); ++start) {
+        std::vector<Point> points;
+        for (const TraceLine& line : run.starts[start])
+          if (line.point) points.push_back(*line.point);
+        EXPECT_FALSE(points.empty());
+        EXPECT_TRUE(points == expected[start]) << exercise.name << ", start " << start;
+      }
+    }
+}
+
+TEST(Exercises, APlantedMistakeIsNamed) {
+  std::istringstream list(read_text(planted + "/list.txt"));
+  int number = 0;
+  for (std::string line; std::getline(list, line); ++number) {
+    const std::string name = line.substr(0, line.find('|'));
+    const std::string words = line.substr(line.find('|') + 1);
+    const TemporaryDirectory folder;
+    write_text(folder / name,
+               "#!/bin/sh\nexec " + planted + "/planted_answers " + std::to_string(number) + " \"$@\"\n");
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+    // Some of them end by the deadline alone: ranks wait for others that do not come.
+    const Outcome outcome = check_exercise(name + " --deadline 4 --exercises " + folder.path());
+    EXPECT_EQ(outcome.exit_code, 1) << name << " " << words << "\n" << outcome.out << outcome.errors;
+    EXPECT_NE(outcome.out.find(words), std::string::npos) << name << " " << words << "\n" << outcome.out;
+  }
+  EXPECT_GE(number, 20);
+}
+
+TEST(Exercises, CheckExerciseRefusesWhatItCannotCheck) {
+  const Outcome unknown = check_exercise("9z");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_TRUE(unknown.errors.starts_with("error: no exercise begins with '9z'; there are 1a_loop "))
+      << unknown.errors;
+  EXPECT_EQ(check_exercise("1a 1b").exit_code, 2);
+  EXPECT_EQ(check_exercise("--bits").exit_code, 2);
+  const Outcome missing = check_exercise("1a --exercises /nowhere");
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.errors.find("cmake --build --preset cpu --target 1a_loop"), std::string::npos)
+      << missing.errors;
+  EXPECT_EQ(check_exercise("--help").exit_code, 0);
+}
+
+/// A program that ends early, fails, or reports out of turn is told from one that is right.
+TEST(Exercises, CheckExerciseTellsHowAProgramFails) {
+  const TemporaryDirectory folder;
+  const auto checked = [&](const std::string& filter) {
+    write_text(folder / "1a_loop", "#!/bin/bash\n" + program("solutions/1a_loop") + " | " + filter + "\n");
+    std::filesystem::permissions(folder / "1a_loop", std::filesystem::perms::owner_all);
+    const Outcome outcome = check_exercise("1a --exercises " + folder.path());
+    return std::to_string(outcome.exit_code) + " " + outcome.out;
+  };
+  EXPECT_EQ(checked("cat"), "0 1a_loop: solved, 128 of 128 losses have the solution's bits\n");
+  EXPECT_NE(checked("head -n 9").find("in line 10 of what is reported: yours is nothing more"),
+            std::string::npos);
+  EXPECT_NE(checked("sed p").find("' more than once: do several ranks report?"), std::string::npos);
+  EXPECT_NE(checked("sed 's/^step 70 loss_bits .*/step 70 loss_bits 3f800000 (1)/'")
+                .find("at step 70 (epoch 1): yours is 3f800000 (1), the solution's "),
+            std::string::npos);
+  EXPECT_NE(checked("cat; echo 'error: no more' >&2; exit 3").find("ended with exit code 3: no more\n"),
+            std::string::npos);
+}
+
+TEST(Exercises, RanksOfALauncherHaveTheSameBits) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const TemporaryDirectory folder;
+  const std::string go = "cd " + folder.path() + " && ";
+  const Outcome threads = run_command(go + program("solutions/4a_local_rank"));
+  const Outcome processes = run_command(go + mpirun(4) + program("solutions/4a_local_rank"));
+  EXPECT_EQ(processes.exit_code, 0) << processes.errors;
+  EXPECT_FALSE(threads.out.empty());
+  EXPECT_EQ(processes.out, threads.out);
+}
+
+#else
+
+TEST(Exercises, AreRun) { GTEST_SKIP() << "this build has no exercises: they are compiled in plain builds"; }
+
+#endif
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+# Wrong answers to the exercises of the tutorial: each is a solution with something else in one of its blanks, made
+# while CMake configures and compiled into one program, planted_answers N. list.txt says of each which exercise it
+# answers, and what check_exercise is to say.
+set(planted_folder ${CMAKE_CURRENT_BINARY_DIR}/planted)
+set(planted_count 0)
+set(planted_list "")
+set(planted_code "")
+set(planted_table "")
+
+# planted_answer(<exercise> <what check_exercise says> <right> <wrong> [<right> <wrong>]...)
+function(planted_answer exercise words)
+  set(solution ${PROJECT_SOURCE_DIR}/apps/tutorial/solutions/${exercise}.cpp)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${solution})
+  file(READ ${solution} text)
+  math(EXPR last "${ARGC} - 1")
+  foreach(right RANGE 2 ${last} 2)
+    math(EXPR wrong "${right} + 1")
+    string(FIND "${text}" "${ARGV${right}}" at)
+    if(at EQUAL -1)
+      message(FATAL_ERROR "${solution} has no '${ARGV${right}}' to be answered wrongly")
+    endif()
+    string(REPLACE "${ARGV${right}}" "${ARGV${wrong}}" text "${text}")
+  endforeach()
+  # Its includes are there already, and do nothing again.
+  string(REPLACE "int main(" "int run(" text "${text}")
+  file(CONFIGURE OUTPUT ${planted_folder}/${planted_count}.inc CONTENT "${text}" @ONLY)
+  set(planted_code "${planted_code}namespace planted_${planted_count} {\n#include \"${planted_count}.inc\"\n}\n" PARENT_SCOPE)
+  set(planted_table "${planted_table}  planted_${planted_count}::run,\n" PARENT_SCOPE)
+  set(planted_list "${planted_list}${exercise}|${words}\n" PARENT_SCOPE)
+  math(EXPR planted_count "${planted_count} + 1")
+  set(planted_count ${planted_count} PARENT_SCOPE)
+endfunction()
+
+planted_answer(1a_loop "[no step]" "optimizer.step(learning_rate)" "optimizer.space()")
+planted_answer(1b_momentum "[no momentum]" "momentum * velocities[j] + gradients[j]" "gradients[j]")
+planted_answer(1b_momentum "[dampened momentum]"
+  "velocities[j] + gradients[j]" "velocities[j] + (1.0f - momentum) * gradients[j]")
+planted_answer(1b_momentum "[rounded twice]"
+  "std::fma(-learning_rate, velocities[j], values[j])" "values[j] - learning_rate * velocities[j]")
+planted_answer(1c_accumulation "[last gradient]" "total[j] / 4" "kept[3][j]")
+planted_answer(1c_accumulation "[sum of gradients]" "total[j] / 4" "total[j]")
+planted_answer(1c_accumulation "[chain of additions]"
+  "add(add(kept[0], kept[1]), add(kept[2], kept[3]))" "add(add(add(kept[0], kept[1]), kept[2]), kept[3])")
+planted_answer(2a_launch "[wrong replica]" "mine = world.rank()" "mine = 0")
+planted_answer(2a_launch "[samples not shared]" "mine = world.rank()" "mine = 0" "sharers = world.size()" "sharers = 1")
+planted_answer(2a_launch "' more than once: do several ranks report?" "reports = world.is_first()" "reports = true")
+planted_answer(2b_sampler "[epoch not set]" "seed + static_cast<uint64_t>(epoch)" "seed")
+planted_answer(2b_sampler "[wrong replica]" "(world.rank() + k * world.size())" "(k * world.size())")
+planted_answer(2b_sampler "[samples in blocks]" "(world.rank() + k * world.size())" "(world.rank() * share + k)")
+planted_answer(2b_sampler "[samples left out]" "(samples + world.size() - 1) / world.size()" "samples / world.size()")
+planted_answer(2b_sampler "[not shuffled]" "random_permutation(samples, seed + static_cast<uint64_t>(epoch))"
+  "[] { std::vector<uint32_t> o(samples); for (uint32_t i = 0; i < samples; ++i) o[i] = i; return o; }()")
+planted_answer(2c_average "[gradient not averaged]" "total[j] / static_cast<float>(world.size())" "mine[j]")
+planted_answer(2c_average "[sum of gradients]" "total[j] / static_cast<float>(world.size())" "total[j]")
+planted_answer(2c_average "[chain of additions]"
+  "tree_sum(of_ranks)" "add(add(add(of_ranks[0], of_ranks[1]), of_ranks[2]), of_ranks[3])")
+planted_answer(2d_buckets "[gradient not averaged]" "bucket.ready == bucket.parameters.size()" "false")
+planted_answer(2e_replicas "[a replica a rank]" "options[\"--replicas\"]" "world.size()")
+planted_answer(2f_evaluation "[mean of means]"
+  "loss * static_cast<double>(batch.samples)" "loss" "static_cast<double>(batch.samples)" "1.0")
+planted_answer(2f_evaluation "[own part]" "whole.sum / whole.count" "part.sum / part.count")
+planted_answer(3a_snapshot "[momentum lost]"
+  "for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity)" "")
+planted_answer(3a_snapshot "[epoch repeated]" "concat(epoch + 1)" "concat(epoch)")
+planted_answer(3b_resume "[momentum lost]"
+  "restore_tensors(snapshot.tensors, state, " "restore_tensors(snapshot.tensors, model.parameters(), ")
+planted_answer(3b_resume "[values lost]" "restore_tensors(snapshot.tensors, state, snapshot_path)" "")
+planted_answer(3b_resume "[data from the beginning]" "loader.seek(epochs_run * loader.steps_per_epoch())" "")
+planted_answer(3b_resume "[epoch repeated]"
+  "std::stoi(snapshot.metadata.at(\"epochs_run\"))" "std::stoi(snapshot.metadata.at(\"epochs_run\")) - 1")
+planted_answer(3b_resume "[epoch left out]"
+  "std::stoi(snapshot.metadata.at(\"epochs_run\"))" "std::stoi(snapshot.metadata.at(\"epochs_run\")) + 1")
+planted_answer(3b_resume "[epochs as steps]" "epochs_run * loader.steps_per_epoch()" "epochs_run")
+planted_answer(3b_resume "[not resumed]" "world.communicator().broadcast_text(read, 0)" "\"\"")
+planted_answer(3b_resume "[rank 0 alone resumed]" "world.communicator().broadcast_text(read, 0)" "read")
+planted_answer(3c_other_ranks "[a replica a rank]" "std::stoi(snapshot.metadata.at(\"replicas\"))" "world.size()")
+planted_answer(4a_local_rank "[local rank as rank]" ".local_replicas = {world.rank()}" ".local_replicas = {local_rank}")
+planted_answer(4a_local_rank "[samples of the node]" ".local_replicas = {world.rank()}" ".local_replicas = {local_rank}"
+  ".replicas = world.size()" ".replicas = local_size")
+planted_answer(4a_local_rank "yours is 'step 0 rank 1 is node0:0 of 2'" "&& rank < world.rank()" "&& rank < 0")
+planted_answer(4b_who_saves "yours is 'step 32 files: node0/snapshot.safetensors node1/snapshot.safetensors'"
+  "writes = world.is_first()" "writes = local_rank == 0")
+planted_answer(4b_who_saves "[node 0 alone resumed]"
+  "world.is_first() && std::filesystem::exists(snapshot_path)" "std::filesystem::exists(snapshot_path)"
+  "world.communicator().broadcast_text(read, 0)" "read")
+planted_answer(4c_once_a_node "node1/weights.safetensors" "downloads = local_rank == 0" "downloads = world.is_first()")
+
+file(CONFIGURE OUTPUT ${planted_folder}/list.txt CONTENT "${planted_list}" @ONLY)
+file(CONFIGURE OUTPUT ${planted_folder}/programs.inc
+  CONTENT "${planted_code}\nconstexpr int (*programs[])(int, char**) = {\n${planted_table}};\n" @ONLY)
+lockstep_program(planted_answers SOURCES apps/planted/planted_answers.cpp LIBRARIES tutorial_exercise)
+target_compile_definitions(planted_answers PRIVATE PLANTED_PROGRAMS="${planted_folder}/programs.inc")
+target_link_libraries(planted_answers PRIVATE unfinished)
+set_target_properties(planted_answers PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${planted_folder})
+add_dependencies(apps_tests exercises planted_answers)
+target_compile_definitions(apps_tests PRIVATE LOCKSTEP_PLANTED_DIR="${planted_folder}")
