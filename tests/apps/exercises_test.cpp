@@ -125,6 +125,16 @@ TEST(ExerciseSources, ADifferenceOutsideOfTheBlanksIsSeen) {
   EXPECT_TRUE(answers(skeleton, "x; a = 7; b; d(); c;").empty());
 }
 
+TEST(ExerciseSources, ThePagesHaveEachOfThem) {
+  const std::string pages = std::string(LOCKSTEP_SOURCE_DIR) + "/docs/tutorial/";
+  for (const char* page : {"exercises.md", "solutions.md"}) {
+    const std::string text = read_text(pages + page);
+    for (const Exercise& exercise : all_exercises())
+      EXPECT_NE(text.find("\n## " + exercise.name.substr(0, 2) + " "), std::string::npos)
+          << page << " has no section of " << exercise.name;
+  }
+}
+
 std::vector<Point> flat(const std::vector<std::vector<Point>>& starts) {
   std::vector<Point> points;
   for (const auto& start : starts) points.insert(points.end(), start.begin(), start.end());
