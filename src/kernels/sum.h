@@ -28,6 +28,30 @@ struct Sum {
 void run(CpuStream, const Sum&);
 void run(CudaStream, const Sum&);
 
+/// Rows of `inner` > 1 columns are added in runs of sum_rows, one row after the other; the runs of a block of
+/// sum_block_rows in order, and the blocks in order, in f64.
+inline constexpr int64_t sum_rows = 64;
+inline constexpr int64_t sum_block_rows = 1024;
+
+/// y[o, i] = the sum of x[o, n, i] over n. Elements that lie beside each other (inner = 1) are added as those
+/// of Sum. The same bits on every backend, and those of y[o, i] depend on its own terms alone.
+struct DimensionSum {
+  static constexpr const char* name = "dimension_sum";
+  View x;             ///< [outer, count, inner], as many elements in any shape
+  View y;             ///< [outer, inner], likewise; f32 for 16-bit x
+  int64_t count = 0;  ///< may be 0: y is 0
+  int64_t inner = 1;  ///< at least 1, unless y has no elements
+
+  int64_t outer() const { return inner == 0 ? 0 : y.size() / inner; }
+  void check() const {
+    expect(y.size() == outer() * inner && x.size() == y.size() * count, "x is ", x.shape, " and y is ",
+           y.shape, ": not [outer, ", count, ", ", inner, "] and [outer, ", inner, "]");
+    expect(y.dtype == accumulator_dtype(x.dtype), "y is ", y.dtype, ", x is ", x.dtype);
+  }
+};
+void run(CpuStream, const DimensionSum&);
+void run(CudaStream, const DimensionSum&);
+
 /// y[b] = the sum of the squares of block b of x, in f64, for the blocks of the given ranges; the others are
 /// left as they are. A block's sum has the same bits on every backend, wherever x is cut.
 struct BlockSquares {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
@@ -48,21 +49,7 @@ void apply(Activation activation, const T* x, const T* pre_activation, T* y, int
   }
 }
 
-constexpr int64_t sum_rows = 64;     // added one after the other, then to the sum of the blocks before
-constexpr int64_t sum_columns = 64;  // columns a chunk
 static_assert(tile_columns<float> <= sum_columns);
-
-template <class T>
-void sum_column_chunk(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
-  T total[sum_columns] = {};
-  for (int64_t begin = 0; begin < rows; begin += sum_rows) {
-    T partial[sum_columns] = {};
-    for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
-      for (int64_t j = 0; j < columns; ++j) partial[j] += x[row * stride + j];
-    for (int64_t j = 0; j < columns; ++j) total[j] += partial[j];
-  }
-  std::copy_n(total, columns, y);
-}
 
 template <class T>
 class Product {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/memory.h"
+#include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
 
@@ -15,7 +17,50 @@ constexpr int64_t blocks_per_chunk = elementwise_grain / sum_block;
 
 int64_t count_blocks(const View& view) { return (view.size() + sum_block - 1) / sum_block; }
 
+/// The sums of the blocks of every sum of a DimensionSum: partials[outer, blocks, inner].
+template <class T>
+void sum_blocks(const CpuStream& stream, const DimensionSum& k, int64_t block_rows, int64_t blocks,
+                T* partials) {
+  const T* x = k.x.as<T>();
+  const int64_t strips = (k.inner + sum_columns - 1) / sum_columns;
+  const int64_t size = std::min(k.count, block_rows) * std::min(k.inner, sum_columns);
+  const int64_t grain = elementwise_grain / std::max<int64_t>(1, size);
+  stream.for_each_chunk(k.outer() * blocks * strips, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t block = i / strips % blocks, outer = i / strips / blocks;
+      const int64_t column = i % strips * sum_columns, row = block * block_rows;
+      const int64_t rows = std::min(k.count - row, block_rows);
+      const T* from = x + (outer * k.count + row) * k.inner + column;
+      T* to = partials + (outer * blocks + block) * k.inner + column;
+      if (k.inner == 1)
+        *to = lane_sum<T>(rows, [=](int64_t r) { return from[r]; });
+      else
+        sum_column_chunk(from, to, rows, k.inner, std::min(k.inner - column, sum_columns));
+    }
+  });
+}
+
 }  // namespace
+
+void run(CpuStream stream, const DimensionSum& k) {
+  const int64_t block_rows = k.inner == 1 ? sum_block : sum_block_rows;
+  const int64_t blocks = std::max<int64_t>(1, (k.count + block_rows - 1) / block_rows);
+  with_compute_type(k.x.dtype, [&]<class T>() {
+    T* y = k.y.as<T>();
+    if (blocks == 1) return sum_blocks(stream, k, block_rows, blocks, y);
+    const auto memory = allocate(k.y.size() * blocks * static_cast<int64_t>(sizeof(T)), stream);
+    T* partials = reinterpret_cast<T*>(memory.get());
+    sum_blocks(stream, k, block_rows, blocks, partials);
+    stream.for_each_chunk(k.y.size(), elementwise_grain / blocks, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* terms = partials + i / k.inner * blocks * k.inner + i % k.inner;
+        double sum = 0.0;
+        for (int64_t block = 0; block < blocks; ++block) sum += terms[block * k.inner];
+        y[i] = static_cast<T>(sum);
+      }
+    });
+  });
+}
 
 void run(CpuStream stream, const Sum& k) {
   std::vector<double> partials(static_cast<size_t>(count_blocks(k.x)));

@@ -6,7 +6,14 @@
 // 16 of them are in flight. Then one block adds the partial sums. Read: each element once (4 bytes a
 // gradient), the bound; conversion and fused multiply-add in f64 stay below it where f64 runs at 1/64 of
 // f32's rate.
+//
+// Over one dimension: where the elements of a sum lie beside each other, a warp adds a block of 4096 in that
+// way. Where they are columns, a warp adds 64 rows of 32 neighbouring columns one after the other, and up to
+// 16 such warps share a block of 1024 rows, whose sums a thread a column adds in order; with fewer rows the
+// warps of a thread block take further columns. A sum of several blocks is finished by a thread, in f64.
+// Read: each element once, the bound.
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/memory.h"
@@ -119,6 +126,89 @@ __global__ __launch_bounds__(final_threads) void clip_kernel(const double* squar
   *factor = clip_factor(root, max_norm);
 }
 
+constexpr int column_warps = sum_block_rows / sum_rows;
+
+template <class T>
+struct Columns {
+  const T* x;
+  float* y;  ///< [outer, blocks, inner]
+  int64_t count, inner, blocks;
+  int64_t strips = 0;      ///< of 32 columns
+  int64_t tasks = 0;       ///< outer * blocks * strips: a strip of 32 columns of a block each
+  int warps_for_each = 1;  ///< that share a task: a power of two
+};
+
+template <class T>
+__global__ __launch_bounds__(column_warps* cuda::warp_size) void column_kernel(Columns<T> k) {
+  float* sums = cuda::dynamic_shared<float>();
+  const int warp = cuda::warp_index();
+  const int64_t task = (int64_t{blockIdx.x} * column_warps + warp) / k.warps_for_each;
+  const int run = warp % k.warps_for_each;
+  const int64_t column = task % k.strips * cuda::warp_size + cuda::lane_index();
+  const int64_t block = task / k.strips % k.blocks, outer = task / k.strips / k.blocks;
+  const bool is_inside = task < k.tasks && column < k.inner;
+  const int64_t first = block * sum_block_rows + run * sum_rows;
+  const int64_t left = min(k.count - first, sum_rows);
+  float sum = 0.0f;
+  if (is_inside) {
+    const T* x = k.x + (outer * k.count + first) * k.inner + column;
+#pragma unroll 8
+    for (int row = 0; row < left; ++row) sum += cuda::to_float(x[row * k.inner]);
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (!is_inside || run != 0) return;
+  const int64_t rows = min(k.count - block * sum_block_rows, sum_block_rows);
+  float total = 0.0f;
+  for (int other = 0; other * sum_rows < rows; ++other) total += sums[threadIdx.x + other * cuda::warp_size];
+  k.y[(outer * k.blocks + block) * k.inner + column] = total;
+}
+
+/// A warp a block of elements that lie beside each other: y [outer, blocks].
+template <class T>
+__global__ __launch_bounds__(threads) void row_kernel(const T* x, int64_t count, int64_t blocks,
+                                                      int64_t tasks, float* y) {
+  const int64_t task = int64_t{blockIdx.x} * warps + cuda::warp_index();
+  if (task >= tasks) return;
+  const int64_t block = task % blocks;
+  const T* from = x + task / blocks * count + block * sum_block;
+  const float sum = sum_of_block<float>(size_of_block(count, block), Identity<T>{from});
+  if (cuda::lane_index() == 0) y[task] = sum;
+}
+
+/// y[o, i] = the sum of partials[o, b, i] over b.
+__global__ __launch_bounds__(threads) void finish_kernel(const float* partials, int64_t blocks, int64_t inner,
+                                                         int64_t size, float* y) {
+  const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= size) return;
+  const float* terms = partials + i / inner * blocks * inner + i % inner;
+  double sum = 0.0;
+#pragma unroll 8
+  for (int64_t block = 0; block < blocks; ++block) sum += terms[block * inner];
+  y[i] = static_cast<float>(sum);
+}
+
+template <class T>
+void sum_blocks(const CudaStream& stream, const DimensionSum& k, int64_t blocks, float* y) {
+  const auto* x = static_cast<const T*>(k.x.data);
+  if (k.inner == 1) {
+    const int64_t tasks = k.outer() * blocks;
+    return cuda::launch_grid(stream, {.blocks = cuda::blocks_for(tasks, warps), .threads = threads},
+                             row_kernel<T>, x, k.count, blocks, tasks, y);
+  }
+  Columns<T> columns{.x = x, .y = y, .count = k.count, .inner = k.inner, .blocks = blocks};
+  columns.strips = cuda::blocks_for(k.inner, cuda::warp_size);
+  columns.tasks = k.outer() * blocks * columns.strips;
+  while (columns.warps_for_each < column_warps && columns.warps_for_each * sum_rows < k.count)
+    columns.warps_for_each *= 2;
+  constexpr int block_threads = column_warps * cuda::warp_size;
+  cuda::launch_grid(stream,
+                    {.blocks = cuda::blocks_for(columns.tasks * columns.warps_for_each, column_warps),
+                     .threads = block_threads,
+                     .shared_bytes = block_threads * sizeof(float)},
+                    column_kernel<T>, columns);
+}
+
 constexpr cuda::Grid one_block{
     .blocks = 1, .threads = final_threads, .shared_bytes = final_threads / cuda::warp_size * sizeof(double)};
 
@@ -135,6 +225,20 @@ void run(CudaStream stream, const Sum& k) {
                       static_cast<const T*>(k.x.data), k.x.size(), blocks, partials);
     cuda::launch_grid(stream, one_block, final_kernel<T>, static_cast<const double*>(partials), blocks,
                       static_cast<T*>(k.y.data));
+  });
+}
+
+void run(CudaStream stream, const DimensionSum& k) {
+  const int64_t block_rows = k.inner == 1 ? sum_block : sum_block_rows;
+  const int64_t blocks = std::max<int64_t>(1, (k.count + block_rows - 1) / block_rows);
+  const int64_t size = k.y.size();
+  cuda::with_device_type(k.x.dtype, [&]<class T>() {
+    if (blocks == 1) return sum_blocks<T>(stream, k, blocks, k.y.as<float>());
+    const auto memory = allocate(size * blocks * static_cast<int64_t>(sizeof(float)), stream);
+    auto* partials = reinterpret_cast<float*>(memory.get());
+    sum_blocks<T>(stream, k, blocks, partials);
+    cuda::launch_grid(stream, {.blocks = cuda::blocks_for(size, threads), .threads = threads}, finish_kernel,
+                      static_cast<const float*>(partials), blocks, k.inner, size, k.y.as<float>());
   });
 }
 
