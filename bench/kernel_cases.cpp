@@ -4,6 +4,7 @@
 #include "core/memory.h"
 #include "dist/reduction_plan.h"
 #include "kernels/adamw.h"
+#include "kernels/arithmetic.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "kernels/arithmetic.h"
 #include "kernels/elementwise.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"

@@ -8,6 +8,7 @@
 #include "core/gpu.h"
 #include "core/graph.h"
 #include "dist/movement.h"
+#include "kernels/arithmetic.h"
 #include "kernels/elementwise.h"
 
 namespace lockstep {

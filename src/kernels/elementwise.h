@@ -13,51 +13,6 @@ inline void expect_like(const View& view, const View& model, const char* what) {
          " where ", model.shape, " ", model.dtype, " is needed");
 }
 
-/// y = a + b.
-struct Add {
-  static constexpr const char* name = "add";
-  View a;  ///< any shape
-  View b;  ///< like a
-  View y;  ///< like a; may alias a or b
-
-  void check() const {
-    expect_like(b, a, "b");
-    expect_like(y, a, "y");
-  }
-};
-void run(CpuStream, const Add&);
-void run(CudaStream, const Add&);
-
-/// y = a - b.
-struct Subtract {
-  static constexpr const char* name = "subtract";
-  View a;  ///< any shape
-  View b;  ///< like a
-  View y;  ///< like a; may alias a or b
-
-  void check() const {
-    expect_like(b, a, "b");
-    expect_like(y, a, "y");
-  }
-};
-void run(CpuStream, const Subtract&);
-void run(CudaStream, const Subtract&);
-
-/// y = a * b, element by element.
-struct Multiply {
-  static constexpr const char* name = "multiply";
-  View a;  ///< any shape
-  View b;  ///< like a
-  View y;  ///< like a; may alias a or b
-
-  void check() const {
-    expect_like(b, a, "b");
-    expect_like(y, a, "y");
-  }
-};
-void run(CpuStream, const Multiply&);
-void run(CudaStream, const Multiply&);
-
 /// y = factor * x, with the factor rounded to the dtype of x first.
 struct Scale {
   static constexpr const char* name = "scale";
@@ -137,6 +92,28 @@ struct TanhBackward {
 };
 void run(CpuStream, const TanhBackward&);
 void run(CudaStream, const TanhBackward&);
+
+/// y = e^x; its gradient is dy * y. On a CPU an f32 result below the smallest normal number is 0.
+struct Exp {
+  static constexpr const char* name = "exp";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const Exp&);
+void run(CudaStream, const Exp&);
+
+/// y = the natural logarithm of x: -infinity at 0, NaN below; its gradient is dy / x.
+struct Log {
+  static constexpr const char* name = "log";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const Log&);
+void run(CudaStream, const Log&);
 
 /// y = value everywhere; any dtype.
 struct Fill {

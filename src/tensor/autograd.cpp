@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "kernels/arithmetic.h"
 #include "kernels/elementwise.h"
 #include "tensor/create.h"
 #include "tensor/tensor_state.h"

@@ -26,12 +26,6 @@ void check_binary(double (*reference)(double, double)) {
     }
 }
 
-TEST(Elementwise, AddSubtractMultiply) {
-  check_binary<Add>([](double a, double b) { return a + b; });
-  check_binary<Subtract>([](double a, double b) { return a - b; });
-  check_binary<Multiply>([](double a, double b) { return a * b; });
-}
-
 TEST(Elementwise, ReluBackwardPassesWhereTheInputIsPositive) {
   check_binary<ReluBackward>([](double x, double dy) { return x > 0 ? dy : 0.0; });
 }
@@ -62,6 +56,37 @@ TEST(Elementwise, ScaleReluAndTanhMatchReference) {
     launch_on(1, TanhForward{.x = x.view(), .y = y.view()});
     expect_close(
         y, [&](int64_t i) { return std::tanh(x[i]); }, 2 * epsilon_of(dtype), 0x1p-24);
+  }
+}
+
+// math::exp and math::log are right to an ulp (tests/kernels/math_test.cpp).
+TEST(Elementwise, ExponentialsAndLogarithmsMatchReference) {
+  for (const DType dtype : float_types) {
+    Values x = Values::uniform({1, 700}, dtype, 3);
+    Values y(x.shape(), dtype);
+    launch_on(1, Exp{.x = x.view(), .y = y.view()});
+    expect_close(
+        y, [&](int64_t i) { return std::exp(x[i]); }, 2 * epsilon_of(dtype), 0.0);
+    launch_on(3, Log{.x = y.view(), .y = x.view()});
+    expect_close(
+        x, [&](int64_t i) { return std::log(y[i]); }, 2 * epsilon_of(dtype), 0x1p-24);
+  }
+}
+
+TEST(Elementwise, ExponentialsAndLogarithmsHaveTheirLimits) {
+  for (const DType dtype : float_types) {
+    Values x({5}, dtype), y({5}, dtype);
+    const double values[] = {-INFINITY, INFINITY, NAN, 0.0, -1.0};
+    for (int64_t i = 0; i < 5; ++i) x.set(i, values[i]);
+    launch_on(1, Exp{.x = x.view(), .y = y.view()});
+    EXPECT_EQ(y[0], 0.0);
+    EXPECT_EQ(y[1], INFINITY);
+    EXPECT_TRUE(std::isnan(y[2]));
+    EXPECT_EQ(y[3], 1.0);
+    launch_on(1, Log{.x = x.view(), .y = y.view()});
+    EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[2]) && std::isnan(y[4]));
+    EXPECT_EQ(y[1], INFINITY);
+    EXPECT_EQ(y[3], -INFINITY);
   }
 }
 
@@ -143,7 +168,7 @@ TEST(Elementwise, ThreadsDoNotShowInPositions) {
 
 TEST(Elementwise, ShapesThatDoNotFitAreRefused) {
   Values a({3}), b({4}), table({2, 3}), x({1, 3, 3});
-  EXPECT_THROW(launch_on(1, Add{.a = a.view(), .b = b.view(), .y = a.view()}), Error);
+  EXPECT_THROW(launch_on(1, Exp{.x = a.view(), .y = b.view()}), Error);
   EXPECT_THROW(launch_on(1, Copy{.x = a.view(), .y = b.view()}), Error);
   EXPECT_THROW(launch_on(1, AddPositions{.x = x.view(), .table = table.view(), .y = x.view()}), Error);
 }

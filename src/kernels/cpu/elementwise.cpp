@@ -15,21 +15,6 @@ void map_views(const CpuStream& stream, const View& y, F f, const Views&... x) {
 
 }  // namespace
 
-void run(CpuStream stream, const Add& k) {
-  map_views(
-      stream, k.y, [](auto a, auto b) { return a + b; }, k.a, k.b);
-}
-
-void run(CpuStream stream, const Subtract& k) {
-  map_views(
-      stream, k.y, [](auto a, auto b) { return a - b; }, k.a, k.b);
-}
-
-void run(CpuStream stream, const Multiply& k) {
-  map_views(
-      stream, k.y, [](auto a, auto b) { return a * b; }, k.a, k.b);
-}
-
 void run(CpuStream stream, const Scale& k) {
   map_views(
       stream, k.y, [factor = k.factor](auto x) { return static_cast<decltype(x)>(factor) * x; }, k.x);
@@ -65,6 +50,16 @@ void run(CpuStream stream, const TanhForward& k) {
 void run(CpuStream stream, const TanhBackward& k) {
   map_views(
       stream, k.dx, [](auto y, auto dy) { return dy * (1 - y * y); }, k.y, k.dy);
+}
+
+void run(CpuStream stream, const Exp& k) {
+  map_views(
+      stream, k.y, [](auto x) { return math::exp(x); }, k.x);
+}
+
+void run(CpuStream stream, const Log& k) {
+  map_views(
+      stream, k.y, [](auto x) { return math::log(x); }, k.x);
 }
 
 void run(CpuStream stream, const Fill& k) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums, products, ReLU, tanh, fills and learned positions. All but the positions are maps (device/map.cuh
-// says which thread gets what) that move every array once: 3 for two operands, 2 for one, 1 for a fill.
-// Positions: a thread adds 16 bytes of the table to the same place of `samples_per_thread` samples, x and y
-// once and the table once for so many samples; backward a thread adds up one group of columns over the batch,
-// in order, dy once and the table's gradient once, with eight loads under way. Copies are the driver's.
-// Bound: memory.
+// Multiples, ReLU, tanh, exponentials, logarithms, fills and learned positions. All but the positions are
+// maps (device/map.cuh says which thread gets what) that move every array once: 3 for two operands, 2 for
+// one, 1 for a fill. Positions: a thread adds 16 bytes of the table to the same place of `samples_per_thread`
+// samples, x and y once and the table once for so many samples; backward a thread adds up one group of
+// columns over the batch, in order, dy once and the table's gradient once, with eight loads under way. Copies
+// are the driver's. Bound: memory.
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "kernels/cuda/device/map.cuh"
 #include "kernels/cuda/device/math.cuh"
@@ -20,15 +21,6 @@ namespace {
 using cuda::blocks_for, cuda::Group, cuda::launch_grid, cuda::load_group, cuda::map, cuda::map_threads,
     cuda::narrow, cuda::store_group, cuda::widen;
 
-struct Sum2 {
-  LOCKSTEP_DEVICE float operator()(float a, float b) const { return a + b; }
-};
-struct Difference {
-  LOCKSTEP_DEVICE float operator()(float a, float b) const { return a - b; }
-};
-struct Product {
-  LOCKSTEP_DEVICE float operator()(float a, float b) const { return a * b; }
-};
 struct Multiple {
   float factor;
   LOCKSTEP_DEVICE float operator()(float x) const { return factor * x; }
@@ -48,6 +40,13 @@ struct Tanh {
 };
 struct TanhGradient {
   LOCKSTEP_DEVICE float operator()(float y, float dy) const { return dy * (1.0f - y * y); }
+};
+/// The library's functions, right to an ulp or two: what they cost is hidden behind memory.
+struct Exponential {
+  LOCKSTEP_DEVICE float operator()(float x) const { return expf(x); }
+};
+struct Logarithm {
+  LOCKSTEP_DEVICE float operator()(float x) const { return logf(x); }
 };
 template <class T>
 struct Constant {
@@ -147,9 +146,6 @@ void add_positions_backward(const CudaStream& stream, const AddPositionsBackward
 
 }  // namespace
 
-void run(CudaStream stream, const Add& k) { map_views(stream, k.y, Sum2{}, k.a, k.b); }
-void run(CudaStream stream, const Subtract& k) { map_views(stream, k.y, Difference{}, k.a, k.b); }
-void run(CudaStream stream, const Multiply& k) { map_views(stream, k.y, Product{}, k.a, k.b); }
 void run(CudaStream stream, const Scale& k) {
   map_views(stream, k.y, Multiple{static_cast<float>(k.factor)}, k.x);
 }
@@ -160,6 +156,8 @@ void run(CudaStream stream, const ReluForward& k) { map_views(stream, k.y, Relu{
 void run(CudaStream stream, const ReluBackward& k) { map_views(stream, k.dx, ReluGradient{}, k.x, k.dy); }
 void run(CudaStream stream, const TanhForward& k) { map_views(stream, k.y, Tanh{}, k.x); }
 void run(CudaStream stream, const TanhBackward& k) { map_views(stream, k.dx, TanhGradient{}, k.y, k.dy); }
+void run(CudaStream stream, const Exp& k) { map_views(stream, k.y, Exponential{}, k.x); }
+void run(CudaStream stream, const Log& k) { map_views(stream, k.y, Logarithm{}, k.x); }
 
 void run(CudaStream stream, const Fill& k) {
   const auto single = static_cast<float>(k.value);

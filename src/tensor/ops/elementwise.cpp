@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/elementwise.h"
 
+#include "kernels/arithmetic.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
