@@ -15,19 +15,19 @@
 // the shape alone.
 
 #include <cmath>
-#include <limits>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/math.cuh"
 #include "kernels/cuda/device/pack.cuh"
 #include "kernels/cuda/device/reduce.cuh"
+#include "kernels/cuda/softmax_row.cuh"
 
 namespace lockstep {
 namespace {
 
-using cuda::fast_exp, cuda::from_float, cuda::load_pack, cuda::Pack, cuda::store_pack_streaming,
-    cuda::to_float, cuda::warp_max, cuda::warp_sum;
+using cuda::fast_exp, cuda::from_float, cuda::join_row, cuda::load_pack, cuda::load_values, cuda::Pack,
+    cuda::Softmax, cuda::store_pack_streaming, cuda::store_values, cuda::to_float;
 
 template <class T>
 struct Problem {
@@ -42,97 +42,6 @@ struct Problem {
   float gradient_scale;
   bool aligned;  ///< whether packed rows can be moved in pieces
 };
-
-/// Which elements of a row belong to a thread: groups of Pack<T>::size, packed or `threads` apart.
-template <class Type, int threads_per_row, bool is_packed>
-struct Layout {
-  using T = Type;
-  static constexpr int threads = threads_per_row;
-  static constexpr bool packed = is_packed;
-  static constexpr int width = Pack<T>::size;
-  using Group = float[width];
-
-  static LOCKSTEP_DEVICE int thread() { return static_cast<int>(threadIdx.x) % threads; }
-  static LOCKSTEP_DEVICE int groups(int classes) {
-    return (classes + threads * width - 1) / (threads * width);
-  }
-  static LOCKSTEP_DEVICE int column(int group, int i) {
-    return packed ? (group * threads + thread()) * width + i : (group * width + i) * threads + thread();
-  }
-  /// The number, group * width + i, of the thread's element in that column; -1 if it is another thread's.
-  static LOCKSTEP_DEVICE int own_element(int column) {
-    const int piece = packed ? column / width : column;
-    if (piece % threads != thread()) return -1;
-    return packed ? piece / threads * width + column % width : piece / threads;
-  }
-};
-
-/// A thread's group of logits from memory; beyond the row minus infinity, which changes no maximum and no
-/// sum.
-template <class L>
-LOCKSTEP_DEVICE void load_group(typename L::Group& x, const typename L::T* row, int group, int classes,
-                                bool in_pieces) {
-  if (L::packed && in_pieces) {
-    if (L::column(group, 0) < classes) {
-      const auto pack = load_pack(row + L::column(group, 0));
-#pragma unroll
-      for (int i = 0; i < L::width; ++i) x[i] = pack[i];
-      return;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < L::width; ++i)
-    x[i] = L::column(group, i) < classes ? to_float(row[L::column(group, i)]) : -INFINITY;
-}
-
-/// The largest element so far and the sum of e^(x - largest).
-struct Softmax {
-  float largest = -std::numeric_limits<float>::max();
-  float sum = 0.0f;
-
-  template <int width>
-  LOCKSTEP_DEVICE void add(const float (&x)[width]) {
-    float top = x[0];
-#pragma unroll
-    for (int i = 1; i < width; ++i) top = fmaxf(top, x[i]);
-    if (top > largest) {
-      sum *= fast_exp(largest - top);
-      largest = top;
-    }
-    float part = 0.0f;
-#pragma unroll
-    for (int i = 0; i < width; ++i) part += fast_exp(x[i] - largest);
-    sum += part;
-  }
-};
-
-/// Joins what the lanes of `width` neighbours have seen.
-template <int width>
-LOCKSTEP_DEVICE Softmax join_lanes(Softmax mine) {
-  Softmax all;
-  all.largest = warp_max<width>(mine.largest);
-  all.sum = warp_sum<width>(mine.sum * fast_exp(mine.largest - all.largest));
-  return all;
-}
-
-/// Joins what the threads of a row have seen; also a barrier among them. `scratch` holds two floats a warp.
-template <int threads>
-LOCKSTEP_DEVICE Softmax join_row(Softmax mine, [[maybe_unused]] float* scratch) {
-  mine = join_lanes<32>(mine);
-  if constexpr (threads == 32) {
-    __syncwarp();
-    return mine;
-  } else {
-    constexpr int warps = threads / 32;
-    if (cuda::lane_index() == 0) {
-      scratch[cuda::warp_index()] = mine.largest;
-      scratch[warps + cuda::warp_index()] = mine.sum;
-    }
-    __syncthreads();
-    const int warp = cuda::lane_index() % warps;
-    return join_lanes<warps>({scratch[warp], scratch[warps + warp]});
-  }
-}
 
 /// What the second pass needs to turn logits into their gradient.
 struct Gradient {
@@ -190,7 +99,7 @@ __global__ void __launch_bounds__(L::threads == 32 ? 256 : L::threads, L::thread
 #pragma unroll 4
   for (int group = 0; group < groups; ++group) {
     typename L::Group values;
-    load_group<L>(values, x, group, k.classes, k.aligned);
+    load_values<L>(values, x, group, k.classes, k.aligned);
     seen.add(values);
   }
   seen = join_row<L::threads>(seen, cuda::dynamic_shared<float>());
@@ -201,18 +110,9 @@ __global__ void __launch_bounds__(L::threads == 32 ? 256 : L::threads, L::thread
 #pragma unroll 4
   for (int group = 0; group < groups; ++group) {
     typename L::Group values;
-    load_group<L>(values, x, group, k.classes, k.aligned);
+    load_values<L>(values, x, group, k.classes, k.aligned);
     gradient.apply(values, group);
-    if (L::packed && k.aligned) {
-      Pack<typename L::T> pack;
-#pragma unroll
-      for (int i = 0; i < L::width; ++i) pack.set(i, values[i]);
-      if (L::column(group, 0) < k.classes) store_pack_streaming(dx + L::column(group, 0), pack);
-    } else {
-#pragma unroll
-      for (int i = 0; i < L::width; ++i)
-        if (L::column(group, i) < k.classes) dx[L::column(group, i)] = from_float<typename L::T>(values[i]);
-    }
+    store_values<L>(dx, values, group, k.classes, k.aligned);
   }
 }
 
@@ -248,7 +148,7 @@ LOCKSTEP_DEVICE Softmax bring_row(typename L::T* shared, const typename L::T* x,
   const auto add = [&](int first, int last) {
     for (int group = first; group < last; ++group) {
       typename L::Group values;
-      load_group<L>(values, shared, group, classes, true);
+      load_values<L>(values, shared, group, classes, true);
       seen.add(values);
     }
   };
@@ -285,7 +185,7 @@ LOCKSTEP_DEVICE void write_gradient(const Gradient& gradient, typename L::T* sha
   const int groups = L::groups(classes);
   for (int group = 0; group < groups; ++group) {
     typename L::Group values;
-    load_group<L>(values, shared, group, classes, true);
+    load_values<L>(values, shared, group, classes, true);
     gradient.apply(values, group);
     if constexpr (L::packed) {
       Pack<typename L::T> pack;
@@ -339,8 +239,8 @@ bool fits_twice(const CudaStream& stream, int64_t bytes) {
 
 template <class T, bool packed>
 void launch_rows(const CudaStream& stream, const Problem<T>& k) {
-  using Warp = Layout<T, 32, packed>;
-  using Block = Layout<T, 512, packed>;
+  using Warp = cuda::SoftmaxLayout<T, 32, packed>;
+  using Block = cuda::SoftmaxLayout<T, 512, packed>;
   if (k.classes <= 2048)
     return cuda::launch_grid(stream, {.blocks = cuda::blocks_for(k.rows, 8), .threads = 256},
                              two_reads_kernel<Warp>, k);
