@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include "kernels/kernel.h"
+
+namespace lockstep {
+
+/// y = x with two dimensions swapped, as a copy; any dtype. Seen as x [outer, rows, between, columns, inner]
+/// and y [outer, columns, between, rows, inner].
+struct Transpose {
+  static constexpr const char* name = "transpose";
+  View x;          ///< any shape
+  View y;          ///< of swapped() shape; no overlap
+  int first = 0;   ///< dimension of x, not negative
+  int second = 1;  ///< likewise, after the first, or the same
+
+  /// The shape of x after the swap.
+  static Shape swapped(const Shape& shape, int first, int second) {
+    Shape result;
+    for (int i = 0; i < shape.rank(); ++i)
+      result.append(shape[i == first ? second : (i == second ? first : i)]);
+    return result;
+  }
+  /// The product of the extents of x's dimensions [begin, end).
+  int64_t extent(int begin, int end) const {
+    int64_t product = 1;
+    for (int i = begin; i < end; ++i) product *= x.shape[i];
+    return product;
+  }
+  int64_t outer() const { return extent(0, first); }
+  int64_t rows() const { return x.shape[first]; }
+  int64_t between() const { return first == second ? 1 : extent(first + 1, second); }
+  int64_t columns() const { return first == second ? 1 : x.shape[second]; }
+  int64_t inner() const { return extent(second + 1, x.shape.rank()); }
+
+  void check() const {
+    expect(0 <= first && first <= second && second < x.shape.rank(), "dimensions ", first, " and ", second,
+           " of x ", x.shape);
+    expect(y.shape == swapped(x.shape, first, second) && y.dtype == x.dtype, "y is ", y.shape, " ", y.dtype,
+           ", x is ", x.shape, " ", x.dtype, " with dimensions ", first, " and ", second, " to be swapped");
+  }
+};
+void run(CpuStream, const Transpose&);
+void run(CudaStream, const Transpose&);
+
+}  // namespace lockstep
