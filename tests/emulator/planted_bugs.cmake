@@ -89,3 +89,9 @@ lockstep_planted_bug(beyond_the_end IN attention_tile.cuh BUILDS attention_forwa
   BECOMES "const bool valid = first + row + i <= from.count"
   TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
   DIAGNOSIS "emulator: out of bounds: read of 16 bytes at allocation .*forward_kernel")
+
+lockstep_planted_bug(removed_slice_barrier IN batched_matmul.cu
+  TEXT "    __syncthreads();\n    if ((begin + slice)"
+  BECOMES "    if ((begin + slice)"
+  TESTS batched_matmul_cuda_tests FILTER BatchedMatMulOnGpu.HasTheBitsOfTheCpuInEveryDtype
+  DIAGNOSIS "emulator: race: .* at shared memory.*product_kernel")

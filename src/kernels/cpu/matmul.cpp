@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "kernels/batched_matmul.h"
 #include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/map.h"
@@ -20,6 +21,10 @@ using gemm::tile_rows;
 // while the chunks below each other read them.
 constexpr int64_t chunk_row_panels = 2;
 constexpr int64_t chunk_column_panels = 4;
+
+/// Multiply-adds of a product that is not worth sharing out, where there are several: some tens of
+/// microseconds.
+constexpr int64_t largest_small_product = int64_t{1} << 21;
 
 constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -62,12 +67,12 @@ class Product {
         row_panels_(divide_up(m_, tile_rows)),
         column_panels_(divide_up(n_, tile_columns<T>)) {}
 
-  void run(const CpuStream& stream) {
-    const int64_t rows_size = row_panels_ * tile_rows * k_;
-    const int64_t columns_size = column_panels_ * tile_columns<T> * k_;
-    const auto scratch = allocate((rows_size + columns_size) * sizeof(T), stream);
-    columns_ = reinterpret_cast<T*>(scratch.get());
-    rows_ = columns_ + columns_size;
+  /// The elements of memory that run() needs.
+  int64_t scratch_size() const { return rows_size() + columns_size(); }
+
+  void run(const CpuStream& stream, T* scratch) {
+    columns_ = scratch;
+    rows_ = columns_ + columns_size();
     stream.for_each_chunk(row_panels_ + column_panels_, 4, [&](int64_t begin, int64_t end) {
       if (begin < row_panels_) pack_left(begin, std::min(end, row_panels_));
       for (int64_t panel = std::max(begin, row_panels_); panel < end; ++panel)
@@ -81,6 +86,9 @@ class Product {
   }
 
  private:
+  int64_t rows_size() const { return row_panels_ * tile_rows * k_; }
+  int64_t columns_size() const { return column_panels_ * tile_columns<T> * k_; }
+
   /// Whether a tile meets its columns of b where they are: so few rows that it would be the only one to read
   /// them packed.
   bool is_read_in_place(int64_t column) const {
@@ -159,7 +167,43 @@ class Product {
 }  // namespace
 
 void run(CpuStream stream, const MatMul& kernel) {
-  with_compute_type(kernel.a.dtype, [&]<class T>() { Product<T>(kernel).run(stream); });
+  with_compute_type(kernel.a.dtype, [&]<class T>() {
+    Product<T> product(kernel);
+    const auto scratch = allocate(product.scratch_size() * sizeof(T), stream);
+    product.run(stream, reinterpret_cast<T*>(scratch.get()));
+  });
+}
+
+void run(CpuStream stream, const BatchedMatMul& kernel) {
+  const int64_t batch = kernel.batch();
+  if (kernel.c.size() == 0) return;
+  const BroadcastPlan plan = kernel.plan();
+  const auto matrices = [&](int64_t number) {
+    return MatMul{.a = kernel.matrix(kernel.a, plan.place(plan.of_a, number)),
+                  .b = kernel.matrix(kernel.b, plan.place(plan.of_b, number)),
+                  .c = kernel.matrix(kernel.c, number),
+                  .transpose_a = kernel.transpose_a,
+                  .transpose_b = kernel.transpose_b};
+  };
+  with_compute_type(kernel.a.dtype, [&]<class T>() {
+    const MatMul first = matrices(0);
+    const int64_t size = divide_up(Product<T>(first).scratch_size(), 64) * 64;  // panels begin aligned
+    const bool is_small = kernel.m() * kernel.n() * kernel.k() <= largest_small_product;
+    const auto memory = allocate(size * (is_small ? batch : 1) * sizeof(T), stream);
+    T* scratch = reinterpret_cast<T*>(memory.get());
+    // Small products are shared out whole; a large one is shared out itself.
+    ThreadPool alone(1);
+    const auto multiply = [&](const CpuStream& by, int64_t number, T* in) {
+      const MatMul product = matrices(number);
+      Product<T>(product).run(by, in);
+    };
+    if (is_small)
+      stream.for_each_chunk(batch, 1, [&](int64_t number, int64_t) {
+        multiply(CpuStream{&alone}, number, scratch + number * size);
+      });
+    else
+      for (int64_t number = 0; number < batch; ++number) multiply(stream, number, scratch);
+  });
 }
 
 void run(CpuStream stream, const ColumnSum& kernel) {

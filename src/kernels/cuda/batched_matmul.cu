@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Many small products, such as those of attention written by hand. A block makes 64 x 64 elements of one
+// product, a thread 4 x 4 of them, 16 and 16 apart; slices of 16 of k go through shared memory, whose rows of
+// 65 floats keep the banks apart. An element is one chain of fused multiply-adds per 256 of k, blocks added
+// in order, as on the CPU, in fp32 for every dtype: the same bits on every GPU, and no tensor cores. 2 m n k
+// operations; bound by fp32 and by shared memory, two loads for four operations. Products from
+// `least_large_product` on go to MatMul, one after the other: they fill a GPU, and have its plans.
+
+#include "kernels/batched_matmul.h"
+#include "kernels/cuda/device/dtype.cuh"
+#include "kernels/cuda/device/launch.cuh"
+#include "kernels/matmul.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t least_large_product = int64_t{1} << 27;
+constexpr int tile = 64;
+constexpr int slice = 16;
+constexpr int depth_block = 256;
+constexpr int threads = 256;
+constexpr int across = 16;           // threads of a row of the tile
+constexpr int each = tile / across;  // elements of a thread in a row or column
+constexpr int stride = tile + 1;
+constexpr size_t shared_bytes = 2 * slice * stride * sizeof(float);
+
+/// One operand: lanes are rows of op(a) or columns of op(b).
+template <class T>
+struct Operand {
+  const T* data;
+  int64_t size;  ///< of a matrix
+  int64_t lanes, depth;
+  bool depth_is_contiguous;
+  int64_t stride_inner, stride_outer;  ///< in matrices, between numbers of the batch
+};
+
+template <class T, class C>
+struct Problem {
+  Operand<T> a, b;
+  C* c;
+  int64_t inner_batch;  ///< the batch is [outer, inner]
+  int64_t tiles_across, tiles_of_one;
+};
+
+/// slice x tile elements of a matrix into shared memory; zeros beyond its end.
+template <class T>
+LOCKSTEP_DEVICE void load_slice(float* shared, const Operand<T>& from, const T* matrix, int64_t first_lane,
+                                int64_t first_depth) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < tile * slice / threads; ++i) {
+    const int lane = from.depth_is_contiguous ? thread / slice + i * (threads / slice) : thread % tile;
+    const int depth = from.depth_is_contiguous ? thread % slice : thread / tile + i * (threads / tile);
+    const int64_t at_lane = first_lane + lane, at_depth = first_depth + depth;
+    float value = 0.0f;
+    if (at_lane < from.lanes && at_depth < from.depth)
+      value = cuda::to_float(matrix[from.depth_is_contiguous ? at_lane * from.depth + at_depth
+                                                             : at_depth * from.lanes + at_lane]);
+    shared[depth * stride + lane] = value;
+  }
+}
+
+template <class T>
+LOCKSTEP_DEVICE const T* matrix_of(const Operand<T>& operand, int64_t number, int64_t inner_batch) {
+  const int64_t outer = number / inner_batch, inner = number % inner_batch;
+  return operand.data + (outer * operand.stride_outer + inner * operand.stride_inner) * operand.size;
+}
+
+template <class T, class C>
+__global__ void __launch_bounds__(threads, 2) product_kernel(Problem<T, C> k) {
+  float* left = cuda::dynamic_shared<float>();
+  float* right = left + slice * stride;
+  const int64_t number = blockIdx.x / k.tiles_of_one, place = blockIdx.x % k.tiles_of_one;
+  const int64_t first_row = place / k.tiles_across * tile, first_column = place % k.tiles_across * tile;
+  const T* a = matrix_of(k.a, number, k.inner_batch);
+  const T* b = matrix_of(k.b, number, k.inner_batch);
+  const int row = static_cast<int>(threadIdx.x) / across, column = static_cast<int>(threadIdx.x) % across;
+  float total[each][each] = {}, sum[each][each] = {};
+  for (int64_t begin = 0; begin < k.a.depth; begin += slice) {
+    load_slice(left, k.a, a, first_row, begin);
+    load_slice(right, k.b, b, first_column, begin);
+    __syncthreads();
+    const int steps = static_cast<int>(min(int64_t{slice}, k.a.depth - begin));
+#pragma unroll 4
+    for (int d = 0; d < steps; ++d)
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+#pragma unroll
+        for (int j = 0; j < each; ++j)
+          sum[i][j] =
+              fmaf(left[d * stride + row + i * across], right[d * stride + column + j * across], sum[i][j]);
+    __syncthreads();
+    if ((begin + slice) % depth_block != 0 && begin + slice < k.a.depth) continue;
+#pragma unroll
+    for (int i = 0; i < each; ++i)
+#pragma unroll
+      for (int j = 0; j < each; ++j) {
+        total[i][j] = begin < depth_block ? sum[i][j] : total[i][j] + sum[i][j];
+        sum[i][j] = 0.0f;
+      }
+  }
+  C* c = k.c + number * k.a.lanes * k.b.lanes;
+#pragma unroll
+  for (int i = 0; i < each; ++i)
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+      const int64_t to_row = first_row + row + i * across, to_column = first_column + column + j * across;
+      if (to_row < k.a.lanes && to_column < k.b.lanes)
+        c[to_row * k.b.lanes + to_column] = cuda::from_float<C>(total[i][j]);
+    }
+}
+
+template <class T, class C>
+void launch_products(const CudaStream& stream, const BatchedMatMul& k) {
+  const BroadcastPlan plan = k.plan();
+  const auto operand = [&](const View& view, int64_t lanes, bool depth_is_contiguous,
+                           const BroadcastPlan::Numbers& strides) {
+    return Operand<T>{.data = static_cast<const T*>(view.data),
+                      .size = lanes * k.k(),
+                      .lanes = lanes,
+                      .depth = k.k(),
+                      .depth_is_contiguous = depth_is_contiguous,
+                      .stride_inner = strides[0],
+                      .stride_outer = strides[1]};
+  };
+  const int64_t tiles_across = cuda::blocks_for(k.n(), tile);
+  const Problem<T, C> problem{.a = operand(k.a, k.m(), !k.transpose_a, plan.of_a),
+                              .b = operand(k.b, k.n(), k.transpose_b, plan.of_b),
+                              .c = static_cast<C*>(k.c.data),
+                              .inner_batch = plan.extents[0],
+                              .tiles_across = tiles_across,
+                              .tiles_of_one = tiles_across * cuda::blocks_for(k.m(), tile)};
+  const int64_t blocks = k.batch() * problem.tiles_of_one;
+  expect(blocks < int64_t{1} << 31, "matmul: a is ", k.a.shape, ", b is ", k.b.shape,
+         ": too many products for one launch");
+  cuda::launch_grid(
+      stream, {.blocks = static_cast<unsigned>(blocks), .threads = threads, .shared_bytes = shared_bytes},
+      product_kernel<T, C>, problem);
+}
+
+}  // namespace
+
+void run(CudaStream stream, const BatchedMatMul& k) {
+  if (k.c.size() == 0) return;
+  if (k.m() * k.n() * k.k() >= least_large_product) {
+    const BroadcastPlan plan = k.plan();
+    for (int64_t number = 0; number < k.batch(); ++number)
+      run(stream, MatMul{.a = k.matrix(k.a, plan.place(plan.of_a, number)),
+                         .b = k.matrix(k.b, plan.place(plan.of_b, number)),
+                         .c = k.matrix(k.c, number),
+                         .transpose_a = k.transpose_a,
+                         .transpose_b = k.transpose_b});
+    return;
+  }
+  cuda::with_device_type(k.a.dtype, [&]<class T>() {
+    k.c.dtype == DType::f32 ? launch_products<T, float>(stream, k) : launch_products<T, T>(stream, k);
+  });
+}
+
+}  // namespace lockstep
