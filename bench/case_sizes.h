@@ -32,6 +32,7 @@ struct AttentionSize {
 
   Shape y() const { return {batch, time, heads * size}; }
   Shape qkv() const { return {batch, time, 3 * heads * size}; }
+  Shape scores() const { return {batch, heads, time, time}; }
   Shape statistics() const { return {batch, heads, time}; }
   std::string text() const { return text_of({batch, time, heads, size}); }
   /// Of one product with the weights, whose upper half is never computed.

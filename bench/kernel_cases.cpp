@@ -6,6 +6,7 @@
 #include "kernels/adamw.h"
 #include "kernels/arithmetic.h"
 #include "kernels/attention.h"
+#include "kernels/batched_matmul.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -14,7 +15,9 @@
 #include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
+#include "kernels/softmax.h"
 #include "kernels/sum.h"
+#include "kernels/transpose.h"
 
 namespace lockstep {
 namespace {
@@ -133,6 +136,49 @@ Work add(const Shape& shape, DType dtype) {
   return moving(Add{.a = a.view(), .b = b.view(), .y = y.view()}, {a, b, y});
 }
 
+/// A vector to every row.
+Work add_broadcast(const Shape& shape, DType dtype) {
+  const Tensor a = random_tensor(shape, dtype), b = random_tensor({shape[-1]}, dtype),
+               y = empty(shape, dtype);
+  return moving(Add{.a = a.view(), .b = b.view(), .y = y.view()}, {a, b, y});
+}
+
+/// Over the rows of a matrix, or over its columns.
+Work dimension_sum(const Shape& shape, DType dtype, bool is_over_rows) {
+  const Tensor x = random_tensor(shape, dtype);
+  const Tensor y = empty({shape[is_over_rows ? 1 : 0]}, accumulator_dtype(dtype));
+  return moving(DimensionSum{.x = x.view(),
+                             .y = y.view(),
+                             .count = shape[is_over_rows ? 0 : 1],
+                             .inner = is_over_rows ? shape[1] : 1},
+                {x, y});
+}
+
+Work softmax(const AttentionSize& size, DType dtype, bool is_backward) {
+  const Tensor x = random_tensor(size.scores(), dtype), y = empty(x.shape(), dtype);
+  const SoftmaxForward forward{.x = x.view(), .y = y.view()};
+  if (!is_backward) return moving(forward, {x, y});
+  run_once(forward);
+  const Tensor dx = empty(x.shape(), dtype);
+  return moving(SoftmaxBackward{.y = y.view(), .dy = x.view(), .dx = dx.view()}, {y, x, dx});
+}
+
+/// [batch, time, heads, size] to [batch, heads, time, size], or its last two dimensions.
+Work transpose(const AttentionSize& size, DType dtype, int first) {
+  const Tensor x = random_tensor({size.batch, size.time, size.heads, size.size}, dtype);
+  const Tensor y = empty(Transpose::swapped(x.shape(), first, first + 1), dtype);
+  return moving(Transpose{.x = x.view(), .y = y.view(), .first = first, .second = first + 1}, {x, y});
+}
+
+/// Queries times keys, of all heads.
+Work batched_matmul(const AttentionSize& size, DType dtype) {
+  const Shape of_head{size.batch, size.heads, size.time, size.size};
+  const Tensor a = random_tensor(of_head, dtype), b = random_tensor(of_head, dtype);
+  const Tensor c = empty(size.scores(), dtype);
+  return computing(BatchedMatMul{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_b = true}, {a, b, c},
+                   2.0 * size.product_flops());
+}
+
 Work column_sum(const Shape& shape, DType dtype) {
   const Tensor x = random_tensor(shape, dtype), y = empty({shape[-1]}, accumulator_dtype(dtype));
   return moving(ColumnSum{.x = x.view(), .y = y.view()}, {x, y});
@@ -243,6 +289,11 @@ std::vector<KernelCase> other_cases(const CaseSizes& sizes) {
   for (const AttentionSize& size : sizes.attentions) {
     add_case("attention_forward", size.text(), [=] { return attention(size, dtype, false); });
     add_case("attention_backward", size.text(), [=] { return attention(size, dtype, true); });
+    add_case("softmax_forward", text_of(size.scores()), [=] { return softmax(size, dtype, false); });
+    add_case("softmax_backward", text_of(size.scores()), [=] { return softmax(size, dtype, true); });
+    add_case("transpose_runs", size.text(), [=] { return transpose(size, dtype, 1); });
+    add_case("transpose_tiles", size.text(), [=] { return transpose(size, dtype, 2); });
+    add_case("batched_matmul", size.text(), [=] { return batched_matmul(size, dtype); });
   }
   for (const ActivationSize& size : sizes.activations) {
     const Shape rows = size.rows(), wide = rows.with_last(4 * size.width);
@@ -254,6 +305,9 @@ std::vector<KernelCase> other_cases(const CaseSizes& sizes) {
     add_case("gelu_erf_forward", text_of(wide), [=] { return gelu_forward(wide, dtype, Gelu::erf); });
     add_case("gelu_erf_backward", text_of(wide), [=] { return gelu_backward(wide, dtype, Gelu::erf); });
     add_case("add", text_of(rows), [=] { return add(rows, dtype); });
+    add_case("add_broadcast", text_of(rows), [=] { return add_broadcast(rows, dtype); });
+    add_case("sum_over_rows", text_of(wide), [=] { return dimension_sum(wide, dtype, true); });
+    add_case("sum_over_columns", text_of(wide), [=] { return dimension_sum(wide, dtype, false); });
     add_case("column_sum", text_of(wide), [=] { return column_sum(wide, dtype); });
     add_case("dropout", text_of(rows), [=] { return dropout(rows, dtype); });
     const std::string lookup = concat(rows[0], "of", size.vocabulary, "x", size.width);
