@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tensor/create.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 

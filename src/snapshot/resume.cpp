@@ -6,6 +6,7 @@
 #include "nn/module.h"
 #include "snapshot/snapshot.h"
 #include "tensor/create.h"
+#include "tensor/ops.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {

@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/create.h"
 
-#include <algorithm>
-
 #include "kernels/convert.h"
 #include "kernels/elementwise.h"
 #include "kernels/random_fill.h"
 
 namespace lockstep {
-namespace {
-
-/// In tiles, so that both matrices stay in the cache. `T` is any type of the elements' size.
-template <class T>
-void transpose(const void* source, void* target, int64_t rows, int64_t columns) {
-  constexpr int64_t tile = 32;
-  const auto* from = static_cast<const T*>(source);
-  auto* to = static_cast<T*>(target);
-  for (int64_t row = 0; row < rows; row += tile)
-    for (int64_t j = 0; j < columns; ++j)
-      for (int64_t i = row; i < std::min(row + tile, rows); ++i) to[j * rows + i] = from[i * columns + j];
-}
-
-}  // namespace
 
 Tensor empty(const Shape& shape, DType dtype, const Stream& stream) {
   return {Storage::make(shape.elements() * bytes(dtype), stream), 0, shape, dtype};
@@ -79,19 +63,6 @@ Tensor convert(const Tensor& tensor, DType dtype) {
   const Tensor y = empty(tensor.shape(), dtype, tensor.stream());
   launch(tensor.stream(), Convert{.x = tensor.view(), .y = y.view()});
   return y;
-}
-
-Tensor transpose(const Tensor& matrix) {
-  expect(matrix && matrix.shape().rank() == 2, "only a matrix can be transposed");
-  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  const Tensor source = to_stream(matrix, cpu_stream());
-  const Tensor target = empty({columns, rows}, matrix.dtype(), cpu_stream());
-  const int64_t element_bytes = bytes(matrix.dtype());
-  const auto run = element_bytes == 2   ? transpose<uint16_t>
-                   : element_bytes == 4 ? transpose<uint32_t>
-                                        : transpose<uint64_t>;
-  run(source.view().data, target.view().data, rows, columns);
-  return to_stream(target, matrix.stream());
 }
 
 void copy(const Tensor& source, const Tensor& target) {

@@ -30,9 +30,6 @@ double item(const Tensor& tensor);
 /// A copy in another dtype, off the tape.
 Tensor convert(const Tensor& tensor, DType dtype);
 
-/// A copy of a matrix [rows, columns] as [columns, rows], off the tape.
-Tensor transpose(const Tensor& matrix);
-
 /// Copies the values of `source` into `target` (same size and dtype), between any two devices.
 void copy(const Tensor& source, const Tensor& target);
 

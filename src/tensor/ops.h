@@ -12,10 +12,15 @@ namespace lockstep {
 // are f32 (or f64); next to 16-bit tensors their copy in 16 bits is read, and their gradient is f32. Every
 // file of ops/ holds the forward and the gradient of one.
 
-Tensor add(const Tensor& a, const Tensor& b);       ///< a + b, equal shapes
-Tensor subtract(const Tensor& a, const Tensor& b);  ///< a - b, equal shapes
-Tensor multiply(const Tensor& a, const Tensor& b);  ///< element by element, equal shapes
+// Element by element. Shapes that differ are broadcast as in PyTorch: compared from the last dimension on,
+// extents are equal, or one of them is 1 (or missing) and repeated. Throws Error naming both otherwise.
+Tensor add(const Tensor& a, const Tensor& b);       ///< a + b
+Tensor subtract(const Tensor& a, const Tensor& b);  ///< a - b
+Tensor multiply(const Tensor& a, const Tensor& b);  ///< a * b
+Tensor divide(const Tensor& a, const Tensor& b);    ///< a / b
 Tensor scale(const Tensor& x, double factor);       ///< factor * x
+Tensor exp(const Tensor& x);                        ///< e^x
+Tensor log(const Tensor& x);                        ///< natural logarithm: -infinity at 0, NaN below
 Tensor relu(const Tensor& x);                       ///< max(x, 0)
 Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
@@ -38,8 +43,14 @@ struct FeedForwardWeights {
 /// [..., outputs].
 Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form,
                     const Tensor& residual = {});
-/// [m, k] . [k, n] -> [m, n].
+/// [..., m, k] . [..., k, n] -> [..., m, n]: a product for every pair of matrices, where the dimensions
+/// before them are broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
+/// A copy with two dimensions swapped; negative ones count from the last. Of a matrix: its transpose.
+Tensor transpose(const Tensor& x, int first = -2, int second = -1);
+
+/// e^x / sum(e^x) along a dimension, the largest x subtracted first. NaN where all x are -infinity.
+Tensor softmax(const Tensor& x, int dimension = -1);
 
 /// Layer normalisation over the last dimension (Ba et al. 2016): biased variance; weight, bias [columns],
 /// bias may be empty.
@@ -79,9 +90,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
 /// logits exist at once; 0: all rows. The rows of a piece show in the bits of weight's gradient.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t rows_at_once = 0, int32_t ignore_index = -1);
-/// Mean of (x - y)^2 over all elements, a scalar.
+/// Mean of (x - y)^2 over all elements, a scalar. Equal shapes.
 Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 Tensor sum(const Tensor& x);   ///< of all elements in index order by fixed blocks, a scalar
 Tensor mean(const Tensor& x);  ///< sum / size
+/// Over one dimension, negative from the last, which goes unless it is kept as 1. A mean over none is NaN.
+Tensor sum(const Tensor& x, int dimension, bool keep_dimension = false);
+Tensor mean(const Tensor& x, int dimension, bool keep_dimension = false);
 
 }  // namespace lockstep

@@ -136,12 +136,16 @@ def optimize(name, dtype, make, start, gradients):
     return {f"{name}.final": parameter} | moments
 
 
+def add_operation(facts, name, forward, inputs, dy):
+    facts.update({f"{name}.{key}": value for key, value in inputs.items()} | {f"{name}.dy": dy})
+    compare(facts, *(differentiate(name, dtype, forward, inputs, dy) for dtype in PRECISIONS))
+
+
 def op_facts():
     facts = {}
 
     def add(name, forward, inputs, dy):
-        facts.update({f"{name}.{key}": value for key, value in inputs.items()} | {f"{name}.dy": dy})
-        compare(facts, *(differentiate(name, dtype, forward, inputs, dy) for dtype in PRECISIONS))
+        add_operation(facts, name, forward, inputs, dy)
 
     def add_optimizer(name, make):
         start, gradients = torch.randn(6, 7), torch.randn(5, 6, 7) * torch.logspace(-6, 0, 7)
@@ -166,6 +170,48 @@ def op_facts():
     return facts
 
 
+def tensor_facts():
+    """What own models are written with: broadcasting, dimensions, and numbers that are not finite."""
+    generator = torch.Generator().manual_seed(20240301)
+    operations = {  # name -> function, shapes of inputs
+        "add": (torch.add, (3, 1, 4), (2, 1)),
+        "subtract": (torch.sub, (4,), (3, 2, 4)),
+        "multiply": (torch.mul, (2, 1, 3, 1), (4, 1, 2)),
+        "divide": (torch.div, (3, 1, 4), (2, 1)),
+        "exp": (torch.exp, (7,)),
+        "log": (torch.log, (7,)),
+        "sum_middle": (lambda x: x.sum(1), (2, 5, 3)),
+        "mean_kept": (lambda x: x.mean(-2, keepdim=True), (2, 5, 3)),
+        "mean_last": (lambda x: x.mean(-1), (2, 5, 3)),
+        "softmax_first": (lambda x: x.softmax(0), (5, 3)),
+        "softmax_last": (lambda x: x.softmax(-1), (3, 5)),
+        "transpose": (lambda x: x.transpose(1, -1), (2, 3, 2, 4)),
+        "matmul_one_matrix": (torch.matmul, (2, 3, 4), (4, 5)),
+        "matmul_broadcast": (torch.matmul, (2, 1, 3, 4), (3, 4, 2)),
+    }
+    facts = {}
+    for name, (forward, *shapes) in operations.items():
+        inputs = {key: 0.5 + torch.rand(shape, generator=generator) for key, shape in zip("xy", shapes)}
+        dy = torch.randn(forward(*inputs.values()).shape, generator=generator)
+        add_operation(facts, name, forward, {f"in_{key}": value for key, value in inputs.items()}, dy)
+    inf, nan = torch.inf, torch.nan
+    edges = {
+        "divide": (torch.div, [1.0, -1.0, 0.0, inf, 2.0], [0.0, 0.0, 0.0, inf, -inf]),
+        "exp": (torch.exp, [-inf, inf, nan, 0.0]),
+        "log": (torch.log, [0.0, -1.0, inf, nan, 1.0]),
+        "softmax": (lambda x: x.softmax(-1), [[0.0, -inf, 0.0], [-inf, -inf, -inf], [0.0, nan, 1.0], [inf, 0.0, 1.0]]),
+        "mean_of_nothing": (lambda x: x.mean(1), [[], []]),
+        "sum_of_nothing": (lambda x: x.sum(1), [[], []]),
+    }
+    for name, (forward, *values) in edges.items():
+        inputs = {f"in_{key}": torch.tensor(value) for key, value in zip("xy", values)}
+        y = forward(*inputs.values())
+        facts |= {f"edge.{name}.{key}": value for key, value in inputs.items()}
+        facts |= {f"edge.{key}": value for key, value in differentiate(
+            name, torch.float64, forward, inputs, torch.ones_like(y)).items()}
+    return facts
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(20240229)
@@ -173,6 +219,7 @@ def main():
     for name, shape in MODELS.items():
         save_safetensors(FOLDER / f"{name}.safetensors", model_facts(shape), metadata | {"shape": str(shape)})
     save_safetensors(FOLDER / "ops.safetensors", op_facts(), metadata)
+    save_safetensors(FOLDER / "tensor_ops.safetensors", tensor_facts(), metadata)
 
 
 if __name__ == "__main__":

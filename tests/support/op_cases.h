@@ -80,6 +80,59 @@ inline std::vector<OpCase> elementwise_cases() {
   };
 }
 
+/// One shape of two is broadcast to the other's.
+inline std::vector<OpCase> broadcast_cases() {
+  const auto log_of_exponentials = [](const Tensors& in) {
+    return log(add(exp(in[0]), full({}, 0.5, in[0].dtype(), in[0].stream())));
+  };
+  // By an exponential, which is never near zero.
+  const auto quotient = [](const Tensors& in) { return divide(in[0], exp(in[1])); };
+  const Shape small{3, 1, 7}, column{5, 1}, large{3, 70, 191}, large_column{70, 1};
+  return {
+      {"add_broadcast",
+       {small, column},
+       {large, large_column},
+       24,
+       [](const Tensors& in) { return add(in[0], in[1]); }},
+      {"add_scalar", {{}, small}, {{}, large}, 24, [](const Tensors& in) { return add(in[0], in[1]); }},
+      {"subtract_broadcast",
+       {{7}, {3, 5, 7}},
+       {{191}, large},
+       18,
+       [](const Tensors& in) { return subtract(in[0], in[1]); }},
+      {"multiply_broadcast",
+       {{2, 1, 3, 1}, {4, 1, 5}},
+       {{9, 1, 30, 1}, {40, 1, 65}},
+       24,
+       [](const Tensors& in) { return multiply(in[0], in[1]); }},
+      {"divide", {small, small}, {large, large}, 16, quotient},
+      {"divide_broadcast", {small, {5, 1}}, {large, {1, 1}}, 40, quotient},
+      {"divide_scalar", {{}, small}, {{}, large}, 40, quotient},
+      {"exp", {small}, {large}, 6, [](const Tensors& in) { return exp(in[0]); }},
+      {"log", {small}, {large}, 12, log_of_exponentials},
+  };
+}
+
+inline std::vector<OpCase> dimension_cases() {
+  const Shape small{3, 4, 7}, large{3, 1100, 70}, four{2, 3, 4, 5}, large_four{3, 70, 4, 33};
+  return {
+      {"sum_first", {small}, {large}, 8, [](const Tensors& in) { return sum(in[0], 0); }},
+      {"sum_middle", {small}, {large}, 8, [](const Tensors& in) { return sum(in[0], -2, true); }},
+      {"sum_last", {small}, {large}, 12, [](const Tensors& in) { return sum(in[0], 2); }},
+      {"mean_middle", {small}, {large}, 8, [](const Tensors& in) { return mean(in[0], 1); }},
+      {"mean_last", {small}, {large}, 12, [](const Tensors& in) { return mean(in[0], -1, true); }},
+      {"softmax", {small}, {large}, 16, [](const Tensors& in) { return softmax(in[0]); }},
+      {"softmax_first", {small}, {large}, 16, [](const Tensors& in) { return softmax(in[0], 0); }},
+      {"transpose", {small}, {large}, 1, [](const Tensors& in) { return transpose(in[0]); }},
+      {"transpose_middle",
+       {four},
+       {large_four},
+       1,
+       [](const Tensors& in) { return transpose(in[0], 1, -2); }},
+      {"transpose_ends", {four}, {large_four}, 1, [](const Tensors& in) { return transpose(in[0], -1, 0); }},
+  };
+}
+
 inline std::vector<OpCase> product_cases() {
   const Shape x{2, 3, 5}, weight{7, 5}, bias{7};
   const Shape large_x{3, 61, 129}, large_weight{200, 129}, large_bias{200};
@@ -132,6 +185,21 @@ inline std::vector<OpCase> product_cases() {
        {{4, 5}, {5, 3}},
        {{183, 129}, {129, 200}},
        5,
+       [](const Tensors& in) { return matmul(in[0], in[1]); }},
+      {"matmul_one_matrix",
+       {{2, 3, 4}, {4, 5}},
+       {{3, 61, 129}, {129, 65}},
+       8,
+       [](const Tensors& in) { return matmul(in[0], in[1]); }},
+      {"matmul_batch",
+       {{2, 3, 4, 5}, {2, 3, 5, 2}},
+       {{2, 5, 31, 33}, {2, 5, 33, 17}},
+       8,
+       [](const Tensors& in) { return matmul(in[0], in[1]); }},
+      {"matmul_broadcast",
+       {{2, 1, 4, 5}, {3, 5, 2}},
+       {{2, 1, 150, 130}, {3, 130, 140}},
+       16,
        [](const Tensors& in) { return matmul(in[0], in[1]); }},
   };
 }
@@ -193,7 +261,8 @@ inline std::vector<OpCase> model_cases() {
 
 inline std::vector<OpCase> all_cases() {
   std::vector<OpCase> all = elementwise_cases();
-  for (const auto& more : {product_cases(), model_cases()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {broadcast_cases(), dimension_cases(), product_cases(), model_cases()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

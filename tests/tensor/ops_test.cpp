@@ -7,6 +7,7 @@
 #include <set>
 
 #include "support/op_cases.h"
+#include "support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -52,7 +53,7 @@ TEST_P(OpTest, SinglePrecisionIsDoublePrecisionRounded) {
 TEST(Linear, TheOrderOfItsWeightDoesNotShowInTheBits) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensors in = make_inputs({{3, 61, 300}, {200, 300}, {200}}, dtype);
-    const Tensor transposed = transpose(in[1]).set_requires_grad();
+    const Tensor transposed = transpose(in[1].detach()).set_requires_grad();
     const Tensor expected = linear(in[0], in[1], in[2]);
     backward(weighted_sum(expected));
     const Tensors gradients{in[0].grad(), in[1].grad(), in[2].grad()};
@@ -98,6 +99,57 @@ TEST_P(OpTest, ThreadsDoNotShow) {
     }
 }
 
+/// The message of the Error that an operation throws.
+template <class Operation>
+std::string error_of(Operation operation) {
+  try {
+    operation();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+TEST(OpErrors, NameTheOperationAndBothShapes) {
+  const Tensor x = zeros({2, 3}), y = zeros({4, 3}), cube = zeros({2, 3, 4}),
+               wide = zeros({2, 3}, DType::f64);
+  expect_contains(
+      error_of([&] { add(x, y); }),
+      {"add: a is [2, 3], b is [4, 3]; dimension -2 is 2 and 4, which must be equal, or one of them 1"});
+  expect_contains(error_of([&] { divide(cube, x); }), {"divide: a is [2, 3, 4], b is [2, 3]; dimension -1"});
+  expect_contains(error_of([&] { multiply(x, wide); }), {"multiply: a is [2, 3] f32, b is [2, 3] f64"});
+  expect_contains(error_of([&] { matmul(x, y); }),
+                  {"matmul: a is [2, 3], b is [4, 3]; they must be [..., m, k] and [..., k, n]"});
+  expect_contains(error_of([&] {
+                    matmul(cube, zeros({3, 4, 5}));
+                  }),
+                  {"matmul: a is [2, 3, 4], b is [3, 4, 5]; before the matrices"});
+  expect_contains(error_of([&] { matmul(zeros({3}), x); }), {"matmul: a is [3], b is [2, 3]"});
+  expect_contains(error_of([&] {
+                    mean_squared_error(x, zeros({2, 1}));
+                  }),
+                  {"mean_squared_error: x is [2, 3], y is [2, 1]"});
+  expect_contains(error_of([&] { softmax(x, 2); }),
+                  {"softmax: x is [2, 3] and has no dimension 2; it must be in [-2, 1]"});
+  expect_contains(error_of([&] { sum(x, -3); }), {"sum: x is [2, 3] and has no dimension -3"});
+  expect_contains(error_of([&] { mean(zeros({}), 0); }), {"mean: x is [] and has no dimension 0"});
+}
+
+// Nothing is computed for an input that wants no gradient: the mask of an attention, say.
+TEST(Broadcasting, AConstantHasNoGradientAndAParameterHasItsOwnShape) {
+  const Tensor x = uniform_tensor({4, 2, 3}, 1, DType::f32).set_requires_grad(), mask = zeros({2, 3});
+  const Tensor bias = zeros({3}).set_requires_grad();
+  backward(sum(add(add(x, mask), bias)));
+  EXPECT_EQ(to_doubles(bias.grad()), (std::vector<double>{8, 8, 8}));
+  EXPECT_EQ(x.grad().shape(), x.shape());
+  EXPECT_FALSE(mask.grad());
+}
+
+TEST(Matmul, OneMatrixForManyRowsHasTheBitsOfOneProduct) {
+  const Tensor x = uniform_tensor({3, 5, 70}, 1, DType::f32), weight = uniform_tensor({70, 9}, 2, DType::f32);
+  EXPECT_TRUE(has_same_bits(matmul(x, weight).reshape({15, 9}), matmul(x.reshape({15, 70}), weight)));
+}
+
 TEST(OpTable, HoldsEveryOperation) {
   std::ifstream header(LOCKSTEP_SOURCE_DIR "/src/tensor/ops.h");
   const std::regex declaration("^Tensor (\\w+)\\(.*");
@@ -107,7 +159,7 @@ TEST(OpTable, HoldsEveryOperation) {
     if (std::regex_match(line, match, declaration)) declared.insert(match[1]);
   // It has no gradient; tests/nn compares it with causal_attention.
   declared.erase("continue_causal_attention");
-  EXPECT_GE(declared.size(), 19U);
+  EXPECT_GE(declared.size(), 24U);
   for (const std::string& name : declared)
     EXPECT_TRUE(std::ranges::any_of(
         all_cases(), [&](const OpCase& op) { return op.name == name || op.name.starts_with(name + "_"); }))

@@ -143,7 +143,7 @@ TEST(Create, CopyingNeedsEqualSizeAndDtype) {
   EXPECT_THROW(copy(zeros({6}, DType::f64), target), Error);
 }
 
-TEST(Create, TransposesMatricesOfAnyDtype) {
+TEST(Transpose, TakesAnyDtype) {
   const Tensor x = counting({3, 40});
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32}) {
     const Tensor matrix = dtype == DType::i32 ? full({3, 40}, 7, dtype) : convert(x, dtype);
@@ -155,8 +155,10 @@ TEST(Create, TransposesMatricesOfAnyDtype) {
     EXPECT_EQ(to_doubles(transpose(y)), from);
   }
   EXPECT_EQ(transpose(zeros({0, 4})).shape(), (Shape{4, 0}));
-  expect_error("only a matrix", [] { transpose(zeros({2, 2, 2})); });
-  expect_error("only a matrix", [] { transpose(Tensor()); });
+  expect_error("transpose: x is [2, 3] and has no dimension 2; it must be in [-2, 1]", [] {
+    transpose(zeros({2, 3}), 2, 0);
+  });
+  expect_error("a scalar has none", [] { transpose(zeros({})); });
 }
 
 TEST(Create, RandomValuesAreAFunctionOfSeedAndPlace) {

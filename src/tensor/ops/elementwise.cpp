@@ -14,32 +14,7 @@ Tensor scaled(const Tensor& x, double factor) {
   return y;
 }
 
-/// What Add, Subtract or Multiply makes of a and b.
-template <class Kernel>
-Tensor combined(const Tensor& a, const Tensor& b) {
-  const Tensor y = empty_like(a);
-  launch(a.stream(), Kernel{.a = a.view(), .b = b.view(), .y = y.view()});
-  return y;
-}
-
 }  // namespace
-
-Tensor add(const Tensor& a, const Tensor& b) {
-  return record("add", combined<Add>(a, b), {a, b}, [](const Tensor& dy) -> Gradients { return {dy, dy}; });
-}
-
-Tensor subtract(const Tensor& a, const Tensor& b) {
-  return record("subtract", combined<Subtract>(a, b), {a, b}, [](const Tensor& dy) -> Gradients {
-    return {dy, scaled(dy, -1.0)};
-  });
-}
-
-Tensor multiply(const Tensor& a, const Tensor& b) {
-  return record("multiply", combined<Multiply>(a, b), {a, b},
-                [a = a.detach(), b = b.detach()](const Tensor& dy) -> Gradients {
-                  return {combined<Multiply>(dy, b), combined<Multiply>(dy, a)};
-                });
-}
 
 Tensor scale(const Tensor& x, double factor) {
   return record("scale", scaled(x, factor), {x},
@@ -62,6 +37,26 @@ Tensor tanh(const Tensor& x) {
   return record("tanh", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
     Tensor dx = empty_like(y);
     launch(y.stream(), TanhBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
+    return {dx};
+  });
+}
+
+Tensor exp(const Tensor& x) {
+  const Tensor y = empty_like(x);
+  launch(x.stream(), Exp{.x = x.view(), .y = y.view()});
+  return record("exp", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
+    Tensor dx = empty_like(y);
+    launch(y.stream(), Multiply{.a = dy.view(), .b = y.view(), .y = dx.view()});
+    return {dx};
+  });
+}
+
+Tensor log(const Tensor& x) {
+  const Tensor y = empty_like(x);
+  launch(x.stream(), Log{.x = x.view(), .y = y.view()});
+  return record("log", y, {x}, [x = x.detach()](const Tensor& dy) -> Gradients {
+    Tensor dx = empty_like(x);
+    launch(x.stream(), Divide{.a = dy.view(), .b = x.view(), .y = dx.view()});
     return {dx};
   });
 }

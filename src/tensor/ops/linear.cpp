@@ -62,26 +62,4 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                 });
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
-  expect(a.shape().rank() == 2 && b.shape().rank() == 2 && a.shape()[1] == b.shape()[0], "matmul: a is ",
-         a.shape(), ", b is ", b.shape(), "; they must be [m, k] and [k, n]");
-  const Tensor y = empty({a.shape()[0], b.shape()[1]}, a.dtype(), a.stream());
-  launch(a.stream(), MatMul{.a = a.view(), .b = b.view(), .c = y.view()});
-  return record("matmul", y, {a, b},
-                [a = a.detach(), b = b.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
-                  const GradientTarget da = context.gradient_target(0, a), db = context.gradient_target(1, b);
-                  launch(a.stream(), MatMul{.a = dy.view(),
-                                            .b = b.view(),
-                                            .c = da.memory.view(),
-                                            .residual = da.before.view(),
-                                            .transpose_b = true});
-                  launch(a.stream(), MatMul{.a = a.view(),
-                                            .b = dy.view(),
-                                            .c = db.memory.view(),
-                                            .residual = db.before.view(),
-                                            .transpose_a = true});
-                  return {da.memory, db.memory};
-                });
-}
-
 }  // namespace lockstep

@@ -134,6 +134,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 }
 
 Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
+  // Nothing is repeated: a column beside a row is a mistake here.
+  expect(x.shape() == y.shape(), "mean_squared_error: x is ", x.shape(), ", y is ", y.shape(),
+         "; equal shapes are needed");
   const Tensor difference = subtract(x, y);
   return mean(multiply(difference, difference));
 }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums, means and softmax along one dimension, and the exchange of two.
+#include "kernels/elementwise.h"
+#include "kernels/softmax.h"
+#include "kernels/sum.h"
+#include "kernels/transpose.h"
+#include "tensor/ops.h"
+#include "tensor/ops/broadcast.h"
+
+namespace lockstep {
+namespace {
+
+Tensor times(const Tensor& x, double factor) {
+  if (factor == 1.0) return x;
+  const Tensor y = empty_like(x);
+  launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = factor});
+  return y;
+}
+
+/// The sums over a dimension times `factor`, rounded once. `kept` is the shape with 1 in its place.
+Tensor sum_times(const char* op, const Tensor& x, int dimension, const Shape& kept, double factor) {
+  int64_t inner = 1;
+  for (int i = dimension + 1; i < x.shape().rank(); ++i) inner *= x.shape()[i];
+  const Tensor sum = empty(kept, accumulator_dtype(x.dtype()), x.stream());
+  launch(x.stream(),
+         DimensionSum{.x = x.view(), .y = sum.view(), .count = x.shape()[dimension], .inner = inner});
+  const Tensor scaled = times(sum, factor);
+  const Tensor y = scaled.dtype() == x.dtype() ? scaled : convert(scaled, x.dtype());
+  return record(op, y, {x}, [shape = x.shape(), dimension, factor](const Tensor& dy) -> Gradients {
+    Shape along{shape[dimension]};
+    for (int i = dimension + 1; i < shape.rank(); ++i) along.append(1);
+    // A product with ones repeats dy along the dimension.
+    return {combined<Multiply>(times(dy, factor), full(along, 1.0, dy.dtype(), dy.stream()))};
+  });
+}
+
+Tensor reduced(const char* op, const Tensor& x, int dimension, bool keep_dimension, bool is_mean) {
+  const Shape& shape = x.shape();
+  const int place = place_of(dimension, shape, op);
+  Shape kept, dropped;
+  for (int i = 0; i < shape.rank(); ++i) {
+    kept.append(i == place ? 1 : shape[i]);
+    if (i != place) dropped.append(shape[i]);
+  }
+  // The mean of nothing is 0 times infinity, NaN.
+  const Tensor y = sum_times(op, x, place, kept, is_mean ? 1.0 / static_cast<double>(shape[place]) : 1.0);
+  return keep_dimension ? y : y.reshape(dropped);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, int dimension, bool keep_dimension) {
+  return reduced("sum", x, dimension, keep_dimension, false);
+}
+
+Tensor mean(const Tensor& x, int dimension, bool keep_dimension) {
+  return reduced("mean", x, dimension, keep_dimension, true);
+}
+
+Tensor transpose(const Tensor& x, int first, int second) {
+  const int a = place_of(first, x.shape(), "transpose"), b = place_of(second, x.shape(), "transpose");
+  const int low = std::min(a, b), high = std::max(a, b);
+  const Tensor y = empty(Transpose::swapped(x.shape(), low, high), x.dtype(), x.stream());
+  launch(x.stream(), Transpose{.x = x.view(), .y = y.view(), .first = low, .second = high});
+  return record("transpose", y, {x},
+                [low, high](const Tensor& dy) -> Gradients { return {transpose(dy, low, high)}; });
+}
+
+Tensor softmax(const Tensor& x, int dimension) {
+  const int place = place_of(dimension, x.shape(), "softmax");
+  if (place + 1 < x.shape().rank()) return transpose(softmax(transpose(x, place, -1)), place, -1);
+  const Tensor y = empty_like(x);
+  launch(x.stream(), SoftmaxForward{.x = x.view(), .y = y.view()});
+  return record("softmax", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
+    const Tensor dx = empty_like(y);
+    launch(y.stream(), SoftmaxBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
+    return {dx};
+  });
+}
+
+}  // namespace lockstep
