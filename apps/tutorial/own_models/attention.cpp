@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model of one's own: attention written out. docs/own_models.md explains it.
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "../options.h"
+#include "comm/world.h"
+#include "core/file.h"
+#include "data/corpus.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "dist/data_parallel.h"
+#include "nn/adamw.h"
+#include "nn/layers.h"
+#include "tensor/create.h"
+#include "tensor/operators.h"
+#include "tensor/safetensors.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+constexpr int64_t time_steps = 32, width = 64, heads = 4;
+constexpr const char* known = "steps=300 --batch_size=8 --ranks=0 --replicas=0";
+
+/// [time, time]: added to scores, it hides what comes later.
+Tensor causal_mask(int64_t time) {
+  const Tensor mask = zeros({time, time});
+  for (int64_t i = 0; i < time; ++i)
+    for (int64_t j = i + 1; j < time; ++j) mask.data<float>()[i * time + j] = -INFINITY;
+  return mask;
+}
+
+/// The next character from all before it, by one layer of attention with several heads.
+class AttentionModel : public Module {
+ public:
+  explicit AttentionModel(int64_t characters) : tokens_(characters, width), head_(width, characters) {
+    add_part("tokens", tokens_);
+    add_part("query", query_);
+    add_part("key", key_);
+    add_part("value", value_);
+    add_part("project", project_);
+    add_part("hidden", hidden_);
+    add_part("head", head_);
+  }
+
+  /// Inputs i32 [batch, time] -> logits [batch, time, characters].
+  Tensor operator()(const Tensor& inputs) const {
+    const Tensor x = embedding(inputs, tokens_.weight()) + positions_;
+    const Tensor q = split(query_(x)), k = split(key_(x)), v = split(value_(x));
+    const double factor = 1.0 / std::sqrt(static_cast<double>(width / heads));
+    const Tensor weights = softmax(factor * matmul(q, transpose(k)) + mask_);
+    const Tensor attended = x + project_(transpose(matmul(weights, v), 1, 2).reshape(x.shape()));
+    return head_(attended + relu(hidden_(attended)));
+  }
+
+ private:
+  /// [batch, time, width] -> [batch, heads, time, width / heads].
+  static Tensor split(const Tensor& x) {
+    return transpose(x.reshape({-1, time_steps, heads, width / heads}), 1, 2);
+  }
+
+  Tensor positions_ = add_parameter("positions", {time_steps, width});
+  Embedding tokens_;
+  Linear query_{width, width}, key_{width, width}, value_{width, width};
+  Linear project_{width, width}, hidden_{width, width}, head_;
+  Tensor mask_ = causal_mask(time_steps);
+};
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv, known);
+  return launch_ranks(options["--ranks"], [&](const World& world) {
+    const std::string text = SampleCorpus::text();
+    const CharTokenizer tokenizer(text);
+    const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), time_steps);
+    const AttentionModel model(tokenizer.vocabulary_size());
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
+    AdamW optimizer(parameters, {});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .local_replicas = ddp.replicas(),
+                         .batch_size = options["--batch_size"]});
+
+    for (int step = 1; step <= options["steps"]; ++step) {
+      for (const Batch& batch : loader.next().batches)
+        ddp.backward(cross_entropy(model(batch.inputs), batch.targets));
+      const float loss = ddp.wait();
+      optimizer.step(learning_rate);
+      if (world.is_first() && step % 50 == 0)
+        std::cout << concat("Step ", step, " | Loss: ", loss, "\n") << std::flush;
+    }
+    if (world.is_first())
+      write_file("attention.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
+    return 0;
+  });
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model of one's own, with its loss written out. docs/own_models.md explains it.
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "../options.h"
+#include "comm/world.h"
+#include "core/file.h"
+#include "data/corpus.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "dist/data_parallel.h"
+#include "nn/adamw.h"
+#include "nn/module.h"
+#include "tensor/create.h"
+#include "tensor/operators.h"
+#include "tensor/safetensors.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 0.1;
+constexpr const char* known = "steps=200 --batch_size=8 --ranks=0 --replicas=0";
+
+/// The next character from the one before it: row i of the table holds the logits of what follows i.
+class Bigram : public Module {
+ public:
+  explicit Bigram(int64_t characters)
+      : table_(add_parameter("table", {characters, characters})), one_hot_(zeros({characters, characters})) {
+    for (int64_t i = 0; i < characters; ++i) one_hot_.data<float>()[i * characters + i] = 1.0f;
+  }
+
+  /// Inputs i32 [batch, time] -> logits [batch, time, characters].
+  Tensor operator()(const Tensor& inputs) const { return embedding(inputs, table_); }
+
+  /// The mean of -log softmax(logits)[target], without the function cross_entropy.
+  Tensor loss(const Tensor& inputs, const Tensor& targets) const {
+    const Tensor logits = (*this)(inputs);
+    const Tensor log_probabilities = logits - log(sum(exp(logits), -1, true));
+    return -1.0 * mean(sum(log_probabilities * embedding(targets, one_hot_), -1));
+  }
+
+ private:
+  Tensor table_;
+  Tensor one_hot_;  ///< a constant: row i is 1 at i
+};
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv, known);
+  return launch_ranks(options["--ranks"], [&](const World& world) {
+    const std::string text = SampleCorpus::text();
+    const CharTokenizer tokenizer(text);
+    const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), /*block_size=*/32);
+    const Bigram model(tokenizer.vocabulary_size());
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
+    AdamW optimizer(parameters, {});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .local_replicas = ddp.replicas(),
+                         .batch_size = options["--batch_size"]});
+
+    for (int step = 1; step <= options["steps"]; ++step) {
+      for (const Batch& batch : loader.next().batches) ddp.backward(model.loss(batch.inputs, batch.targets));
+      const float loss = ddp.wait();
+      optimizer.step(learning_rate);
+      if (world.is_first() && step % 50 == 0)
+        std::cout << concat("Step ", step, " | Loss: ", loss, "\n") << std::flush;
+    }
+    if (world.is_first())
+      write_file("bigram.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
+    return 0;
+  });
+}
