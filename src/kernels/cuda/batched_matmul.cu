@@ -4,8 +4,10 @@
 // product, a thread 4 x 4 of them, 16 and 16 apart; slices of 16 of k go through shared memory, whose rows of
 // 65 floats keep the banks apart. An element is one chain of fused multiply-adds per 256 of k, blocks added
 // in order, as on the CPU, in fp32 for every dtype: the same bits on every GPU, and no tensor cores. 2 m n k
-// operations; bound by fp32 and by shared memory, two loads for four operations. Products from
+// operations; bound by shared memory, eight loads for sixteen multiply-adds. Products from
 // `least_large_product` on go to MatMul, one after the other: they fill a GPU, and have its plans.
+
+#include <algorithm>
 
 #include "kernels/batched_matmul.h"
 #include "kernels/cuda/device/dtype.cuh"
@@ -25,12 +27,11 @@ constexpr int each = tile / across;  // elements of a thread in a row or column
 constexpr int stride = tile + 1;
 constexpr size_t shared_bytes = 2 * slice * stride * sizeof(float);
 
-/// One operand: lanes are rows of op(a) or columns of op(b).
+/// One operand: lanes are rows of op(a) or columns of op(b). Small products fit 32 bits.
 template <class T>
 struct Operand {
   const T* data;
-  int64_t size;  ///< of a matrix
-  int64_t lanes, depth;
+  int lanes, depth;
   bool depth_is_contiguous;
   int64_t stride_inner, stride_outer;  ///< in matrices, between numbers of the batch
 };
@@ -40,19 +41,19 @@ struct Problem {
   Operand<T> a, b;
   C* c;
   int64_t inner_batch;  ///< the batch is [outer, inner]
-  int64_t tiles_across, tiles_of_one;
+  int tiles_across, tiles_of_one;
 };
 
 /// slice x tile elements of a matrix into shared memory; zeros beyond its end.
 template <class T>
-LOCKSTEP_DEVICE void load_slice(float* shared, const Operand<T>& from, const T* matrix, int64_t first_lane,
-                                int64_t first_depth) {
+LOCKSTEP_DEVICE void load_slice(float* shared, const Operand<T>& from, const T* matrix, int first_lane,
+                                int first_depth) {
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
   for (int i = 0; i < tile * slice / threads; ++i) {
     const int lane = from.depth_is_contiguous ? thread / slice + i * (threads / slice) : thread % tile;
     const int depth = from.depth_is_contiguous ? thread % slice : thread / tile + i * (threads / tile);
-    const int64_t at_lane = first_lane + lane, at_depth = first_depth + depth;
+    const int at_lane = first_lane + lane, at_depth = first_depth + depth;
     float value = 0.0f;
     if (at_lane < from.lanes && at_depth < from.depth)
       value = cuda::to_float(matrix[from.depth_is_contiguous ? at_lane * from.depth + at_depth
@@ -64,24 +65,26 @@ LOCKSTEP_DEVICE void load_slice(float* shared, const Operand<T>& from, const T* 
 template <class T>
 LOCKSTEP_DEVICE const T* matrix_of(const Operand<T>& operand, int64_t number, int64_t inner_batch) {
   const int64_t outer = number / inner_batch, inner = number % inner_batch;
-  return operand.data + (outer * operand.stride_outer + inner * operand.stride_inner) * operand.size;
+  return operand.data +
+         (outer * operand.stride_outer + inner * operand.stride_inner) * (operand.lanes * operand.depth);
 }
 
 template <class T, class C>
 __global__ void __launch_bounds__(threads, 2) product_kernel(Problem<T, C> k) {
   float* left = cuda::dynamic_shared<float>();
   float* right = left + slice * stride;
-  const int64_t number = blockIdx.x / k.tiles_of_one, place = blockIdx.x % k.tiles_of_one;
-  const int64_t first_row = place / k.tiles_across * tile, first_column = place % k.tiles_across * tile;
+  const int block = static_cast<int>(blockIdx.x);
+  const int number = block / k.tiles_of_one, place = block % k.tiles_of_one;
+  const int first_row = place / k.tiles_across * tile, first_column = place % k.tiles_across * tile;
   const T* a = matrix_of(k.a, number, k.inner_batch);
   const T* b = matrix_of(k.b, number, k.inner_batch);
   const int row = static_cast<int>(threadIdx.x) / across, column = static_cast<int>(threadIdx.x) % across;
   float total[each][each] = {}, sum[each][each] = {};
-  for (int64_t begin = 0; begin < k.a.depth; begin += slice) {
+  for (int begin = 0; begin < k.a.depth; begin += slice) {
     load_slice(left, k.a, a, first_row, begin);
     load_slice(right, k.b, b, first_column, begin);
     __syncthreads();
-    const int steps = static_cast<int>(min(int64_t{slice}, k.a.depth - begin));
+    const int steps = min(slice, k.a.depth - begin);
 #pragma unroll 4
     for (int d = 0; d < steps; ++d)
 #pragma unroll
@@ -100,12 +103,12 @@ __global__ void __launch_bounds__(threads, 2) product_kernel(Problem<T, C> k) {
         sum[i][j] = 0.0f;
       }
   }
-  C* c = k.c + number * k.a.lanes * k.b.lanes;
+  C* c = k.c + int64_t{number} * (k.a.lanes * k.b.lanes);
 #pragma unroll
   for (int i = 0; i < each; ++i)
 #pragma unroll
     for (int j = 0; j < each; ++j) {
-      const int64_t to_row = first_row + row + i * across, to_column = first_column + column + j * across;
+      const int to_row = first_row + row + i * across, to_column = first_column + column + j * across;
       if (to_row < k.a.lanes && to_column < k.b.lanes)
         c[to_row * k.b.lanes + to_column] = cuda::from_float<C>(total[i][j]);
     }
@@ -117,20 +120,19 @@ void launch_products(const CudaStream& stream, const BatchedMatMul& k) {
   const auto operand = [&](const View& view, int64_t lanes, bool depth_is_contiguous,
                            const BroadcastPlan::Numbers& strides) {
     return Operand<T>{.data = static_cast<const T*>(view.data),
-                      .size = lanes * k.k(),
-                      .lanes = lanes,
-                      .depth = k.k(),
+                      .lanes = static_cast<int>(lanes),
+                      .depth = static_cast<int>(k.k()),
                       .depth_is_contiguous = depth_is_contiguous,
                       .stride_inner = strides[0],
                       .stride_outer = strides[1]};
   };
-  const int64_t tiles_across = cuda::blocks_for(k.n(), tile);
+  const auto tiles_across = static_cast<int>(cuda::blocks_for(k.n(), tile));
   const Problem<T, C> problem{.a = operand(k.a, k.m(), !k.transpose_a, plan.of_a),
                               .b = operand(k.b, k.n(), k.transpose_b, plan.of_b),
                               .c = static_cast<C*>(k.c.data),
                               .inner_batch = plan.extents[0],
                               .tiles_across = tiles_across,
-                              .tiles_of_one = tiles_across * cuda::blocks_for(k.m(), tile)};
+                              .tiles_of_one = tiles_across * static_cast<int>(cuda::blocks_for(k.m(), tile))};
   const int64_t blocks = k.batch() * problem.tiles_of_one;
   expect(blocks < int64_t{1} << 31, "matmul: a is ", k.a.shape, ", b is ", k.b.shape,
          ": too many products for one launch");
@@ -143,7 +145,7 @@ void launch_products(const CudaStream& stream, const BatchedMatMul& k) {
 
 void run(CudaStream stream, const BatchedMatMul& k) {
   if (k.c.size() == 0) return;
-  if (k.m() * k.n() * k.k() >= least_large_product) {
+  if (k.m() * k.n() * std::max<int64_t>(1, k.k()) >= least_large_product) {
     const BroadcastPlan plan = k.plan();
     for (int64_t number = 0; number < k.batch(); ++number)
       run(stream, MatMul{.a = k.matrix(k.a, plan.place(plan.of_a, number)),
