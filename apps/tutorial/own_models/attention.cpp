@@ -13,6 +13,7 @@
 #include "data/tokenizer.h"
 #include "dist/data_parallel.h"
 #include "nn/adamw.h"
+#include "nn/generate.h"
 #include "nn/layers.h"
 #include "tensor/create.h"
 #include "tensor/operators.h"
@@ -21,14 +22,14 @@
 using namespace lockstep;
 
 constexpr double learning_rate = 1e-2;
-constexpr int64_t time_steps = 32, width = 64, heads = 4;
+constexpr int64_t context = 32, width = 64, heads = 4;
 constexpr const char* known = "steps=300 --batch_size=8 --ranks=0 --replicas=0";
 
 /// [time, time]: added to scores, it hides what comes later.
 Tensor causal_mask(int64_t time) {
   const Tensor mask = zeros({time, time});
-  for (int64_t i = 0; i < time; ++i)
-    for (int64_t j = i + 1; j < time; ++j) mask.data<float>()[i * time + j] = -INFINITY;
+  for (int64_t i = 0; i < time * time; ++i)
+    if (i % time > i / time) mask.data<float>()[i] = -INFINITY;
   return mask;
 }
 
@@ -45,12 +46,13 @@ class AttentionModel : public Module {
     add_part("head", head_);
   }
 
-  /// Inputs i32 [batch, time] -> logits [batch, time, characters].
+  /// Inputs i32 [batch, time <= context] -> logits [batch, time, characters].
   Tensor operator()(const Tensor& inputs) const {
-    const Tensor x = embedding(inputs, tokens_.weight()) + positions_;
+    const int64_t time = inputs.shape()[1];
+    const Tensor x = embedding(inputs, tokens_.weight()) + positions_.slice(0, time);
     const Tensor q = split(query_(x)), k = split(key_(x)), v = split(value_(x));
     const double factor = 1.0 / std::sqrt(static_cast<double>(width / heads));
-    const Tensor weights = softmax(factor * matmul(q, transpose(k)) + mask_);
+    const Tensor weights = softmax(factor * matmul(q, transpose(k)) + causal_mask(time));
     const Tensor attended = x + project_(transpose(matmul(weights, v), 1, 2).reshape(x.shape()));
     return head_(attended + relu(hidden_(attended)));
   }
@@ -58,14 +60,13 @@ class AttentionModel : public Module {
  private:
   /// [batch, time, width] -> [batch, heads, time, width / heads].
   static Tensor split(const Tensor& x) {
-    return transpose(x.reshape({-1, time_steps, heads, width / heads}), 1, 2);
+    return transpose(x.reshape({x.shape()[0], -1, heads, width / heads}), 1, 2);
   }
 
-  Tensor positions_ = add_parameter("positions", {time_steps, width});
+  Tensor positions_ = add_parameter("positions", {context, width});
   Embedding tokens_;
   Linear query_{width, width}, key_{width, width}, value_{width, width};
   Linear project_{width, width}, hidden_{width, width}, head_;
-  Tensor mask_ = causal_mask(time_steps);
 };
 
 int main(int argc, char** argv) {
@@ -73,7 +74,7 @@ int main(int argc, char** argv) {
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const std::string text = SampleCorpus::text();
     const CharTokenizer tokenizer(text);
-    const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), time_steps);
+    const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), context);
     const AttentionModel model(tokenizer.vocabulary_size());
     initialize_linears(model.parameters(), /*seed=*/0);
     ParameterSpace parameters(model.parameters());
@@ -91,8 +92,10 @@ int main(int argc, char** argv) {
       if (world.is_first() && step % 50 == 0)
         std::cout << concat("Step ", step, " | Loss: ", loss, "\n") << std::flush;
     }
-    if (world.is_first())
-      write_file("attention.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
+    if (!world.is_first()) return 0;
+    write_file("attention.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
+    const auto writer = [&](const Tensor& ids) { return model(ids); };
+    std::cout << tokenizer.decode(generate(writer, context, tokenizer.encode("- "), {.tokens = 120})) << "\n";
     return 0;
   });
 }
