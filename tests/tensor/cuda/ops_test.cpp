@@ -4,6 +4,7 @@
 
 #include "support/cuda.h"
 #include "support/op_cases.h"
+#include "tensor/parameter_space.h"
 
 namespace lockstep {
 namespace {
@@ -45,6 +46,37 @@ TEST_P(OpOnGpu, ResultAndGradientsAreTheCpus) {
             << (t == 0 ? "result" : "gradient") << ", element " << i;
     }
   });
+}
+
+// Parameters in f32 beside activations in 16 bits: their copies are read, and their gradients are f32. Small
+// whole numbers, so that every value is exact.
+TEST(OwnModelsOnGpu, ParametersMeetActivationsIn16Bits) {
+  LOCKSTEP_NEEDS_GPU();
+  set_current_stream(gpu_stream());
+  const auto parameter = [](const Shape& shape, double value) {
+    return full(shape, value).set_requires_grad();
+  };
+  const Tensor bias = parameter({3}, 3.0), factor = parameter({2, 1}, 2.0);
+  const Tensor matrix = parameter({3, 5}, 1.0), batch = parameter({1, 5, 2}, 1.0);
+  ParameterSpace space({{"bias", bias}, {"factor", factor}, {"matrix", matrix}, {"batch", batch}});
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    space.set_precision(dtype);
+    const Tensor x = multiply(add(full({4, 2, 3}, 2.0, dtype), bias), factor);  // 10
+    const Tensor y = matmul(matmul(x, matrix), batch);                          // 30, 150
+    EXPECT_EQ(y.dtype(), dtype);
+    EXPECT_EQ(to_doubles(mean(mean(y, 0), -1)), (std::vector<double>{150, 150}));
+    backward(sum(y));
+    // Eight rows; a row of x weighs 5 * 2.
+    for (const auto& [leaf, value] : {std::pair{bias, 8.0 * 2 * 10},
+                                      {factor, 12.0 * 5 * 10},
+                                      {matrix, 8.0 * 10 * 2},
+                                      {batch, 8.0 * 30}}) {
+      EXPECT_EQ(leaf.grad().dtype(), DType::f32);
+      EXPECT_EQ(leaf.grad().shape(), leaf.shape());
+      for (const double gradient : to_doubles(leaf.grad())) EXPECT_EQ(gradient, value) << leaf.shape();
+    }
+  }
+  set_current_stream(cpu_stream());
 }
 
 }  // namespace
