@@ -16,11 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What every session begins with. Ranks may be more than cores, may be root's and stay on this machine; what
-/// the caller's shell says about runs does not count; pkill finds processes of the session alone.
+/// the caller's shell says about runs does not count; what Open MPI leaves of killed ranks goes with the
+/// session, and is not there for another one with the same numbers; pkill finds processes of the session
+/// alone.
 constexpr const char* preamble = R"(
 unset "${!LOCKSTEP_@}" "${!LOCKRUN_@}" "${!PET_@}" "${!SLURM_@}" "${!AWS_@}" OMP_NUM_THREADS XDG_CACHE_HOME CDPATH
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader,tcp
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
+export OMPI_MCA_btl_vader_backing_directory=$_session OMPI_MCA_orte_tmpdir_base=$_session
 export LC_ALL=C.UTF-8 TERM=dumb HOME=$PWD
 ps -o sid= -p $$ >"$_session/sid"
 pkill() { command pkill -s 0 "$@"; }
@@ -106,9 +109,15 @@ void read_results(const fs::path& folder, std::vector<Executed>& all) {
   }
 }
 
+/// The first and the last lines, if they are many.
 std::string listing(const std::string& title, const std::vector<std::string>& lines) {
+  constexpr size_t most = 30;
   std::string text = "\n  " + title + "\n";
-  for (const std::string& line : lines) text += "    " + line + "\n";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool is_shown = i < most || i + most >= lines.size();
+    if (is_shown) text += "    " + lines[i] + "\n";
+    if (!is_shown && i == most) text += concat("    (", lines.size() - 2 * most, " more)\n");
+  }
   return text;
 }
 
