@@ -24,6 +24,19 @@ class Documents : public testing::TestWithParam<std::string> {
   Document document_ = parse_document(path_, text_);
   Record record_ = read_record(record_file);
 
+  std::vector<Problem> problems_of_execution(Exactness exactness) const {
+    const Session session = {.sources = sources, .build = std::string(LOCKSTEP_PROGRAM_DIR) + "/.."};
+    std::vector<Problem> problems;
+    for (const Executed& executed : execute(document_, session, exactness)) {
+      const std::string problem = problem_of(executed);
+      if (!problem.empty()) problems.push_back({path_, executed.command.line + 1, problem});
+      if (!executed.is_run) break;
+      if (executed.seconds > 5)
+        std::cout << path_ << ":" << executed.command.line + 1 << ": " << executed.seconds << " s\n";
+    }
+    return problems;
+  }
+
   void fail(size_t line, const std::string& what) const {
     ADD_FAILURE_AT(path_.c_str(), static_cast<int>(line)) << what;
   }
@@ -49,21 +62,23 @@ TEST_P(Documents, AreTrue) {
                 "  scripts/renew_documents.sh --accept " + path_);
 }
 
+// A page that kills ranks under mpirun also shows what mpirun makes of it on a busy machine: lines of one
+// rank within those of another, one time in ten. So a page that fails is executed once more, and what failed
+// the first time is printed. Bits that differ, differ again.
 TEST_P(Documents, PrintWhatTheyShow) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const bool is_here = record_.scope == scope_of_this_build();
   if (!is_here)
     std::cout << "The digits are from " << record_.scope << "; on " << scope_of_this_build()
               << " numbers with a fraction and hashes are compared by their shape.\n";
-  const Session session = {.sources = sources, .build = std::string(LOCKSTEP_PROGRAM_DIR) + "/.."};
-  for (const Executed& executed :
-       execute(document_, session, is_here ? Exactness::digits : Exactness::fractions)) {
-    const std::string problem = problem_of(executed);
-    if (!problem.empty()) fail(executed.command.line + 1, problem);
-    if (!executed.is_run) break;
-    if (executed.seconds > 5)
-      std::cout << path_ << ":" << executed.command.line + 1 << ": " << executed.seconds << " s\n";
+  const Exactness exactness = is_here ? Exactness::digits : Exactness::fractions;
+  std::vector<Problem> problems = problems_of_execution(exactness);
+  if (!problems.empty()) {
+    for (const Problem& problem : problems)
+      std::cout << path_ << ":" << problem.line << ": " << problem.text << "\nOnce more.\n";
+    problems = problems_of_execution(exactness);
   }
+  for (const Problem& problem : problems) fail(problem.line, problem.text);
 }
 
 std::string test_name(const testing::TestParamInfo<std::string>& info) {
