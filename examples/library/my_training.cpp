@@ -12,7 +12,7 @@
 #include "nn/module.h"
 #include "nn/sgd.h"
 #include "snapshot/parameters_hash.h"
-#include "tensor/ops.h"
+#include "tensor/operators.h"
 
 using namespace lockstep;
 
@@ -25,7 +25,7 @@ class GatedRegression : public Module {
     add_part("output", output_);
   }
 
-  Tensor operator()(const Tensor& x) const { return output_(multiply(lockstep::tanh(value_(x)), gate_(x))); }
+  Tensor operator()(const Tensor& x) const { return output_(lockstep::tanh(value_(x)) * gate_(x)); }
 
  private:
   Linear value_{20, 32};
