@@ -22,7 +22,7 @@
 using namespace lockstep;
 
 constexpr double learning_rate = 1e-2;
-constexpr int64_t context = 32, width = 64, heads = 4;
+constexpr int64_t context = 32, width = 64, heads = 4, size = width / heads;
 constexpr const char* known = "steps=300 --batch_size=8 --ranks=0 --replicas=0";
 
 /// [time, time]: added to scores, it hides what comes later.
@@ -51,17 +51,15 @@ class AttentionModel : public Module {
     const int64_t time = inputs.shape()[1];
     const Tensor x = embedding(inputs, tokens_.weight()) + positions_.slice(0, time);
     const Tensor q = split(query_(x)), k = split(key_(x)), v = split(value_(x));
-    const double factor = 1.0 / std::sqrt(static_cast<double>(width / heads));
+    const double factor = 1.0 / std::sqrt(static_cast<double>(size));
     const Tensor weights = softmax(factor * matmul(q, transpose(k)) + causal_mask(time));
     const Tensor attended = x + project_(transpose(matmul(weights, v), 1, 2).reshape(x.shape()));
     return head_(attended + relu(hidden_(attended)));
   }
 
  private:
-  /// [batch, time, width] -> [batch, heads, time, width / heads].
-  static Tensor split(const Tensor& x) {
-    return transpose(x.reshape({x.shape()[0], -1, heads, width / heads}), 1, 2);
-  }
+  /// [batch, time, width] -> [batch, heads, time, size].
+  static Tensor split(const Tensor& x) { return transpose(x.reshape({x.shape()[0], -1, heads, size}), 1, 2); }
 
   Tensor positions_ = add_parameter("positions", {context, width});
   Embedding tokens_;
