@@ -184,6 +184,19 @@ TEST(Exercises, EachNamesItsFirstBlankAndThePlace) {
   EXPECT_TRUE(outcome.out.ends_with("\n0 of " + all + " exercises are solved\n")) << outcome.out;
 }
 
+TEST(Exercises, AProgramOlderThanItsSourceIsNotJudged) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_directory(folder / "exercises");
+  std::filesystem::copy_file(program("check_exercise"), folder / "check_exercise");
+  write_text(folder / "exercises/1a_loop", "#!/bin/sh\n");
+  ASSERT_EQ(run_command("touch -d 2000-01-01 " + (folder / "exercises/1a_loop")).exit_code, 0);
+  const Outcome outcome = run_command((folder / "check_exercise") + " 1a");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.out.find("1a_loop: the source was changed after the program was built"),
+            std::string::npos)
+      << outcome.out << outcome.errors;
+}
+
 TEST(Exercises, EverySolutionIsSolved) {
   const Outcome outcome = check_exercise("--deadline 60 --exercises " + program("solutions"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.errors;

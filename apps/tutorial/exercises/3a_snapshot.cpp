@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
       }
       if (!world.is_first()) continue;
       std::map<std::string, std::string> metadata;
-      metadata["epochs_run"] = blank<std::string>("how many epochs are over, as text");
+      const std::string epochs = blank<std::string>("how many epochs are over, as text");
+      metadata["epochs_run"] = epochs;
       blank<void>("write state and metadata to snapshot_path");
     }
     return 0;

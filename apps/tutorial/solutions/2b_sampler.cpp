@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
       std::vector<int64_t> mine;
       for (int64_t k = 0; k < share; ++k) {
         const int64_t place = (world.rank() + k * world.size()) % samples;
-        mine.push_back(order[static_cast<size_t>(place)]);
+        mine.push_back(order.at(static_cast<size_t>(place)));
       }
       for (int64_t begin = 0; begin < share; begin += options["--batch_size"]) {
         const int64_t size = std::min<int64_t>(options["--batch_size"], share - begin);

@@ -8,7 +8,7 @@
 using namespace lockstep;
 
 constexpr double learning_rate = 1e-2;
-constexpr int64_t bucket_size = 560;  // numbers
+constexpr int64_t bucket_size = 545;  // numbers
 
 struct Bucket {
   std::vector<NamedTensor> parameters;

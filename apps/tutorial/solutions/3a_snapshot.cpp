@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
       }
       if (!world.is_first()) continue;
       std::map<std::string, std::string> metadata;
-      metadata["epochs_run"] = concat(epoch + 1);
+      const std::string epochs = concat(epoch + 1);
+      metadata["epochs_run"] = epochs;
       write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = metadata}));
     }
     return 0;

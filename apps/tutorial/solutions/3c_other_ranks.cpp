@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exercise 3c, another number of ranks. A run begins with one replica a rank, as in PyTorch. Two of its four
-// machines go away, and it goes on with the other two. What a step is must stay as it was: four batches. So
-// the snapshot has to say how many replicas the run has, and whoever resumes has to ask for them. The page:
-// docs/tutorial/exercises.md, 3c.
+// machines go away, and it goes on with the other two, then with one. What a step is must stay as it was:
+// four batches. So the snapshot has to say how many replicas the run has, and whoever resumes has to ask for
+// them. The page: docs/tutorial/exercises.md, 3c.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;
@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
       }
       if (!world.is_first()) continue;
       std::map<std::string, std::string> metadata = {{"epochs_run", concat(epoch + 1)}};
-      metadata["replicas"] = concat(ddp.total_replicas());
+      const std::string shares = concat(ddp.total_replicas());
+      metadata["replicas"] = shares;
       write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = metadata}));
     }
     return 0;

@@ -74,6 +74,7 @@ planted_answer(3b_resume "[epochs as steps]" "epochs_run * loader.steps_per_epoc
 planted_answer(3b_resume "[not resumed]" "world.communicator().broadcast_text(read, 0)" "\"\"")
 planted_answer(3b_resume "[rank 0 alone resumed]" "world.communicator().broadcast_text(read, 0)" "read")
 planted_answer(3c_other_ranks "[a replica a rank]" "std::stoi(snapshot.metadata.at(\"replicas\"))" "world.size()")
+planted_answer(3c_other_ranks "after the third start" "concat(ddp.total_replicas())" "concat(world.size())")
 planted_answer(4a_local_rank "[local rank as rank]" ".local_replicas = {world.rank()}" ".local_replicas = {local_rank}")
 planted_answer(4a_local_rank "[samples of the node]" ".local_replicas = {world.rank()}" ".local_replicas = {local_rank}"
   ".replicas = world.size()" ".replicas = local_size")

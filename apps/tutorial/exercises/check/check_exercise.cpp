@@ -50,6 +50,17 @@ Request read_arguments(int argc, char** argv) {
   return request;
 }
 
+/// Whether a source was changed after its program was built: a build that failed leaves the program as it
+/// was.
+bool is_older_than_source(const std::filesystem::path& program, const std::string& name) {
+  const std::filesystem::path source = std::filesystem::path(TUTORIAL_EXERCISES) / (name + ".cpp");
+  std::error_code absent;
+  const auto built = std::filesystem::last_write_time(program, absent);
+  if (absent) return false;
+  const auto written = std::filesystem::last_write_time(source, absent);
+  return !absent && written > built;
+}
+
 int check_all(const Request& request) {
   const std::filesystem::path here = std::filesystem::canonical("/proc/self/exe").parent_path();
   const std::filesystem::path folder =
@@ -57,6 +68,13 @@ int check_all(const Request& request) {
   const std::vector<Exercise> exercises = exercises_named(request.beginning);
   size_t solved = 0;
   for (const Exercise& exercise : exercises) {
+    const bool is_own = request.folder.empty() && request.mistake.empty();
+    if (is_own && is_older_than_source(folder / exercise.name, exercise.name)) {
+      std::cout << concat(exercise.name,
+                          ": the source was changed after the program was built: cmake --build ",
+                          "--preset cpu --target ", exercise.name, "\n");
+      continue;
+    }
     const std::string solution = here / "solutions" / exercise.name;
     const Verdict verdict = request.mistake.empty()
                                 ? check(exercise, folder / exercise.name, solution, request.deadline_seconds)

@@ -16,6 +16,14 @@ std::vector<Trial> resumed(Job job, int ranks, int ranks_later) {
   return {{.starts = {{"2"}, {"4", "--ranks", concat(ranks_later)}}, .job = job}};
 }
 
+/// The same, and on one rank for two more.
+std::vector<Trial> resumed_twice(const Job& job, int ranks, int ranks_later) {
+  std::vector<Trial> trials = resumed(job, ranks, ranks_later);
+  trials[0].starts.push_back({"6", "--ranks", "1"});
+  trials[0].job.starts.push_back({.ranks = 1, .until_epoch = 6});
+  return trials;
+}
+
 /// Four replicas on 3, 1 and 4 ranks.
 std::vector<Trial> on_several_numbers_of_ranks() {
   std::vector<Trial> trials;
@@ -40,7 +48,7 @@ const std::vector<Exercise>& all_exercises() {
       {"2f_evaluation", plain({.evaluates = true, .starts = {{.ranks = 3, .until_epoch = 3}}})},
       {"3a_snapshot", resumed({}, 2, 2)},
       {"3b_resume", resumed({}, 2, 2)},
-      {"3c_other_ranks", resumed({}, 4, 2)},
+      {"3c_other_ranks", resumed_twice({}, 4, 2)},
       {"4a_local_rank", plain({.nodes = 2, .starts = {{.ranks = 4}}})},
       {"4b_who_saves", resumed({.nodes = 2}, 4, 4)},
       {"4c_once_a_node", plain({.nodes = 2, .seed = 7, .starts = {{.ranks = 4}}})},

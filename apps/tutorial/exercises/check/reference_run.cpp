@@ -26,7 +26,7 @@ struct Description {
 };
 
 const std::vector<Description> descriptions = {
-    {Mistake::no_step, "no step", "never updates its parameters"},
+    {Mistake::no_step, "no step", "never updates its parameters, or by gradients of 0"},
     {Mistake::no_momentum, "no momentum", "trains without momentum"},
     {Mistake::dampened_momentum, "dampened momentum",
      "multiplies the gradient by 1 - momentum, as Adam does; PyTorch's SGD does not"},
@@ -49,7 +49,7 @@ const std::vector<Description> descriptions = {
      "order "
      "starts over"},
     {Mistake::not_shared, "samples not shared",
-     "lets every rank take all samples: they are not shared among the ranks"},
+     "lets every rank take all samples: they are not shared, or there is one rank only"},
     {Mistake::first_replica, "wrong replica", "lets every rank take the samples of replica 0"},
     {Mistake::local_rank_as_rank, "local rank as rank",
      "takes the local rank for the rank: the ranks of the second node have the samples of the first's"},

@@ -49,10 +49,16 @@ TraceLine trace_line(const Point& point) {
   return {.text = concat("step ", point.step, what, bits_of(point)), .point = point};
 }
 
+std::string after_start(size_t start) {
+  static const char* const words[] = {"", " after the second start", " after the third start"};
+  return words[std::min<size_t>(start, 2)];
+}
+
 std::string place_of(const Trial& trial, const Parting& place, const Point& point) {
   const char* const what = point.is_evaluation ? "the evaluation after step " : "step ";
   const int64_t epoch = (point.step - 1) / steps_per_epoch(trial.job);
-  return concat(what, point.step, " (epoch ", epoch, place.start > 0 ? ", after the second start)" : ")");
+  return concat(what, point.step, " (epoch ", epoch, place.start > 0 ? "," : "", after_start(place.start),
+                ")");
 }
 
 /// How the lines differ.
@@ -68,8 +74,7 @@ std::string describe_parting(const Trial& trial, const Parting& place, const Tri
     return concat("reports '", mine->text, "' more than once: do several ranks report?");
   const auto quoted = [](const TraceLine* line) { return line ? "'" + line->text + "'" : "nothing more"; };
   return concat("parts from the solution in line ", place.line + 1, " of what is reported",
-                place.start > 0 ? " after the second start" : "", ": yours is ", quoted(mine),
-                ", the solution's ", quoted(theirs));
+                after_start(place.start), ": yours is ", quoted(mine), ", the solution's ", quoted(theirs));
 }
 
 std::vector<std::vector<Point>> points_of(const Lines& lines) {
