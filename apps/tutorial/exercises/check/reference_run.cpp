@@ -46,8 +46,7 @@ const std::vector<Description> descriptions = {
      "gives each rank a block of the order, not every N-th place of it"},
     {Mistake::samples_left_out, "samples left out",
      "leaves out the samples that are left over when the ranks share them; shares are rounded up, and the "
-     "order "
-     "starts over"},
+     "order starts over"},
     {Mistake::not_shared, "samples not shared",
      "lets every rank take all samples: they are not shared, or there is one rank only"},
     {Mistake::first_replica, "wrong replica", "lets every rank take the samples of replica 0"},
@@ -75,8 +74,8 @@ const std::vector<Description> descriptions = {
     {Mistake::rank_0_alone_resumed, "rank 0 alone resumed",
      "goes on with rank 0 alone: what it has read does not reach the others, which begin anew"},
     {Mistake::node_0_alone_resumed, "node 0 alone resumed",
-     "goes on with the ranks of the first node alone: the others find no snapshot on their disk, and begin "
-     "anew"},
+     "goes on with the ranks of the first node alone: the others find no snapshot on their disk, and "
+     "begin anew"},
 };
 
 const Description& description(Mistake mistake) {
