@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
 #include <regex>
 
 #include "core/text.h"
+#include "store/sha256.h"
 
 namespace lockstep::documents {
 namespace {
@@ -63,7 +63,6 @@ bool is_by_the_clock(const std::string& line) {
 }
 
 bool is_of_a_rank(const std::string& line) { return line.starts_with("[CPU"); }
-bool is_skip(const std::string& line) { return trimmed(line) == "..."; }
 
 struct Line {
   size_t place = 0;
@@ -134,6 +133,8 @@ bool find_of_ranks(const Streams& shown, const Streams& printed, Match& match) {
 
 }  // namespace
 
+bool is_skip(const std::string& line) { return trimmed(line) == "..."; }
+
 std::string normalised(const std::string& line, Exactness exactness) {
   std::string text = line;
   apply(varying(), text);
@@ -176,15 +177,9 @@ std::vector<std::string> numbers_of(const std::string& text) {
 }
 
 std::string fingerprint(const std::vector<std::string>& numbers) {
-  uint64_t hash = 0xcbf29ce484222325U;
-  const auto add = [&](char byte) { hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U; };
-  for (const std::string& number : numbers) {
-    for (const char byte : number) add(byte);
-    add('\n');
-  }
-  std::string bytes;
-  for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(hash >> shift & 0xff);
-  return hexadecimal(bytes);
+  std::string text;
+  for (const std::string& number : numbers) text += number + "\n";
+  return sha256(text).substr(0, 16);
 }
 
 }  // namespace lockstep::documents

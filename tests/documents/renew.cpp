@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "core/error.h"
 #include "documents/record.h"
 #include "documents/renewal.h"
@@ -109,7 +110,7 @@ int main(int argc, char** argv) {
   CLI::Option* only = app.add_option("--only", options.only, "these documents alone");
   app.add_option("--accept", options.accept, "record the numbers of these documents, and execute nothing")
       ->excludes(only);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
   try {
     require_documents(options.only);
     require_documents(options.accept);

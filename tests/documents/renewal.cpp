@@ -5,12 +5,9 @@
 #include <stdexcept>
 
 #include "core/error.h"
-#include "core/text.h"
 
 namespace lockstep::documents {
 namespace {
-
-bool is_skip(const std::string& line) { return trimmed(line) == "..."; }
 
 void append(std::vector<std::string>& lines, const std::vector<std::string>& more, size_t from, size_t to) {
   for (size_t i = from; i < to; ++i) lines.push_back(more[i]);

@@ -17,13 +17,6 @@ namespace {
 /// In one piece, because ranks may be threads that print at the same time.
 void print(const std::string& line) { std::cout << line + "\n" << std::flush; }
 
-std::string bits_of(float loss) {
-  std::ostringstream text;
-  text << "bits " << std::hex << std::setw(8) << std::setfill('0') << std::bit_cast<uint32_t>(loss) << " ("
-       << loss << ")";
-  return text.str();
-}
-
 constexpr const char* downloads = "downloads";
 
 }  // namespace
@@ -37,10 +30,17 @@ Arguments::Arguments(int argc, char** argv, const std::string& known) {
   }
 }
 
-void report_step(int64_t step, float loss) { print(concat("step ", step, " loss_", bits_of(loss))); }
+std::string bits_of(float loss) {
+  std::ostringstream text;
+  text << std::hex << std::setw(8) << std::setfill('0') << std::bit_cast<uint32_t>(loss) << " (" << loss
+       << ")";
+  return text.str();
+}
+
+void report_step(int64_t step, float loss) { print(concat("step ", step, " loss_bits ", bits_of(loss))); }
 
 void report_evaluation(int64_t step, float loss) {
-  print(concat("step ", step, " evaluation_", bits_of(loss)));
+  print(concat("step ", step, " evaluation_bits ", bits_of(loss)));
 }
 
 void report_words(int64_t step, const std::string& words) { print(concat("step ", step, " ", words)); }

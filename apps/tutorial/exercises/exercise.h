@@ -44,6 +44,8 @@ class Arguments {
   std::map<std::string, int> values_;
 };
 
+/// "3f06bf69 (0.526359)".
+std::string bits_of(float loss);
 /// Prints "step 17 loss_bits 3f06bf69 (0.526359)". Steps count from 1 over all epochs.
 void report_step(int64_t step, float loss);
 /// The same for the loss of an evaluation after that step.

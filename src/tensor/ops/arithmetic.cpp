@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/elementwise.h"
 #include "kernels/sum.h"
 #include "tensor/ops.h"
 #include "tensor/ops/broadcast.h"
 
 namespace lockstep {
-namespace {
-
-Tensor negated(const Tensor& x) {
-  const Tensor y = empty_like(x);
-  launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = -1.0});
-  return y;
-}
-
-}  // namespace
 
 Tensor BroadcastInput::gradient(const Tensor& dy) const {
   const Shape& from = dy.shape();
@@ -52,7 +42,7 @@ Tensor subtract(const Tensor& a, const Tensor& b) {
   return record("subtract", combined<Subtract>(a, b), {a, b},
                 [of_a = BroadcastInput(a), of_b = BroadcastInput(b)](const Tensor& dy) -> Gradients {
                   return {of_a.is_wanted ? of_a.gradient(dy) : Tensor(),
-                          of_b.is_wanted ? negated(of_b.gradient(dy)) : Tensor()};
+                          of_b.is_wanted ? scale(of_b.gradient(dy), -1.0) : Tensor()};
                 });
 }
 
@@ -73,7 +63,7 @@ Tensor divide(const Tensor& a, const Tensor& b) {
                   const Tensor da = combined<Divide>(dy, b);
                   // d/db (a / b) = -(a / b) / b.
                   return {of_a.is_wanted ? of_a.gradient(da) : Tensor(),
-                          of_b.is_wanted ? negated(of_b.gradient(combined<Multiply>(da, y))) : Tensor()};
+                          of_b.is_wanted ? scale(of_b.gradient(combined<Multiply>(da, y)), -1.0) : Tensor()};
                 });
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums, means and softmax along one dimension, and the exchange of two.
-#include "kernels/elementwise.h"
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
 #include "kernels/transpose.h"
@@ -10,12 +9,7 @@
 namespace lockstep {
 namespace {
 
-Tensor times(const Tensor& x, double factor) {
-  if (factor == 1.0) return x;
-  const Tensor y = empty_like(x);
-  launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = factor});
-  return y;
-}
+Tensor times(const Tensor& x, double factor) { return factor == 1.0 ? x : scale(x, factor); }
 
 /// The sums over a dimension times `factor`, rounded once. `kept` is the shape with 1 in its place.
 Tensor sum_times(const char* op, const Tensor& x, int dimension, const Shape& kept, double factor) {

@@ -2,18 +2,14 @@
 // Runs an exercise of the tutorial and its solution, compares the bits of their losses step by step, and
 // names the mistake where the bits are known to be those of one. docs/tutorial/exercises.md shows how to work
 // with it.
-#include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
 
+#include "apps/command_line.h"
 #include "apps/tutorial/exercises/check/verdict.h"
 #include "comm/world.h"
 #include "core/error.h"
-#include "core/exit_code.h"
-#include "core/log.h"
-#include "core/version.h"
 
 namespace lockstep {
 namespace {
@@ -24,31 +20,6 @@ struct Request {
   double deadline_seconds = 20.0;
   std::string mistake;  ///< to be shown in the place of the learner's programs; empty: none
 };
-
-/// Ends the program after --help (code 0) and after a mistake (code 2).
-Request read_arguments(int argc, char** argv) {
-  CLI::App app(
-      "Compares an exercise with its solution, bit by bit. Exits with 0 if what was asked for is solved, "
-      "else 1.");
-  Request request;
-  app.add_option("name", request.beginning, "the exercise, or how its name begins: 2c, or 2 for a chapter");
-  app.add_option("--exercises", request.folder, "the folder of the programs to check")->type_name("FOLDER");
-  app.add_option("--deadline", request.deadline_seconds, "how long a start of a program may take, in s")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--mistake", request.mistake, "say what such a program looks like: \"epoch not set\"")
-      ->type_name("NAME");
-  app.set_version_flag("--version", version_text());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& question) {
-    std::exit(app.exit(question));
-  } catch (const CLI::ParseError& problem) {
-    log_error(problem.what());
-    std::exit(exit_usage);
-  }
-  return request;
-}
 
 /// Whether a source was changed after its program was built: a build that failed leaves the program as it
 /// was.
@@ -91,6 +62,18 @@ int check_all(const Request& request) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  const lockstep::Request request = lockstep::read_arguments(argc, argv);
-  return lockstep::run_alone([&] { return lockstep::check_all(request); });
+  using namespace lockstep;
+  CLI::App app(
+      "Compares an exercise with its solution, bit by bit. Exits with 0 if what was asked for is solved, "
+      "else 1.");
+  Request request;
+  app.add_option("name", request.beginning, "the exercise, or how its name begins: 2c, or 2 for a chapter");
+  app.add_option("--exercises", request.folder, "the folder of the programs to check")->type_name("FOLDER");
+  app.add_option("--deadline", request.deadline_seconds, "how long a start of a program may take, in s")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--mistake", request.mistake, "say what such a program looks like: \"epoch not set\"")
+      ->type_name("NAME");
+  if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
+  return run_alone([&] { return check_all(request); });
 }

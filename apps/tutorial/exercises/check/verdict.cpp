@@ -2,11 +2,9 @@
 #include "apps/tutorial/exercises/check/verdict.h"
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
-#include <iomanip>
-#include <sstream>
 
+#include "apps/tutorial/exercises/exercise.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -37,16 +35,9 @@ const TraceLine* line_at(const Lines& lines, const Parting& place) {
   return is_there ? &lines[place.start][place.line] : nullptr;
 }
 
-std::string bits_of(const Point& point) {
-  std::ostringstream text;
-  text << std::hex << std::setw(8) << std::setfill('0') << std::bit_cast<uint32_t>(point.loss) << " ("
-       << point.loss << ")";
-  return text.str();
-}
-
 TraceLine trace_line(const Point& point) {
   const char* const what = point.is_evaluation ? " evaluation_bits " : " loss_bits ";
-  return {.text = concat("step ", point.step, what, bits_of(point)), .point = point};
+  return {.text = concat("step ", point.step, what, bits_of(point.loss)), .point = point};
 }
 
 std::string after_start(size_t start) {
@@ -69,7 +60,7 @@ std::string describe_parting(const Trial& trial, const Parting& place, const Tri
   if (mine && theirs && mine->point && theirs->point && mine->point->step == theirs->point->step &&
       mine->point->is_evaluation == theirs->point->is_evaluation)
     return concat("parts from the solution at ", place_of(trial, place, *theirs->point), ": yours is ",
-                  bits_of(*mine->point), ", the solution's ", bits_of(*theirs->point));
+                  bits_of(mine->point->loss), ", the solution's ", bits_of(theirs->point->loss));
   if (mine && place.line > 0 && mine->text == yours.starts[place.start][place.line - 1].text)
     return concat("reports '", mine->text, "' more than once: do several ranks report?");
   const auto quoted = [](const TraceLine* line) { return line ? "'" + line->text + "'" : "nothing more"; };
