@@ -67,6 +67,9 @@ void check_together(const Config& config) {
   require(model.n_embd % model.n_head == 0, "model.n_embd = ", model.n_embd,
           " cannot be shared out over model.n_head = ", model.n_head,
           " heads; choose n_embd as a multiple of n_head");
+  require(recompute_segments(config) <= model.n_layer, "train.recompute = ", config.train.recompute,
+          ": there are only model.n_layer = ", model.n_layer,
+          " blocks to be cut into segments; choose at most as many, or train.recompute = block");
   require(train.min_lr <= train.learning_rate, "train.min_lr = ", train.min_lr,
           " is above train.learning_rate = ", train.learning_rate);
   require(train.steps == 0 || train.decay_steps > 0 || train.warmup_steps <= train.steps,
@@ -145,6 +148,12 @@ Config checked(Config config, const std::string& name) {
   settle_folders(config, name);
   check_together(config);
   return config;
+}
+
+int64_t recompute_segments(const Config& config) {
+  const std::string& value = config.train.recompute;
+  const size_t equals = value.find('=');
+  return equals == std::string::npos ? 0 : std::stoll(value.substr(equals + 1));
 }
 
 std::string default_snapshot_path(const Config& config) {

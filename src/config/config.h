@@ -48,6 +48,7 @@ struct TrainConfig {
   bool graph = true;
   bool tune_matmul = true;
   int64_t logit_rows = 0;
+  std::string recompute = "none";
   int64_t threads = 0;
   int64_t eval_every = 250;
   int64_t sample_every = 0;
@@ -127,6 +128,9 @@ Config checked(Config config, const std::string& name = "run");
 /// Gives what fixes the bits and was not set the values of `there`. Returns "key = value" of those that
 /// change.
 std::vector<std::string> adopt_unset(Config& config, const Config& there);
+
+/// The K of train.recompute = segments=K; 0 where it is something else.
+int64_t recompute_segments(const Config& config);
 
 /// Where snapshots are kept if nobody says otherwise: in log.dir.
 std::string default_snapshot_path(const Config& config);

@@ -116,6 +116,10 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("logit_rows", &C::logit_rows, semantic, "rows",
            "rows of logits (sequences x block_size) that exist at a time; 0: all of a micro-batch",
            at_least(0));
+  rows.add("recompute", &C::recompute, collective, "",
+           "what is computed again in the backward instead of kept: the attention of each block, each block, "
+           "or all but the last of K runs of blocks (equal bits, less memory, up to a third more work)",
+           any, {"none", "attention", "block", "segments=K"});
   rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores",
            at_least(0));
   rows.add("eval_every", &C::eval_every, collective, "steps",
@@ -187,6 +191,17 @@ bool holds(const Range& range, double value) {
          (range.high_open ? value < range.high : value <= range.high);
 }
 
+/// Whether a value is what a choice stands for: itself, or with a number in the place of its K.
+bool is_chosen(const std::string& choice, const std::string& value) {
+  if (!choice.ends_with("=K")) return value == choice;
+  const std::string name = choice.substr(0, choice.size() - 1);
+  const char* const end = value.data() + value.size();
+  int64_t number = 0;
+  if (!value.starts_with(name)) return false;
+  const auto [stop, error] = std::from_chars(value.data() + name.size(), end, number);
+  return error == std::errc() && stop == end && number >= 1;
+}
+
 /// What a key accepts; `what` (place and key) begins every message.
 struct Checker {
   const ConfigKey& key;
@@ -203,7 +218,8 @@ struct Checker {
                                           [](unsigned char c) { return c >= ' ' && c != '"' && c != 0x7f; });
     require(is_printable, what, "a double quote or an invisible character in '", *value, "'");
     const auto& choices = key.choices;
-    const bool is_choice = std::find(choices.begin(), choices.end(), *value) != choices.end();
+    const bool is_choice = std::ranges::any_of(
+        choices, [value](const std::string& choice) { return is_chosen(choice, *value); });
     require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '", *value, "'");
   }
 };

@@ -29,7 +29,7 @@ struct ConfigKey {
   std::string unit = {};
   std::string meaning = {};
   Range range = {};                       ///< of numbers
-  std::vector<std::string> choices = {};  ///< of text; empty: any text
+  std::vector<std::string> choices = {};  ///< of text, "name=K" with any number from 1; empty: any text
 
   /// "integer", "number", "true or false", "text" or the choices.
   std::string type() const;

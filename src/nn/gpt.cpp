@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/gpt.h"
 
+#include <functional>
 #include <numeric>
 
 #include "nn/module.h"
+#include "tensor/checkpoint.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -15,6 +17,10 @@ Gpt::Options checked(const Gpt::Options& options) {
          "a GPT needs a vocabulary, a block size, layers and a width");
   expect(options.heads > 0 && options.width % options.heads == 0, options.heads,
          " heads do not divide the width ", options.width);
+  const Recompute& recompute = options.recompute;
+  expect(recompute.what != Recompute::What::segments ||
+             (recompute.segments >= 1 && recompute.segments <= options.layers),
+         recompute.segments, " segments of ", options.layers, " blocks to be computed again");
   return options;
 }
 
@@ -34,14 +40,15 @@ Gpt::Gpt(const Options& options, uint64_t seed)
   add_part("transformer.wte", tokens_);
   add_part("transformer.wpe", positions_);
   for (int64_t layer = 0; layer < options.layers; ++layer) {
-    blocks_.push_back(
-        std::make_unique<TransformerBlock>(TransformerBlock::Options{.layer = static_cast<uint32_t>(layer),
-                                                                     .heads = options.heads,
-                                                                     .width = options.width,
-                                                                     .dropout = options.dropout,
-                                                                     .has_bias = options.has_bias,
-                                                                     .activation = options.activation,
-                                                                     .dtype = options.dtype}));
+    blocks_.push_back(std::make_unique<TransformerBlock>(TransformerBlock::Options{
+        .layer = static_cast<uint32_t>(layer),
+        .heads = options.heads,
+        .width = options.width,
+        .dropout = options.dropout,
+        .has_bias = options.has_bias,
+        .activation = options.activation,
+        .dtype = options.dtype,
+        .recomputes_attention = options.recompute.what == Recompute::What::attention}));
     add_part(concat("transformer.h.", layer), *blocks_.back());
   }
   add_part("transformer.ln_f", final_norm_);
@@ -61,8 +68,22 @@ Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
   x = context.cache ? add(x, embedding(positions(past, ids.shape()), positions_.weight()))
                     : add_positions(x, positions_.weight());
   if (context.training) x = dropout(x, options_.dropout, context.key(0));
-  for (const auto& block : blocks_) x = (*block)(x, context);
-  return final_norm_(x);
+  return final_norm_(through_blocks(x, context));
+}
+
+Tensor Gpt::through_blocks(const Tensor& x, const Context& context) const {
+  std::vector<std::function<Tensor(const Tensor&)>> blocks;
+  for (const auto& block : blocks_)
+    blocks.push_back([&block = *block, context](const Tensor& in) { return block(in, context); });
+  const auto& [what, segments] = options_.recompute;
+  if (context.training && what == Recompute::What::segments)
+    return checkpoint_sequential(blocks, segments, x);
+  Tensor y = x;
+  for (const auto& block : blocks)
+    y = context.training && what == Recompute::What::block
+            ? checkpoint([block](const std::vector<Tensor>& inputs) { return block(inputs[0]); }, {y})
+            : block(y);
+  return y;
 }
 
 Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {

@@ -25,6 +25,7 @@ class Gpt : public Module {
     bool tie_weights = true;  ///< the head is the token embedding
     Gelu activation = Gelu::tanh;
     DType dtype = DType::f32;
+    Recompute recompute = {};
   };
 
   /// Parameters are initialised as GPT-2's, as a function of the seed and of each parameter's place.
@@ -50,6 +51,8 @@ class Gpt : public Module {
  private:
   /// What the head reads: [batch, time, width].
   Tensor hidden(const Tensor& ids, const Context& context) const;
+  /// The blocks, of which the backward computes some again.
+  Tensor through_blocks(const Tensor& x, const Context& context) const;
   const Tensor& head() const { return head_ ? head_->weight() : tokens_.weight(); }
 
   Options options_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/transformer_block.h"
 
+#include "tensor/checkpoint.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -35,13 +36,19 @@ Tensor TransformerBlock::operator()(const Tensor& x, const Context& context) con
   // Site 0 is the embedding; each layer has three more.
   const uint32_t site = 1 + 3 * options_.layer;
   if (probability == 0.0) {  // the products add the residual themselves
-    const Tensor y = attention_(attention_norm_(x), context, site, x);
+    const Tensor y = attend(x, context, site, true);
     return feed_forward_(feed_forward_norm_(y), y);
   }
-  const Tensor attended =
-      dropout(attention_(attention_norm_(x), context, site), probability, context.key(site + 1));
+  const Tensor attended = dropout(attend(x, context, site, false), probability, context.key(site + 1));
   const auto [y, normed] = feed_forward_norm_.add(x, attended);
   return add(y, dropout(feed_forward_(normed), probability, context.key(site + 2)));
+}
+
+Tensor TransformerBlock::attend(const Tensor& x, const Context& context, uint32_t site, bool adds_x) const {
+  const auto branch = [this, context, site, adds_x](const std::vector<Tensor>& inputs) {
+    return attention_(attention_norm_(inputs[0]), context, site, adds_x ? inputs[0] : Tensor());
+  };
+  return options_.recomputes_attention && context.training ? checkpoint(branch, {x}) : branch({x});
 }
 
 CausalSelfAttention::CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias,

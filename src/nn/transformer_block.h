@@ -48,6 +48,19 @@ class FeedForward : public Module {
   Linear out_;
 };
 
+/// What a model computes again in its backward instead of keeping it (Chen et al. 2016). No bit depends on
+/// it.
+struct Recompute {
+  enum class What {
+    none,
+    attention,  ///< the attention branch of each block
+    block,      ///< each block, of which its input is kept
+    segments,   ///< runs of blocks: checkpoint_sequential()
+  };
+  What what = What::none;
+  int64_t segments = 0;  ///< how many, where `what` says so
+};
+
 /// x + attention(norm(x)), then x + feed_forward(norm(x)).
 class TransformerBlock : public Module {
  public:
@@ -59,6 +72,7 @@ class TransformerBlock : public Module {
     bool has_bias = true;
     Gelu activation = Gelu::tanh;
     DType dtype = DType::f32;
+    bool recomputes_attention = false;  ///< in the backward, instead of keeping it
   };
 
   explicit TransformerBlock(const Options& options);
@@ -67,6 +81,8 @@ class TransformerBlock : public Module {
   Tensor operator()(const Tensor& x, const Context& context) const;
 
  private:
+  Tensor attend(const Tensor& x, const Context& context, uint32_t site, bool adds_x) const;
+
   Options options_;
   LayerNorm attention_norm_;
   CausalSelfAttention attention_;

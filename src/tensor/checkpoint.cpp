@@ -21,4 +21,23 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>& inputs)>
   });
 }
 
+Tensor checkpoint_sequential(const std::vector<std::function<Tensor(const Tensor& x)>>& functions,
+                             int64_t segments, const Tensor& input) {
+  const auto count = static_cast<int64_t>(functions.size());
+  expect(segments >= 1 && segments <= count, "checkpoint_sequential: ", segments, " segments of ", count,
+         " functions; from 1 to ", count, " are possible");
+  Tensor x = input;
+  for (int64_t segment = 0; segment < segments; ++segment) {
+    const auto begin = functions.begin() + count * segment / segments;
+    const auto end = functions.begin() + count * (segment + 1) / segments;
+    const auto run = [part = std::vector(begin, end)](const std::vector<Tensor>& inputs) {
+      Tensor y = inputs[0];
+      for (const auto& function : part) y = function(y);
+      return y;
+    };
+    x = segment + 1 < segments ? checkpoint(run, {x}) : run({x});
+  }
+  return x;
+}
+
 }  // namespace lockstep

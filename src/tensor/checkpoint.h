@@ -15,4 +15,10 @@ namespace lockstep {
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>& inputs)>& function,
                   const std::vector<Tensor>& inputs);
 
+/// functions, one after the other from `input` on, in this many runs of nearly equal length: each is a
+/// checkpoint() but the last, whose backward comes first, as in PyTorch. Throws Error unless there are from 1
+/// to functions.size() segments.
+Tensor checkpoint_sequential(const std::vector<std::function<Tensor(const Tensor& x)>>& functions,
+                             int64_t segments, const Tensor& input);
+
 }  // namespace lockstep

@@ -120,6 +120,15 @@ Corpus from_address(const std::string& url) {
                                     : cached_or_fetched(remote);
 }
 
+Recompute recompute_of(const Config& config) {
+  using What = Recompute::What;
+  const std::map<std::string, What> names{
+      {"none", What::none}, {"attention", What::attention}, {"block", What::block}};
+  const auto found = names.find(config.train.recompute);
+  return found != names.end() ? Recompute{found->second}
+                              : Recompute{What::segments, recompute_segments(config)};
+}
+
 /// What a text begins with if nobody says: the end of a line before it.
 std::vector<int32_t> first_id(const CharTokenizer& tokenizer) {
   const bool has_lines = tokenizer.vocabulary().find('\n') != std::string::npos;
@@ -157,7 +166,8 @@ std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size) {
                    .dropout = config.model.dropout,
                    .has_bias = config.model.bias,
                    .tie_weights = config.model.tie_weights,
-                   .activation = config.model.activation == "gelu_erf" ? Gelu::erf : Gelu::tanh},
+                   .activation = config.model.activation == "gelu_erf" ? Gelu::erf : Gelu::tanh,
+                   .recompute = recompute_of(config)},
       static_cast<uint64_t>(config.train.seed));
 }
 

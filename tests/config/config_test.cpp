@@ -307,6 +307,7 @@ precision = fp32
 graph = true
 tune_matmul = true
 logit_rows = 0
+recompute = none
 threads = 0
 eval_every = 500
 sample_every = 0

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "support/gradient_check.h"
-#include "tensor/checkpoint.h"
 
 namespace lockstep {
 namespace {
@@ -58,37 +57,6 @@ TEST(TransformerBlock, TheLayerShowsInTrainingOnly) {
   const Tensor x = uniform_tensor({2, 5, width}, 1, DType::f32);
   EXPECT_TRUE(has_same_bits(first(x, {}), second(x, {})));
   EXPECT_FALSE(has_same_bits(first(x, training), second(x, training)));
-}
-
-/// The loss of two blocks and a norm, and all gradients.
-std::vector<Tensor> loss_and_gradients(double dropout, bool runs_again) {
-  TransformerBlock::Options options{.layer = 0, .heads = 2, .width = width, .dropout = dropout};
-  const TransformerBlock first(options);
-  options.layer = 1;
-  const TransformerBlock second(options);
-  const LayerNorm norm(width);
-  std::vector<NamedTensor> parameters = first.parameters("0.");
-  for (const auto& more : {second.parameters("1."), norm.parameters()})
-    parameters.insert(parameters.end(), more.begin(), more.end());
-  for (uint32_t p = 0; p < parameters.size(); ++p) fill_normal(parameters[p].tensor, 0.0, 0.2, 5, p);
-  Tensor x = uniform_tensor({3, 11, width}, 1, DType::f32).set_requires_grad();
-  parameters.push_back({"x", x});
-  for (const TransformerBlock* block : {&first, &second}) {
-    const auto run = [block](const std::vector<Tensor>& in) { return (*block)(in[0], training); };
-    x = runs_again ? checkpoint(run, {x}) : run({x});
-  }
-  const Tensor loss = mean(norm(x));
-  backward(loss);
-  std::vector<Tensor> results{loss};
-  for (const NamedTensor& parameter : parameters) results.push_back(parameter.tensor.grad());
-  return results;
-}
-
-TEST(TransformerBlock, RunAgainInTheBackwardItGivesTheSameBits) {
-  for (const double dropout : {0.0, 0.3}) {
-    const auto once = loss_and_gradients(dropout, false), again = loss_and_gradients(dropout, true);
-    for (size_t i = 0; i < once.size(); ++i) EXPECT_TRUE(has_same_bits(once[i], again[i])) << i;
-  }
 }
 
 }  // namespace

@@ -192,6 +192,28 @@ TEST(Checkpoint, ASecondRunThatReadsOtherLeavesIsAnError) {
   }
 }
 
+TEST(Checkpoint, ASequenceIsCutIntoRunsOfNearlyEqualLength) {
+  const Tensor x = uniform_tensor({3}, 1).set_requires_grad();
+  std::vector<int> order;
+  std::vector<std::function<Tensor(const Tensor&)>> functions;
+  for (int i = 0; i < 5; ++i)
+    functions.push_back([&order, i](const Tensor& in) { return order.push_back(i), scale(in, i + 2); });
+  const auto run = [&](int64_t segments) {
+    order.clear();
+    const Tensor y = checkpoint_sequential(functions, segments, x);
+    EXPECT_TRUE(has_same_bits(y, scale(x, 720)));
+    order.clear();
+    backward(sum(y));
+    EXPECT_EQ(to_doubles(x.grad()), std::vector<double>(3, 720));
+    return order;
+  };
+  EXPECT_EQ(run(1), std::vector<int>());
+  EXPECT_EQ(run(2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(run(3), (std::vector<int>{1, 2, 0}));
+  EXPECT_EQ(run(5), (std::vector<int>{3, 2, 1, 0}));
+  for (const int64_t segments : {0, 6}) EXPECT_THROW(checkpoint_sequential(functions, segments, x), Error);
+}
+
 TEST(Checkpoint, OnlyInputsAreKept) {
   const auto bytes_in_use = [] { return memory_table().back().current_bytes; };
   const Tensor w = uniform_tensor({16, 16}, 1).set_requires_grad();
