@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains one configuration on 1, 2, 3 and 4 ranks (or those given) and compares every step's loss bits and the hash
-# of the trained parameters. Needs a build in build/cpu.
-#   scripts/compare_ranks.sh [--ranks "1 2 4"] [CONFIG [section.key=value ...]]     default: shakespeare_cpu.ini
+# Trains one configuration on 1, 2, 3 and 4 ranks (or those given), recomputing nothing (or what is given), and compares
+# every step's loss bits and the hash of the trained parameters; in each precision for itself. Needs a build in build/cpu.
+#   scripts/compare_ranks.sh [--ranks "1 2 4"] [--recompute "none block"] [--precision "fp32 bf16"] [CONFIG [section.key=value ...]]
+# CONFIG is shakespeare_cpu.ini if none is given.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ranks="1 2 3 4"
-if [[ ${1:-} == --ranks ]]; then
-  ranks=$2
+ranks="1 2 3 4" recompute=none precision=fp32
+while [[ ${1:-} == --ranks || ${1:-} == --recompute || ${1:-} == --precision ]]; do
+  declare "${1#--}=$2"
   shift 2
-fi
+done
 config=${1:-shakespeare_cpu.ini}
 shift || true
 mkdir -p runs
@@ -18,20 +19,28 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_va
 
 bits() { grep -oE '"(loss_bits|parameters_hash)":"[0-9a-f]+"' "$1"; }
 
-first=
-for n in $ranks; do
-  run=runs/compare_ranks/$n
+# train PRECISION RANKS RECOMPUTE [section.key=value ...]; compares with the first run in this precision
+train() {
+  local -r name="$1, $2 ranks, recompute = $3" run=runs/compare_ranks/$1-$2-$3
+  local -r settings=("train.precision=$1" "train.recompute=$3" log.dir="$run" snapshot.path=none)
   rm -rf "$run"
-  mpirun --quiet -np "$n" --oversubscribe --bind-to none build/cpu/bin/train_gpt --config "$config" "$@" \
-    log.dir="$run" snapshot.path=none 2>"runs/compare_ranks.$n.log" || { tail -n 5 "runs/compare_ranks.$n.log" >&2; exit 1; }
-  steps=$(bits "$run/metrics.jsonl" | grep -c loss_bits)
-  echo "$n ranks: $steps steps, $(bits "$run/metrics.jsonl" | tail -n 1), $(grep -o '"val_loss":[0-9.]*' "$run/metrics.jsonl" | tail -n 1)"
-  if [[ -z $first ]]; then
-    first=$run
-  elif ! cmp -s <(bits "$first/metrics.jsonl") <(bits "$run/metrics.jsonl"); then
-    echo "the bits differ from those on ${first##*/} ranks:" >&2
-    diff <(bits "$first/metrics.jsonl") <(bits "$run/metrics.jsonl") | head -n 4 >&2
-    exit 1
-  fi
+  mpirun --quiet -np "$2" --oversubscribe --bind-to none build/cpu/bin/train_gpt --config "$config" "${@:4}" \
+    "${settings[@]}" 2>"$run.log" || { tail -n 5 "$run.log" >&2; exit 1; }
+  local -r steps=$(bits "$run/metrics.jsonl" | grep -c loss_bits)
+  echo "$name: $steps steps, $(bits "$run/metrics.jsonl" | tail -n 1)," \
+    "$(grep -o '"val_loss":[0-9.]*' "$run/metrics.jsonl" | tail -n 1)"
+  first=${first:-$run}
+  cmp -s <(bits "$first/metrics.jsonl") <(bits "$run/metrics.jsonl") && return
+  echo "the bits differ from those of ${first##*/}:" >&2
+  diff <(bits "$first/metrics.jsonl") <(bits "$run/metrics.jsonl") | head -n 4 >&2
+  exit 1
+}
+
+mkdir -p runs/compare_ranks
+for p in $precision; do
+  first=
+  for n in $ranks; do
+    for r in $recompute; do train "$p" "$n" "$r" "$@"; done
+  done
 done
-echo "equal bits on $ranks ranks"
+echo "equal bits on $ranks ranks, recompute = $recompute, in $precision"
