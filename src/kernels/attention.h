@@ -36,7 +36,7 @@ struct CausalAttentionForward {
            qkv.shape[1]);
   }
 };
-void run(CpuStream, const CausalAttentionForward&);  ///< f32 and f64
+void run(CpuStream, const CausalAttentionForward&);
 /// f32, and on tensor cores bf16 and f16; the size of a head is at most 128, in 16 bits a multiple of 8.
 void run(CudaStream, const CausalAttentionForward&);
 

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// What MatMul makes of a finished sum s: s itself; a GELU of it, that of GeluForward (bit for bit on a CPU);
-/// or s * gelu'(pre_activation), that of GeluBackward.
+/// or s * gelu'(pre_activation), that of GeluBackward. Between 16-bit tensors s is not rounded before it.
 enum class Activation { none, gelu_tanh, gelu_erf, gelu_tanh_backward, gelu_erf_backward };
 
 constexpr bool is_backward(Activation activation) {
@@ -14,9 +14,9 @@ constexpr bool is_backward(Activation activation) {
 }
 
 /// c = activation(op(a) . op(b) + bias) + residual, op(a) [m, k], op(b) [k, n]; op transposes the stored
-/// matrix where its flag is set. a, b and bias are all f32 or f64 (CPU), or all f32, bf16 or f16 (GPU); sums
-/// are fp32 at least. CPU: the bits of c[i, j] depend on k and its terms alone, one chain of fused
-/// multiply-adds per fixed block of k. GPU: on the shapes, the values and the plan (matmul_plans.h).
+/// matrix where its flag is set. a, b and bias are of one float dtype, on a GPU not f64; 16 bits are
+/// computed in fp32 and rounded once. CPU: the bits of c[i, j] depend on k and its terms alone, one chain of
+/// fused multiply-adds per fixed block of k. GPU: on the shapes, the values and the plan (matmul_plans.h).
 struct MatMul {
   static constexpr const char* name = "matmul";
   View a = {};     ///< [m, k], or [k, m] with transpose_a; leading dimensions fold into the rows
@@ -75,7 +75,7 @@ void run(CudaStream, const MatMul&);
 /// y[j] = sum over rows of x[., j], added in fixed blocks of rows: the gradient of a bias.
 struct ColumnSum {
   static constexpr const char* name = "column_sum";
-  View x = {};  ///< [rows, columns], leading dimensions folded; on a CPU f32 or f64
+  View x = {};  ///< [rows, columns], leading dimensions folded
   View y = {};  ///< [columns], f32 for 16-bit x
 
   void check() const {

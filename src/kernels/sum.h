@@ -12,8 +12,8 @@ namespace lockstep {
 /// multiples of this without a change of bits.
 inline constexpr int64_t sum_block = 4096;
 
-/// y = the sum of x: each block in the dtype of x (16-bit floats, on a GPU only: in f32) by 32 fixed lanes,
-/// the blocks in f64. A block's sum has the same bits on every backend; blocks are added in order on the CPU,
+/// y = the sum of x: each block in the dtype of x (16-bit floats: in f32) by 32 fixed lanes, the blocks in
+/// f64. A block's sum has the same bits on every backend; blocks are added in order on the CPU,
 /// by 1024 fixed lanes on a GPU. Nothing else shows in the bits, neither alignment nor the kind of GPU.
 struct Sum {
   static constexpr const char* name = "sum";

@@ -275,18 +275,6 @@ TEST(MatMul, RefusesWhatDoesNotFit) {
   });
 }
 
-TEST(MatMul, SixteenBitsAreForGpus) {
-  for (const DType dtype : {DType::bf16, DType::f16}) {
-    Operands o({6, 5, 4}, dtype, false, false);
-    EXPECT_NO_THROW(o.kernel.check());
-    EXPECT_THROW(launch_on(1, o.kernel), Error);
-    Values weight_gradient({6, 4}, DType::f32);
-    o.kernel.c = weight_gradient.view();
-    EXPECT_NO_THROW(o.kernel.check());
-    EXPECT_THROW(launch_on(1, o.kernel), Error);
-  }
-}
-
 TEST(MatMul, NeedsNoPlansOnTheCpu) {
   Operands o({6, 5, 4}, DType::f32, false, false);
   set_matmul_tuning(true);

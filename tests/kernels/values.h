@@ -34,7 +34,15 @@ class Values {
     return values;
   }
 
+  /// The same numbers in another float type, rounded to nearest.
+  Values in(DType dtype) const {
+    Values values(shape_, dtype);
+    for (int64_t i = 0; i < size(); ++i) values.set(i, (*this)[i]);
+    return values;
+  }
+
   View view() { return {bytes_.data(), shape_, dtype_}; }
+  DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t size() const { return shape_.elements(); }
 

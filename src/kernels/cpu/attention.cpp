@@ -21,9 +21,11 @@ namespace {
 constexpr int64_t blocks_at_once = 16;           ///< of queries, where threads share them
 constexpr int64_t keys_at_once = 8 * tile_rows;  ///< in the sums over queries, likewise
 
-template <class T>
+template <class S>
 class ForwardTask {
  public:
+  using T = Compute<S>;
+
   ForwardTask(Scratch<T>& scratch, int64_t time, int64_t size, int64_t at_once)
       : keys_(scratch.take(round_up(time, tile_rows) * size)),
         values_(scratch.take(round_up(size, tile_rows) * time)),
@@ -35,7 +37,7 @@ class ForwardTask {
   }
 
   template <class Share>
-  void run(const HeadContext& head, Share&& share, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y,
+  void run(const HeadContext& head, Share&& share, Rows<S> q, Rows<S> k, Rows<S> v, Rows<S> y,
            T* log_sum_exp) {
     share(2, [&](int64_t part) {
       if (part == 0) gemm::pack_rows(keys_, k.as_lanes(), head.time, head.size);
@@ -56,8 +58,8 @@ class ForwardTask {
     T *queries, *weights, *output;
   };
 
-  void run_block(const HeadContext& head, const QueryBlock<T>& block, const Strips& strips, Rows<T> q,
-                 Rows<T> y, T* log_sum_exp) const {
+  void run_block(const HeadContext& head, const QueryBlock<T>& block, const Strips& strips, Rows<S> q,
+                 Rows<S> y, T* log_sum_exp) const {
     const auto [queries, weights, output] = strips;
     gemm::pack_columns(queries, q.from(block.first).as_lanes(), block.count, head.size);
     multiply_visible(weights, keys_, queries, block, head.size);
@@ -67,7 +69,7 @@ class ForwardTask {
     multiply_keys(output, values_, weights, block, head.time, head.size);
     for (int64_t d = 0; d < head.size; ++d)
       for (int64_t lane = 0; lane < width; ++lane) output[d * width + lane] /= sums[lane];
-    gemm::unpack_columns(y.from(block.first).data, y.stride, output, block.count, head.size);
+    write_rows(y.from(block.first), output, block.count, head.size, queries);
   }
 
   /// weights = exp(scale * (scores - their maximum)), and the sums of every four weights, added up.
@@ -109,9 +111,11 @@ class ForwardTask {
   Strips strips_[blocks_at_once];
 };
 
-template <class T>
+template <class S>
 class BackwardTask {
  public:
+  using T = Compute<S>;
+
   BackwardTask(Scratch<T>& scratch, int64_t time, int64_t size, int64_t at_once)
       : padded_time_(round_up(time, tile_rows)),
         padded_size_(round_up(size, width)),
@@ -133,12 +137,12 @@ class BackwardTask {
   }
 
   struct Inputs {
-    Rows<T> q, k, v, y, dy;
+    Rows<S> q, k, v, y, dy;
     const T* log_sum_exp;
   };
 
   template <class Share>
-  void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
+  void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<S> dq, Rows<S> dk, Rows<S> dv) {
     share(3, [&](int64_t part) {
       if (part == 0) gemm::pack_rows(keys_, in.k.as_lanes(), head.time, head.size);
       if (part == 1) gemm::pack_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
@@ -174,7 +178,7 @@ class BackwardTask {
   };
 
   void run_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block, const Strips& strips,
-                 Rows<T> dq) const {
+                 Rows<S> dq) const {
     pack_block(head, in, block, strips);
     multiply_visible(strips.weights, keys_, strips.queries, block, head.size);
     multiply_visible(strips.dscores, values_, strips.dy, block, head.size);
@@ -183,13 +187,13 @@ class BackwardTask {
     else
       differentiate<false>(head, block, strips, in.log_sum_exp + block.first);
     multiply_keys(strips.dq, keys_by_time_, strips.dscores, block, head.time, head.size);
-    gemm::unpack_columns(dq.from(block.first).data, dq.stride, strips.dq, block.count, head.size);
+    write_rows(dq.from(block.first), strips.dq, block.count, head.size, strips.y);
   }
 
   static void pack_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block,
                          const Strips& strips) {
-    const Rows<T> q = in.q.from(block.first);
-    const Rows<T> dy = in.dy.from(block.first);
+    const Rows<S> q = in.q.from(block.first);
+    const Rows<S> dy = in.dy.from(block.first);
     gemm::pack_columns(strips.queries, q.as_lanes(), block.count, head.size);
     gemm::pack_columns(strips.dy, dy.as_lanes(), block.count, head.size);
     gemm::pack_columns(strips.y, in.y.from(block.first).as_lanes(), block.count, head.size);
@@ -226,11 +230,11 @@ class BackwardTask {
     hide_later_keys(strips.dscores, block, T{0});
   }
 
-  void write(const HeadContext& head, const T* sums, Rows<T> rows) const {
+  void write(const HeadContext& head, const T* sums, Rows<S> rows) const {
     for (int64_t column = 0; column < head.size; column += width)
       for (int64_t row = 0; row < head.time; ++row)
-        std::copy_n(sums + column * padded_time_ + row * width, std::min(head.size - column, width),
-                    rows.from(row).data + column);
+        convert_values(sums + column * padded_time_ + row * width, std::min(head.size - column, width),
+                       rows.from(row).data + column);
   }
 
   int64_t padded_time_, padded_size_;
@@ -241,8 +245,9 @@ class BackwardTask {
 };
 
 /// Calls body(task, head, share, sample, index of the head) for every head of every sample.
-template <template <class> class Task, class T, class Kernel, class Body>
+template <class Task, class Kernel, class Body>
 void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_query, Body&& body) {
+  using T = typename Task::T;
   const int64_t time = kernel.qkv.shape[1];
   const int64_t size = kernel.qkv.shape[2] / (3 * kernel.heads);
   const int64_t heads = kernel.qkv.shape[0] * kernel.heads;
@@ -250,14 +255,14 @@ void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_
   const bool shared = 2 * heads <= stream.pool->size() && time - first_query > tile_columns<T>;
   const int64_t at_once = shared ? blocks_at_once : 1;
   Scratch<T> needed(nullptr);
-  Task<T>(needed, time, size, at_once);
+  Task(needed, time, size, at_once);
   // A head's results depend on itself alone, so which worker and which memory it meets cannot show.
   std::atomic<int64_t> next{0};
   const int64_t workers = shared ? 1 : std::min<int64_t>(heads, stream.pool->size());
   const auto memory = allocate(workers * needed.used() * static_cast<int64_t>(sizeof(T)), stream);
   const auto work = [&](int64_t worker, auto&& share) {
     Scratch<T> scratch(reinterpret_cast<T*>(memory.get()) + worker * needed.used());
-    Task<T> task(scratch, time, size, at_once);
+    Task task(scratch, time, size, at_once);
     for (int64_t index = next++; index < heads; index = next++) {
       const int64_t sample = index / kernel.heads;
       const int64_t head = index % kernel.heads;
@@ -282,37 +287,37 @@ void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_
 
 /// The rows of one head of one sample in a view [batch, time, columns]: `part` counts heads along the
 /// columns.
-template <class T>
-Rows<T> rows(const View& view, const HeadContext& head, int64_t sample, int64_t part) {
+template <class S>
+Rows<S> rows(const View& view, const HeadContext& head, int64_t sample, int64_t part) {
   const int64_t stride = view.shape[2];
-  return {view.as<T>() + sample * head.time * stride + part * head.size, stride};
+  return {view.as<S>() + sample * head.time * stride + part * head.size, stride};
 }
 
 }  // namespace
 }  // namespace attention
 
 void run(CpuStream stream, const CausalAttentionForward& kernel) {
-  with_compute_type(kernel.qkv.dtype, [&]<class T>() {
+  with_float_type(kernel.qkv.dtype, [&]<class S>() {
     const auto forward = [&](auto& task, const attention::HeadContext& context, auto&& share, int64_t sample,
                              int64_t head) {
       const int64_t heads = kernel.heads;
-      task.run(context, share, attention::rows<T>(kernel.qkv, context, sample, head),
-               attention::rows<T>(kernel.qkv, context, sample, heads + head),
-               attention::rows<T>(kernel.qkv, context, sample, 2 * heads + head),
-               attention::rows<T>(kernel.y, context, sample, head),
-               kernel.log_sum_exp.as<T>() + (sample * heads + head) * context.time);
+      task.run(context, share, attention::rows<S>(kernel.qkv, context, sample, head),
+               attention::rows<S>(kernel.qkv, context, sample, heads + head),
+               attention::rows<S>(kernel.qkv, context, sample, 2 * heads + head),
+               attention::rows<S>(kernel.y, context, sample, head),
+               kernel.log_sum_exp.as<Compute<S>>() + (sample * heads + head) * context.time);
     };
-    attention::for_each_head<attention::ForwardTask, T>(stream, kernel, kernel.first_query, forward);
+    attention::for_each_head<attention::ForwardTask<S>>(stream, kernel, kernel.first_query, forward);
   });
 }
 
 void run(CpuStream stream, const CausalAttentionBackward& kernel) {
-  with_compute_type(kernel.qkv.dtype, [&]<class T>() {
+  with_float_type(kernel.qkv.dtype, [&]<class S>() {
     const auto backward = [&](auto& task, const attention::HeadContext& context, auto&& share, int64_t sample,
                               int64_t head) {
       const int64_t heads = kernel.heads;
       const auto part = [&](const View& view, int64_t index) {
-        return attention::rows<T>(view, context, sample, index);
+        return attention::rows<S>(view, context, sample, index);
       };
       task.run(context, share,
                {.q = part(kernel.qkv, head),
@@ -320,10 +325,10 @@ void run(CpuStream stream, const CausalAttentionBackward& kernel) {
                 .v = part(kernel.qkv, 2 * heads + head),
                 .y = part(kernel.y, head),
                 .dy = part(kernel.dy, head),
-                .log_sum_exp = kernel.log_sum_exp.as<T>() + (sample * heads + head) * context.time},
+                .log_sum_exp = kernel.log_sum_exp.as<Compute<S>>() + (sample * heads + head) * context.time},
                part(kernel.dqkv, head), part(kernel.dqkv, heads + head), part(kernel.dqkv, 2 * heads + head));
     };
-    attention::for_each_head<attention::BackwardTask, T>(stream, kernel, 0, backward);
+    attention::for_each_head<attention::BackwardTask<S>>(stream, kernel, 0, backward);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
 
 namespace lockstep::attention {
@@ -44,15 +45,15 @@ class Scratch {
   int64_t used_ = 0;
 };
 
-/// Rows of one head: row i at data + i * stride.
-template <class T>
+/// Rows of one head, as they are stored: row i at data + i * stride.
+template <class S>
 struct Rows {
-  T* data = nullptr;
+  S* data = nullptr;
   int64_t stride = 0;
 
   Rows from(int64_t row) const { return {data + row * stride, stride}; }
-  Lanes<T> as_lanes() const { return {data, stride, 1}; }
-  Lanes<T> as_depth() const { return {data, 1, stride}; }
+  Lanes<S> as_lanes() const { return {data, stride, 1}; }
+  Lanes<S> as_depth() const { return {data, 1, stride}; }
 };
 
 /// The queries [first, first + count) and the keys that any of them sees, padded to what a tile rounds up to.
@@ -84,11 +85,20 @@ struct HeadContext {
 };
 
 /// Panels of tile_columns lanes, at the distance that a whole block of queries needs.
-template <class T>
-void pack_all_columns(T* panels, Lanes<T> source, int64_t lanes, int64_t depth) {
+template <class T, class S>
+void pack_all_columns(T* panels, Lanes<S> source, int64_t lanes, int64_t depth) {
   for (int64_t lane = 0; lane < lanes; lane += tile_columns<T>)
     gemm::pack_columns(panels + lane * tile_columns<T>, source.from(lane),
                        std::min(lanes - lane, tile_columns<T>), depth);
+}
+
+/// rows[query][size] = strip[size][query] for the first `count` queries; 16 bits are rounded on the way
+/// through `buffer` [count, size].
+template <class T, class S>
+void write_rows(Rows<S> rows, const T* strip, int64_t count, int64_t size, T* buffer) {
+  if constexpr (std::same_as<S, T>) return gemm::unpack_columns(rows.data, rows.stride, strip, count, size);
+  gemm::unpack_columns(buffer, size, strip, count, size);
+  for (int64_t i = 0; i < count; ++i) convert_values(buffer + i * size, size, rows.from(i).data);
 }
 
 /// strip[size][queries] = panels . columns, over the keys of the block.

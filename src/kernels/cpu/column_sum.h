@@ -13,13 +13,13 @@ inline constexpr int64_t sum_columns = 64;
 
 /// y[j] = the sum of x[row, j] for up to sum_columns columns: `sum_rows` rows one after the other, then the
 /// sums of these in order. `stride` elements lie between two rows.
-template <class T>
-void sum_column_chunk(const T* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
+template <class X, class T>
+void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns) {
   T total[sum_columns] = {};
   for (int64_t begin = 0; begin < rows; begin += sum_rows) {
     T partial[sum_columns] = {};
     for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
-      for (int64_t j = 0; j < columns; ++j) partial[j] += x[row * stride + j];
+      for (int64_t j = 0; j < columns; ++j) partial[j] += static_cast<T>(x[row * stride + j]);
     for (int64_t j = 0; j < columns; ++j) total[j] += partial[j];
   }
   std::copy_n(total, columns, y);

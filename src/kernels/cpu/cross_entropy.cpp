@@ -11,20 +11,24 @@ namespace lockstep {
 namespace {
 
 /// The loss of one row and, if dx is not null, its gradient. `dx` may be x.
-template <class T>
-T row_loss(const T* x, int64_t classes, int32_t target, T gradient_scale, T* dx) {
-  const T largest = lane_max(classes, x);
-  const T target_logit = x[target] - largest;
-  if (!dx)
-    return math::log(lane_sum<T>(classes, [=](int64_t i) { return math::exp(x[i] - largest); })) -
-           target_logit;
-  map_range<T>(
-      0, classes, dx, [=](T logit) { return math::exp(logit - largest); }, x);
-  const T sum = lane_sum<T>(classes, [=](int64_t i) { return dx[i]; });
-  const T factor = gradient_scale / sum;
-  map_range<T>(
-      0, classes, dx, [=](T exponential) { return exponential * factor; }, dx);
-  dx[target] -= gradient_scale;
+template <class S, class T>
+T row_loss(const S* x, int64_t classes, int32_t target, T gradient_scale, S* dx) {
+  const T largest = lane_max<T>(classes, x);
+  const T target_logit = static_cast<T>(x[target]) - largest;
+  const auto exponential = [=](T logit) { return math::exp(logit - largest); };
+  // 32 bits and more keep the exponentials in dx; 16 would round them, so they are computed again.
+  constexpr bool keeps = std::same_as<S, T>;
+  if (keeps && dx) map_range<T>(0, classes, dx, exponential, x);
+  const T sum = keeps && dx
+                    ? lane_sum<T>(classes, [=](int64_t i) { return dx[i]; })
+                    : lane_sum<T>(classes, [=](int64_t i) { return exponential(static_cast<T>(x[i])); });
+  if (dx) {
+    const T factor = gradient_scale / sum;
+    map_range<T>(
+        0, classes, dx, [=](T value) { return (keeps ? value : exponential(value)) * factor; },
+        keeps ? dx : x);
+    dx[target] = static_cast<S>(math::exp(target_logit) * factor - gradient_scale);
+  }
   return math::log(sum) - target_logit;
 }
 
@@ -45,19 +49,20 @@ void run(CpuStream stream, const CrossEntropy& k) {
   const int32_t* targets = k.targets.as<int32_t>();
   // An exponential costs about what four elements of an addition do.
   const int64_t grain = elementwise_grain / 4 / std::max<int64_t>(1, classes);
-  with_compute_type(k.logits.dtype, [&]<class T>() {
+  with_float_type(k.logits.dtype, [&]<class S>() {
+    using T = Compute<S>;
     const T unscaled = static_cast<T>(k.gradient_scale);
     const T gradient_scale = k.scale ? unscaled * *k.scale.as<T>() : unscaled;
-    const T* logits = k.logits.as<T>();
+    const S* logits = k.logits.as<S>();
     T* losses = k.losses.as<T>();
-    T* dlogits = k.dlogits.as<T>();
+    S* dlogits = k.dlogits.as<S>();
     stream.for_each_chunk(k.targets.size(), grain, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        T* dx = dlogits ? dlogits + row * classes : nullptr;
+        S* dx = dlogits ? dlogits + row * classes : nullptr;
         const bool counts = targets[row] != k.ignore_index;
         losses[row] =
             counts ? row_loss(logits + row * classes, classes, targets[row], gradient_scale, dx) : T(0);
-        if (!counts && dx) std::fill(dx, dx + classes, T(0));
+        if (!counts && dx) std::fill(dx, dx + classes, S(T(0)));
       }
     });
   });

@@ -35,10 +35,11 @@ void run(CpuStream stream, const Dropout& k) {
   const int64_t elements = k.x.size() / samples;
   const int64_t blocks = (elements + block_elements - 1) / block_elements;
   const int64_t grain = elementwise_grain / std::min(elements, block_elements);
-  with_compute_type(k.x.dtype, [&]<class T>() {
+  with_float_type(k.x.dtype, [&]<class S>() {
+    using T = Compute<S>;
     const T scale = static_cast<T>(1.0 / (1.0 - k.probability));
-    const T* x = k.x.as<T>();
-    T* y = k.y.as<T>();
+    const S* x = k.x.as<S>();
+    S* y = k.y.as<S>();
     const auto drop = [=](T value, T word) {
       return word >= static_cast<T>(threshold) ? value * scale : T(0);
     };

@@ -95,9 +95,10 @@ void run(CpuStream stream, const AddPositions& k) {
 }
 
 void run(CpuStream stream, const AddPositionsBackward& k) {
-  with_compute_type(k.dy.dtype, [&]<class T>() {
+  with_float_type(k.dy.dtype, [&]<class S>() {
+    using T = Compute<S>;
     const int64_t sample = k.dy.shape[1] * k.dy.shape[2];
-    const T* dy = k.dy.as<T>();
+    const S* dy = k.dy.as<S>();
     T* dtable = k.dtable.as<T>();
     const int64_t grain = std::max<int64_t>(64, elementwise_grain / std::max<int64_t>(1, k.dy.shape[0]));
     stream.for_each_chunk(k.dtable.size(), grain, [&](int64_t begin, int64_t end) {

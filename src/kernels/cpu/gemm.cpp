@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstring>
 #include <utility>
+
+#include "core/dtype.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: all that takes one is inlined
 
@@ -111,40 +114,62 @@ void transpose_4x4(T* target, int64_t target_stride, const T* source, int64_t so
   store(target + 3 * target_stride, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
 }
 
+template <class T, class S>
+void widen(T* target, const S* source, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) target[i] = static_cast<T>(source[i]);
+}
+
 /// All panels at once: their lanes lie beside each other in each row of the source.
-template <int64_t width, class T>
-void pack_contiguous_lanes(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+template <int64_t width, class T, class S>
+void pack_contiguous_lanes(T* panels, Lanes<S> source, int64_t count, int64_t depth) {
   const int64_t whole = count / width * width;
   for (int64_t d = 0; d < depth; ++d) {
-    const T* from = source.data + d * source.depth_stride;
+    const S* from = source.data + d * source.depth_stride;
     T* to = panels + d * width;
     for (int64_t lane = 0; lane < whole; lane += width)
-      std::memcpy(to + lane * depth, from + lane, width * sizeof(T));
+      if constexpr (std::same_as<T, S>)
+        std::memcpy(to + lane * depth, from + lane, width * sizeof(T));
+      else
+        widen(to + lane * depth, from + lane, width);
     for (int64_t lane = whole; whole < count && lane < whole + width; ++lane)
-      to[whole * depth + lane - whole] = lane < count ? from[lane] : T{0};
+      to[whole * depth + lane - whole] = lane < count ? static_cast<T>(from[lane]) : T{0};
   }
 }
 
-template <int64_t width, class T>
-void pack_contiguous_depth(T* panel, Lanes<T> source, int64_t count, int64_t depth) {
-  constexpr int64_t line = 64 / sizeof(T);  // a cache line of every lane is used up before the next one
+/// panel[d][lane] for four lanes and d in [begin, end), both multiples of 4 and at most 64 bytes apart.
+template <int64_t width, class T, class S>
+void pack_four_lanes(T* panel, Lanes<S> source, int64_t begin, int64_t end) {
+  if constexpr (std::same_as<T, S>) {
+    for (int64_t d = begin; d < end; d += 4)
+      transpose_4x4(panel + d * width, width, source.data + d, source.lane_stride);
+  } else {
+    constexpr int64_t line = 64 / sizeof(S);
+    T wide[4 * line];
+    for (int64_t lane = 0; lane < 4; ++lane)
+      widen(wide + lane * line, source.from(lane).data + begin, end - begin);
+    for (int64_t d = begin; d < end; d += 4) transpose_4x4(panel + d * width, width, wide + d - begin, line);
+  }
+}
+
+template <int64_t width, class T, class S>
+void pack_contiguous_depth(T* panel, Lanes<S> source, int64_t count, int64_t depth) {
+  constexpr int64_t line = 64 / sizeof(S);  // a cache line of every lane is used up before the next one
   const int64_t whole_lanes = count / 4 * 4;
   const int64_t whole_depth = depth / 4 * 4;
   for (int64_t begin = 0; begin < whole_depth; begin += line) {
     const int64_t end = std::min(begin + line, whole_depth);
     for (int64_t lane = 0; lane < whole_lanes; lane += 4)
-      for (int64_t d = begin; d < end; d += 4)
-        transpose_4x4(panel + d * width + lane, width, source.from(lane).data + d, source.lane_stride);
+      pack_four_lanes<width>(panel + lane, source.from(lane), begin, end);
   }
   for (int64_t lane = 0; lane < width; ++lane) {
-    const T* from = source.from(lane).data;
+    const S* from = source.from(lane).data;
     for (int64_t d = lane < whole_lanes ? whole_depth : 0; d < depth; ++d)
-      panel[d * width + lane] = lane < count ? from[d] : T{0};
+      panel[d * width + lane] = lane < count ? static_cast<T>(from[d]) : T{0};
   }
 }
 
-template <int64_t width, class T>
-void pack(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+template <int64_t width, class T, class S>
+void pack(T* panels, Lanes<S> source, int64_t count, int64_t depth) {
   if (source.lane_stride == 1) return pack_contiguous_lanes<width>(panels, source, count, depth);
   for (int64_t lane = 0; lane < count; lane += width)
     pack_contiguous_depth<width>(panels + lane * depth, source.from(lane), std::min(count - lane, width),
@@ -153,13 +178,13 @@ void pack(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
 
 }  // namespace
 
-template <class T>
-void pack_rows(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+template <class T, class S>
+void pack_rows(T* panels, Lanes<S> source, int64_t count, int64_t depth) {
   pack<tile_rows>(panels, source, count, depth);
 }
 
-template <class T>
-void pack_columns(T* panels, Lanes<T> source, int64_t count, int64_t depth) {
+template <class T, class S>
+void pack_columns(T* panels, Lanes<S> source, int64_t count, int64_t depth) {
   pack<tile_columns<T>>(panels, source, count, depth);
 }
 
@@ -194,8 +219,12 @@ void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows,
 
 template void pack_rows(float*, Lanes<float>, int64_t, int64_t);
 template void pack_rows(double*, Lanes<double>, int64_t, int64_t);
+template void pack_rows(float*, Lanes<bfloat16>, int64_t, int64_t);
+template void pack_rows(float*, Lanes<float16>, int64_t, int64_t);
 template void pack_columns(float*, Lanes<float>, int64_t, int64_t);
 template void pack_columns(double*, Lanes<double>, int64_t, int64_t);
+template void pack_columns(float*, Lanes<bfloat16>, int64_t, int64_t);
+template void pack_columns(float*, Lanes<float16>, int64_t, int64_t);
 template void unpack_columns(float*, int64_t, const float*, int64_t, int64_t);
 template void unpack_columns(double*, int64_t, const double*, int64_t, int64_t);
 template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store, int64_t);

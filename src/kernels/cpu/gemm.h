@@ -32,9 +32,9 @@ inline constexpr int64_t tile_columns = vector_lanes<T>* tile_vectors;
 
 /// A matrix seen as lanes (rows of the left factor, columns of the right one) by depth (the inner dimension).
 /// One of the strides, in elements, is 1.
-template <class T>
+template <class S>
 struct Lanes {
-  const T* data = nullptr;
+  const S* data = nullptr;
   int64_t lane_stride = 0;
   int64_t depth_stride = 0;
 
@@ -42,13 +42,13 @@ struct Lanes {
 };
 
 /// Panels [depth][tile_rows], one behind the other, from the first `count` lanes; what is left of the last is
-/// zero.
-template <class T>
-void pack_rows(T* panels, Lanes<T> source, int64_t count, int64_t depth);
+/// zero. Panels of 16-bit matrices are fp32, which holds each of their values.
+template <class T, class S>
+void pack_rows(T* panels, Lanes<S> source, int64_t count, int64_t depth);
 
 /// The same with panels [depth][tile_columns].
-template <class T>
-void pack_columns(T* panels, Lanes<T> source, int64_t count, int64_t depth);
+template <class T, class S>
+void pack_columns(T* panels, Lanes<S> source, int64_t count, int64_t depth);
 
 /// The inverse of pack_columns for one panel: target[lane * lane_stride + d] = panel[d][lane] for the first
 /// `count` lanes.

@@ -24,16 +24,18 @@ T lane_sum(int64_t count, Term term) {
   return lanes[0];
 }
 
-/// The largest of values[0, count); NaNs are passed over. -infinity if there is none.
-template <class T>
-T lane_max(int64_t count, const T* values) {
+/// The largest of values[0, count) in T; NaNs are passed over. -infinity if there is none.
+template <class T, class X>
+T lane_max(int64_t count, const X* values) {
   T lanes[sum_lanes];
   for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
   int64_t i = 0;
   for (; i + sum_lanes <= count; i += sum_lanes)
-    for (int lane = 0; lane < sum_lanes; ++lane)
-      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
-  for (; i < count; ++i) lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
+    for (int lane = 0; lane < sum_lanes; ++lane) {
+      const T value = static_cast<T>(values[i + lane]);
+      lanes[lane] = value > lanes[lane] ? value : lanes[lane];
+    }
+  for (; i < count; ++i) lanes[0] = std::max(lanes[0], static_cast<T>(values[i]));
   return *std::max_element(lanes, lanes + sum_lanes);
 }
 

@@ -13,23 +13,26 @@ namespace {
 /// Rows whose contributions to dweight and dbias are added up together: fixed, as it shows in the bits.
 constexpr int64_t rows_per_block = 32;
 
-template <class T>
+template <class S>
 void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
+  using T = Compute<S>;
   const int64_t columns = k.x.shape[-1];
-  const T* weight = k.weight.as<T>();
-  const T* bias = k.bias.as<T>();
+  const S* weight = k.weight.as<S>();
+  const S* bias = k.bias.as<S>();
   for (int64_t row = begin; row < end; ++row) {
-    const T* x = k.x.as<T>() + row * columns;
-    T* y = k.y.as<T>() + row * columns;
+    const S* x = k.x.as<S>() + row * columns;
+    S* y = k.y.as<S>() + row * columns;
     if (k.residual) {
-      T* sum = k.sum.as<T>() + row * columns;
+      S* sum = k.sum.as<S>() + row * columns;
       map_range<T>(
-          0, columns, sum, [](T a, T b) { return a + b; }, x, k.residual.as<T>() + row * columns);
+          0, columns, sum, [](T a, T b) { return a + b; }, x, k.residual.as<S>() + row * columns);
       x = sum;
     }
+    const auto distance = [=](int64_t i, T from) { return static_cast<T>(x[i]) - from; };
     const T mean = lane_sum<T>(columns, [=](int64_t i) { return x[i]; }) / static_cast<T>(columns);
-    const T variance = lane_sum<T>(columns, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) /
-                       static_cast<T>(columns);
+    const T variance =
+        lane_sum<T>(columns, [=](int64_t i) { return distance(i, mean) * distance(i, mean); }) /
+        static_cast<T>(columns);
     const T rstd = T(1) / std::sqrt(variance + static_cast<T>(k.epsilon));
     k.mean.as<T>()[row] = mean;
     k.rstd.as<T>()[row] = rstd;
@@ -44,19 +47,20 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
 }
 
 /// dx of the rows, and their sums into dweight and dbias (which may be null).
-template <class T>
+template <class S, class T>
 void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, T* dweight, T* dbias) {
   const int64_t columns = k.x.shape[-1];
-  const T* weight = k.weight.as<T>();
+  const S* weight = k.weight.as<S>();
   for (int64_t row = begin; row < end; ++row) {
-    const T* x = k.x.as<T>() + row * columns;
-    const T* dy = k.dy.as<T>() + row * columns;
+    const S* x = k.x.as<S>() + row * columns;
+    const S* dy = k.dy.as<S>() + row * columns;
     const T mean = k.mean.as<T>()[row];
     const T rstd = k.rstd.as<T>()[row];
-    const T shift =
-        lane_sum<T>(columns, [=](int64_t i) { return dy[i] * weight[i]; }) / static_cast<T>(columns);
+    const auto weighted = [=](int64_t i) { return static_cast<T>(dy[i]) * static_cast<T>(weight[i]); };
+    const T shift = lane_sum<T>(columns, weighted) / static_cast<T>(columns);
     const T slope =
-        lane_sum<T>(columns, [=](int64_t i) { return dy[i] * weight[i] * ((x[i] - mean) * rstd); }) /
+        lane_sum<T>(columns,
+                    [=](int64_t i) { return weighted(i) * ((static_cast<T>(x[i]) - mean) * rstd); }) /
         static_cast<T>(columns);
     map_range<T>(
         0, columns, dweight, [=](T sum, T value, T d) { return std::fma(d, (value - mean) * rstd, sum); },
@@ -64,14 +68,14 @@ void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, T* dw
     if (dbias)
       map_range<T>(
           0, columns, dbias, [](T sum, T d) { return sum + d; }, dbias, dy);
-    T* dx = k.dx.as<T>() + row * columns;
+    S* dx = k.dx.as<S>() + row * columns;
     const auto gradient = [=](T value, T d, T w) {
       return rstd * (std::fma(d, w, -shift) - (value - mean) * rstd * slope);
     };
     if (k.carried)
       map_range<T>(
           0, columns, dx, [=](T before, T value, T d, T w) { return before + gradient(value, d, w); },
-          k.carried.as<T>() + row * columns, x, dy, weight);
+          k.carried.as<S>() + row * columns, x, dy, weight);
     else
       map_range<T>(0, columns, dx, gradient, x, dy, weight);
   }
@@ -94,9 +98,9 @@ void add_partials(const CpuStream& stream, const T* partials, int64_t blocks, in
 
 void run(CpuStream stream, const LayerNormForward& k) {
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / std::max<int64_t>(1, k.x.shape[-1]));
-  with_compute_type(k.x.dtype, [&]<class T>() {
+  with_float_type(k.x.dtype, [&]<class S>() {
     stream.for_each_chunk(k.x.shape.rows(), grain,
-                          [&](int64_t begin, int64_t end) { forward_rows<T>(k, begin, end); });
+                          [&](int64_t begin, int64_t end) { forward_rows<S>(k, begin, end); });
   });
 }
 
@@ -104,14 +108,15 @@ void run(CpuStream stream, const LayerNormBackward& k) {
   const int64_t rows = k.x.shape.rows();
   const int64_t columns = k.x.shape[-1];
   const int64_t blocks = (rows + rows_per_block - 1) / rows_per_block;
-  with_compute_type(k.x.dtype, [&]<class T>() {
+  with_float_type(k.x.dtype, [&]<class S>() {
+    using T = Compute<S>;
     // Of each block the partial dweight, then the partial dbias.
     const auto memory = allocate(blocks * 2 * columns * static_cast<int64_t>(sizeof(T)), stream);
     T* partials = reinterpret_cast<T*>(memory.get());
     stream.for_each_chunk(rows, rows_per_block, [&](int64_t begin, int64_t end) {
       T* dweight = partials + begin / rows_per_block * 2 * columns;
       std::fill(dweight, dweight + 2 * columns, T(0));
-      backward_rows<T>(k, begin, end, dweight, k.dbias ? dweight + columns : nullptr);
+      backward_rows<S>(k, begin, end, dweight, k.dbias ? dweight + columns : nullptr);
     });
     add_partials(stream, partials, blocks, 2 * columns, columns, k.dweight.as<T>());
     if (k.dbias) add_partials(stream, partials + columns, blocks, 2 * columns, columns, k.dbias.as<T>());

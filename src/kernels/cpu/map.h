@@ -32,6 +32,16 @@ void map_range(int64_t begin, int64_t end, Y* y, F f, const X*... x) {
   }
 }
 
+/// y[i] = x[i] for i in [0, count), rounded to nearest even where Y holds fewer digits.
+template <class X, class Y>
+void convert_values(const X* x, int64_t count, Y* y) {
+  if constexpr (std::same_as<X, Y>)
+    std::copy_n(x, count, y);
+  else
+    map_range<float>(
+        0, count, y, [](float value) { return value; }, x);
+}
+
 /// y[i] = f(x[i]...) for i in [0, count), shared out over the stream's threads.
 template <class T, class F, class... X>
 void map(const CpuStream& stream, int64_t count, T* y, F f, const X*... x) {

@@ -29,11 +29,11 @@ constexpr int64_t largest_small_product = int64_t{1} << 21;
 constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 /// y = activation(x), where a backward one also reads what its GELU was applied to.
-template <class T>
-void apply(Activation activation, const T* x, const T* pre_activation, T* y, int64_t count) {
+template <class T, class Y>
+void apply(Activation activation, const T* x, const Y* pre_activation, Y* y, int64_t count) {
   switch (activation) {
     case Activation::none:
-      std::copy_n(x, count, y);
+      convert_values(x, count, y);
       return;
     case Activation::gelu_tanh:
       map_range<T>(
@@ -56,9 +56,12 @@ void apply(Activation activation, const T* x, const T* pre_activation, T* y, int
 
 static_assert(tile_columns<float> <= sum_columns);
 
-template <class T>
+/// A product of matrices of S, written as Y, which is S or what S is computed in.
+template <class S, class Y>
 class Product {
  public:
+  using T = Compute<S>;
+
   explicit Product(const MatMul& kernel)
       : kernel_(kernel),
         m_(kernel.m()),
@@ -92,19 +95,20 @@ class Product {
   /// Whether a tile meets its columns of b where they are: so few rows that it would be the only one to read
   /// them packed.
   bool is_read_in_place(int64_t column) const {
-    return row_panels_ == 1 && !kernel_.transpose_b && !kernel_.column_sum && n_ - column >= tile_columns<T>;
+    return std::same_as<S, T> && row_panels_ == 1 && !kernel_.transpose_b && !kernel_.column_sum &&
+           n_ - column >= tile_columns<T>;
   }
 
   void pack_left(int64_t begin, int64_t end) const {
     const int64_t row = begin * tile_rows;
-    const Lanes<T> a = lanes(kernel_.a, kernel_.transpose_a).from(row);
+    const Lanes<S> a = lanes(kernel_.a, kernel_.transpose_a).from(row);
     gemm::pack_rows(rows_ + row * k_, a, std::min(m_, end * tile_rows) - row, k_);
   }
 
   void pack_right(int64_t panel) const {
     const int64_t column = panel * tile_columns<T>;
     if (!is_read_in_place(column)) {
-      const Lanes<T> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
+      const Lanes<S> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
       const int64_t columns = std::min(n_ - column, tile_columns<T>);
       gemm::pack_columns(columns_ + column * k_, b, columns, k_);
       if (kernel_.column_sum)  // while the panel is in the cache
@@ -113,9 +117,9 @@ class Product {
     }
   }
 
-  static Lanes<T> lanes(const View& matrix, bool lanes_are_columns) {
+  static Lanes<S> lanes(const View& matrix, bool lanes_are_columns) {
     const int64_t stride = matrix.shape[-1];
-    return lanes_are_columns ? Lanes<T>{matrix.as<T>(), 1, stride} : Lanes<T>{matrix.as<T>(), stride, 1};
+    return lanes_are_columns ? Lanes<S>{matrix.as<S>(), 1, stride} : Lanes<S>{matrix.as<S>(), stride, 1};
   }
 
   void multiply_chunk(int64_t first_row_panel, int64_t first_column_panel) const {
@@ -131,8 +135,10 @@ class Product {
     const int64_t rows = std::min(m_ - row, tile_rows);
     const int64_t columns = std::min(n_ - column, tile_columns<T>);
     const bool in_place = is_read_in_place(column);
-    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_,
-                   in_place ? kernel_.b.as<T>() + column : columns_ + column * k_, rows, columns, k_,
+    const T* right = columns_ + column * k_;
+    if constexpr (std::same_as<S, T>)
+      if (in_place) right = kernel_.b.as<T>() + column;
+    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_, right, rows, columns, k_,
                    gemm::Store::overwrite, in_place ? n_ : tile_columns<T>);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t offset = (row + i) * n_ + column;
@@ -145,16 +151,16 @@ class Product {
 
   void finish(T* values, int64_t column, int64_t offset, int64_t columns) const {
     if (kernel_.bias) {
-      const T* bias = kernel_.bias.as<T>() + column;
-      for (int64_t j = 0; j < columns; ++j) values[j] += bias[j];
+      const S* bias = kernel_.bias.as<S>() + column;
+      for (int64_t j = 0; j < columns; ++j) values[j] += static_cast<T>(bias[j]);
     }
     if (kernel_.residual) {
-      const T* residual = kernel_.residual.as<T>() + offset;
-      for (int64_t j = 0; j < columns; ++j) values[j] += residual[j];
+      const Y* residual = kernel_.residual.as<Y>() + offset;
+      for (int64_t j = 0; j < columns; ++j) values[j] += static_cast<T>(residual[j]);
     }
-    T* pre_activation = kernel_.pre_activation ? kernel_.pre_activation.as<T>() + offset : nullptr;
-    if (pre_activation && !is_backward(kernel_.activation)) std::copy_n(values, columns, pre_activation);
-    apply(kernel_.activation, values, pre_activation, kernel_.c.as<T>() + offset, columns);
+    Y* pre_activation = kernel_.pre_activation ? kernel_.pre_activation.as<Y>() + offset : nullptr;
+    if (pre_activation && !is_backward(kernel_.activation)) convert_values(values, columns, pre_activation);
+    apply(kernel_.activation, values, pre_activation, kernel_.c.as<Y>() + offset, columns);
   }
 
   const MatMul& kernel_;
@@ -164,11 +170,21 @@ class Product {
   T* columns_ = nullptr;
 };
 
+/// Calls body.operator()<P>() with P the Product of operands and a result of these dtypes.
+template <class Body>
+void with_product(DType operands, DType result, Body&& body) {
+  with_float_type(operands, [&]<class S>() {
+    if (result == operands) return body.template operator()<Product<S, S>>();
+    if constexpr (!std::same_as<S, Compute<S>>) body.template operator()<Product<S, Compute<S>>>();
+  });
+}
+
 }  // namespace
 
 void run(CpuStream stream, const MatMul& kernel) {
-  with_compute_type(kernel.a.dtype, [&]<class T>() {
-    Product<T> product(kernel);
+  with_product(kernel.a.dtype, kernel.c.dtype, [&]<class P>() {
+    using T = typename P::T;
+    P product(kernel);
     const auto scratch = allocate(product.scratch_size() * sizeof(T), stream);
     product.run(stream, reinterpret_cast<T*>(scratch.get()));
   });
@@ -185,9 +201,10 @@ void run(CpuStream stream, const BatchedMatMul& kernel) {
                   .transpose_a = kernel.transpose_a,
                   .transpose_b = kernel.transpose_b};
   };
-  with_compute_type(kernel.a.dtype, [&]<class T>() {
+  with_product(kernel.a.dtype, kernel.c.dtype, [&]<class P>() {
+    using T = typename P::T;
     const MatMul first = matrices(0);
-    const int64_t size = divide_up(Product<T>(first).scratch_size(), 64) * 64;  // panels begin aligned
+    const int64_t size = divide_up(P(first).scratch_size(), 64) * 64;  // panels begin aligned
     const bool is_small = kernel.m() * kernel.n() * kernel.k() <= largest_small_product;
     const auto memory = allocate(size * (is_small ? batch : 1) * sizeof(T), stream);
     T* scratch = reinterpret_cast<T*>(memory.get());
@@ -195,7 +212,7 @@ void run(CpuStream stream, const BatchedMatMul& kernel) {
     ThreadPool alone(1);
     const auto multiply = [&](const CpuStream& by, int64_t number, T* in) {
       const MatMul product = matrices(number);
-      Product<T>(product).run(by, in);
+      P(product).run(by, in);
     };
     if (is_small)
       stream.for_each_chunk(batch, 1, [&](int64_t number, int64_t) {
@@ -207,11 +224,12 @@ void run(CpuStream stream, const BatchedMatMul& kernel) {
 }
 
 void run(CpuStream stream, const ColumnSum& kernel) {
-  with_compute_type(kernel.x.dtype, [&]<class T>() {
+  with_float_type(kernel.x.dtype, [&]<class X>() {
     const int64_t columns = kernel.x.shape[-1];
     const int64_t rows = columns == 0 ? 0 : kernel.x.size() / columns;
     stream.for_each_chunk(columns, sum_columns, [&](int64_t begin, int64_t end) {
-      sum_column_chunk(kernel.x.as<T>() + begin, kernel.y.as<T>() + begin, rows, columns, end - begin);
+      sum_column_chunk(kernel.x.as<X>() + begin, kernel.y.as<Compute<X>>() + begin, rows, columns,
+                       end - begin);
     });
   });
 }

@@ -8,19 +8,26 @@
 namespace lockstep {
 namespace {
 
-template <class T>
-void forward_row(const T* x, T* y, int64_t columns) {
-  const T largest = lane_max(columns, x);
+template <class S>
+void forward_row(const S* x, S* y, int64_t columns) {
+  using T = Compute<S>;
+  const T largest = lane_max<T>(columns, x);
+  const auto exponential = [=](T value) { return math::exp(value - largest); };
+  // 32 bits and more keep the exponentials in y; 16 would round them, so they are computed again.
+  constexpr bool keeps = std::same_as<S, T>;
+  if (keeps) map_range<T>(0, columns, y, exponential, x);
+  const S* from = keeps ? y : x;
+  const auto kept = [=](T value) { return keeps ? value : exponential(value); };
+  const T sum = lane_sum<T>(columns, [=](int64_t i) { return kept(static_cast<T>(from[i])); });
   map_range<T>(
-      0, columns, y, [=](T value) { return math::exp(value - largest); }, x);
-  const T sum = lane_sum<T>(columns, [=](int64_t i) { return y[i]; });
-  map_range<T>(
-      0, columns, y, [=](T exponential) { return exponential / sum; }, y);
+      0, columns, y, [=](T value) { return kept(value) / sum; }, from);
 }
 
-template <class T>
-void backward_row(const T* y, const T* dy, T* dx, int64_t columns) {
-  const T shift = lane_sum<T>(columns, [=](int64_t i) { return y[i] * dy[i]; });
+template <class S>
+void backward_row(const S* y, const S* dy, S* dx, int64_t columns) {
+  using T = Compute<S>;
+  const T shift =
+      lane_sum<T>(columns, [=](int64_t i) { return static_cast<T>(y[i]) * static_cast<T>(dy[i]); });
   map_range<T>(
       0, columns, dx, [=](T value, T d) { return value * (d - shift); }, y, dy);
 }
@@ -38,16 +45,16 @@ void for_each_row(const CpuStream& stream, const Shape& shape, Body body) {
 }  // namespace
 
 void run(CpuStream stream, const SoftmaxForward& k) {
-  with_compute_type(k.x.dtype, [&]<class T>() {
-    for_each_row(stream, k.x.shape, [&, x = k.x.as<T>(), y = k.y.as<T>()](int64_t at) {
+  with_float_type(k.x.dtype, [&]<class S>() {
+    for_each_row(stream, k.x.shape, [&, x = k.x.as<S>(), y = k.y.as<S>()](int64_t at) {
       forward_row(x + at, y + at, k.x.shape[-1]);
     });
   });
 }
 
 void run(CpuStream stream, const SoftmaxBackward& k) {
-  with_compute_type(k.y.dtype, [&]<class T>() {
-    for_each_row(stream, k.y.shape, [&, y = k.y.as<T>(), dy = k.dy.as<T>(), dx = k.dx.as<T>()](int64_t at) {
+  with_float_type(k.y.dtype, [&]<class S>() {
+    for_each_row(stream, k.y.shape, [&, y = k.y.as<S>(), dy = k.dy.as<S>(), dx = k.dx.as<S>()](int64_t at) {
       backward_row(y + at, dy + at, dx + at, k.y.shape[-1]);
     });
   });

@@ -18,10 +18,10 @@ constexpr int64_t blocks_per_chunk = elementwise_grain / sum_block;
 int64_t count_blocks(const View& view) { return (view.size() + sum_block - 1) / sum_block; }
 
 /// The sums of the blocks of every sum of a DimensionSum: partials[outer, blocks, inner].
-template <class T>
+template <class X, class T>
 void sum_blocks(const CpuStream& stream, const DimensionSum& k, int64_t block_rows, int64_t blocks,
                 T* partials) {
-  const T* x = k.x.as<T>();
+  const X* x = k.x.as<X>();
   const int64_t strips = (k.inner + sum_columns - 1) / sum_columns;
   const int64_t size = std::min(k.count, block_rows) * std::min(k.inner, sum_columns);
   const int64_t grain = elementwise_grain / std::max<int64_t>(1, size);
@@ -30,7 +30,7 @@ void sum_blocks(const CpuStream& stream, const DimensionSum& k, int64_t block_ro
       const int64_t block = i / strips % blocks, outer = i / strips / blocks;
       const int64_t column = i % strips * sum_columns, row = block * block_rows;
       const int64_t rows = std::min(k.count - row, block_rows);
-      const T* from = x + (outer * k.count + row) * k.inner + column;
+      const X* from = x + (outer * k.count + row) * k.inner + column;
       T* to = partials + (outer * blocks + block) * k.inner + column;
       if (k.inner == 1)
         *to = lane_sum<T>(rows, [=](int64_t r) { return from[r]; });
@@ -45,12 +45,13 @@ void sum_blocks(const CpuStream& stream, const DimensionSum& k, int64_t block_ro
 void run(CpuStream stream, const DimensionSum& k) {
   const int64_t block_rows = k.inner == 1 ? sum_block : sum_block_rows;
   const int64_t blocks = std::max<int64_t>(1, (k.count + block_rows - 1) / block_rows);
-  with_compute_type(k.x.dtype, [&]<class T>() {
+  with_float_type(k.x.dtype, [&]<class X>() {
+    using T = Compute<X>;
     T* y = k.y.as<T>();
-    if (blocks == 1) return sum_blocks(stream, k, block_rows, blocks, y);
+    if (blocks == 1) return sum_blocks<X>(stream, k, block_rows, blocks, y);
     const auto memory = allocate(k.y.size() * blocks * static_cast<int64_t>(sizeof(T)), stream);
     T* partials = reinterpret_cast<T*>(memory.get());
-    sum_blocks(stream, k, block_rows, blocks, partials);
+    sum_blocks<X>(stream, k, block_rows, blocks, partials);
     stream.for_each_chunk(k.y.size(), elementwise_grain / blocks, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const T* terms = partials + i / k.inner * blocks * k.inner + i % k.inner;
@@ -64,16 +65,17 @@ void run(CpuStream stream, const DimensionSum& k) {
 
 void run(CpuStream stream, const Sum& k) {
   std::vector<double> partials(static_cast<size_t>(count_blocks(k.x)));
-  with_compute_type(k.x.dtype, [&]<class T>() {
+  with_float_type(k.x.dtype, [&]<class X>() {
+    using T = Compute<X>;
     stream.for_each_chunk(
-        count_blocks(k.x), blocks_per_chunk, [&, all = k.x.as<T>()](int64_t begin, int64_t end) {
+        count_blocks(k.x), blocks_per_chunk, [&, all = k.x.as<X>()](int64_t begin, int64_t end) {
           for (int64_t block = begin; block < end; ++block) {
-            const T* x = all + block * sum_block;
+            const X* x = all + block * sum_block;
             const int64_t size = std::min(sum_block, k.x.size() - block * sum_block);
             partials[static_cast<size_t>(block)] = lane_sum<T>(size, [=](int64_t i) { return x[i]; });
           }
         });
-    *k.y.as<T>() = static_cast<T>(std::accumulate(partials.begin(), partials.end(), 0.0));
+    *k.y.as<X>() = static_cast<X>(static_cast<T>(std::accumulate(partials.begin(), partials.end(), 0.0)));
   });
 }
 
