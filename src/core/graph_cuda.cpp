@@ -64,7 +64,10 @@ Graph::Graph(const Stream& stream, const std::function<void()>& body)
     std::rethrow_exception(failure);
   }
   cuda::check(result, "recording a graph");
-  cuda::check(cudaGraphInstantiate(&recording_->executable, recording_->graph, 0), "preparing a graph");
+  // Else all of it would run with the priority of the stream that launches it.
+  cuda::check(cudaGraphInstantiate(&recording_->executable, recording_->graph,
+                                   cudaGraphInstantiateFlagUseNodePriority),
+              "preparing a graph");
 }
 
 Graph::~Graph() = default;

@@ -18,6 +18,7 @@ struct Recorded {
   struct Node {
     std::function<void()> work;
     std::set<size_t> after;  ///< nodes that come first
+    int priority = 0;        ///< the stream's; lower goes first
   };
   std::vector<Node> nodes;
 };
@@ -51,6 +52,7 @@ uint32_t current_schedule();
 }  // namespace emulator
 
 struct CUstream_st {
+  int priority = 0;
   std::shared_ptr<emulator::Capture> capture;
   std::set<size_t> last;  ///< nodes of the capture that the stream's next work comes after
 };

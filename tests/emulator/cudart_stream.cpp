@@ -39,8 +39,8 @@ bool invalidate(std::vector<std::weak_ptr<Capture>>& captures, bool only_global)
   return any;
 }
 
-/// The order in which a graph's nodes run: as recorded, or a random one in which each comes after those that
-/// it waits for.
+/// The order in which a graph's nodes run: of those that wait for nothing any more the one of the highest
+/// priority, then the one that was recorded first; or a random one of them.
 std::vector<size_t> replay_order(const Recorded& recorded, uint32_t seed) {
   std::vector<size_t> order, ready, missing(recorded.nodes.size());
   std::vector<std::vector<size_t>> followers(recorded.nodes.size());
@@ -51,9 +51,11 @@ std::vector<size_t> replay_order(const Recorded& recorded, uint32_t seed) {
   }
   std::minstd_rand random(seed);
   while (!ready.empty()) {
-    const auto lowest = std::min_element(ready.begin(), ready.end());
+    const auto first = std::ranges::min_element(ready, {}, [&](size_t node) {
+      return std::pair{recorded.nodes[node].priority, node};
+    });
     const auto chosen =
-        seed == 0 ? lowest : ready.begin() + static_cast<std::ptrdiff_t>(random() % ready.size());
+        seed == 0 ? first : ready.begin() + static_cast<std::ptrdiff_t>(random() % ready.size());
     const size_t node = *chosen;
     ready.erase(chosen);
     order.push_back(node);
@@ -121,7 +123,7 @@ cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
   }
   if (!stream->capture->is_valid) return cudaErrorStreamCaptureInvalidated;
   auto& nodes = stream->capture->recorded.nodes;
-  nodes.push_back({std::move(work), stream->last});
+  nodes.push_back({std::move(work), stream->last, stream->priority});
   stream->last = {nodes.size() - 1};
   return cudaSuccess;
 }
@@ -133,9 +135,9 @@ using emulator::remember;
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
   if (emulator::device_count() == 0) return remember(cudaErrorNoDevice);
-  *stream = new CUstream_st{};
+  *stream = new CUstream_st{.priority = priority, .capture = nullptr, .last = {}};
   const std::lock_guard lock(emulator::mutex);
   emulator::streams.insert(*stream);
   return cudaSuccess;
@@ -198,8 +200,11 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
   *executable = new CUgraphExec_st{graph->recorded};
+  // Without the flag all nodes have the priority of the stream in which the graph is launched.
+  if ((flags & cudaGraphInstantiateFlagUseNodePriority) == 0)
+    for (auto& node : (*executable)->recorded.nodes) node.priority = 0;
   return cudaSuccess;
 }
 

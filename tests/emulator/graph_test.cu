@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <set>
 
+#include "core/event.h"
+#include "core/gpu.h"
+#include "core/graph.h"
 #include "emulator/toy.h"
 
 namespace emulator {
@@ -154,6 +157,30 @@ TEST_F(ForkedGraphs, RefuseEventsFromOutside) {
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
   cudaGetLastError();
+}
+
+__global__ void take_number(int* next, int* number) { *number = (*next)++; }
+
+/// Work of two streams that wait for nothing, the urgent one recorded last: as the reduction is beside a
+/// backward.
+TEST(RecordedWork, KeepsThePrioritiesOfItsStreams) {
+  const lockstep::Stream plain = lockstep::make_gpu_stream(0), urgent = lockstep::make_gpu_stream(0, true);
+  const Array<int> next(1, 0), numbers(2, -1);
+  const auto number = [&](const lockstep::Stream& on, int which) {
+    lockstep::cuda::launch_grid(std::get<lockstep::CudaStream>(on), {.blocks = 1, .threads = 1}, take_number,
+                                next.get(), numbers.get() + which);
+  };
+  const lockstep::Graph graph(plain, [&] {
+    lockstep::Event forked, joined;
+    forked.record(plain);
+    forked.hold(urgent);
+    number(plain, 0);
+    number(urgent, 1);
+    joined.record(urgent);
+    joined.hold(plain);
+  });
+  graph.launch();
+  EXPECT_EQ(numbers.values(), (std::vector<int>{1, 0}));
 }
 
 TEST_F(Graphs, RefuseCallsThatWait) {
