@@ -197,12 +197,12 @@ ncclResult_t transfer(ncclComm_t communicator, cudaStream_t stream, const Transf
   if (entry == nullptr || entry->communicator != communicator || entry->stream != stream || entry->work)
     entry = &group.entries.emplace_back(Group::Entry{communicator, stream, {}, {}});
   entry->transfers.push_back(wanted);
-  return ncclSuccess;
+  return communicator->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t collective(ncclComm_t communicator, cudaStream_t stream, emulator::Work work) {
   group.entries.push_back({communicator, stream, {}, std::move(work)});
-  return ncclSuccess;
+  return communicator->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
 /// A call outside of a group is a group of its own.
@@ -211,7 +211,8 @@ ncclResult_t grouped(Call call) {
   ncclGroupStart();
   const ncclResult_t inside = call();
   const ncclResult_t result = ncclGroupEnd();
-  return inside == ncclSuccess ? result : inside;
+  if (inside != ncclSuccess && inside != ncclInProgress) return inside;
+  return result == ncclSuccess ? inside : result;
 }
 
 }  // namespace
