@@ -4,9 +4,11 @@
 
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/trace.h"
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/gradient_reducer.h"
 #include "dist/reference_tree.h"
+#include "kernels/fold.h"
 
 namespace lockstep {
 namespace {
@@ -84,6 +86,25 @@ TEST(GpuReducer, OnlyWhatNeverWaitsOnTheHostIsCapturable) {
       if (transport == Transport::staged) EXPECT_THROW(Graph(stream, step), Error);
     }
     EXPECT_FALSE(GradientReducer(alone, three_buckets(1), {}, cpu_stream()).is_capturable());
+  });
+}
+
+TEST(GpuReducer, OneGradientIsItsOwnMean) {
+  LOCKSTEP_NEEDS_GPU();
+  run_gpu_ranks(1, [&](Communicator& communicator, const Stream& stream) {
+    Trace& trace = Trace::current();
+    trace.start();
+    for (const Transport transport : transports_for(1))
+      for (const Reduction reduction : {Reduction::tree, Reduction::native}) {
+        GradientReducer reducer(communicator.shared_from_this(), three_buckets(1),
+                                {.reduction = reduction, .transport = transport}, stream);
+        reducer.begin(0);
+        for (int bucket = 0; bucket < 3; ++bucket) reducer.complete(bucket, 0);
+        reducer.finish(true);
+        EXPECT_FALSE(trace.totals().contains(Fold::name)) << name(transport);
+      }
+    trace.stop();
+    EXPECT_TRUE(trace.totals().contains("fill")) << "nothing is traced";
   });
 }
 
