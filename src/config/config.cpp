@@ -255,8 +255,6 @@ void settle_device(Config& config) {
   std::string& device = config.train.device;
   const bool has_gpu = device != "cpu" && count_gpus() > 0;
   require(device != "cuda" || has_gpu, "train.device = cuda: ", why_no_gpu(), "; or use auto or cpu");
-  require(config.train.precision == "fp32" || has_gpu, "train.precision = ", config.train.precision,
-          " needs a GPU: ", device == "cpu" ? "train.device is cpu" : why_no_gpu(), "; or use fp32");
   if (device == "auto") device = has_gpu ? "cuda" : "cpu";
   const int64_t head = config.model.n_embd / config.model.n_head;
   require(device == "cpu" || (head <= 128 && (config.train.precision == "fp32" || head % 8 == 0)),

@@ -107,7 +107,7 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one", any,
            {"auto", "cpu", "cuda"});
   rows.add("precision", &C::precision, semantic, "",
-           "of activations and products; weights and sums are kept in fp32; bf16 needs a GPU", any,
+           "of activations and products; weights, their gradients and sums stay in fp32", any,
            {"fp32", "bf16"});
   rows.add("graph", &C::graph, collective, "",
            "on a GPU: record a step once and replay it (equal bits, less waiting)");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/sgd.h"
 
+#include "kernels/convert.h"
 #include "kernels/sgd.h"
 
 namespace lockstep {
@@ -8,9 +9,7 @@ namespace lockstep {
 Sgd::Sgd(ParameterSpace& space, Options options)
     : Optimizer(space, options.momentum != 0.0 ? std::vector<std::string>{"momentum_buffer"}
                                                : std::vector<std::string>{}),
-      options_(options) {
-  expect(!space.copies(), "SGD does not renew copies in 16 bits");
-}
+      options_(options) {}
 
 void Sgd::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
   for (const auto& [range, group] : space_.by_group(ranges))
@@ -22,6 +21,9 @@ void Sgd::apply(std::span<const Range> ranges, const Tensor& clip, float gradien
                                     .velocity = states_.empty() ? View{} : part(states_[0].flat, range),
                                     .gradient_scale = gradient_scale,
                                     .clip = clip.view()});
+  if (!space_.copies()) return;
+  for (const Range& range : ranges)
+    launch(space_.stream(), Convert{.x = part(space_.values(), range), .y = part(space_.copies(), range)});
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// Stochastic gradient descent with PyTorch's momentum: velocity = momentum * velocity + gradient. Its
-/// steps are not recorded as graphs, and parameters have no copies in 16 bits.
+/// steps are not recorded as graphs.
 class Sgd : public Optimizer {
  public:
   struct Options {

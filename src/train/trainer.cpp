@@ -173,7 +173,8 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
   const std::string device =
       gpu >= 0
           ? concat(describe_gpu(gpu), ", ", config.train.precision, ", gradients ", data_parallel.transport())
-          : concat(counted(config.train.threads, "thread"), " each, ", instruction_set());
+          : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
+                   config.train.precision == "fp32" ? "" : ", " + config.train.precision);
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
   if (!task.description.empty()) log_info(task.description);

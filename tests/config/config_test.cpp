@@ -345,7 +345,7 @@ TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
 }
 
 TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
-  const Config config = load({"--config", "gpt2_124m.ini", "train.precision=fp32"});
+  const Config config = load({"--config", "gpt2_124m.ini", "train.device=cpu"});
   const auto values = values_of(config);
   const std::map<std::string, std::string> recipe = {{"data.dataset", "random_tokens"},
                                                      {"data.block_size", "1024"},
@@ -368,13 +368,13 @@ TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
   EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
 }
 
-/// Not a crash, and not a slow run in another precision.
+/// Not a crash, and not a run that takes weeks.
 TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
   if (count_gpus() > 0) GTEST_SKIP() << "there is a GPU";
   expect_contains(user_error([] {
                     load({"--config", "gpt2_124m.ini"});
                   }),
-                  {"train.precision = bf16 needs a GPU", why_no_gpu(), "use fp32"});
+                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
 }
 
 TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {

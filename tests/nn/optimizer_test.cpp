@@ -193,6 +193,29 @@ TEST(Optimizer, ATensorThatIsListedTwiceIsUpdatedOnce) {
   EXPECT_EQ(tied.state().size(), 4U);
 }
 
+/// The copies in 16 bits are the values, rounded, after every step.
+template <class Kind>
+void check_copies_are_renewed(const typename Kind::Options& options) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Model model(DType::f32);
+    const auto space = model.space();
+    model.compute_gradients(0);
+    space->set_precision(dtype);
+    Kind optimizer(*space, options);
+    for (int step = 0; step < 3; ++step) {
+      const Tensor before = convert(space->copies(), DType::f32);
+      optimizer.step(learning_rate);
+      EXPECT_TRUE(has_same_bits(space->copies(), convert(space->values(), dtype))) << dtype;
+      EXPECT_FALSE(has_same_bits(convert(space->copies(), DType::f32), before)) << dtype;
+    }
+  }
+}
+
+TEST(Optimizer, CopiesInSixteenBitsAreRenewed) {
+  check_copies_are_renewed<AdamW>({});
+  check_copies_are_renewed<Sgd>({.momentum = 0.9});
+}
+
 TEST(Optimizer, AMissingGradientIsNamed) {
   const Model model(DType::f32);
   backward(sum(model.parameters[0].tensor));
