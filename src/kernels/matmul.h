@@ -13,8 +13,8 @@ constexpr bool is_backward(Activation activation) {
   return activation == Activation::gelu_tanh_backward || activation == Activation::gelu_erf_backward;
 }
 
-/// c = activation(op(a) . op(b) + bias) + residual, op(a) [m, k], op(b) [k, n]; op transposes the stored
-/// matrix where its flag is set. a, b and bias are of one float dtype, on a GPU not f64; 16 bits are
+/// c = activation(scale * op(a) . op(b) + bias) + residual, op(a) [m, k], op(b) [k, n]; op transposes the
+/// stored matrix where its flag is set. a, b and bias are of one float dtype, on a GPU not f64; 16 bits are
 /// computed in fp32 and rounded once. CPU: the bits of c[i, j] depend on k and its terms alone, one chain of
 /// fused multiply-adds per fixed block of k. GPU: on the shapes, the values and the plan (matmul_plans.h).
 struct MatMul {
@@ -29,6 +29,7 @@ struct MatMul {
   bool transpose_a = false;
   bool transpose_b = false;
   Activation activation = Activation::none;
+  double scale = 1.0;  ///< of finished sums, in the type of the sums
 
   int64_t m() const { return transpose_a ? a.shape[-1] : a.shape.rows(); }
   int64_t k() const { return transpose_a ? a.shape.rows() : a.shape[-1]; }

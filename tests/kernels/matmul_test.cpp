@@ -186,6 +186,22 @@ TEST(MatMul, AResidualIsAddedAfterTheBias) {
   });
 }
 
+// A power of two commutes with every rounding.
+TEST(MatMul, TheScaleIsOfTheSumAlone) {
+  for_each_case([](Operands& o) {
+    Values quarter = o.a, expected = o.c;
+    for (int64_t i = 0; i < quarter.size(); ++i) quarter.set(i, o.a[i] / 4);
+    o.kernel.bias = o.bias.view();
+    MatMul other = o.kernel;
+    other.a.data = quarter.view().data;
+    other.c = expected.view();
+    o.kernel.scale = 0.25;
+    launch_on(2, o.kernel);
+    launch_on(2, other);
+    ASSERT_EQ(o.c, expected);
+  });
+}
+
 TEST(MatMul, BackwardActivationsAreThoseOfTheGeluKernel) {
   for_each_case([](Operands& o) {
     const DType dtype = o.kernel.c.dtype;

@@ -62,6 +62,24 @@ TEST(CrossEntropy, RefusesTargetsItCannotUse) {
   EXPECT_THROW(cross_entropy(logits, from_values<float>({0, 1}, {2})), Error);
 }
 
+// A power of two commutes with every rounding, wherever it is multiplied in.
+TEST(LinearCrossEntropy, AStartingGradientScalesAllGradients) {
+  for (const int64_t rows_at_once : {0, 2}) {
+    std::vector<std::vector<double>> gradients;
+    for (const double seed : {1.0, 0.25}) {
+      Tensor x = uniform_tensor({3, 5}, 1, DType::f32), weight = uniform_tensor({4, 5}, 2, DType::f32);
+      x.set_requires_grad();
+      weight.set_requires_grad();
+      const Tensor targets = from_values<int32_t>({1, 3, 0}, {3});
+      backward(linear_cross_entropy(x, weight, targets, rows_at_once), seed);
+      gradients.push_back(to_doubles(scale(x.grad(), 1.0 / seed)));
+      gradients.push_back(to_doubles(scale(weight.grad(), 1.0 / seed)));
+    }
+    EXPECT_EQ(gradients[2], gradients[0]);
+    EXPECT_EQ(gradients[3], gradients[1]);
+  }
+}
+
 TEST(MeanSquaredError, IsTheMeanOfSquares) {
   const Tensor x = from_values<double>({1, 2, 3, 4}, {2, 2}), y = from_values<double>({1, 0, 0, 5}, {2, 2});
   EXPECT_DOUBLE_EQ(item(mean_squared_error(x, y)), (0 + 4 + 9 + 1) / 4.0);

@@ -150,6 +150,8 @@ class Product {
   }
 
   void finish(T* values, int64_t column, int64_t offset, int64_t columns) const {
+    if (kernel_.scale != 1.0)
+      for (int64_t j = 0; j < columns; ++j) values[j] *= static_cast<T>(kernel_.scale);
     if (kernel_.bias) {
       const S* bias = kernel_.bias.as<S>() + column;
       for (int64_t j = 0; j < columns; ++j) values[j] += static_cast<T>(bias[j]);

@@ -88,7 +88,8 @@ cublasStatus_t multiply(const CudaStream& stream, const MatMul& k, const Candida
                                               .residual = residual.address(),
                                               .vector = wanted ? sum.address() : bias.address(),
                                               .pre_activation = writes ? written.address() : read.address(),
-                                              .c = c.address()});
+                                              .c = c.address(),
+                                              .scale = static_cast<float>(k.scale)});
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   c.store(stream);
   if (wanted) sum.store(stream);

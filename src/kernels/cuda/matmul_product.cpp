@@ -212,11 +212,11 @@ cublasStatus_t Product::run(const CudaStream& stream, const Algorithm& algorithm
   // Always of one size, so that each stream, and each graph, ends up with a single one.
   const auto workspace =
       algorithm.workspace_bytes == 0 ? nullptr : allocate(int64_t{matmul_workspace_bytes}, stream);
-  const float one = 1.0f, beta = operands.residual ? 1.0f : 0.0f;
+  const float beta = operands.residual ? 1.0f : 0.0f;
   const void* c = operands.residual ? operands.residual : operands.c;
   const cublasLtMatmulAlgo_t native_algorithm = native(algorithm);
-  return cublasLtMatmul(handle_of(stream.device), &operation_, &one, operands.b, &b_, operands.a, &a_, &beta,
-                        c, &c_, operands.c, &c_, &native_algorithm, workspace.get(),
+  return cublasLtMatmul(handle_of(stream.device), &operation_, &operands.scale, operands.b, &b_, operands.a,
+                        &a_, &beta, c, &c_, operands.c, &c_, &native_algorithm, workspace.get(),
                         workspace ? matmul_workspace_bytes : 0, native(stream));
 }
 

@@ -22,6 +22,7 @@ struct ProductOperands {
   const void* vector = nullptr;
   const void* pre_activation = nullptr;
   void* c = nullptr;
+  float scale = 1.0f;
 };
 
 /// The attributes of an algorithm in the order of `algorithm_attributes`.

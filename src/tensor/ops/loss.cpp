@@ -64,17 +64,21 @@ struct Head {
     return result;
   }
 
-  /// What rows from `begin` on add to the gradients: their rows of dx, and a term of dweight, `before` it.
-  void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const Tensor& dweight,
-                 const Tensor& before) const {
+  /// What rows from `begin` on add to the gradients, times `factor`: their rows of dx, and a term of dweight,
+  /// `before` it.
+  void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const GradientTarget& dweight,
+                 double factor = 1.0) const {
     const int64_t end = begin + dlogits.shape()[0];
-    launch(x.stream(),
-           MatMul{.a = dlogits.view(), .b = weight.operand(x.dtype()), .c = dx.slice(begin, end).view()});
+    launch(x.stream(), MatMul{.a = dlogits.view(),
+                              .b = weight.operand(x.dtype()),
+                              .c = dx.slice(begin, end).view(),
+                              .scale = factor});
     launch(x.stream(), MatMul{.a = dlogits.view(),
                               .b = x.slice(begin, end).view(),
-                              .c = dweight.view(),
-                              .residual = before.view(),
-                              .transpose_a = true});
+                              .c = dweight.memory.view(),
+                              .residual = dweight.before.view(),
+                              .transpose_a = true,
+                              .scale = factor});
   }
 };
 
@@ -115,16 +119,19 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
         "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
         [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
           const Tensor dx = empty_like(head.x);
-          const auto [dweight, before] = context.gradient_target(1, head.weight);
-          head.gradients(times_gradient(dlogits, dy, context), 0, dx, dweight, before);
-          return {dx.reshape(shape), dweight};
+          const GradientTarget dweight = context.gradient_target(1, head.weight);
+          // Where the host knows the factor, the products take it along.
+          const std::optional<double> seed = context.starting_gradient();
+          if (!seed) times_gradient(dlogits, dy, context);
+          head.gradients(dlogits, 0, dx, dweight, seed.value_or(1.0));
+          return {dx.reshape(shape), dweight.memory};
         });
   }
   const Tensor dx = recorded ? empty_like(head.x) : Tensor(),
                dweight = recorded ? empty_like(weight) : Tensor();
   for (int64_t begin = 0; begin < rows; begin += rows_at_once) {
     const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
-    if (recorded) head.gradients(dlogits, begin, dx, dweight, begin == 0 ? Tensor() : dweight);
+    if (recorded) head.gradients(dlogits, begin, dx, {dweight, begin == 0 ? Tensor() : dweight});
   }
   return record(
       "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},

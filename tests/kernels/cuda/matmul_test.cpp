@@ -85,7 +85,8 @@ struct Problem {
   MatMul kernel;
 };
 
-/// The sum and the bias, and how far fp32 may be from it: a rounding for each product, term, and addition.
+/// The sum and the bias, and how far fp32 may be from it: a rounding for each product, term, and addition,
+/// and for the scale.
 struct Sum {
   double value = 0, error = 0;
 };
@@ -96,10 +97,10 @@ Sum sum_of(const Problem& p, int64_t row, int64_t column) {
     sum.value += term;
     magnitude += std::fabs(term);
   };
-  for (int64_t d = 0; d < p.size.k; ++d) add(p.left(row, d) * p.right(d, column));
+  for (int64_t d = 0; d < p.size.k; ++d) add(p.kernel.scale * p.left(row, d) * p.right(d, column));
   if (p.kernel.bias) add(p.bias_values[static_cast<size_t>(column)]);
   if (p.kernel.residual) add(p.like_c[static_cast<size_t>(row * p.size.n + column)]);
-  sum.error = static_cast<double>(2 * p.size.k + 2) * 0x1p-24 * magnitude;
+  sum.error = static_cast<double>(2 * p.size.k + 3) * 0x1p-24 * magnitude;
   return sum;
 }
 
@@ -183,6 +184,14 @@ TEST(MatMul, BiasesAndResidualsAreAdded) {
   check_all([](Problem& p) { p.kernel.pre_activation = p.pre_activation.view(); });
   check_all([](Problem& p) {
     p.kernel.bias = p.bias.view();
+    p.kernel.residual = p.residual.view();
+  });
+}
+
+TEST(MatMul, TheScaleIsOfTheSumAlone) {
+  LOCKSTEP_NEEDS_GPU();
+  check_all([](Problem& p) {
+    p.kernel.scale = 0.75;
     p.kernel.residual = p.residual.view();
   });
 }
