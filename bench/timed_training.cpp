@@ -70,7 +70,9 @@ std::vector<PhaseSeconds> TimedTraining::steps(int count) {
 std::string workload_of(const Config& config) {
   return concat(config.model.n_layer, "x", config.model.n_head, "x", config.model.n_embd, " block ",
                 config.data.block_size, " replicas ", config.dist.replicas, " batch ",
-                config.train.batch_size, config.dist.reduction == "tree" ? "" : " native");
+                config.train.batch_size, config.dist.reduction == "tree" ? "" : " native",
+                config.train.precision == "fp32" ? "" : " " + config.train.precision,
+                config.train.recompute == "none" ? "" : " recompute " + config.train.recompute);
 }
 
 void take_benchmark_arguments(CLI::App& options, Arguments& arguments) {
