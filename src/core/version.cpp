@@ -32,7 +32,7 @@ std::string scope_of_bits() {
   ::confstr(_CS_GNU_LIBC_VERSION, library.data(), library.size());
 #endif
   return concat("instruction set = ", instruction_set(), "\ncompiler = ", __VERSION__,
-                "\nC library = ", library.data(), "\n");
+                "\nC library = ", library.data(), "\nproducts = 16 bits by fp32\n");
 }
 
 std::string version_text() {

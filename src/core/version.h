@@ -10,8 +10,8 @@ namespace lockstep {
 std::string instruction_set();
 
 /// The line "key = value" of everything about this process, besides its settings, that bits depend on:
-/// instruction set, compiler, and the C library, whose functions initial values and schedules are made with.
-/// 16-bit numbers add nothing: every CPU computes on them in fp32.
+/// instruction set, compiler, the C library, whose functions initial values and schedules are made with, and
+/// how a CPU of this kind multiplies numbers of 16 bits.
 std::string scope_of_bits();
 
 /// What --version prints: the project's version, the compiler, the instruction set, and whether there is

@@ -14,6 +14,7 @@ TEST(ScopeOfBits, NamesEverythingThatMayRoundOtherwise) {
   const std::string scope = scope_of_bits();
   EXPECT_NE(scope.find("instruction set = " + instruction_set() + "\n"), std::string::npos) << scope;
   EXPECT_NE(scope.find("compiler = " __VERSION__ "\n"), std::string::npos) << scope;
+  EXPECT_NE(scope.find("products = 16 bits by fp32\n"), std::string::npos) << scope;
 #if defined(__GLIBC__)
   const std::string library = std::string("C library = glibc ") + gnu_get_libc_version() + "\n";
   EXPECT_NE(scope.find(library), std::string::npos) << scope;
