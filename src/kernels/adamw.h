@@ -60,4 +60,29 @@ void run(CudaStream, const AdamWStep&);
 /// step.
 std::array<double, 3> adamw_schedule(double learning_rate, double beta1, double beta2, int64_t step);
 
+/// base^exponent by squaring: the same bits on every backend, which no library's pow has.
+constexpr double power(double base, int64_t exponent) {
+  double result = 1.0;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2 == 1) result *= base;
+  return result;
+}
+
+/// adamw_schedule() where the number of the step is known on the device only, with power().
+struct AdamWSchedule {
+  static constexpr const char* name = "adamw_schedule";
+  View step;      ///< i32, one element; at 0 nothing but the learning rate makes sense
+  View schedule;  ///< f64 [3]: begins with the learning rate; the others are written
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+
+  void check() const {
+    expect(step.size() == 1 && step.dtype == DType::i32, "the step is ", step.shape, " ", step.dtype);
+    expect(schedule.size() == 3 && schedule.dtype == DType::f64, "the schedule is ", schedule.shape, " ",
+           schedule.dtype);
+  }
+};
+void run(CpuStream, const AdamWSchedule&);
+void run(CudaStream, const AdamWSchedule&);
+
 }  // namespace lockstep

@@ -78,22 +78,24 @@ void run(CpuStream, const BlockSquares&);
 void run(CudaStream, const BlockSquares&);
 
 /// The factor that brings a norm down to at most `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch's
-/// clip_grad_norm_ has it, in f64 and rounded once; 1 if max_norm is 0 (off). NaN, which skips a step, if the
-/// norm is not finite.
-constexpr float clip_factor(double norm, double max_norm) {
+/// clip_grad_norm_ has it, divided by `scale`, in f64 and rounded once; 1 / scale if max_norm is 0 (off).
+/// NaN, which skips a step, if the norm is not finite.
+constexpr float clip_factor(double norm, double max_norm, double scale = 1.0) {
   const bool is_finite = norm - norm == 0.0;
   if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
   const double ratio = max_norm / (norm + 1e-6);
-  return static_cast<float>(max_norm > 0.0 && ratio < 1.0 ? ratio : 1.0);
+  return static_cast<float>((max_norm > 0.0 && ratio < 1.0 ? ratio : 1.0) / scale);
 }
 
-/// norm = the root of the sum of `squares`, added as the blocks of Sum are, and the clip_factor of it.
+/// norm = the root of the sum of `squares`, added as the blocks of Sum are, over `scale`, by which the
+/// gradients are multiplied, and the clip_factor of it.
 struct ClipFactor {
   static constexpr const char* name = "clip_factor";
   View squares;  ///< f64, any number: BlockSquares of all blocks
   double max_norm = 0.0;
-  View norm;    ///< f64, one element, written
-  View factor;  ///< f32, one element, written
+  View norm;        ///< f64, one element, written
+  View factor;      ///< f32, one element, written
+  View scale = {};  ///< optional, f32, one element
 
   void check() const {
     expect(max_norm >= 0.0, "a largest norm of ", max_norm);
@@ -101,6 +103,8 @@ struct ClipFactor {
     expect(norm.size() == 1 && norm.dtype == DType::f64, "the norm is ", norm.shape, " ", norm.dtype);
     expect(factor.size() == 1 && factor.dtype == DType::f32, "the factor is ", factor.shape, " ",
            factor.dtype);
+    expect(!scale || (scale.size() == 1 && scale.dtype == DType::f32), "the scale is ", scale.shape, " ",
+           scale.dtype);
   }
 };
 void run(CpuStream, const ClipFactor&);

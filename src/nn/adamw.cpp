@@ -16,20 +16,29 @@ AdamW::AdamW(ParameterSpace& space, Options options)
 
 void AdamW::prepare(double learning_rate) {
   Optimizer::prepare(learning_rate);
+  if (count_ && !schedule_) schedule_ = full({3}, 0.0, DType::f64, space_.stream());
   if (!schedule_) return;
-  SetValues update{.y = schedule_.view(), .values = {}, .count = 3};
-  std::ranges::copy(adamw_schedule(learning_rate, options_.beta1, options_.beta2, steps_taken_),
-                    update.values.begin());
+  SetValues update{.y = schedule_.view(), .values = {learning_rate}, .count = 1};
+  if (!count_) {
+    std::ranges::copy(adamw_schedule(learning_rate, options_.beta1, options_.beta2, steps_taken_),
+                      update.values.begin());
+    update.count = 3;
+  }
   launch(schedule_.stream(), update);
 }
 
 void AdamW::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
+  if (count_)
+    launch(space_.stream(), AdamWSchedule{.step = count_.view(),
+                                          .schedule = schedule_.view(),
+                                          .beta1 = options_.beta1,
+                                          .beta2 = options_.beta2});
   AdamWStep update{.segments = {},
                    .learning_rate = learning_rate_,
                    .beta1 = options_.beta1,
                    .beta2 = options_.beta2,
                    .epsilon = options_.epsilon,
-                   .step = steps_taken_,
+                   .step = count_ ? 1 : steps_taken_,  // the schedule has it
                    .gradient_scale = gradient_scale,
                    .schedule = schedule_.view(),
                    .clip = clip.view()};

@@ -25,7 +25,7 @@ class AdamW : public Optimizer {
   void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) override;
 
   Options options_;
-  Tensor schedule_;  ///< on a GPU: what changes from step to step, as AdamWStep::schedule
+  Tensor schedule_;  ///< where the device knows it: what changes from step to step, as AdamWStep::schedule
 };
 
 }  // namespace lockstep

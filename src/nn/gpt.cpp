@@ -92,7 +92,7 @@ Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
 
 Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const Context& context,
                  int64_t rows_at_once) const {
-  return linear_cross_entropy(hidden(ids, context), head(), targets, rows_at_once);
+  return linear_cross_entropy(hidden(ids, context), head(), targets, rows_at_once, -1, context.loss_scale);
 }
 
 Tensor Gpt::next_logits(const Tensor& ids, KeyValueCache& cache) const {

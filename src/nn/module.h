@@ -24,6 +24,8 @@ struct Context {
   const uint32_t* device_step = nullptr;
   /// Attention goes on behind what this holds, if not null.
   KeyValueCache* cache = nullptr;
+  /// What a loss is to put into its gradient, if not empty: GradScaler::scale().
+  Tensor loss_scale = {};
 
   RandomKey key(uint32_t site) const {
     return {.seed = seed, .step = step, .sample = sample, .site = site, .device_step = device_step};

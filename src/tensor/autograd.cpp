@@ -79,9 +79,11 @@ void receive(LeafGradient& leaf, const Tensor& gradient, bool first_use) {
 /// up, never walked, so their order cannot show.
 class Walk {
  public:
-  /// `seed` is the gradient of `root` where the host knows it.
-  Walk(const std::shared_ptr<GradientNode>& root, Tensor gradient, std::optional<double> seed)
-      : root_(root.get()), seed_(seed) {
+  /// `seed` is the gradient of `root` where the host knows it. `scale` is the loss scale that `root` may
+  /// hold.
+  Walk(const std::shared_ptr<GradientNode>& root, Tensor gradient, std::optional<double> seed,
+       const Tensor& scale)
+      : root_(root.get()), seed_(seed), scale_(scale) {
     root->output_gradient = std::move(gradient);
     add(operations_below(root, 0));
   }
@@ -99,10 +101,19 @@ class Walk {
 
   /// Operations that run before all that are still to run.
   void add(const Nodes& nodes) {
-    for (const auto& node : nodes)
+    for (const auto& node : nodes) {
+      expect_scaled_once(*node);
       for (const auto& input : node->inputs)
         if (input && input->leaf) ++uses_left_[input.get()];
+    }
     nodes_.insert(nodes_.end(), nodes.begin(), nodes.end());
+  }
+
+  void expect_scaled_once(const GradientNode& node) const {
+    const bool is_expected = &node == root_ && scale_ && scale_.view().data == node.loss_scale.view().data;
+    expect(!node.loss_scale || is_expected, "a loss, ", node.op,
+           ", was told a loss scale, which its gradient holds: walk that loss itself, by "
+           "GradScaler::backward(loss, factor) of that scale, or make it without loss_scale");
   }
 
   void run(GradientNode& node) {
@@ -142,6 +153,7 @@ class Walk {
     expect(gradient.shape() == input->shape, node.op, ": gradient ", i, " is ", gradient.shape(),
            ", its input is ", input->shape);
     if (input->leaf) {
+      if (input->space) input->space->gradients_are_scaled = static_cast<bool>(scale_);
       receive(*input->leaf, gradient, used_.insert(input).second);
       if (--uses_left_[input] == 0 && input->leaf->ready) input->leaf->ready();
     } else if (input->node) {  // a leaf may have been frozen since the forward
@@ -155,6 +167,7 @@ class Walk {
   std::unordered_set<TensorState*> used_;            ///< leaves that have their gradient, or are about to
   const GradientNode* root_;
   std::optional<double> seed_;
+  Tensor scale_;
 };
 
 GradientTarget GradientContext::gradient_target(size_t i, const Tensor& model) {
@@ -202,6 +215,10 @@ Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
       [gradient = std::move(gradient)](const Tensor& dy, GradientContext&) { return gradient(dy); });
 }
 
+void set_loss_scale(const Tensor& loss, const Tensor& scale) {
+  if (const auto& node = Tape::state(loss)->node) node->loss_scale = scale;
+}
+
 uint64_t Tape::now() { return next_sequence.load(std::memory_order_relaxed); }
 
 std::vector<Tensor> Tape::read_since(const Tensor& y, uint64_t since) {
@@ -224,12 +241,12 @@ LeafGradient& leaf_gradient(const Tensor& leaf) {
 
 namespace {
 
-void walk(const Tensor& y, Tensor gradient, std::optional<double> seed) {
+void walk(const Tensor& y, Tensor gradient, std::optional<double> seed, const Tensor& scale = {}) {
   const std::shared_ptr<GradientNode> root = Tape::state(y)->node;
   expect(root != nullptr,
          "this loss is not on the tape: nothing in it requires a gradient, or it was walked before");
   const NoGrad no_grad;
-  Walk(root, std::move(gradient), seed).run();
+  Walk(root, std::move(gradient), seed, scale).run();
 }
 
 }  // namespace
@@ -237,6 +254,18 @@ void walk(const Tensor& y, Tensor gradient, std::optional<double> seed) {
 void backward(const Tensor& loss, double seed) {
   expect(loss && loss.size() == 1, "backward() starts from a scalar");
   walk(loss, full(loss.shape(), seed, loss.dtype(), loss.stream()), seed);
+}
+
+void backward(const Tensor& loss, double seed, const Tensor& scale) {
+  expect(loss && loss.size() == 1 && loss.dtype() == DType::f32,
+         "a scaled backward() starts from a scalar in f32: convert() makes it from one in 16 bits");
+  const auto& root = Tape::state(loss)->node;
+  if (root && root->loss_scale)
+    return walk(loss, full(loss.shape(), seed, loss.dtype(), loss.stream()), seed, scale);
+  const Tensor dy = empty(loss.shape(), DType::f32, loss.stream());
+  const View x{scale.view().data, loss.shape(), DType::f32};
+  launch(loss.stream(), Scale{.x = x, .y = dy.view(), .factor = seed});
+  walk(loss, dy, std::nullopt, scale);
 }
 
 void backward(const Tensor& y, const Tensor& dy) {

@@ -61,6 +61,9 @@ Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, Gradi
 Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
               std::function<Gradients(const Tensor& dy)> gradient);
 
+/// Tells that the gradient of `loss`, which record() has returned, holds this loss scale as a factor.
+void set_loss_scale(const Tensor& loss, const Tensor& scale);
+
 /// True if record() would keep the gradient: what an op may ask before it saves something costly.
 bool is_recorded(const std::vector<Tensor>& inputs);
 
@@ -79,6 +82,9 @@ LeafGradient& leaf_gradient(const Tensor& leaf);
 /// leaf overwrites its gradient, later uses add in tape order. Each node is freed as soon as it has run, so a
 /// loss can be walked once. Throws Error if `loss` is not a scalar on the tape.
 void backward(const Tensor& loss, double seed = 1.0);
+/// The same with all gradients multiplied by `scale`, one f32 element beside the loss: GradScaler's. A loss
+/// that was told this scale holds it already; one that is computed from such a loss is an Error.
+void backward(const Tensor& loss, double seed, const Tensor& scale);
 /// The same from a tensor of any shape, with the gradient that it has received.
 void backward(const Tensor& y, const Tensor& dy);
 

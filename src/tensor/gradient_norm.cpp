@@ -18,22 +18,24 @@ void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const T
   if (!kernel.ranges.empty()) launch(space.stream(), kernel);
 }
 
-GradientNorm norm_of_blocks(const Tensor& squares, double max_norm) {
+GradientNorm norm_of_blocks(const Tensor& squares, double max_norm, const Tensor& scale) {
   const GradientNorm result{.norm = empty({}, DType::f64, squares.stream()),
                             .factor = empty({}, DType::f32, squares.stream())};
   launch(squares.stream(), ClipFactor{.squares = squares.view(),
                                       .max_norm = max_norm,
                                       .norm = result.norm.view(),
-                                      .factor = result.factor.view()});
+                                      .factor = result.factor.view(),
+                                      .scale = scale.view()});
   return result;
 }
 
-GradientNorm measure_gradient_norm(ParameterSpace& space, double max_norm) {
+GradientNorm measure_gradient_norm(ParameterSpace& space, double max_norm, const Tensor& scale) {
   space.expect_gradients();
+  if (!scale) space.expect_gradients_without_scale();
   const int64_t elements = space.trainable_elements();
   const Tensor squares = empty({elements / ParameterSpace::block}, DType::f64, space.stream());
   square_blocks(space, std::array{Range{0, elements}}, squares);
-  return norm_of_blocks(squares, max_norm);
+  return norm_of_blocks(squares, max_norm, scale);
 }
 
 double gradient_norm(ParameterSpace& space) { return item(measure_gradient_norm(space, 0.0).norm); }

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "kernels/grad_scale.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -16,6 +17,8 @@ Optimizer::Optimizer(ParameterSpace& space, const std::vector<std::string>& stat
 
 void Optimizer::step(double learning_rate, float gradient_scale) {
   expect_whole();
+  space_.expect_gradients_without_scale();
+  expect(!count_, "a GradScaler counts the steps of this optimizer: GradScaler::step() makes them");
   space_.gradients();
   prepare(learning_rate);
   apply(std::array{Range{0, space_.trainable_elements()}}, {}, gradient_scale);
@@ -23,7 +26,18 @@ void Optimizer::step(double learning_rate, float gradient_scale) {
 
 void Optimizer::prepare(double learning_rate) {
   learning_rate_ = learning_rate;
-  ++steps_taken_;
+  if (!count_) ++steps_taken_;
+}
+
+void Optimizer::count_on_device() {
+  if (!count_) count_ = full({}, static_cast<double>(steps_taken_), DType::i32, space_.stream());
+}
+
+int64_t Optimizer::steps_taken() const { return count_ ? static_cast<int64_t>(item(count_)) : steps_taken_; }
+
+void Optimizer::set_steps_taken(int64_t steps) {
+  steps_taken_ = steps;
+  if (count_) fill(count_, static_cast<double>(steps));
 }
 
 void Optimizer::expect_whole() const {
@@ -34,7 +48,12 @@ void Optimizer::expect_whole() const {
 
 void Optimizer::update(const Tensor& clip) {
   expect_whole();
-  apply(std::array{Range{0, space_.trainable_elements()}}, clip, 1.0f);
+  update(std::array{Range{0, space_.trainable_elements()}}, clip);
+}
+
+void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
+  if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
+  apply(ranges, clip, 1.0f);
 }
 
 std::vector<NamedTensor> Optimizer::state() const {

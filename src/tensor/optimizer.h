@@ -30,7 +30,11 @@ class Optimizer {
   virtual void prepare(double learning_rate);
   void update(const Tensor& clip);
   /// The same for these elements of the space alone, whose gradients need not be anywhere else.
-  void update(std::span<const Range> ranges, const Tensor& clip) { apply(ranges, clip, 1.0f); }
+  void update(std::span<const Range> ranges, const Tensor& clip);
+
+  /// From now on steps are counted where they happen, and those that a NaN in `clip` skips are not: what a
+  /// GradScaler needs. step(), which skips none, is an Error then.
+  void count_on_device();
 
   /// Whether update() reads on the device whatever prepare() changes.
   virtual bool can_be_recorded() const { return false; }
@@ -49,9 +53,9 @@ class Optimizer {
   /// What a snapshot must keep besides the parameters and steps_taken(), named "<parameter>.<state>".
   std::vector<NamedTensor> state() const;
 
-  /// Updates so far (Adam's t).
-  int64_t steps_taken() const { return steps_taken_; }
-  void set_steps_taken(int64_t steps) { steps_taken_ = steps; }
+  /// Updates so far (Adam's t). Where they are counted on a device the host waits for it.
+  int64_t steps_taken() const;
+  void set_steps_taken(int64_t steps);
 
  protected:
   /// Keeps a reference to the space. States begin as zeros.
@@ -64,7 +68,8 @@ class Optimizer {
   ParameterSpace& space_;
   std::vector<State> states_;
   double learning_rate_ = 0.0;
-  int64_t steps_taken_ = 0;
+  int64_t steps_taken_ = 0;  ///< unless there is a count on the device
+  Tensor count_;             ///< i32, or empty
 
  private:
   void expect_whole() const;

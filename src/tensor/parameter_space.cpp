@@ -197,4 +197,12 @@ void ParameterSpace::expect_gradients() const {
 
 void ParameterSpace::set_gradients_are_whole(bool whole) { memory_->gradients_are_whole = whole; }
 
+void ParameterSpace::set_gradients_have_no_scale() { memory_->gradients_are_scaled = false; }
+
+void ParameterSpace::expect_gradients_without_scale() const {
+  expect(!memory_->gradients_are_scaled,
+         "the gradients are multiplied by a GradScaler's scale: call its unscale() after its backward(), or "
+         "its step(), which does all that is to be done");
+}
+
 }  // namespace lockstep

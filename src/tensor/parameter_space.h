@@ -120,6 +120,10 @@ class ParameterSpace {
   /// Tells whether this rank holds the gradients of all parameters, or those of its segments only, where
   /// Tensor::grad() throws.
   void set_gradients_are_whole(bool whole);
+  /// Throws Error if the last walk has left gradients that are multiplied by a GradScaler's scale.
+  void expect_gradients_without_scale() const;
+  /// Tells that it has been divided out of them.
+  void set_gradients_have_no_scale();
 
  private:
   void add(const NamedTensor& listed, const GroupRule& group);

@@ -14,6 +14,7 @@ struct GradientNode {
   std::vector<std::shared_ptr<TensorState>> inputs;  ///< null where no gradient is wanted
   GradientFunction gradient;
   Tensor output_gradient;  ///< sum of what later operations have handed back so far
+  Tensor loss_scale;       ///< of a loss that was told it
 
   /// Frees what the operation has saved.
   void clear() {
@@ -28,6 +29,7 @@ struct FlatMemory {
   Tensor copies;     ///< in 16 bits, or empty
   Tensor gradients;  ///< of the trainable part, or empty
   bool gradients_are_whole = true;
+  mutable bool gradients_are_scaled = false;  ///< by a loss scale: what walks leave
 };
 
 /// What all handles of one tensor share.

@@ -151,7 +151,7 @@ class GptLogits : public testing::TestWithParam<DType> {
     options.dtype = GetParam();
     return options;
   }
-  static constexpr Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
+  inline static const Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
 };
 INSTANTIATE_TEST_SUITE_P(Precisions, GptLogits, testing::Values(DType::f32, DType::f64),
                          [](const auto& precision) { return name(precision.param); });

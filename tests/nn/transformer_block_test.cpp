@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t width = 64;
-constexpr Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
+const Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
 
 /// What is kept after attention and after the feed-forward branch, seen by branches that are constants: their
 /// weights are zero, their last biases 1 and 2.

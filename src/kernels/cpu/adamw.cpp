@@ -66,6 +66,13 @@ std::array<double, 3> adamw_schedule(double learning_rate, double beta1, double 
   return {learning_rate, learning_rate / (1.0 - std::pow(beta1, t)), std::sqrt(1.0 - std::pow(beta2, t))};
 }
 
+void run(CpuStream, const AdamWSchedule& k) {
+  auto* schedule = k.schedule.as<double>();
+  const int64_t step = *k.step.as<int32_t>();
+  schedule[1] = schedule[0] / (1.0 - power(k.beta1, step));
+  schedule[2] = std::sqrt(1.0 - power(k.beta2, step));
+}
+
 void run(CpuStream stream, const AdamWStep& k) {
   const float scale = k.clip ? k.gradient_scale * *k.clip.as<float>() : k.gradient_scale;
   if (!std::isfinite(scale)) return;

@@ -97,9 +97,10 @@ void run(CpuStream stream, const BlockSquares& k) {
 
 void run(CpuStream, const ClipFactor& k) {
   const auto* squares = k.squares.as<double>();
-  const double norm = std::sqrt(std::accumulate(squares, squares + k.squares.size(), 0.0));
+  const double scale = k.scale ? *k.scale.as<float>() : 1.0;
+  const double norm = std::sqrt(std::accumulate(squares, squares + k.squares.size(), 0.0)) / scale;
   *k.norm.as<double>() = norm;
-  *k.factor.as<float>() = clip_factor(norm, k.max_norm);
+  *k.factor.as<float>() = clip_factor(norm, k.max_norm, scale);
 }
 
 }  // namespace lockstep

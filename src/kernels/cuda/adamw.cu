@@ -146,6 +146,12 @@ __global__ __launch_bounds__(threads) void adamw_kernel(const __grid_constant__ 
   for (int64_t i = packs_end + thread; i < end; i += threads) update<1>(segment, factors, i);
 }
 
+__global__ void __launch_bounds__(1)
+    schedule_kernel(const int32_t* step, double* schedule, double beta1, double beta2) {
+  schedule[1] = schedule[0] / (1.0 - power(beta1, *step));
+  schedule[2] = sqrt(1.0 - power(beta2, *step));
+}
+
 /// All but the segments.
 Step make_step(const AdamWStep& k) {
   Step step;
@@ -180,6 +186,11 @@ Segment make_segment(const AdamWSegment& segment, uint32_t first_tile) {
 }
 
 }  // namespace
+
+void run(CudaStream stream, const AdamWSchedule& k) {
+  cuda::launch_grid(stream, {.blocks = 1, .threads = 1}, schedule_kernel, k.step.as<int32_t>(),
+                    k.schedule.as<double>(), k.beta1, k.beta2);
+}
 
 void run(CudaStream stream, const AdamWStep& k) {
   Step step = make_step(k);

@@ -119,11 +119,13 @@ __global__ __launch_bounds__(final_threads) void final_kernel(const double* part
 }
 
 __global__ __launch_bounds__(final_threads) void clip_kernel(const double* squares, int64_t count,
-                                                             double max_norm, double* norm, float* factor) {
+                                                             double max_norm, const float* scaled_by,
+                                                             double* norm, float* factor) {
   const double root = sqrt(sum_of_partials(squares, count));
   if (threadIdx.x != 0) return;
-  *norm = root;
-  *factor = clip_factor(root, max_norm);
+  const double scale = scaled_by ? *scaled_by : 1.0;
+  *norm = root / scale;
+  *factor = clip_factor(root / scale, max_norm, scale);
 }
 
 constexpr int column_warps = sum_block_rows / sum_rows;
@@ -261,7 +263,7 @@ void run(CudaStream stream, const BlockSquares& k) {
 
 void run(CudaStream stream, const ClipFactor& k) {
   cuda::launch_grid(stream, one_block, clip_kernel, k.squares.as<double>(), k.squares.size(), k.max_norm,
-                    k.norm.as<double>(), k.factor.as<float>());
+                    k.scale.as<float>(), k.norm.as<double>(), k.factor.as<float>());
 }
 
 }  // namespace lockstep

@@ -39,6 +39,17 @@ Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
 /// The sum of the rows' losses, times 1 / their number.
 Tensor mean_of(const Tensor& losses, const Tensor& inverse) { return multiply(sum_of(losses), inverse); }
 
+/// What the gradients of rows are multiplied by before they are rounded, where they are wanted.
+Tensor gradient_scale(const Tensor& inverse, const Tensor& loss_scale) {
+  return loss_scale ? multiply(inverse, loss_scale) : inverse;
+}
+
+/// The loss, which knows what its gradient holds.
+Tensor told(const Tensor& loss, const Tensor& loss_scale) {
+  if (loss_scale) set_loss_scale(loss, loss_scale);
+  return loss;
+}
+
 /// The product that makes logits, and their loss.
 struct Head {
   Tensor x;        ///< [rows, columns]
@@ -46,7 +57,8 @@ struct Head {
   Tensor targets;  ///< [rows]
   Tensor losses;   ///< [rows]
   int32_t ignore_index;
-  Tensor inverse = {};
+  Tensor inverse = {};         ///< 1 / the rows that count
+  Tensor gradient_scale = {};  ///< that, and the loss scale
 
   /// The losses of rows [begin, end). Returns their logits, turned into their own gradient if that is wanted.
   Tensor logits(int64_t begin, int64_t end, bool wants_gradient) const {
@@ -59,7 +71,7 @@ struct Head {
                                     .targets = targets.slice(begin, end).view(),
                                     .losses = losses.slice(begin, end).view(),
                                     .dlogits = wants_gradient ? result.view() : View{},
-                                    .scale = inverse.view(),
+                                    .scale = gradient_scale.view(),
                                     .ignore_index = ignore_index});
     return result;
   }
@@ -84,7 +96,8 @@ struct Head {
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index,
+                     const Tensor& loss_scale) {
   const Tensor losses = empty(targets.shape(), accumulator_dtype(logits.dtype()), logits.stream());
   const Tensor inverse = inverse_count(targets, ignore_index, losses.dtype());
   const Tensor dlogits = is_recorded({logits}) ? empty_like(logits) : Tensor();
@@ -92,16 +105,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
                                        .targets = targets.view(),
                                        .losses = losses.view(),
                                        .dlogits = dlogits.view(),
-                                       .scale = inverse.view(),
+                                       .scale = gradient_scale(inverse, loss_scale).view(),
                                        .ignore_index = ignore_index});
-  return record("cross_entropy", mean_of(losses, inverse), {logits},
-                [dlogits](const Tensor& dy, GradientContext& context) -> Gradients {
-                  return {times_gradient(dlogits, dy, context)};
-                });
+  return told(record("cross_entropy", mean_of(losses, inverse), {logits},
+                     [dlogits](const Tensor& dy, GradientContext& context) -> Gradients {
+                       return {times_gradient(dlogits, dy, context)};
+                     }),
+              loss_scale);
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                            int64_t rows_at_once, int32_t ignore_index) {
+                            int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale) {
   const int64_t rows = x.shape().rows();
   expect(weight.shape().rank() == 2 && x.shape()[-1] == weight.shape()[1] && targets.size() == rows,
          "linear_cross_entropy: x is ", x.shape(), ", weight is ", weight.shape(), ", targets are ",
@@ -112,20 +126,22 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
             .losses = empty({rows}, accumulator_dtype(x.dtype()), x.stream()),
             .ignore_index = ignore_index};
   head.inverse = inverse_count(targets, ignore_index, head.losses.dtype());
+  head.gradient_scale = gradient_scale(head.inverse, loss_scale);
   const bool recorded = is_recorded({x, weight});
   if (rows_at_once <= 0 || rows_at_once >= rows) {
     const Tensor dlogits = head.logits(0, rows, recorded);
-    return record(
-        "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
-        [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-          const Tensor dx = empty_like(head.x);
-          const GradientTarget dweight = context.gradient_target(1, head.weight);
-          // Where the host knows the factor, the products take it along.
-          const std::optional<double> seed = context.starting_gradient();
-          if (!seed) times_gradient(dlogits, dy, context);
-          head.gradients(dlogits, 0, dx, dweight, seed.value_or(1.0));
-          return {dx.reshape(shape), dweight.memory};
-        });
+    return told(
+        record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
+               [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
+                 const Tensor dx = empty_like(head.x);
+                 const GradientTarget dweight = context.gradient_target(1, head.weight);
+                 // Where the host knows the factor, the products take it along.
+                 const std::optional<double> seed = context.starting_gradient();
+                 if (!seed) times_gradient(dlogits, dy, context);
+                 head.gradients(dlogits, 0, dx, dweight, seed.value_or(1.0));
+                 return {dx.reshape(shape), dweight.memory};
+               }),
+        loss_scale);
   }
   const Tensor dx = recorded ? empty_like(head.x) : Tensor(),
                dweight = recorded ? empty_like(weight) : Tensor();
@@ -133,11 +149,12 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
     if (recorded) head.gradients(dlogits, begin, dx, {dweight, begin == 0 ? Tensor() : dweight});
   }
-  return record(
-      "linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
-      [dx, dweight, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-        return {times_gradient(dx, dy, context).reshape(shape), times_gradient(dweight, dy, context)};
-      });
+  return told(
+      record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
+             [dx, dweight, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
+               return {times_gradient(dx, dy, context).reshape(shape), times_gradient(dweight, dy, context)};
+             }),
+      loss_scale);
 }
 
 Tensor mean_squared_error(const Tensor& x, const Tensor& y) {

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/grad_scale.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace lockstep {
+
+void run(CpuStream, const UpdateGradScale& k) {
+  GradScale state;
+  std::memcpy(&state, k.state.data, sizeof state);
+  state = next_scale(state, std::isfinite(*k.factor.as<float>()), k.rule);
+  std::memcpy(k.state.data, &state, sizeof state);
+}
+
+void run(CpuStream, const CountStep& k) { *k.count.as<int32_t>() += std::isfinite(*k.factor.as<float>()); }
+
+}  // namespace lockstep
