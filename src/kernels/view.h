@@ -19,7 +19,9 @@ struct View {
 
   template <class T>
   T* as() const {
-    expect(data == nullptr || dtype == dtype_of<T>, "the view holds ", dtype, ", not ", dtype_of<T>);
+    const bool fits = data == nullptr || dtype == dtype_of<T>;
+    if (!fits) [[unlikely]]  // kernels ask row by row, so what is always true costs no call
+      expect(fits, "the view holds ", dtype, ", not ", dtype_of<T>);
     return static_cast<T*>(data);
   }
 };

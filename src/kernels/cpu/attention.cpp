@@ -21,6 +21,43 @@ namespace {
 constexpr int64_t blocks_at_once = 16;           ///< of queries, where threads share them
 constexpr int64_t keys_at_once = 8 * tile_rows;  ///< in the sums over queries, likewise
 
+/// weights = exp(scale * (scores - their maximum)), and the sums of every four weights, added up.
+template <class T>
+void exponentiate(const HeadContext& head, const QueryBlock<T>& block, T* weights, T* sums, T* log_sum_exp) {
+  constexpr int64_t width = tile_columns<T>;
+  const T scale = static_cast<T>(head.scale);
+  const int64_t end = block.padded_keys() * width;
+  T largest[width];
+  hide_later_keys(weights, block, -std::numeric_limits<T>::infinity());
+  std::copy_n(weights, width, largest);
+  for (int64_t i = width; i < end; i += width)
+    for (int64_t lane = 0; lane < width; ++lane)
+      largest[lane] = weights[i + lane] > largest[lane] ? weights[i + lane] : largest[lane];
+  for (int64_t i = 0; i < end; i += width)
+    for (int64_t lane = 0; lane < width; ++lane)
+      weights[i + lane] = exponential((weights[i + lane] - largest[lane]) * scale);
+  hide_later_keys(weights, block, T{0});
+  std::fill_n(sums, width, T{0});
+  for (int64_t i = 0; i < end; i += 4 * width)
+    for (int64_t lane = 0; lane < width; ++lane) {
+      const T* weight = weights + i + lane;
+      sums[lane] += (weight[0] + weight[width]) + (weight[2 * width] + weight[3 * width]);
+    }
+  for (int64_t lane = 0; lane < block.count; ++lane)
+    log_sum_exp[lane] = std::fma(scale, largest[lane], math::log(sums[lane]));
+}
+
+template <class T>
+void drop(const HeadContext& head, const QueryBlock<T>& block, T* weights) {
+  constexpr int64_t width = tile_columns<T>;
+  DropoutFactors<T> factors(head);
+  for (int64_t key = 0; key < block.keys(); ++key) {
+    if (key % factors.keys == 0) factors.draw(key, block.first);
+    const T* factor = factors.of_key(key);
+    for (int64_t lane = 0; lane < width; ++lane) weights[key * width + lane] *= factor[lane];
+  }
+}
+
 template <class S>
 class ForwardTask {
  public:
@@ -72,44 +109,46 @@ class ForwardTask {
     write_rows(y.from(block.first), output, block.count, head.size, queries);
   }
 
-  /// weights = exp(scale * (scores - their maximum)), and the sums of every four weights, added up.
-  static void exponentiate(const HeadContext& head, const QueryBlock<T>& block, T* weights, T* sums,
-                           T* log_sum_exp) {
-    const T scale = static_cast<T>(head.scale);
-    const int64_t end = block.padded_keys() * width;
-    T largest[width];
-    hide_later_keys(weights, block, -std::numeric_limits<T>::infinity());
-    std::copy_n(weights, width, largest);
-    for (int64_t i = width; i < end; i += width)
-      for (int64_t lane = 0; lane < width; ++lane)
-        largest[lane] = weights[i + lane] > largest[lane] ? weights[i + lane] : largest[lane];
-    for (int64_t i = 0; i < end; i += width)
-      for (int64_t lane = 0; lane < width; ++lane)
-        weights[i + lane] = exponential((weights[i + lane] - largest[lane]) * scale);
-    hide_later_keys(weights, block, T{0});
-    std::fill_n(sums, width, T{0});
-    for (int64_t i = 0; i < end; i += 4 * width)
-      for (int64_t lane = 0; lane < width; ++lane) {
-        const T* weight = weights + i + lane;
-        sums[lane] += (weight[0] + weight[width]) + (weight[2 * width] + weight[3 * width]);
-      }
-    for (int64_t lane = 0; lane < block.count; ++lane)
-      log_sum_exp[lane] = std::fma(scale, largest[lane], math::log(sums[lane]));
-  }
-
-  static void drop(const HeadContext& head, const QueryBlock<T>& block, T* weights) {
-    DropoutFactors<T> factors(head);
-    for (int64_t key = 0; key < block.keys(); ++key) {
-      if (key % factors.keys == 0) factors.draw(key, block.first);
-      const T* factor = factors.of_key(key);
-      for (int64_t lane = 0; lane < width; ++lane) weights[key * width + lane] *= factor[lane];
-    }
-  }
-
   T *keys_, *values_;  // panels
   int64_t at_once_;
   Strips strips_[blocks_at_once];
 };
+
+/// What one block of queries needs.
+template <class T>
+struct BackwardStrips {
+  T *queries, *query_rows, *dy, *dy_rows, *y, *weights, *dscores, *dq;
+};
+
+/// From scores and the gradient of the weights: the weights that met the values, and the gradient of the
+/// scores, weight * (dweight - the sum of weight * dweight), where that sum is y . dy.
+template <bool dropped, class T>
+void differentiate(const HeadContext& head, const QueryBlock<T>& block, const BackwardStrips<T>& strips,
+                   const T* log_sum_exp) {
+  constexpr int64_t width = tile_columns<T>;
+  const T scale = static_cast<T>(head.scale);
+  T log_sum[width] = {};
+  std::copy_n(log_sum_exp, block.count, log_sum);
+  T mean[width] = {};
+  for (int64_t i = 0; i < head.size * width; i += width)
+    for (int64_t lane = 0; lane < width; ++lane)
+      mean[lane] = std::fma(strips.y[i + lane], strips.dy[i + lane], mean[lane]);
+  DropoutFactors<T> factors(head);
+  for (int64_t key = 0; key < block.padded_keys(); ++key) {
+    if (dropped && key % factors.keys == 0) factors.draw(key, block.first);
+    const T* factor = factors.of_key(key);
+    T* weights = strips.weights + key * width;
+    T* dscores = strips.dscores + key * width;
+    for (int64_t lane = 0; lane < width; ++lane) {
+      const T weight = exponential(std::fma(weights[lane], scale, -log_sum[lane]));
+      const T dweight = dropped ? dscores[lane] * factor[lane] : dscores[lane];
+      weights[lane] = dropped ? weight * factor[lane] : weight;
+      dscores[lane] = weight * (dweight - mean[lane]) * scale;
+    }
+  }
+  hide_later_keys(strips.weights, block, T{0});
+  hide_later_keys(strips.dscores, block, T{0});
+}
 
 template <class S>
 class BackwardTask {
@@ -173,9 +212,7 @@ class BackwardTask {
  private:
   static constexpr int64_t width = tile_columns<T>;
 
-  struct Strips {
-    T *queries, *query_rows, *dy, *dy_rows, *y, *weights, *dscores, *dq;
-  };
+  using Strips = BackwardStrips<T>;
 
   void run_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block, const Strips& strips,
                  Rows<S> dq) const {
@@ -199,35 +236,6 @@ class BackwardTask {
     gemm::pack_columns(strips.y, in.y.from(block.first).as_lanes(), block.count, head.size);
     pack_all_columns(strips.query_rows, q.as_depth(), head.size, block.count);
     pack_all_columns(strips.dy_rows, dy.as_depth(), head.size, block.count);
-  }
-
-  /// From scores and the gradient of the weights: the weights that met the values, and the gradient of the
-  /// scores, weight * (dweight - the sum of weight * dweight), where that sum is y . dy.
-  template <bool dropped>
-  static void differentiate(const HeadContext& head, const QueryBlock<T>& block, const Strips& strips,
-                            const T* log_sum_exp) {
-    const T scale = static_cast<T>(head.scale);
-    T log_sum[width] = {};
-    std::copy_n(log_sum_exp, block.count, log_sum);
-    T mean[width] = {};
-    for (int64_t i = 0; i < head.size * width; i += width)
-      for (int64_t lane = 0; lane < width; ++lane)
-        mean[lane] = std::fma(strips.y[i + lane], strips.dy[i + lane], mean[lane]);
-    DropoutFactors<T> factors(head);
-    for (int64_t key = 0; key < block.padded_keys(); ++key) {
-      if (dropped && key % factors.keys == 0) factors.draw(key, block.first);
-      const T* factor = factors.of_key(key);
-      T* weights = strips.weights + key * width;
-      T* dscores = strips.dscores + key * width;
-      for (int64_t lane = 0; lane < width; ++lane) {
-        const T weight = exponential(std::fma(weights[lane], scale, -log_sum[lane]));
-        const T dweight = dropped ? dscores[lane] * factor[lane] : dscores[lane];
-        weights[lane] = dropped ? weight * factor[lane] : weight;
-        dscores[lane] = weight * (dweight - mean[lane]) * scale;
-      }
-    }
-    hide_later_keys(strips.weights, block, T{0});
-    hide_later_keys(strips.dscores, block, T{0});
   }
 
   void write(const HeadContext& head, const T* sums, Rows<S> rows) const {

@@ -154,7 +154,7 @@ void hide_later_keys(T* strip, const QueryBlock<T>& block, T value) {
 /// e^x, but e^-80 below: it is nothing beside the largest weight, and subnormal numbers are slow. NaN stays
 /// NaN.
 template <class T>
-T exponential(T x) {
+[[gnu::always_inline]] inline T exponential(T x) {
   return math::exp(x < T{-80} ? T{-80} : x);
 }
 

@@ -10,11 +10,11 @@
 namespace lockstep::math {
 
 // Elementary functions whose float versions are straight lines of IEEE operations: the compiler vectorises
-// loops over them, and an element gets the same bits in the vector body and in the remainder. Polynomials are
-// minimax (Remez). The double versions are the library's, for gradient checks.
+// loops over them (which a call would prevent), and an element gets the same bits in the vector body and in
+// the remainder. Polynomials are minimax (Remez). The double versions are the library's, for gradient checks.
 
 /// e^x, 1 ulp; 0 where the result is below the smallest normal number.
-inline float exp(float x) {
+[[gnu::always_inline]] inline float exp(float x) {
   constexpr float round_to_integer = 0x1.8p23f;
   constexpr float lowest = -0x1.5d589ep6f;  // -126 log(2)
   constexpr float highest = 0x1.62e42ep6f;  // just below 128 log(2)
@@ -63,7 +63,7 @@ inline float log(float x) {
 inline double log(double x) { return std::log(x); }
 
 /// Hyperbolic tangent, 2 ulp.
-inline float tanh(float x) {
+[[gnu::always_inline]] inline float tanh(float x) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
   float p = -0x1.6947a0p-8f;
@@ -78,7 +78,7 @@ inline float tanh(float x) {
 inline double tanh(double x) { return std::tanh(x); }
 
 /// Error function, 2 ulp.
-inline float erf(float x) {
+[[gnu::always_inline]] inline float erf(float x) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
   float p = 0x1.4ae4eap-14f;
@@ -107,7 +107,7 @@ inline double erf(double x) { return std::erf(x); }
 
 /// gelu(x): tanh form (as x / (1 + e^-2u), the same function) or erf form.
 template <Gelu form, class T>
-T gelu(T x) {
+[[gnu::always_inline]] inline T gelu(T x) {
   if constexpr (form == Gelu::erf) return T(0.5) * x * (T(1) + erf(x * T(0.70710678118654752440)));
   const T inner = x * std::fma(x * x, T(0.044715 * 0.79788456080286535588), T(0.79788456080286535588));
   return x / (T(1) + exp(T(-2) * inner));
@@ -115,7 +115,7 @@ T gelu(T x) {
 
 /// The derivative of gelu at x.
 template <Gelu form, class T>
-T gelu_slope(T x) {
+[[gnu::always_inline]] inline T gelu_slope(T x) {
   if constexpr (form == Gelu::erf) {
     const T cumulative = T(0.5) * (T(1) + erf(x * T(0.70710678118654752440)));
     const T density = T(0.39894228040143267794) * exp(T(-0.5) * x * x);
