@@ -212,6 +212,47 @@ def tensor_facts():
     return facts
 
 
+def scaler_facts():
+    """What torch.amp.GradScaler makes of steps of which some have an infinite gradient."""
+    generator = torch.Generator().manual_seed(20240302)
+
+    def some(count, share):
+        return torch.rand(count, generator=generator) < share
+
+    default = some(2030, 0.0)  # falls, grows after 2000 in a row, and starts to count again
+    default[[0, 1, 2, 2004, 2005]] = True
+    runs = {  # name -> initial scale, growth factor, backoff factor, growth interval, steps with an infinity
+        "default": (65536.0, 2.0, 0.5, 2000, default),
+        "interval_3": (65536.0, 2.0, 0.5, 3, some(60, 0.3)),
+        "interval_1": (1.0, 2.0, 0.5, 1, some(40, 0.4)),
+        "other_factors": (1000.0, 1.7, 0.3, 2, some(60, 0.25)),
+        "no_larger_than_fp32": (2.0**124, 2.0, 0.5, 1, some(12, 0.0)),
+        "subnormal": (2.0**-124, 2.0, 0.5, 4, some(32, 0.9)),
+    }
+    facts = {}
+    for name, (*options, found_inf) in runs.items():
+        initial, growth, backoff, interval = options
+        scaler = torch.amp.GradScaler("cpu", init_scale=initial, growth_factor=growth, backoff_factor=backoff,
+                                      growth_interval=interval)
+        parameter = torch.zeros(1, requires_grad=True)
+        optimizer = torch.optim.SGD([parameter], lr=0.0)
+        scales, trackers = [], []
+        for is_infinite in found_inf:
+            scaler.scale(torch.ones(()))
+            parameter.grad = torch.tensor([torch.inf if is_infinite else 0.0])
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler._scale.item())
+            trackers.append(scaler._growth_tracker.item())
+        facts |= {
+            f"{name}.options": torch.tensor(options, dtype=torch.float64),
+            f"{name}.found_inf": found_inf.int(),
+            f"{name}.scale": torch.tensor(scales, dtype=torch.float32),
+            f"{name}.growth_tracker": torch.tensor(trackers, dtype=torch.int32),
+        }
+    return facts
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(20240229)
@@ -220,6 +261,7 @@ def main():
         save_safetensors(FOLDER / f"{name}.safetensors", model_facts(shape), metadata | {"shape": str(shape)})
     save_safetensors(FOLDER / "ops.safetensors", op_facts(), metadata)
     save_safetensors(FOLDER / "tensor_ops.safetensors", tensor_facts(), metadata)
+    save_safetensors(FOLDER / "grad_scaler.safetensors", scaler_facts(), metadata)
 
 
 if __name__ == "__main__":
