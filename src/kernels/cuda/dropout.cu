@@ -48,9 +48,8 @@ LOCKSTEP_DEVICE void draw_words(const Mask& mask, uint32_t step, int64_t first, 
   }
 }
 
-template <class T>
-LOCKSTEP_DEVICE T drop(const Mask& mask, uint32_t word, T x) {
-  return from_float<T>(word >= mask.threshold ? to_float(x) * mask.scale : 0.0f);
+LOCKSTEP_DEVICE float drop(const Mask& mask, uint32_t word, float x) {
+  return word >= mask.threshold ? x * mask.scale : 0.0f;
 }
 
 template <class T, bool packed>
@@ -67,13 +66,12 @@ __global__ void __launch_bounds__(threads_per_block)
     uint32_t words[width];
     draw_words(mask, step, first, mask.first_sample + static_cast<uint32_t>(sample), words);
     if constexpr (packed) {
-#pragma unroll
-      for (int i = 0; i < width; ++i) pack.values[i] = drop(mask, words[i], pack.values[i]);
-      store_pack(y + offset, pack);
+      store_pack(y + offset, cuda::make_pack<T>([&](int i) { return drop(mask, words[i], pack[i]); }));
     } else {
 #pragma unroll
       for (int i = 0; i < width; ++i)
-        if (first + i < elements) y[offset + i] = drop(mask, words[i], x[offset + i]);
+        if (first + i < elements)
+          y[offset + i] = from_float<T>(drop(mask, words[i], to_float(x[offset + i])));
     }
   }
 }

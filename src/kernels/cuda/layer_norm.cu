@@ -25,7 +25,8 @@
 namespace lockstep {
 namespace {
 
-using cuda::launch_grid, cuda::load_piece, cuda::load_row, cuda::Pack, cuda::row_sum, cuda::store_piece;
+using cuda::launch_grid, cuda::load_piece, cuda::load_row, cuda::make_pack, cuda::Pack, cuda::row_sum,
+    cuda::store_piece;
 
 template <class T>
 struct Forward {
@@ -71,12 +72,10 @@ LOCKSTEP_DEVICE void write_normalized(const typename L::Row& row, const typename
     const Piece weight = L::runs_ahead ? kept_weight[p] : load_piece<L>(k.weight, p, k.columns);
     Piece bias = kept_bias[p];
     if (!L::runs_ahead && k.bias) bias = load_piece<L>(k.bias, p, k.columns);
-    Piece result;
-#pragma unroll
-    for (int i = 0; i < L::width; ++i) {
+    const Piece result = make_pack<typename L::T>([&](int i) {
       const float normal = (row[p][i] - mean) * rstd;
-      result.set(i, k.bias ? fmaf(normal, weight[i], bias[i]) : normal * weight[i]);
-    }
+      return k.bias ? fmaf(normal, weight[i], bias[i]) : normal * weight[i];
+    });
     store_piece<L>(y, p, result, k.columns);
   }
 }
@@ -89,8 +88,7 @@ LOCKSTEP_DEVICE void take_row(typename L::Row& row, const typename L::Row& x, co
   for (int p = 0; p < L::pieces; ++p) {
     row[p] = x[p];
     if constexpr (fused) {
-#pragma unroll
-      for (int i = 0; i < L::width; ++i) row[p].set(i, x[p][i] + residual[p][i]);
+      row[p] = make_pack<typename L::T>([&](int i) { return x[p][i] + residual[p][i]; });
       store_piece<L>(sum, p, row[p], columns);
     }
   }
@@ -171,14 +169,13 @@ LOCKSTEP_DEVICE void write_gradient(const RowGradient<L>& row, const typename L:
 #pragma unroll
   for (int p = 0; p < L::pieces; ++p) {
     const auto weight = load_piece<L>(k.weight, p, k.columns);
-    Pack<typename L::T> before = carried[p], result;
+    Pack<typename L::T> before = carried[p];
     if (!L::runs_ahead && k.carried) before = load_piece<L>(k.carried + offset, p, k.columns);
-#pragma unroll
-    for (int i = 0; i < L::width; ++i) {
+    const auto result = make_pack<typename L::T>([&](int i) {
       const float normal = (row.x[p][i] - row.mean) * row.rstd;
       const float gradient = row.rstd * (fmaf(row.dy[p][i], weight[i], -row.shift) - normal * row.slope);
-      result.set(i, k.carried ? before[i] + gradient : gradient);
-    }
+      return k.carried ? before[i] + gradient : gradient;
+    });
     store_piece<L>(k.dx + offset, p, result, k.columns);
   }
 }

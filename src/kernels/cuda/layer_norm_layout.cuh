@@ -40,13 +40,11 @@ LOCKSTEP_DEVICE Pack<typename L::T> load_piece(const typename L::T* from, int pi
   const int column = L::column(piece);
   Pack<typename L::T> values;
   if constexpr (L::packed) {
-    if (column < columns) return load_pack(from + column);
-#pragma unroll
-    for (int i = 0; i < L::width; ++i) values.set(i, 0.0f);
+    if (column < columns) values = load_pack(from + column);
   } else {
 #pragma unroll
     for (int i = 0; i < L::width; ++i)
-      values.values[i] = column + i < columns ? from[column + i] : from_float<typename L::T>(0.0f);
+      if (column + i < columns) values.put(i, from[column + i]);
   }
   return values;
 }
@@ -66,7 +64,7 @@ LOCKSTEP_DEVICE void store_piece(typename L::T* to, int piece, const Pack<typena
   } else {
 #pragma unroll
     for (int i = 0; i < L::width; ++i)
-      if (column + i < columns) to[column + i] = values.values[i];
+      if (column + i < columns) to[column + i] = from_float<typename L::T>(values[i]);
   }
 }
 

@@ -59,10 +59,9 @@ template <class L>
 LOCKSTEP_DEVICE void store_values(typename L::T* row, const typename L::Group& values, int group, int columns,
                                   bool in_pieces) {
   if (L::packed && in_pieces) {
-    Pack<typename L::T> pack;
-#pragma unroll
-    for (int i = 0; i < L::width; ++i) pack.set(i, values[i]);
-    if (L::column(group, 0) < columns) store_pack_streaming(row + L::column(group, 0), pack);
+    if (L::column(group, 0) < columns)
+      store_pack_streaming(row + L::column(group, 0),
+                           make_pack<typename L::T>([&](int i) { return values[i]; }));
   } else {
 #pragma unroll
     for (int i = 0; i < L::width; ++i)

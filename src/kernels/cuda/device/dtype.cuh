@@ -59,4 +59,24 @@ LOCKSTEP_DEVICE uint32_t pack_pair<__half>(float first, float second) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
+LOCKSTEP_DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }
+LOCKSTEP_DEVICE uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
+LOCKSTEP_DEVICE uint32_t bits_of(__half x) { return __half_as_ushort(x); }
+
+/// The number in the low, and in the high half of such a word.
+template <class T>
+LOCKSTEP_DEVICE float low_to_float(uint32_t word) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __uint_as_float(word << 16);
+  else
+    return to_float(T(__half_raw{static_cast<uint16_t>(word)}));
+}
+template <class T>
+LOCKSTEP_DEVICE float high_to_float(uint32_t word) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __uint_as_float(word & 0xffff0000u);
+  else
+    return low_to_float<T>(word >> 16);
+}
+
 }  // namespace lockstep::cuda
