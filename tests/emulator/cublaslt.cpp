@@ -58,6 +58,8 @@ cublasStatus_t judge(const Operation* operation, const std::array<const Layout*,
       (d->type != a->type && d->type != CUDA_R_32F))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((applies_gelu(e) || reads_aux(e)) && d->type != a->type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool sums_operands = is_one_of(e, {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB});
+  if (sums_operands && !cublaslt_limits().has_sums) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -65,11 +67,12 @@ uint64_t workspace_of(const Algorithm& algorithm, const Layout& d) {
   return algorithm.split_k > 1 ? static_cast<uint64_t>(algorithm.split_k * d.rows * d.columns * 4) : 0;
 }
 
-constexpr std::array<Algorithm, 4> algorithms = {{
+constexpr std::array<Algorithm, 5> algorithms = {{
     {Kind::algorithm, 3, 20, 5, 2, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, 0, 0, 1},
     {Kind::algorithm, 1, 18, 4, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 0, 0, 0},
     {Kind::algorithm, 3, 20, 5, 2, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 1, 0, 0, 1},
     {Kind::algorithm, 2, 24, 3, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, 7, 2, 3},
+    {Kind::algorithm, 3, 20, 5, 4, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 0, 0, 0, 1},
 }};
 
 bool is_aligned(const void* address, size_t alignment) {
@@ -99,6 +102,11 @@ bool is_misplaced(const Product& p) {
 }  // namespace emulator::cublaslt
 
 using namespace emulator::cublaslt;
+
+emulator::CublasLtLimits& emulator::cublaslt_limits() {
+  static CublasLtLimits limits;
+  return limits;
+}
 
 extern "C" {
 
@@ -253,7 +261,10 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t op
   if (algorithm == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t status = judge(open(operation), {open(a), open(b), open(c), open(d)});
   result->state = status;
-  if (status == CUBLAS_STATUS_SUCCESS) result->workspaceSize = workspace_of(*algorithm, *open(d));
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (emulator::cublaslt_limits().refused.contains(algorithm->id)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  result->workspaceSize = workspace_of(*algorithm, *open(d));
+  if (result->workspaceSize > 0) result->workspaceSize += emulator::cublaslt_limits().more_workspace;
   return status;
 }
 
@@ -261,7 +272,8 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* 
                                                     cublasLtMatmulAlgoConfigAttributes_t attribute,
                                                     void* value, size_t bytes, size_t* written) {
   const Algorithm* algorithm = open(algo);
-  if (algorithm == nullptr || value == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm == nullptr || value == nullptr || attribute == emulator::cublaslt_limits().unreadable)
+    return CUBLAS_STATUS_INVALID_VALUE;
   const auto give = [&](const auto& from) {
     if (bytes != sizeof(from)) return CUBLAS_STATUS_INVALID_VALUE;
     std::memcpy(value, &from, bytes);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cuda_runtime_api.h>
 #include <functional>
+#include <set>
 
 // A GPU made of fibers: what the other stand-ins (cuBLASLt, NCCL) and the tests use of it.
 
@@ -23,6 +24,15 @@ bool is_device_memory(const void* address, size_t bytes);
 
 /// Tells the bounds checker that only the first `bytes` of an allocation are in use, where a pool rounded up.
 void set_used_bytes(const void* allocation, size_t bytes);
+
+/// What the stand-in for cuBLASLt does not do, although it may: for tests of what then happens.
+struct CublasLtLimits {
+  bool has_sums = true;             ///< of columns, as BGRADA and BGRADB
+  int unreadable = -1;              ///< the attribute of algorithms that cannot be read
+  std::set<uint32_t> refused = {};  ///< algorithms that no check lets through, although they are suggested
+  uint64_t more_workspace = 0;      ///< that the check of a split sum asks for
+};
+CublasLtLimits& cublaslt_limits();
 
 /// One kernel over a grid. `call` runs one thread's share; `arguments` is what it reads.
 struct Launch {

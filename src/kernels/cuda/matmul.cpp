@@ -10,6 +10,7 @@
 
 #include "core/cuda_check.h"
 #include "core/graph.h"
+#include "core/log.h"
 #include "core/memory.h"
 #include "kernels/cuda/matmul_epilogue.h"
 #include "kernels/cuda/matmul_tuning.cuh"
@@ -143,6 +144,19 @@ MatMulPlan make_plan(const CudaStream& stream, const MatMul& k, const MatMulKey&
   });
 }
 
+/// The plan that is kept for the key, or a new one.
+MatMulPlan settle_plan(const CudaStream& stream, const MatMul& k, const MatMulKey& key) {
+  if (std::optional<MatMulPlan> kept = find_plan(key)) {
+    const char* problem = Product(key, kept->epilogue).refuses(stream.device, kept->algorithm);
+    if (problem == nullptr) return *kept;
+    require(is_matmul_tuning(), "the plan for the product of ", k.a.shape, " and ", k.b.shape,
+            " does not run on this GPU (", problem, "): start anew with another snapshot.path");
+    log_warning(concat("a kept plan does not run (", problem, ") and is made anew: ", to_text(key)));
+    forget_plan(key);
+  }
+  return keep_plan(key, make_plan(stream, k, key));
+}
+
 /// A plan with its descriptors. Each thread has its own, because addresses are written into them.
 struct Prepared {
   Prepared(const MatMulKey& key, const MatMulPlan& chosen) : plan(chosen), product(key, chosen.epilogue) {}
@@ -160,14 +174,8 @@ Prepared& prepare(const CudaStream& stream, const MatMul& k) {
   }
   const MatMulKey key = MatMulKey::of(k);
   if (const auto found = prepared.find(key); found != prepared.end()) return found->second;
-  std::optional<MatMulPlan> plan = find_plan(key);
-  if (!plan) plan = keep_plan(key, make_plan(stream, k, key));
-  Prepared& result = prepared.try_emplace(key, key, *plan).first->second;
-  require(result.product.can_run(stream.device, plan->algorithm), "the plan for the product of ", k.a.shape,
-          " and ", k.b.shape,
-          " does not run on this GPU: delete the plans kept in the cache folder, or start anew with another "
-          "snapshot.path");
-  return result;
+  const MatMulPlan plan = settle_plan(stream, k, key);
+  return prepared.try_emplace(key, key, plan).first->second;
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ struct MatMulKey {
   auto operator<=>(const MatMulKey&) const = default;
 };
 
+/// "m=768 n=768 ...", as in exported plans.
+std::string to_text(const MatMulKey& key);
+
 struct MatMulKeyHash {
   size_t operator()(const MatMulKey& key) const;
 };
@@ -64,11 +67,14 @@ struct MatMulPlan {
   Epilogue epilogue = Epilogue::none;
   Algorithm algorithm;
 };
+/// "epilogue=none algorithm=66 ...", without the words that only cuBLASLt reads.
+std::string describe(const MatMulPlan& plan);
 
 /// The process's table of plans; safe to use from several threads.
 std::optional<MatMulPlan> find_plan(const MatMulKey& key);
 /// Keeps the plan if the key has none; returns the one that is kept.
 MatMulPlan keep_plan(const MatMulKey& key, const MatMulPlan& plan);
+void forget_plan(const MatMulKey& key);
 /// Rises whenever plans are replaced, so that threads may keep copies.
 uint64_t plans_generation();
 bool is_matmul_tuning();

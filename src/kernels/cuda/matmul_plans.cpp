@@ -41,21 +41,9 @@ std::string describe_place() {
   return concat("plans for ", describe_gpu(device), ", cuBLASLt ", cublasLtGetVersion());
 }
 
-std::string to_text(const MatMulKey& key) {
-  return concat("m=", key.m, " n=", key.n, " k=", key.k, " dtype=", key.dtype, " c=", key.c_dtype,
-                " transpose=", key.transpose_a, key.transpose_b, " bias=", key.bias,
-                " pre_activation=", key.pre_activation, " residual=", key.residual,
-                " column_sum=", key.column_sum,
-                " activation=", activation_names[static_cast<size_t>(key.activation)]);
-}
-
-std::string to_text(const MatMulPlan& plan) {
+std::string with_words(const MatMulPlan& plan) {
   std::ostringstream text;
-  text << "epilogue=" << name(plan.epilogue);
-  const auto attributes = attributes_of(plan.algorithm);
-  for (size_t i = 0; i < attributes.size(); ++i)
-    text << ' ' << algorithm_attributes[i].name << '=' << attributes[i];
-  text << " workspace=" << plan.algorithm.workspace_bytes << " words=" << std::hex;
+  text << describe(plan) << " words=" << std::hex;
   for (const uint64_t word : plan.algorithm.words) {
     text.width(16);
     text.fill('0');
@@ -130,6 +118,22 @@ MatMulPlan plan_from(const Line& line) {
 
 }  // namespace
 
+std::string to_text(const MatMulKey& key) {
+  return concat("m=", key.m, " n=", key.n, " k=", key.k, " dtype=", key.dtype, " c=", key.c_dtype,
+                " transpose=", key.transpose_a, key.transpose_b, " bias=", key.bias,
+                " pre_activation=", key.pre_activation, " residual=", key.residual,
+                " column_sum=", key.column_sum,
+                " activation=", activation_names[static_cast<size_t>(key.activation)]);
+}
+
+std::string describe(const MatMulPlan& plan) {
+  std::string text = concat("epilogue=", name(plan.epilogue));
+  const auto attributes = attributes_of(plan.algorithm);
+  for (size_t i = 0; i < attributes.size(); ++i)
+    text += concat(" ", algorithm_attributes[i].name, "=", attributes[i] ? concat(*attributes[i]) : "?");
+  return concat(text, " workspace=", plan.algorithm.workspace_bytes);
+}
+
 const char* name(Epilogue epilogue) { return epilogue_names[static_cast<size_t>(epilogue)]; }
 
 std::optional<MatMulPlan> find_plan(const MatMulKey& key) {
@@ -146,6 +150,11 @@ MatMulPlan keep_plan(const MatMulKey& key, const MatMulPlan& plan) {
   return table().plans.emplace(key, plan).first->second;
 }
 
+void forget_plan(const MatMulKey& key) {
+  const std::lock_guard lock(table().mutex);
+  table().plans.erase(key);
+}
+
 uint64_t plans_generation() { return table().generation.load(std::memory_order_acquire); }
 bool is_matmul_tuning() { return table().is_tuning.load(); }
 
@@ -158,7 +167,7 @@ std::string export_matmul_plans(bool used_only) {
   std::string lines;
   for (const auto& [key, plan] : cuda::table().plans)
     if (!used_only || cuda::table().used.contains(key))
-      lines += cuda::to_text(key) + " : " + cuda::to_text(plan) + "\n";
+      lines += cuda::to_text(key) + " : " + cuda::with_words(plan) + "\n";
   return lines.empty() ? lines : cuda::describe_place() + "\n" + lines;
 }
 

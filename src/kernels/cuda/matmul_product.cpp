@@ -96,6 +96,13 @@ cublasLtMatmulAlgo_t native(const Algorithm& algorithm) {
   return result;
 }
 
+/// Parts of sums stay in the workspace and are added in a step of their own: in the type of sums, or in that
+/// of the output where it is the same.
+constexpr uint32_t ordered_schemes(DType c_dtype) {
+  return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+         (c_dtype == DType::f32 ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
+}
+
 /// What is known of every address, and no more: suggestions shall not depend on where an array happens to
 /// lie.
 const void* aligned_address() {
@@ -111,28 +118,29 @@ void check(cublasStatus_t status, const char* what, const char* file, int line) 
   throw Error(concat(what, " failed: cuBLASLt says ", cublasLtGetStatusString(status)), file, line);
 }
 
-std::array<int64_t, algorithm_attributes.size()> attributes_of(const Algorithm& algorithm) {
+std::array<std::optional<int64_t>, algorithm_attributes.size()> attributes_of(const Algorithm& algorithm) {
   const cublasLtMatmulAlgo_t native_algorithm = native(algorithm);
-  std::array<int64_t, algorithm_attributes.size()> values{};
+  std::array<std::optional<int64_t>, algorithm_attributes.size()> values{};
   for (size_t i = 0; i < values.size(); ++i) {
     uint32_t word = 0;
     uint16_t half = 0;
     const auto& [name, attribute, bytes] = algorithm_attributes[i];
     size_t written = 0;
-    check(cublasLtMatmulAlgoConfigGetAttribute(
-              &native_algorithm, attribute, bytes == 4 ? static_cast<void*>(&word) : &half, bytes, &written),
-          "reading an algorithm's attributes");
-    values[i] = bytes == 4 ? static_cast<int32_t>(word) : half;
+    const cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(
+        &native_algorithm, attribute, bytes == 4 ? static_cast<void*>(&word) : &half, bytes, &written);
+    if (status == CUBLAS_STATUS_SUCCESS) values[i] = bytes == 4 ? static_cast<int32_t>(word) : half;
   }
   return values;
 }
 
-bool is_deterministic(const Algorithm& algorithm) {
+Additions additions_of(const Algorithm& algorithm, DType c_dtype) {
   const auto attributes = attributes_of(algorithm);
-  const int64_t splits = attributes[3], scheme = attributes[4];
-  const bool is_split = splits != 0 && splits != 1;
-  return scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE ||
-         (scheme == CUBLASLT_REDUCTION_SCHEME_NONE && !is_split);
+  const std::optional<int64_t> splits = attributes[3], scheme = attributes[4];
+  const bool is_whole = splits == 0 || splits == 1;
+  if (!scheme) return is_whole ? Additions::fixed : Additions::unknown;
+  if (scheme == CUBLASLT_REDUCTION_SCHEME_NONE)
+    return is_whole || !splits ? Additions::fixed : Additions::varying;
+  return (ordered_schemes(c_dtype) & *scheme) == *scheme ? Additions::fixed : Additions::varying;
 }
 
 Product::Product(const MatMulKey& key, Epilogue epilogue) : key_(key), epilogue_(epilogue) {
@@ -157,12 +165,11 @@ Product::Product(const MatMulKey& key, Epilogue epilogue) : key_(key), epilogue_
   init(c_, key.c_dtype, key.m, key.n);
 }
 
-std::vector<Algorithm> Product::candidates(int device, int most) const {
+Product::Candidates Product::candidates(int device, int most) const {
   cublasLtMatmulPreferenceOpaque_t preference = {};
   check(cublasLtMatmulPreferenceInit(&preference), "describing a product");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, matmul_workspace_bytes);
-  const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ordered_schemes(key_.c_dtype));
   const uint32_t a = row_alignment((key_.transpose_a ? key_.m : key_.k) * bytes(key_.dtype));
   const uint32_t b = row_alignment((key_.transpose_b ? key_.k : key_.n) * bytes(key_.dtype));
   const uint32_t c = row_alignment(key_.n * bytes(key_.c_dtype));
@@ -177,29 +184,42 @@ std::vector<Algorithm> Product::candidates(int device, int most) const {
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle_of(device), &operation, &layout_b, &layout_a, &layout_c, &layout_c, &preference,
       std::min(most, most_results), results.data(), &count);
-  std::vector<Algorithm> algorithms;
-  if (status != CUBLAS_STATUS_SUCCESS) return algorithms;
+  Candidates found;
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    ++found.dropped[concat("cuBLASLt says ", cublasLtGetStatusString(status))];
+    return found;
+  }
+  std::vector<Algorithm> unknown;
   for (int i = 0; i < count; ++i) {
     const auto& result = results[static_cast<size_t>(i)];
     Algorithm algorithm;
     std::memcpy(algorithm.words.data(), result.algo.data, sizeof(result.algo.data));
     algorithm.workspace_bytes = result.workspaceSize;
-    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= matmul_workspace_bytes &&
-        is_deterministic(algorithm))
-      algorithms.push_back(algorithm);
+    if (const char* problem =
+            result.state == CUBLAS_STATUS_SUCCESS ? refuses(device, algorithm) : "suggested as failing")
+      ++found.dropped[problem];
+    else
+      (additions_of(algorithm, key_.c_dtype) == Additions::fixed ? found.kept : unknown).push_back(algorithm);
   }
-  return algorithms;
+  if (found.kept.empty())
+    found.kept = std::move(unknown);
+  else if (!unknown.empty())
+    found.dropped["how it adds is not told"] += static_cast<int>(unknown.size());
+  return found;
 }
 
-bool Product::can_run(int device, const Algorithm& algorithm) const {
+const char* Product::refuses(int device, Algorithm& algorithm) const {
   auto operation = operation_;
   auto [a, b, c] = std::tuple{a_, b_, c_};
   const cublasLtMatmulAlgo_t native_algorithm = native(algorithm);
   cublasLtMatmulHeuristicResult_t result = {};
   const cublasStatus_t status =
       cublasLtMatmulAlgoCheck(handle_of(device), &operation, &b, &a, &c, &c, &native_algorithm, &result);
-  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= algorithm.workspace_bytes &&
-         algorithm.workspace_bytes <= matmul_workspace_bytes && is_deterministic(algorithm);
+  if (status != CUBLAS_STATUS_SUCCESS) return "cuBLASLt's check refuses it";
+  algorithm.workspace_bytes = std::max<uint64_t>(algorithm.workspace_bytes, result.workspaceSize);
+  if (algorithm.workspace_bytes > matmul_workspace_bytes) return "wants more workspace than there is";
+  if (additions_of(algorithm, key_.c_dtype) == Additions::varying) return "adds in an order that varies";
+  return nullptr;
 }
 
 cublasStatus_t Product::run(const CudaStream& stream, const Algorithm& algorithm,

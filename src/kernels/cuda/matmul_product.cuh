@@ -4,6 +4,7 @@
 // cuBLASLt, for the files of this folder.
 
 #include <cublasLt.h>
+#include <map>
 #include <vector>
 
 #include "core/stream.h"
@@ -42,11 +43,16 @@ inline constexpr std::array<AlgorithmAttribute, 9> algorithm_attributes = {{
     {"inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
     {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
 }};
-std::array<int64_t, algorithm_attributes.size()> attributes_of(const Algorithm& algorithm);
+/// Nothing where cuBLASLt does not tell.
+std::array<std::optional<int64_t>, algorithm_attributes.size()> attributes_of(const Algorithm& algorithm);
 
-/// True if the parts of a split sum, if there are any, are kept in fp32 in the workspace and added up in a
-/// fixed order by a step of its own.
-bool is_deterministic(const Algorithm& algorithm);
+/// In which order an algorithm adds the parts of a split sum.
+enum class Additions : uint8_t {
+  fixed,    ///< it has none, or keeps them in fp32 in the workspace and adds them up by a step of its own
+  unknown,  ///< cuBLASLt does not tell; it was asked for such orders alone
+  varying,  ///< in the output, or rounded to 16 bits
+};
+Additions additions_of(const Algorithm& algorithm, DType c_dtype);
 
 /// The bytes that operands of rows of so many bytes are aligned to, whatever their address: 16, or the
 /// largest power of two that divides a row.
@@ -62,9 +68,16 @@ class Product {
  public:
   Product(const MatMulKey& key, Epilogue epilogue);
 
-  /// cuBLASLt's deterministic suggestions, the best first; none where it cannot serve the epilogue.
-  std::vector<Algorithm> candidates(int device, int most) const;
-  bool can_run(int device, const Algorithm& algorithm) const;
+  /// What cuBLASLt suggests, the best first, and how often a suggestion was dropped for a reason.
+  struct Candidates {
+    std::vector<Algorithm> kept;
+    std::map<std::string, int> dropped;
+  };
+  /// Deterministic ones that can run; those that are not known to be, if there are no others. None where
+  /// cuBLASLt cannot serve the epilogue.
+  Candidates candidates(int device, int most) const;
+  /// Why the algorithm cannot run; null if it can, with the workspace that cuBLASLt then asks for.
+  const char* refuses(int device, Algorithm& algorithm) const;
   /// Enqueues the product. Returns cuBLASLt's word on it.
   cublasStatus_t run(const CudaStream& stream, const Algorithm& algorithm, const ProductOperands& operands);
 

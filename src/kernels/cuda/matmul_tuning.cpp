@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "core/cuda_check.h"
+#include "core/environment.h"
 #include "core/event.h"
+#include "core/log.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -48,6 +50,26 @@ class Timer {
   std::array<cudaEvent_t, timed_runs + 1> events_{};
 };
 
+/// Whether it is told what cuBLASLt offers for each product.
+bool tells() {
+  static const bool is_wanted = !environment("LOCKSTEP_LOG_MATMUL").empty();
+  return is_wanted || is_matmul_tuning();
+}
+
+/// What the key and the epilogue may choose from; told where somebody wants to know, or has to.
+std::vector<Algorithm> offers(int device, const MatMulKey& key, const Product& product, Epilogue epilogue) {
+  const Product::Candidates found = product.candidates(device, most_candidates);
+  std::string text = concat(to_text(key), ", epilogue ", name(epilogue), ": ", found.kept.size(), " kept");
+  for (const auto& [reason, count] : found.dropped) text += concat(", ", count, " dropped: ", reason);
+  if (found.kept.empty() && epilogue == Epilogue::column_sum)
+    log_info(concat("a kernel sums the columns that cuBLASLt does not: ", text));
+  else if (!found.kept.empty() && additions_of(found.kept.front(), key.c_dtype) == Additions::unknown)
+    log_warning(concat("cuBLASLt does not tell in which order it adds: ", text));
+  else if (tells())
+    log_info(text);
+  return found.kept;
+}
+
 [[noreturn]] void throw_nothing_runs(const MatMulKey& key) {
   throw Error(concat("cuBLASLt has no algorithm for a product of ", key.dtype, " [", key.m, ", ", key.k,
                      "] and [", key.k, ", ", key.n, "]"));
@@ -80,8 +102,11 @@ MatMulPlan first_plan(int device, const MatMulKey& key) {
   const EpilogueChoices choices = epilogues_for(key);
   for (int i = 0; i < choices.count; ++i) {
     const Epilogue epilogue = choices.of[static_cast<size_t>(i)];
-    const std::vector<Algorithm> algorithms = Product(key, epilogue).candidates(device, most_candidates);
-    if (!algorithms.empty()) return {.epilogue = epilogue, .algorithm = algorithms.front()};
+    const std::vector<Algorithm> algorithms = offers(device, key, Product(key, epilogue), epilogue);
+    if (algorithms.empty()) continue;
+    const MatMulPlan plan{.epilogue = epilogue, .algorithm = algorithms.front()};
+    if (tells()) log_info(concat("  takes the first: ", describe(plan)));
+    return plan;
   }
   throw_nothing_runs(key);
 }
@@ -95,7 +120,7 @@ MatMulPlan fastest_plan(const CudaStream& stream, const MatMulKey& key,
   for (int i = 0; i < choices.count; ++i) {
     const Epilogue epilogue = choices.of[static_cast<size_t>(i)];
     Product product(key, epilogue);
-    for (const Algorithm& algorithm : product.candidates(stream.device, most_candidates)) {
+    for (const Algorithm& algorithm : offers(stream.device, key, product, epilogue)) {
       const float time = timer([&] { return attempt({epilogue, &product, algorithm}); });
       if (time < best_time) {
         best_time = time;
@@ -104,6 +129,7 @@ MatMulPlan fastest_plan(const CudaStream& stream, const MatMulKey& key,
     }
   }
   if (best_time == std::numeric_limits<float>::infinity()) throw_nothing_runs(key);
+  log_info(concat("  takes the fastest, ", best_time, " ms: ", describe(best)));
   return best;
 }
 

@@ -10,6 +10,10 @@
 #include "kernels/matmul.h"
 #include "support/cuda.h"
 
+#if defined(LOCKSTEP_EMULATED)
+#include "emulator/emulator.h"
+#endif
+
 namespace lockstep {
 namespace {
 
@@ -75,7 +79,9 @@ TEST_F(MatMulPlans, OnlyDeterministicAlgorithmsAreTaken) {
   ASSERT_EQ(lines.size(), 17u);
   for (size_t i = 1; i < lines.size(); ++i) {
     const bool is_whole = lines[i].find(" split_k=1 reduction=0 ") != std::string::npos;
-    const bool is_added_in_order = lines[i].find(" reduction=2 ") != std::string::npos;
+    // In the workspace, and in fp32: of an fp32 result the type of sums (2) and of the output (4).
+    const bool is_added_in_order = lines[i].find(" reduction=2 ") != std::string::npos ||
+                                   lines[i].find(" reduction=4 ") != std::string::npos;
     EXPECT_TRUE(is_whole || is_added_in_order) << lines[i];
   }
 }
@@ -134,6 +140,111 @@ TEST_F(MatMulPlans, AnAlgorithmThatCannotRunIsRefused) {
   const std::string zero = "0000000000000000";
   import_matmul_plans(replaced(text, "0000000000000001" + zero, "0000000100000001" + zero));
   EXPECT_THROW(p.run(), Error);
+}
+
+/// What the library may do and the stand-in does when it is told to.
+class MatMulFallbacks : public MatMulPlans {
+ protected:
+  void TearDown() override {
+    emulator::cublaslt_limits() = {};
+    MatMulPlans::TearDown();
+  }
+
+  /// The plan of a product that is right, and what was said about it.
+  std::pair<std::string, std::string> plan_of(Problem& problem) {
+    testing::internal::CaptureStderr();
+    problem.run();
+    const std::string said = testing::internal::GetCapturedStderr();
+    const std::vector<double> result = problem.c.values(), a = problem.a.values(), b = problem.b.values();
+    for (size_t i = 0; i < result.size(); ++i) {
+      double sum = 0.0;
+      for (size_t k = 0; k < 96; ++k) sum += a[i / 40 * 96 + k] * b[k * 40 + i % 40];
+      EXPECT_NEAR(result[i], sum, problem.c.view().dtype == DType::f32 ? 1e-4 : 64 * 0x1p-8) << i;
+    }
+    return {lines_of(export_matmul_plans()).back(), said};
+  }
+};
+
+TEST_F(MatMulFallbacks, WhatTheCheckRefusesIsNotTaken) {
+  emulator::cublaslt_limits().refused = {1};
+  emulator::cublaslt_limits().more_workspace = uint64_t{40} << 20;
+  set_matmul_tuning(true);
+  Problem p;
+  const auto [plan, said] = plan_of(p);
+  EXPECT_NE(plan.find("algorithm=2 "), std::string::npos) << plan;
+  for (const char* part : {"m=24 n=40 k=96 ", "1 kept", "1 dropped: cuBLASLt's check refuses it",
+                           "2 dropped: wants more workspace than there is", "takes the fastest"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  set_matmul_tuning(false);
+  import_matmul_plans("");
+  EXPECT_EQ(plan_of(p), std::pair(plan, std::string())) << "nobody asked";
+}
+
+TEST_F(MatMulFallbacks, TheCheckMayAskForMoreWorkspaceThanTheSuggestion) {
+  emulator::cublaslt_limits().refused = {1};
+  emulator::cublaslt_limits().more_workspace = 1 << 20;
+  Problem p(DType::bf16);
+  const std::string plan = plan_of(p).first;
+  EXPECT_NE(plan.find("split_k=2 reduction=2 "), std::string::npos) << plan;
+  EXPECT_NE(plan.find(concat("workspace=", 2 * 24 * 40 * 4 + (1 << 20))), std::string::npos) << plan;
+}
+
+TEST_F(MatMulFallbacks, AnAttributeThatCannotBeReadEndsNothing) {
+  constexpr int split_k = 2, reduction = 3, cluster = 8;  // of cublasLtMatmulAlgoConfigAttributes_t
+  for (const auto& [attribute, shown] : {std::pair{cluster, "cluster=?"}, std::pair{reduction, "reduction=?"},
+                                         std::pair{split_k, "split_k=?"}}) {
+    import_matmul_plans("");
+    emulator::cublaslt_limits() = {.unreadable = attribute};
+    Problem p;
+    const auto [plan, said] = plan_of(p);
+    EXPECT_NE(plan.find(shown), std::string::npos) << plan;
+    EXPECT_NE(plan.find("algorithm=1 "), std::string::npos) << "whole sums need no order";
+    EXPECT_EQ(said, "");
+  }
+  const auto plan_without = [&](std::set<uint32_t> refused, int unreadable) {
+    import_matmul_plans("");
+    emulator::cublaslt_limits() = {.unreadable = unreadable, .refused = std::move(refused)};
+    Problem p;
+    return plan_of(p);
+  };
+  EXPECT_NE(plan_without({1}, reduction).first.find("algorithm=2 "), std::string::npos)
+      << "known comes first";
+  const auto [known, nothing] = plan_without({1, 2}, split_k);
+  EXPECT_NE(known.find("algorithm=3 "), std::string::npos) << known;
+  EXPECT_EQ(nothing, "") << "the scheme says enough";
+  const auto [unknown, said] = plan_without({1, 2}, reduction);
+  EXPECT_NE(unknown.find("algorithm=3 "), std::string::npos) << unknown;
+  EXPECT_NE(said.find("cuBLASLt does not tell in which order it adds: m=24 "), std::string::npos) << said;
+}
+
+TEST_F(MatMulFallbacks, AKernelSumsTheColumnsThatTheLibraryDoesNot) {
+  Problem p;
+  const DeviceArray sums({40}, DType::f32), expected({40}, DType::f32);
+  p.kernel.column_sum = expected.view();
+  p.run();
+  EXPECT_NE(export_matmul_plans().find("epilogue=column_sum"), std::string::npos);
+  import_matmul_plans("");
+  emulator::cublaslt_limits().has_sums = false;
+  p.kernel.column_sum = sums.view();
+  const auto [plan, said] = plan_of(p);
+  EXPECT_NE(plan.find("epilogue=none"), std::string::npos) << plan;
+  EXPECT_NE(said.find("a kernel sums the columns that cuBLASLt does not: m=24 "), std::string::npos) << said;
+  const std::vector<double> values = sums.values(), others = expected.values();
+  // 96 terms of order one in another order.
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], others[i], 1e-4) << i;
+}
+
+TEST_F(MatMulFallbacks, AKeptPlanThatDoesNotRunIsMadeAnewByWhoTunes) {
+  Problem p;
+  p.run();
+  const std::string text = export_matmul_plans();
+  import_matmul_plans(text);
+  emulator::cublaslt_limits().refused = {1};
+  EXPECT_THROW(p.run(), UserError) << "a snapshot's plan cannot become another one";
+  set_matmul_tuning(true);
+  const auto [plan, said] = plan_of(p);
+  EXPECT_EQ(plan.find("algorithm=1 "), std::string::npos) << plan;
+  EXPECT_NE(said.find("a kept plan does not run (cuBLASLt's check refuses it)"), std::string::npos) << said;
 }
 #endif
 
