@@ -13,7 +13,7 @@ namespace {
 using What = Recompute::What;
 
 constexpr int64_t vocabulary = 31, time_steps = 12, width = 48, batch = 4;
-constexpr Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
+const Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
 
 Gpt::Options options_of(const Recompute& recompute, int64_t layers = 5) {
   return {.vocabulary = vocabulary,
