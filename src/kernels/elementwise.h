@@ -13,7 +13,7 @@ inline void expect_like(const View& view, const View& model, const char* what) {
          " where ", model.shape, " ", model.dtype, " is needed");
 }
 
-/// y = factor * x, with the factor rounded to the dtype of x first.
+/// y = factor * x, with the factor rounded to what x is computed in first.
 struct Scale {
   static constexpr const char* name = "scale";
   View x;  ///< any shape

@@ -38,12 +38,13 @@ Mlp::Mlp(const std::vector<int64_t>& widths) {
 }
 
 Tensor Mlp::operator()(const Tensor& x) const {
-  Tensor y = x;
+  const Tensor& weight = layers_.front()->weight();
+  Tensor y = x.dtype() == weight.dtype() ? convert(x, weight.compute_dtype()) : x;
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (i > 0) y = relu(y);
     y = (*layers_[i])(y);
   }
-  return y;
+  return convert(y, x.dtype());
 }
 
 }  // namespace lockstep

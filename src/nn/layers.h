@@ -53,12 +53,14 @@ class Embedding : public Module {
   Tensor weight_;
 };
 
-/// Fully connected layers of these widths with ReLU between them; {20, 1} is one Linear(20, 1).
+/// Fully connected layers of these widths with ReLU between them; {20, 1} is one Linear(20, 1). Where its
+/// parameters have copies in 16 bits (ParameterSpace::set_precision), the layers compute in these, and what
+/// comes in and goes out stays f32: unlike under PyTorch's autocast, a loss needs no conversion.
 class Mlp : public Module {
  public:
   explicit Mlp(const std::vector<int64_t>& widths);
 
-  /// [batch, widths.front()] -> [batch, widths.back()].
+  /// [batch, widths.front()] -> [batch, widths.back()], in the dtype of x.
   Tensor operator()(const Tensor& x) const;
 
  private:

@@ -59,12 +59,6 @@ double item(const Tensor& tensor) {
   return to_doubles(tensor)[0];
 }
 
-Tensor convert(const Tensor& tensor, DType dtype) {
-  const Tensor y = empty(tensor.shape(), dtype, tensor.stream());
-  launch(tensor.stream(), Convert{.x = tensor.view(), .y = y.view()});
-  return y;
-}
-
 void copy(const Tensor& source, const Tensor& target) {
   const Device from = device_of(source.stream()), to = device_of(target.stream());
   if (from != to) {

@@ -27,9 +27,6 @@ std::vector<double> to_doubles(const Tensor& tensor);
 /// The single value of a one-element tensor.
 double item(const Tensor& tensor);
 
-/// A copy in another dtype, off the tape.
-Tensor convert(const Tensor& tensor, DType dtype);
-
 /// Copies the values of `source` into `target` (same size and dtype), between any two devices.
 void copy(const Tensor& source, const Tensor& target);
 

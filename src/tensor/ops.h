@@ -25,6 +25,9 @@ Tensor log(const Tensor& x);                        ///< natural logarithm: -inf
 Tensor relu(const Tensor& x);                       ///< max(x, 0)
 Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
+/// x in another dtype, rounded to nearest even; x itself if it has that one (PyTorch's x.to(dtype)). i32
+/// becomes any dtype, floats become floats. The gradient arrives in the dtype of x.
+Tensor convert(const Tensor& x, DType dtype);
 
 /// How a layer's weight lies in memory: as PyTorch's Linear keeps it, or as GPT-2's products do. No result's
 /// bits depend on it.

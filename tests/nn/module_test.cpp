@@ -4,6 +4,7 @@
 #include "nn/layers.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
+#include "tensor/parameter_space.h"
 
 namespace lockstep {
 namespace {
@@ -61,6 +62,32 @@ TEST(Module, LinearsStartAsInPyTorch) {
     }
     const auto n = static_cast<double>(tensor.size());
     EXPECT_NEAR(squares / n, bound * bound / 3, 5 * bound * bound * std::sqrt(4.0 / 45.0 / n)) << name;
+  }
+}
+
+// Small whole numbers, of which 16 bits hold each: so the result is that of fp32, and so are the gradients.
+TEST(Module, AnMlpComputesIn16BitsAndGivesFp32) {
+  const Tensor x = from_values<float>({1, -2, 3, 0, 5, 2}, {2, 3}).set_requires_grad();
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Mlp model({3, 4, 2});
+    for (const auto& [name, tensor] : model.parameters())
+      for (int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] = static_cast<float>(i % 5 - 2);
+    const auto run = [&] {
+      const Tensor y = model(x);
+      EXPECT_EQ(y.dtype(), DType::f32);
+      backward(sum(y));
+      std::vector<Tensor> results{y.detach(), scale(x.grad(), 1.0)};
+      for (const auto& [name, tensor] : model.parameters()) results.push_back(scale(tensor.grad(), 1.0));
+      return results;
+    };
+    const std::vector<Tensor> expected = run();
+    ParameterSpace space(model.parameters());
+    space.set_precision(dtype);
+    const std::vector<Tensor> actual = run();
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(has_same_bits(actual[i], expected[i])) << i;
+    model.parameters()[0].tensor.data<float>()[0] -= 0x1p-12f;  // rounds to what it was
+    space.refresh_copies();
+    EXPECT_TRUE(has_same_bits(model(x), expected[0])) << "the copy is read";
   }
 }
 

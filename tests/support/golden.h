@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensor/create.h"
+#include "tensor/ops.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {
@@ -34,7 +35,13 @@ class Golden {
   }
 
   /// A copy of a floating-point tensor in this dtype.
-  Tensor tensor(const std::string& name, DType dtype) const { return convert(stored(name), dtype); }
+  Tensor tensor(const std::string& name, DType dtype) const {
+    const Tensor& from = stored(name);
+    if (from.dtype() != dtype) return convert(from, dtype);
+    const Tensor result = empty_like(from);
+    copy(from, result);
+    return result;
+  }
 
   /// How many names begin like this.
   int64_t count(const std::string& prefix) const {

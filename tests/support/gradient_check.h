@@ -10,6 +10,7 @@
 
 #include "tensor/autograd.h"
 #include "tensor/create.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 

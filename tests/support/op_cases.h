@@ -3,11 +3,14 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
+#include "tensor/parameter_space.h"
 
 namespace lockstep {
 
@@ -19,6 +22,7 @@ struct OpCase {
   std::vector<Shape> large;  ///< enough for several chunks of every kernel
   int64_t additions = 1;     ///< in the longest chain that makes an element or a gradient, small shapes
   std::function<Tensor(const Tensors&)> function;
+  std::set<size_t> parameters = {};  ///< inputs that stay fp32 beside 16 bits, and are read from a copy
 
   friend std::ostream& operator<<(std::ostream& out, const OpCase& op) { return out << op.name; }
 };
@@ -62,6 +66,13 @@ inline std::vector<OpCase> elementwise_cases() {
       {"tanh", {small}, {large}, 4, [](const Tensors& in) { return tanh(in[0]); }},
       {"gelu_tanh", {small}, {large}, 8, [](const Tensors& in) { return gelu(in[0], Gelu::tanh); }},
       {"gelu_erf", {small}, {large}, 8, [](const Tensors& in) { return gelu(in[0], Gelu::erf); }},
+      {"convert",
+       {small},
+       {large},
+       1,
+       [](const Tensors& in) {
+         return convert(in[0], in[0].dtype() == DType::f64 ? DType::f64 : DType::f32);
+       }},
       {"dropout", {small}, {large}, 1, [](const Tensors& in) { return dropout(in[0], 0.3, op_case_key); }},
       {"sum", {small}, {large}, 21, [](const Tensors& in) { return sum(in[0]); }},
       {"mean", {small}, {large}, 21, [](const Tensors& in) { return mean(in[0]); }},
@@ -93,7 +104,8 @@ inline std::vector<OpCase> broadcast_cases() {
        {small, column},
        {large, large_column},
        24,
-       [](const Tensors& in) { return add(in[0], in[1]); }},
+       [](const Tensors& in) { return add(in[0], in[1]); },
+       {1}},
       {"add_scalar", {{}, small}, {{}, large}, 24, [](const Tensors& in) { return add(in[0], in[1]); }},
       {"subtract_broadcast",
        {{7}, {3, 5, 7}},
@@ -104,7 +116,8 @@ inline std::vector<OpCase> broadcast_cases() {
        {{2, 1, 3, 1}, {4, 1, 5}},
        {{9, 1, 30, 1}, {40, 1, 65}},
        24,
-       [](const Tensors& in) { return multiply(in[0], in[1]); }},
+       [](const Tensors& in) { return multiply(in[0], in[1]); },
+       {0}},
       {"divide", {small, small}, {large, large}, 16, quotient},
       {"divide_broadcast", {small, {5, 1}}, {large, {1, 1}}, 40, quotient},
       {"divide_scalar", {{}, small}, {{}, large}, 40, quotient},
@@ -149,38 +162,50 @@ inline std::vector<OpCase> product_cases() {
        {x, weight, bias},
        {large_x, large_weight, large_bias},
        7,
-       [](const Tensors& in) { return linear(in[0], in[1], in[2]); }},
+       [](const Tensors& in) { return linear(in[0], in[1], in[2]); },
+       {1, 2}},
       {"linear_no_bias",
        {x, weight},
        {large_x, large_weight},
        7,
-       [](const Tensors& in) { return linear(in[0], in[1]); }},
+       [](const Tensors& in) { return linear(in[0], in[1]); },
+       {1}},
       {"linear_one_row",
        {{5}, weight, bias},
        {{129}, large_weight, large_bias},
        7,
-       [](const Tensors& in) { return linear(in[0], in[1], in[2]); }},
+       [](const Tensors& in) { return linear(in[0], in[1], in[2]); },
+       {1, 2}},
       {"linear_residual",
        {x, weight, bias, {2, 3, 7}},
        {large_x, large_weight, large_bias, {3, 61, 200}},
        8,
-       [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3]); }},
+       [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3]); },
+       {1, 2}},
       {"linear_in_out",
        {x, up, bias, {2, 3, 7}},
        {large_x, large_up, large_bias, {3, 61, 200}},
        8,
-       [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3], WeightOrder::in_out); }},
+       [](const Tensors& in) { return linear(in[0], in[1], in[2], in[3], WeightOrder::in_out); },
+       {1, 2}},
       {"feed_forward_tanh",
        {x, up, bias, down, bias_down, x},
        {large_x, large_up, large_bias, large_down, large_bias_down, large_x},
        24,
-       with_gelu(Gelu::tanh)},
+       with_gelu(Gelu::tanh),
+       {1, 2, 3, 4}},
       {"feed_forward_erf",
        {x, up, bias, down, bias_down},
        {large_x, large_up, large_bias, large_down, large_bias_down},
        24,
-       with_gelu(Gelu::erf)},
-      {"feed_forward_no_bias", {x, up, down}, {large_x, large_up, large_down}, 24, with_gelu(Gelu::tanh)},
+       with_gelu(Gelu::erf),
+       {1, 2, 3, 4}},
+      {"feed_forward_no_bias",
+       {x, up, down},
+       {large_x, large_up, large_down},
+       24,
+       with_gelu(Gelu::tanh),
+       {1, 2}},
       {"matmul",
        {{4, 5}, {5, 3}},
        {{183, 129}, {129, 200}},
@@ -190,7 +215,8 @@ inline std::vector<OpCase> product_cases() {
        {{2, 3, 4}, {4, 5}},
        {{3, 61, 129}, {129, 65}},
        8,
-       [](const Tensors& in) { return matmul(in[0], in[1]); }},
+       [](const Tensors& in) { return matmul(in[0], in[1]); },
+       {1}},
       {"matmul_batch",
        {{2, 3, 4, 5}, {2, 3, 5, 2}},
        {{2, 5, 31, 33}, {2, 5, 33, 17}},
@@ -200,7 +226,8 @@ inline std::vector<OpCase> product_cases() {
        {{2, 1, 4, 5}, {3, 5, 2}},
        {{2, 1, 150, 130}, {3, 130, 140}},
        16,
-       [](const Tensors& in) { return matmul(in[0], in[1]); }},
+       [](const Tensors& in) { return matmul(in[0], in[1]); },
+       {1}},
   };
 }
 
@@ -221,12 +248,14 @@ inline std::vector<OpCase> model_cases() {
        {{2, 3, 9}, {9}, {9}},
        {{7, 57, 97}, {97}, {97}},
        18,
-       [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); }},
+       [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },
+       {1, 2}},
       {"layer_norm_no_bias",
        {{4, 9}, {9}},
        {{399, 97}, {97}},
        18,
-       [](const Tensors& in) { return layer_norm(in[0], in[1], {}); }},
+       [](const Tensors& in) { return layer_norm(in[0], in[1], {}); },
+       {1}},
       {"add_layer_norm",
        {{2, 3, 9}, {2, 3, 9}, {9}, {9}},
        {{7, 57, 97}, {7, 57, 97}, {97}, {97}},
@@ -234,17 +263,20 @@ inline std::vector<OpCase> model_cases() {
        [](const Tensors& in) {
          const auto [sum, norm] = add_layer_norm(in[0], in[1], in[2], in[3]);
          return multiply(sum, norm);
-       }},
+       },
+       {2, 3}},
       {"embedding",
        {{6, 5}},
        {{700, 130}},
        14,
-       [](const Tensors& in) { return embedding(ids_for(in[0]), in[0]); }},
+       [](const Tensors& in) { return embedding(ids_for(in[0]), in[0]); },
+       {0}},
       {"add_positions",
        {{3, 4, 5}, {6, 5}},
        {{9, 70, 65}, {80, 65}},
        3,
-       [](const Tensors& in) { return add_positions(in[0], in[1]); }},
+       [](const Tensors& in) { return add_positions(in[0], in[1]); },
+       {1}},
       {"causal_attention", {{2, 7, 18}}, {{3, 70, 204}}, 24, attention(0.0)},
       {"causal_attention_dropout", {{2, 7, 18}}, {{3, 70, 204}}, 24, attention(0.3)},
       {"cross_entropy",
@@ -254,8 +286,8 @@ inline std::vector<OpCase> model_cases() {
        [](const Tensors& in) {
          return cross_entropy(in[0], targets_for(in[0].shape().rows(), in[0].shape()[-1]));
        }},
-      {"linear_cross_entropy", {{2, 4, 5}, {9, 5}}, {{5, 60, 30}, {131, 30}}, 24, head_loss(0)},
-      {"linear_cross_entropy_pieces", {{2, 4, 5}, {9, 5}}, {{5, 60, 30}, {131, 30}}, 24, head_loss(3)},
+      {"linear_cross_entropy", {{2, 4, 5}, {9, 5}}, {{5, 60, 30}, {131, 30}}, 24, head_loss(0), {1}},
+      {"linear_cross_entropy_pieces", {{2, 4, 5}, {9, 5}}, {{5, 60, 30}, {131, 30}}, 24, head_loss(3), {1}},
   };
 }
 
@@ -266,22 +298,39 @@ inline std::vector<OpCase> all_cases() {
   return all;
 }
 
-/// Away from zero, where relu has no slope.
-inline Tensors make_inputs(const std::vector<Shape>& shapes, DType dtype) {
-  Tensors inputs;
-  for (const Shape& shape : shapes) {
+/// Leaves, and the space of those that are parameters in 16 bits.
+struct Inputs {
+  Tensors tensors;
+  std::unique_ptr<ParameterSpace> parameters;
+};
+
+/// Numbers of the dtype `numbers`, which `dtype` holds; away from zero, where relu has no slope.
+inline Inputs make_inputs(const OpCase& op, const std::vector<Shape>& shapes, DType dtype, DType numbers) {
+  Inputs inputs;
+  std::vector<NamedTensor> parameters;
+  for (size_t i = 0; i < shapes.size(); ++i) {
     std::vector<float> values;
-    for (const double value :
-         to_doubles(uniform_tensor(shape, static_cast<uint32_t>(inputs.size()), DType::f32)))
+    for (const double value : to_doubles(uniform_tensor(shapes[i], static_cast<uint32_t>(i), DType::f32)))
       values.push_back(static_cast<float>(value) + std::copysign(0.05f, static_cast<float>(value)));
-    inputs.push_back(convert(from_values(values, shape), dtype).set_requires_grad());
+    const bool is_parameter = op.parameters.contains(i);
+    const Tensor rounded = convert(from_values(values, shapes[i]), numbers);
+    inputs.tensors.push_back(convert(rounded, is_parameter ? accumulator_dtype(dtype) : dtype));
+    inputs.tensors.back().set_requires_grad();
+    if (is_parameter) parameters.push_back({concat("input ", i), inputs.tensors.back()});
   }
+  if (accumulator_dtype(dtype) == dtype || parameters.empty()) return inputs;
+  inputs.parameters = std::make_unique<ParameterSpace>(parameters);
+  inputs.parameters->set_precision(dtype);
   return inputs;
+}
+inline Tensors make_inputs(const std::vector<Shape>& shapes, DType dtype) {
+  return make_inputs(OpCase{}, shapes, dtype, dtype).tensors;
 }
 
 /// A scalar that weighs every element of y differently, so that no two gradients can be mixed up.
-inline Tensor weighted_sum(const Tensor& y) {
-  return sum(multiply(y, uniform_tensor(y.shape(), 99, y.dtype())));
+inline Tensor weighted_sum(const Tensor& y, DType numbers) {
+  return sum(multiply(y, convert(uniform_tensor(y.shape(), 99, numbers), y.dtype())));
 }
+inline Tensor weighted_sum(const Tensor& y) { return weighted_sum(y, y.dtype()); }
 
 }  // namespace lockstep

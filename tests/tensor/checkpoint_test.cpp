@@ -45,14 +45,14 @@ Outcome outcome_of(const Model& model, const Runner& run, bool accumulate, doubl
       leaf_gradient(leaves[i]).accumulate = accumulate;
       leaf_gradient(leaves[i]).ready = [&, i] {
         outcome.ready.push_back(i);
-        outcome.bits.push_back(convert(leaves[i].grad(), DType::f32));
+        outcome.bits.push_back(scale(leaves[i].grad(), 1.0));
       };
     }
     const Tensor loss = model(leaves, run);
     outcome.bits.push_back(loss.detach());
     backward(loss, seed);
     for (const Tensor& leaf : leaves)
-      if (leaf.grad()) outcome.bits.push_back(convert(leaf.grad(), DType::f32));
+      if (leaf.grad()) outcome.bits.push_back(scale(leaf.grad(), 1.0));
   }
   return outcome;
 }

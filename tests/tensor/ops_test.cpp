@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-/// The operation's result and the gradients of all inputs.
-Tensors run(const OpCase& op, const std::vector<Shape>& shapes, DType dtype, int threads) {
+/// The operation's result and the gradients of all inputs, which hold numbers of the dtype `numbers`.
+Tensors run(const OpCase& op, const std::vector<Shape>& shapes, DType dtype, int threads, DType numbers) {
   set_threads(threads);
-  const Tensors inputs = make_inputs(shapes, dtype);
-  Tensors results{op.function(inputs)};
-  backward(weighted_sum(results[0]));
-  for (const Tensor& input : inputs) results.push_back(input.grad());
+  const Inputs inputs = make_inputs(op, shapes, dtype, numbers);
+  Tensors results{op.function(inputs.tensors)};
+  backward(weighted_sum(results[0], numbers));
+  for (const Tensor& input : inputs.tensors) results.push_back(scale(input.grad(), 1.0));
   set_threads(1);
   return results;
 }
@@ -34,19 +34,42 @@ TEST_P(OpTest, GradientsAreTheSlopes) {
   expect_gradients(leaves, [&] { return weighted_sum(GetParam().function(inputs)); });
 }
 
-// Each addition or function on the way to an element rounds by at most 2^-24 of a number that is no larger
-// than the largest around, or than the inputs, which are below 1.05; functions count as four. What a chain
-// of n has gathered at its end, the steps before it (the weights of the sum) and after it pass on.
-TEST_P(OpTest, SinglePrecisionIsDoublePrecisionRounded) {
-  const Tensors exact = run(GetParam(), GetParam().small, DType::f64, 1);
-  const Tensors single = run(GetParam(), GetParam().small, DType::f32, 1);
-  for (size_t t = 0; t < exact.size(); ++t) {
-    const std::vector<double> expected = to_doubles(exact[t]), actual = to_doubles(single[t]);
-    double largest = 1.05;
-    for (const double value : expected) largest = std::max(largest, std::fabs(value));
-    const double bound = static_cast<double>(GetParam().additions + 1) * 0x1p-24 * largest;
-    for (size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(actual[i], expected[i], bound) << (t == 0 ? "result" : "gradient") << ", element " << i;
+/// Half the distance from 1 to the next number.
+double unit_roundoff(DType dtype) {
+  if (dtype == DType::bf16) return 0x1p-8;
+  return dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
+// Each addition or function on the way to an element rounds by at most a unit roundoff (2^-24 in fp32) of a
+// number that is no larger than the largest around, or than the inputs, which are below 1.05; functions count
+// as four. What a chain of n has gathered at its end, the steps before it (the weights of the sum) and after
+// it pass on. In 16 bits some of these steps round as 16 bits do, and below their smallest normal number f16
+// rounds by 2^-25.
+TEST_P(OpTest, LowerPrecisionsAreDoublePrecisionRounded) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensors exact = run(GetParam(), GetParam().small, DType::f64, 1, dtype);
+    const Tensors rounded = run(GetParam(), GetParam().small, dtype, 1, dtype);
+    for (size_t t = 0; t < exact.size(); ++t) {
+      const std::vector<double> expected = to_doubles(exact[t]), actual = to_doubles(rounded[t]);
+      double largest = 1.05;
+      for (const double value : expected) largest = std::max(largest, std::fabs(value));
+      const double each = unit_roundoff(dtype) * largest + (dtype == DType::f16 ? 0x1p-25 : 0.0);
+      const double bound = static_cast<double>(GetParam().additions + 1) * each;
+      for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(actual[i], expected[i], bound)
+            << dtype << " " << (t == 0 ? "result" : "gradient") << ", element " << i;
+    }
+  }
+}
+
+TEST_P(OpTest, ResultsAndGradientsHaveTheDtypesOfWhatTheyBelongTo) {
+  const OpCase& op = GetParam();
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensors results = run(op, op.small, dtype, 1, dtype);
+    const bool is_fp32 = op.name == "convert" || op.name.find("cross_entropy") != std::string::npos;
+    EXPECT_EQ(results[0].dtype(), is_fp32 ? DType::f32 : dtype);
+    for (size_t i = 0; i + 1 < results.size(); ++i)
+      EXPECT_EQ(results[i + 1].dtype(), op.parameters.contains(i) ? DType::f32 : dtype) << "input " << i;
   }
 }
 
@@ -87,11 +110,11 @@ TEST_P(OpTest, AccumulatingAddsTheFinishedGradient) {
 }
 
 TEST_P(OpTest, ThreadsDoNotShow) {
-  for (const DType dtype : {DType::f32, DType::f64})
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
     for (const auto& shapes : {GetParam().small, GetParam().large}) {
-      const Tensors one = run(GetParam(), shapes, dtype, 1);
+      const Tensors one = run(GetParam(), shapes, dtype, 1, dtype);
       for (const int threads : {2, 3}) {
-        const Tensors several = run(GetParam(), shapes, dtype, threads);
+        const Tensors several = run(GetParam(), shapes, dtype, threads, dtype);
         for (size_t t = 0; t < one.size(); ++t)
           EXPECT_TRUE(has_same_bits(one[t], several[t]))
               << dtype << ", " << threads << " threads, tensor " << t;
@@ -148,6 +171,27 @@ TEST(Broadcasting, AConstantHasNoGradientAndAParameterHasItsOwnShape) {
 TEST(Matmul, OneMatrixForManyRowsHasTheBitsOfOneProduct) {
   const Tensor x = uniform_tensor({3, 5, 70}, 1, DType::f32), weight = uniform_tensor({70, 9}, 2, DType::f32);
   EXPECT_TRUE(has_same_bits(matmul(x, weight).reshape({15, 9}), matmul(x.reshape({15, 70}), weight)));
+}
+
+TEST(Convert, TakesAGradientBackAndIsXWhereNothingChanges) {
+  const Tensor x = from_values<float>({1.0f + 0x1p-8f, 3.0f, -2.0f}, {3}).set_requires_grad();
+  EXPECT_EQ(convert(x, DType::f32).id(), x.id());
+  const Tensor rounded = convert(x, DType::bf16);
+  EXPECT_EQ(to_doubles(rounded), (std::vector<double>{1, 3, -2}));
+  const Tensor weights = from_values<float>({1.0f + 0x1p-10f, 5.0f, 7.0f}, {3});
+  backward(sum(multiply(convert(rounded, DType::f32), weights)));
+  EXPECT_EQ(x.grad().dtype(), DType::f32);
+  EXPECT_EQ(to_doubles(x.grad()), (std::vector<double>{1, 5, 7}));
+  EXPECT_EQ(to_doubles(convert(from_values<int32_t>({-7, 300}, {2}), DType::f16)),
+            (std::vector<double>{-7, 300}));
+  expect_contains(error_of([&] { convert(x, DType::i32); }), {"cannot convert f32 to i32"});
+}
+
+TEST(OpErrors, NameTheDtypeThatIsMissing) {
+  const Tensor x = zeros({2, 3}, DType::bf16), weight = zeros({4, 3}), half = zeros({2, 3}, DType::f16);
+  expect_contains(error_of([&] { linear(x, weight); }), {"bf16"});
+  expect_contains(error_of([&] { add(x, half); }), {"add: a is [2, 3] bf16, b is [2, 3] f16"});
+  expect_contains(error_of([&] { cross_entropy(x, half); }), {"targets are f16, not i32"});
 }
 
 TEST(OpTable, HoldsEveryOperation) {

@@ -27,7 +27,7 @@ Tensor BroadcastInput::gradient(const Tensor& dy) const {
     sum = part;
   }
   if (sum.shape() != shape) sum = sum.reshape(shape);
-  return sum.dtype() == dtype ? sum : convert(sum, dtype);
+  return convert(sum, dtype);
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {

@@ -19,13 +19,13 @@ Tensor sum_times(const char* op, const Tensor& x, int dimension, const Shape& ke
   launch(x.stream(),
          DimensionSum{.x = x.view(), .y = sum.view(), .count = x.shape()[dimension], .inner = inner});
   const Tensor scaled = times(sum, factor);
-  const Tensor y = scaled.dtype() == x.dtype() ? scaled : convert(scaled, x.dtype());
-  return record(op, y, {x}, [shape = x.shape(), dimension, factor](const Tensor& dy) -> Gradients {
-    Shape along{shape[dimension]};
-    for (int i = dimension + 1; i < shape.rank(); ++i) along.append(1);
-    // A product with ones repeats dy along the dimension.
-    return {combined<Multiply>(times(dy, factor), full(along, 1.0, dy.dtype(), dy.stream()))};
-  });
+  return record(op, convert(scaled, x.dtype()), {x},
+                [shape = x.shape(), dimension, factor](const Tensor& dy) -> Gradients {
+                  Shape along{shape[dimension]};
+                  for (int i = dimension + 1; i < shape.rank(); ++i) along.append(1);
+                  // A product with ones repeats dy along the dimension.
+                  return {combined<Multiply>(times(dy, factor), full(along, 1.0, dy.dtype(), dy.stream()))};
+                });
 }
 
 Tensor reduced(const char* op, const Tensor& x, int dimension, bool keep_dimension, bool is_mean) {

@@ -2,6 +2,7 @@
 #include "kernels/elementwise.h"
 
 #include "kernels/arithmetic.h"
+#include "kernels/convert.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -19,6 +20,14 @@ Tensor scaled(const Tensor& x, double factor) {
 Tensor scale(const Tensor& x, double factor) {
   return record("scale", scaled(x, factor), {x},
                 [factor](const Tensor& dy) -> Gradients { return {scaled(dy, factor)}; });
+}
+
+Tensor convert(const Tensor& x, DType dtype) {
+  if (dtype == x.dtype()) return x;
+  const Tensor y = empty(x.shape(), dtype, x.stream());
+  launch(x.stream(), Convert{.x = x.view(), .y = y.view()});
+  return record("convert", y, {x},
+                [from = x.dtype()](const Tensor& dy) -> Gradients { return {convert(dy, from)}; });
 }
 
 Tensor relu(const Tensor& x) {

@@ -22,7 +22,8 @@ Tensor sum_of(const Tensor& x) {
 Tensor times_gradient(const Tensor& x, const Tensor& dy, const GradientContext& context) {
   const std::optional<double> seed = context.starting_gradient();
   if (!seed)
-    launch(x.stream(), ScaleBy{.x = x.view(), .factor = dy.view(), .y = x.view()});
+    launch(x.stream(),
+           ScaleBy{.x = x.view(), .factor = convert(dy, accumulator_dtype(x.dtype())).view(), .y = x.view()});
   else if (*seed != 1.0)
     launch(x.stream(), Scale{.x = x.view(), .y = x.view(), .factor = *seed});
   return x;

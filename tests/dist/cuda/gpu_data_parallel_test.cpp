@@ -12,6 +12,7 @@
 #include "dist/reference_tree.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 namespace {
