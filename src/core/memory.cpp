@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <sys/mman.h>
 #include <utility>
 
 #include "core/environment.h"
@@ -17,20 +18,34 @@ namespace {
 
 thread_local const char* current_label = "other";
 
-class CpuPool : public MemoryPool {
- protected:
-  std::byte* make(int64_t bytes) override {
-    return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
-  }
-  void destroy(std::byte* block) override { std::free(block); }
-  std::string device() const override { return "memory"; }
-};
-
 /// Asked by tests and checkers of memory: blocks of exact size that nobody meets again.
 bool keeps_blocks() {
   static const bool keeps = environment("LOCKSTEP_MEMORY_POOL") != "off";
   return keeps;
 }
+
+class CpuPool : public MemoryPool {
+ protected:
+  std::byte* make(int64_t bytes) override {
+    if (!is_mapped(bytes))
+      return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
+    void* block = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return block == MAP_FAILED ? nullptr : static_cast<std::byte*>(block);
+  }
+  void destroy(std::byte* block, int64_t bytes) override {
+    if (is_mapped(bytes))
+      ::munmap(block, static_cast<size_t>(bytes));
+    else
+      std::free(block);
+  }
+  std::string device() const override { return "memory"; }
+
+ private:
+  /// The C library maps large blocks too, but from which size on changes with what was freed before, and what
+  /// it does not map it may keep. What a process holds is to be a function of what it asked for.
+  static bool is_mapped(int64_t bytes) { return keeps_blocks() && bytes >= int64_t{1} << 18; }
+};
 
 /// Sizes are rounded up to one of eight steps per power of two, so that blocks are met again.
 int64_t size_class(int64_t bytes) {
@@ -41,6 +56,7 @@ int64_t size_class(int64_t bytes) {
 }
 
 MemoryPool& pool_of(const Stream& stream) {
+  if (mode_of(stream).memory != nullptr) return *mode_of(stream).memory;
   static MemoryPool* cpu_pool = new CpuPool;
   return device_of(stream) == Device::cpu ? *cpu_pool : gpu_pool(gpu_of(stream));
 }
@@ -56,7 +72,7 @@ std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) {
 
 void copy_bytes(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
                 int64_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || mode_of(to_stream).is_dry || mode_of(from_stream).is_dry) return;
   const bool to_host = device_of(to_stream) == Device::cpu;
   const Stream& stream = to_host ? from_stream : to_stream;
   copy_bytes_in_background(to, from, bytes, stream);
@@ -67,11 +83,13 @@ void release_cached_memory(const Stream& stream) { pool_of(stream).release_cache
 
 std::vector<MemoryUse> memory_table(const Stream& stream) { return pool_of(stream).table(); }
 
+std::unique_ptr<MemoryPool> make_cpu_pool() { return std::make_unique<CpuPool>(); }
+
 std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, MemoryPlace place) {
   expect(bytes >= 0, "an allocation of ", bytes, " bytes");
   const char* label = current_label;
   const int64_t block_bytes = size_class(bytes);
-  std::byte* block = find(block_bytes, place, label);
+  std::byte* block = find(bytes, place, label);
   if (block == nullptr) {
     std::string rows;
     for (const MemoryUse& use : table())
@@ -85,7 +103,8 @@ std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, MemoryPlace place) {
   return {block, [=, this](std::byte* freed) { give(freed, block_bytes, place, label); }};
 }
 
-std::byte* MemoryPool::find(int64_t block_bytes, const MemoryPlace& place, const char* label) {
+std::byte* MemoryPool::find(int64_t bytes, const MemoryPlace& place, const char* label) {
+  const int64_t block_bytes = size_class(bytes);
   const std::lock_guard lock(mutex_);
   auto& blocks = free_[{place, block_bytes}];
   std::byte* block = nullptr;
@@ -100,7 +119,9 @@ std::byte* MemoryPool::find(int64_t block_bytes, const MemoryPlace& place, const
     block = blocks.back();
     blocks.pop_back();
   }
-  if (block != nullptr) count(label, block_bytes);
+  if (block == nullptr) return nullptr;
+  count(label, block_bytes);
+  use(block, bytes, label);
   return block;
 }
 
@@ -108,7 +129,7 @@ void MemoryPool::give(std::byte* block, int64_t block_bytes, MemoryPlace place, 
   const std::lock_guard lock(mutex_);
   count(label, -block_bytes);
   if (dead_graphs_.contains(place.graph)) place.graph = 0;
-  if (!keeps_blocks() && place.graph == 0 && !is_recording_graph()) return destroy(block);
+  if (!keeps_blocks() && place.graph == 0 && !is_recording_graph()) return destroy(block, block_bytes);
   free_[{place, block_bytes}].push_back(block);
 }
 
@@ -133,7 +154,7 @@ void MemoryPool::release_cached() {
 void MemoryPool::release_free() {
   for (auto& [key, blocks] : free_)
     if (std::get<MemoryPlace>(key).graph == 0)
-      for (std::byte* block : std::exchange(blocks, {})) destroy(block);
+      for (std::byte* block : std::exchange(blocks, {})) destroy(block, std::get<int64_t>(key));
 }
 
 void MemoryPool::count(const char* label, int64_t bytes) {

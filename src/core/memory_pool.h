@@ -40,12 +40,14 @@ class MemoryPool {
  protected:
   /// Null when the device has no more.
   virtual std::byte* make(int64_t bytes) = 0;
-  virtual void destroy(std::byte* block) = 0;
+  virtual void destroy(std::byte* block, int64_t bytes) = 0;
+  /// Somebody has the block now, for so many bytes of it.
+  virtual void use(std::byte* /*block*/, int64_t /*bytes*/, const char* /*label*/) {}
   /// What an error says about the device.
   virtual std::string device() const = 0;
 
  private:
-  std::byte* find(int64_t block_bytes, const MemoryPlace& place, const char* label);
+  std::byte* find(int64_t bytes, const MemoryPlace& place, const char* label);
   void give(std::byte* block, int64_t block_bytes, MemoryPlace place, const char* label);
   void release_free();
   void count(const char* label, int64_t bytes);
@@ -56,6 +58,9 @@ class MemoryPool {
   std::map<std::string, MemoryUse> uses_;
   MemoryUse total_{.label = "total"};
 };
+
+/// A pool of the CPU's memory of its own.
+std::unique_ptr<MemoryPool> make_cpu_pool();
 
 /// Throws in a build without CUDA.
 MemoryPool& gpu_pool(int device);

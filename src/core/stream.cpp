@@ -41,4 +41,14 @@ const Stream& cpu_stream() { return state().on_cpu; }
 
 void set_threads(int threads) { state().use(threads); }
 
+StreamModeScope::StreamModeScope(StreamMode mode) : on_cpu_(state().on_cpu), current_(state().current) {
+  for (Stream* stream : {&state().on_cpu, &state().current})
+    std::visit([&](auto& on) { on.mode = mode; }, *stream);
+}
+
+StreamModeScope::~StreamModeScope() {
+  state().on_cpu = on_cpu_;
+  state().current = current_;
+}
+
 }  // namespace lockstep

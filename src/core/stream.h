@@ -14,9 +14,18 @@ enum class Device { cpu, cuda };
 
 inline const char* name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
+class MemoryPool;
+
+/// What streams of every device say besides where their work runs.
+struct StreamMode {
+  MemoryPool* memory = nullptr;  ///< where new tensors come from, if not from the device's pool
+  bool is_dry = false;           ///< kernels check their operands and do not run: see DryRun
+};
+
 /// Kernels on the CPU run at once, shared out over a pool.
 struct CpuStream {
   ThreadPool* pool = nullptr;
+  StreamMode mode = {};
 
   /// Runs body(begin, end) over [0, count) in chunks of `grain` items (the last may be shorter).
   /// The chunks depend on count and grain alone.
@@ -32,6 +41,7 @@ struct CpuStream {
 struct CudaStream {
   void* handle = nullptr;
   int device = 0;
+  StreamMode mode = {};
 };
 
 #if defined(LOCKSTEP_CUDA)
@@ -41,6 +51,10 @@ using Stream = std::variant<CpuStream>;
 #endif
 
 inline Device device_of(const Stream& stream) { return stream.index() == 0 ? Device::cpu : Device::cuda; }
+
+inline const StreamMode& mode_of(const Stream& stream) {
+  return std::visit([](const auto& on) -> const StreamMode& { return on.mode; }, stream);
+}
 
 /// The number of the GPU that the stream belongs to; -1 for the CPU.
 inline int gpu_of([[maybe_unused]] const Stream& stream) {
@@ -56,6 +70,18 @@ void set_current_stream(const Stream& stream);
 
 /// This thread's stream on the CPU. The first use makes a pool of one thread.
 const Stream& cpu_stream();
+
+/// While it lives, this thread's streams, the current one and that on the CPU, are in this mode.
+class StreamModeScope {
+ public:
+  explicit StreamModeScope(StreamMode mode);
+  ~StreamModeScope();
+  StreamModeScope(const StreamModeScope&) = delete;
+  StreamModeScope& operator=(const StreamModeScope&) = delete;
+
+ private:
+  Stream on_cpu_, current_;  ///< before
+};
 
 /// Gives this thread a pool of its own with that many threads, for all tensors it creates on the CPU from now
 /// on. The pool lives until the thread ends.

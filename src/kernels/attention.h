@@ -36,6 +36,7 @@ struct CausalAttentionForward {
            qkv.shape[1]);
   }
 };
+int64_t scratch_bytes(CpuStream, const CausalAttentionForward&);
 void run(CpuStream, const CausalAttentionForward&);
 /// f32, and on tensor cores bf16 and f16; the size of a head is at most 128, in 16 bits a multiple of 8.
 void run(CudaStream, const CausalAttentionForward&);
@@ -59,6 +60,7 @@ struct CausalAttentionBackward {
            ", qkv is ", qkv.shape, " ", qkv.dtype);
   }
 };
+int64_t scratch_bytes(CpuStream, const CausalAttentionBackward&);
 void run(CpuStream, const CausalAttentionBackward&);
 void run(CudaStream, const CausalAttentionBackward&);
 

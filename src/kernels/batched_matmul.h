@@ -51,6 +51,7 @@ struct BatchedMatMul {
            a.dtype, ", b is ", b.dtype, ", c is ", c.dtype);
   }
 };
+int64_t scratch_bytes(CpuStream, const BatchedMatMul&);
 void run(CpuStream, const BatchedMatMul&);
 void run(CudaStream, const BatchedMatMul&);
 

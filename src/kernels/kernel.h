@@ -3,6 +3,7 @@
 
 #include <concepts>
 
+#include "core/memory.h"
 #include "core/stream.h"
 #include "core/trace.h"
 #include "kernels/view.h"
@@ -17,12 +18,26 @@ concept Kernel = requires(const K& kernel) {
   kernel.check();
 };
 
-/// The one way a kernel is run: preconditions, trace range, backend of the stream.
+/// Memory that a kernel has while it runs: as much as scratch_bytes(on, kernel), declared beside its run(),
+/// says; null for none. A dry run counts it from there.
+template <class On, Kernel K>
+std::shared_ptr<std::byte> allocate_scratch(const On& on, const K& kernel) {
+  const int64_t bytes = scratch_bytes(on, kernel);
+  return bytes == 0 ? nullptr : allocate(bytes, on);
+}
+
+/// The one way a kernel is run: preconditions, trace range, backend of the stream. On a dry stream it does
+/// not run, and its scratch memory is counted.
 template <Kernel K>
 void launch(const Stream& stream, const K& kernel) {
   kernel.check();
   const TraceRange range(K::name);
-  std::visit([&](const auto& on) { run(on, kernel); }, stream);
+  std::visit(
+      [&](const auto& on) {
+        if (!on.mode.is_dry) return run(on, kernel);
+        if constexpr (requires { scratch_bytes(on, kernel); }) allocate_scratch(on, kernel);
+      },
+      stream);
 }
 
 }  // namespace lockstep

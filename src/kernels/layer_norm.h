@@ -71,6 +71,7 @@ struct LayerNormBackward {
              " rows are ", accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };
+int64_t scratch_bytes(CpuStream, const LayerNormBackward&);
 void run(CpuStream, const LayerNormBackward&);
 void run(CudaStream, const LayerNormBackward&);
 

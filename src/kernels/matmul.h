@@ -70,6 +70,7 @@ struct MatMul {
   }
   static const char* flag(bool transposed) { return transposed ? " (transposed)" : ""; }
 };
+int64_t scratch_bytes(CpuStream, const MatMul&);
 void run(CpuStream, const MatMul&);
 void run(CudaStream, const MatMul&);
 

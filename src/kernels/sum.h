@@ -49,6 +49,7 @@ struct DimensionSum {
     expect(y.dtype == accumulator_dtype(x.dtype), "y is ", y.dtype, ", x is ", x.dtype);
   }
 };
+int64_t scratch_bytes(CpuStream, const DimensionSum&);
 void run(CpuStream, const DimensionSum&);
 void run(CudaStream, const DimensionSum&);
 

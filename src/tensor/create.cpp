@@ -42,6 +42,7 @@ Tensor to_stream(const Tensor& tensor, const Stream& stream) {
 }
 
 std::vector<double> to_doubles(const Tensor& source) {
+  if (mode_of(source.stream()).is_dry) return std::vector<double>(static_cast<size_t>(source.size()));
   const Tensor tensor = to_stream(source, cpu_stream());
   std::vector<double> values(static_cast<size_t>(tensor.size()));
   if (tensor.dtype() == DType::i32) {

@@ -21,7 +21,7 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape);
 /// The tensor where the stream's device can read it: itself, or a copy off the tape.
 Tensor to_stream(const Tensor& tensor, const Stream& stream);
 
-/// The values in order, converted to double; any dtype, any device.
+/// The values in order, converted to double; any dtype, any device. Zeros in a dry run.
 std::vector<double> to_doubles(const Tensor& tensor);
 
 /// The single value of a one-element tensor.

@@ -98,6 +98,7 @@ void ParameterSpace::make_values() {
   const Stream stream = parameters_.empty() ? current_stream() : parameters_.front().tensor.stream();
   memory_->values = full({units_.empty() ? 0 : units_.back().end}, 0.0, dtype, stream);
   move_values(Tape::state(memory_->values)->storage);
+  release_cached_memory(stream);  // where they were
   for (const Parameter& parameter : parameters_) {
     const auto& state = Tape::state(parameter.tensor);
     state->space = memory_;

@@ -164,7 +164,7 @@ void BatchFeeder::reserve(const std::vector<Batch>& batches) {
 }
 
 std::vector<Batch> BatchFeeder::load(const std::vector<Batch>& batches) {
-  if (device_of(compute_) == Device::cpu) return batches;
+  if (device_of(compute_) == Device::cpu || mode_of(compute_).is_dry) return batches;
   reserve(batches);
   Stage& stage = stages_[static_cast<size_t>(loads_++ % 2)];
   stage.arrived.synchronize();

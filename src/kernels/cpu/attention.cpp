@@ -252,26 +252,57 @@ class BackwardTask {
   Strips strips_[blocks_at_once];
 };
 
+/// How the heads of a kernel are shared out.
+template <class Task>
+struct Sharing {
+  using T = typename Task::T;
+
+  Sharing(const CpuStream& stream, const View& qkv, int64_t heads_of_sample, int64_t first_query)
+      : time(qkv.shape[1]),
+        size(qkv.shape[2] / (3 * heads_of_sample)),
+        heads(qkv.shape[0] * heads_of_sample) {
+    shared = 2 * heads <= stream.pool->size() && time - first_query > tile_columns<T>;
+    at_once = shared ? blocks_at_once : 1;
+    workers = shared ? 1 : std::min<int64_t>(heads, stream.pool->size());
+  }
+
+  bool is_empty() const { return heads * time * size == 0; }
+  /// The elements that a worker needs.
+  int64_t scratch_size() const {
+    Scratch<T> needed(nullptr);
+    Task(needed, time, size, at_once);
+    return needed.used();
+  }
+
+  int64_t time, size, heads;
+  bool shared;  ///< the workers share each head, rather than the heads
+  int64_t at_once, workers;
+};
+
+template <template <class> class Task, class Kernel>
+int64_t scratch_bytes_of(const CpuStream& stream, const Kernel& kernel, int64_t first_query) {
+  return with_float_type(kernel.qkv.dtype, [&]<class S>() -> int64_t {
+    const Sharing<Task<S>> sharing(stream, kernel.qkv, kernel.heads, first_query);
+    return sharing.is_empty()
+               ? 0
+               : sharing.workers * sharing.scratch_size() * bytes(accumulator_dtype(kernel.qkv.dtype));
+  });
+}
+
 /// Calls body(task, head, share, sample, index of the head) for every head of every sample.
 template <class Task, class Kernel, class Body>
 void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_query, Body&& body) {
   using T = typename Task::T;
-  const int64_t time = kernel.qkv.shape[1];
-  const int64_t size = kernel.qkv.shape[2] / (3 * kernel.heads);
-  const int64_t heads = kernel.qkv.shape[0] * kernel.heads;
-  if (heads * time * size == 0) return;
-  const bool shared = 2 * heads <= stream.pool->size() && time - first_query > tile_columns<T>;
-  const int64_t at_once = shared ? blocks_at_once : 1;
-  Scratch<T> needed(nullptr);
-  Task(needed, time, size, at_once);
+  const Sharing<Task> sharing(stream, kernel.qkv, kernel.heads, first_query);
+  if (sharing.is_empty()) return;
+  const int64_t time = sharing.time, size = sharing.size, scratch_size = sharing.scratch_size();
   // A head's results depend on itself alone, so which worker and which memory it meets cannot show.
   std::atomic<int64_t> next{0};
-  const int64_t workers = shared ? 1 : std::min<int64_t>(heads, stream.pool->size());
-  const auto memory = allocate(workers * needed.used() * static_cast<int64_t>(sizeof(T)), stream);
+  const auto memory = allocate_scratch(stream, kernel);
   const auto work = [&](int64_t worker, auto&& share) {
-    Scratch<T> scratch(reinterpret_cast<T*>(memory.get()) + worker * needed.used());
-    Task task(scratch, time, size, at_once);
-    for (int64_t index = next++; index < heads; index = next++) {
+    Scratch<T> scratch(reinterpret_cast<T*>(memory.get()) + worker * scratch_size);
+    Task task(scratch, time, size, sharing.at_once);
+    for (int64_t index = next++; index < sharing.heads; index = next++) {
       const int64_t sample = index / kernel.heads;
       const int64_t head = index % kernel.heads;
       const HeadContext context{time,
@@ -285,8 +316,8 @@ void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_
       body(task, context, share, sample, head);
     }
   };
-  if (shared) return work(0, [&](int64_t count, auto&& part) { stream.pool->run(count, part); });
-  stream.pool->run(workers, [&](int64_t worker) {
+  if (sharing.shared) return work(0, [&](int64_t count, auto&& part) { stream.pool->run(count, part); });
+  stream.pool->run(sharing.workers, [&](int64_t worker) {
     work(worker, [](int64_t count, auto&& part) {
       for (int64_t i = 0; i < count; ++i) part(i);
     });
@@ -303,6 +334,14 @@ Rows<S> rows(const View& view, const HeadContext& head, int64_t sample, int64_t 
 
 }  // namespace
 }  // namespace attention
+
+int64_t scratch_bytes(CpuStream stream, const CausalAttentionForward& kernel) {
+  return attention::scratch_bytes_of<attention::ForwardTask>(stream, kernel, kernel.first_query);
+}
+
+int64_t scratch_bytes(CpuStream stream, const CausalAttentionBackward& kernel) {
+  return attention::scratch_bytes_of<attention::BackwardTask>(stream, kernel, 0);
+}
 
 void run(CpuStream stream, const CausalAttentionForward& kernel) {
   with_float_type(kernel.qkv.dtype, [&]<class S>() {

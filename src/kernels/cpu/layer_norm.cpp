@@ -13,6 +13,10 @@ namespace {
 /// Rows whose contributions to dweight and dbias are added up together: fixed, as it shows in the bits.
 constexpr int64_t rows_per_block = 32;
 
+int64_t blocks_of(const LayerNormBackward& k) {
+  return (k.x.shape.rows() + rows_per_block - 1) / rows_per_block;
+}
+
 template <class S>
 void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
   using T = Compute<S>;
@@ -104,14 +108,18 @@ void run(CpuStream stream, const LayerNormForward& k) {
   });
 }
 
+/// Of each block the partial dweight, then the partial dbias.
+int64_t scratch_bytes(CpuStream, const LayerNormBackward& k) {
+  return blocks_of(k) * 2 * k.x.shape[-1] * bytes(accumulator_dtype(k.x.dtype));
+}
+
 void run(CpuStream stream, const LayerNormBackward& k) {
   const int64_t rows = k.x.shape.rows();
   const int64_t columns = k.x.shape[-1];
-  const int64_t blocks = (rows + rows_per_block - 1) / rows_per_block;
+  const int64_t blocks = blocks_of(k);
   with_float_type(k.x.dtype, [&]<class S>() {
     using T = Compute<S>;
-    // Of each block the partial dweight, then the partial dbias.
-    const auto memory = allocate(blocks * 2 * columns * static_cast<int64_t>(sizeof(T)), stream);
+    const auto memory = allocate_scratch(stream, k);
     T* partials = reinterpret_cast<T*>(memory.get());
     stream.for_each_chunk(rows, rows_per_block, [&](int64_t begin, int64_t end) {
       T* dweight = partials + begin / rows_per_block * 2 * columns;

@@ -181,15 +181,45 @@ void with_product(DType operands, DType result, Body&& body) {
   });
 }
 
+/// The bytes of the panels of a product.
+int64_t panels_bytes(const MatMul& kernel) {
+  int64_t size = 0;
+  with_product(kernel.a.dtype, kernel.c.dtype, [&]<class P>() {
+    size = P(kernel).scratch_size() * static_cast<int64_t>(sizeof(typename P::T));
+  });
+  return size;
+}
+
+bool is_small(const BatchedMatMul& kernel) {
+  return kernel.m() * kernel.n() * kernel.k() <= largest_small_product;
+}
+
+/// The same of each product of a batch, so that those of the next begin aligned.
+int64_t panels_bytes(const BatchedMatMul& kernel) {
+  const MatMul first{.a = kernel.matrix(kernel.a, 0),
+                     .b = kernel.matrix(kernel.b, 0),
+                     .c = kernel.matrix(kernel.c, 0),
+                     .transpose_a = kernel.transpose_a,
+                     .transpose_b = kernel.transpose_b};
+  const int64_t unit = 64 * bytes(accumulator_dtype(kernel.a.dtype));
+  return divide_up(panels_bytes(first), unit) * unit;
+}
+
 }  // namespace
+
+int64_t scratch_bytes(CpuStream, const MatMul& kernel) { return panels_bytes(kernel); }
 
 void run(CpuStream stream, const MatMul& kernel) {
   with_product(kernel.a.dtype, kernel.c.dtype, [&]<class P>() {
-    using T = typename P::T;
     P product(kernel);
-    const auto scratch = allocate(product.scratch_size() * sizeof(T), stream);
-    product.run(stream, reinterpret_cast<T*>(scratch.get()));
+    const auto scratch = allocate_scratch(stream, kernel);
+    product.run(stream, reinterpret_cast<typename P::T*>(scratch.get()));
   });
+}
+
+int64_t scratch_bytes(CpuStream, const BatchedMatMul& kernel) {
+  if (kernel.c.size() == 0) return 0;
+  return (is_small(kernel) ? kernel.batch() : 1) * panels_bytes(kernel);
 }
 
 void run(CpuStream stream, const BatchedMatMul& kernel) {
@@ -205,10 +235,8 @@ void run(CpuStream stream, const BatchedMatMul& kernel) {
   };
   with_product(kernel.a.dtype, kernel.c.dtype, [&]<class P>() {
     using T = typename P::T;
-    const MatMul first = matrices(0);
-    const int64_t size = divide_up(P(first).scratch_size(), 64) * 64;  // panels begin aligned
-    const bool is_small = kernel.m() * kernel.n() * kernel.k() <= largest_small_product;
-    const auto memory = allocate(size * (is_small ? batch : 1) * sizeof(T), stream);
+    const int64_t size = panels_bytes(kernel) / static_cast<int64_t>(sizeof(T));
+    const auto memory = allocate_scratch(stream, kernel);
     T* scratch = reinterpret_cast<T*>(memory.get());
     // Small products are shared out whole; a large one is shared out itself.
     ThreadPool alone(1);
@@ -216,7 +244,7 @@ void run(CpuStream stream, const BatchedMatMul& kernel) {
       const MatMul product = matrices(number);
       P(product).run(by, in);
     };
-    if (is_small)
+    if (is_small(kernel))
       stream.for_each_chunk(batch, 1, [&](int64_t number, int64_t) {
         multiply(CpuStream{&alone}, number, scratch + number * size);
       });

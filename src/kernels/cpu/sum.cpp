@@ -15,6 +15,11 @@ namespace {
 /// Blocks of a chunk.
 constexpr int64_t blocks_per_chunk = elementwise_grain / sum_block;
 
+int64_t rows_of_block(const DimensionSum& k) { return k.inner == 1 ? sum_block : sum_block_rows; }
+int64_t blocks_of_sum(const DimensionSum& k) {
+  return std::max<int64_t>(1, (k.count + rows_of_block(k) - 1) / rows_of_block(k));
+}
+
 int64_t count_blocks(const View& view) { return (view.size() + sum_block - 1) / sum_block; }
 
 /// The sums of the blocks of every sum of a DimensionSum: partials[outer, blocks, inner].
@@ -42,14 +47,19 @@ void sum_blocks(const CpuStream& stream, const DimensionSum& k, int64_t block_ro
 
 }  // namespace
 
+int64_t scratch_bytes(CpuStream, const DimensionSum& k) {
+  const int64_t blocks = blocks_of_sum(k);
+  return blocks == 1 ? 0 : k.y.size() * blocks * bytes(accumulator_dtype(k.x.dtype));
+}
+
 void run(CpuStream stream, const DimensionSum& k) {
-  const int64_t block_rows = k.inner == 1 ? sum_block : sum_block_rows;
-  const int64_t blocks = std::max<int64_t>(1, (k.count + block_rows - 1) / block_rows);
+  const int64_t block_rows = rows_of_block(k);
+  const int64_t blocks = blocks_of_sum(k);
   with_float_type(k.x.dtype, [&]<class X>() {
     using T = Compute<X>;
     T* y = k.y.as<T>();
     if (blocks == 1) return sum_blocks<X>(stream, k, block_rows, blocks, y);
-    const auto memory = allocate(k.y.size() * blocks * static_cast<int64_t>(sizeof(T)), stream);
+    const auto memory = allocate_scratch(stream, k);
     T* partials = reinterpret_cast<T*>(memory.get());
     sum_blocks<X>(stream, k, block_rows, blocks, partials);
     stream.for_each_chunk(k.y.size(), elementwise_grain / blocks, [&](int64_t begin, int64_t end) {

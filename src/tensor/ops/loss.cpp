@@ -63,7 +63,10 @@ struct Head {
 
   /// The losses of rows [begin, end). Returns their logits, turned into their own gradient if that is wanted.
   Tensor logits(int64_t begin, int64_t end, bool wants_gradient) const {
-    const Tensor result = empty({end - begin, weight.shape()[0]}, x.dtype(), x.stream());
+    const Tensor result = [&] {
+      const MemoryScope scope("logits");
+      return empty({end - begin, weight.shape()[0]}, x.dtype(), x.stream());
+    }();
     launch(x.stream(), MatMul{.a = x.slice(begin, end).view(),
                               .b = weight.operand(x.dtype()),
                               .c = result.view(),
