@@ -22,7 +22,7 @@ COMPARED_STEPS, SAME_LOSS = 20, 0.02
 WARMUP_STEPS, BLOCK_STEPS = 20, 20
 MEASURED_STEPS = 60  # of a run of Lockstep, the warm-up among them
 MODEL_KEYS = ["data.dataset=random_tokens", "dist.replicas=1", "model.dropout=0", "train.precision=bf16",
-              "train.device=cuda"]
+              "train.device=cuda", "train.tune_matmul=true"]
 
 
 @dataclass(frozen=True)

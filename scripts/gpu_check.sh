@@ -49,7 +49,7 @@ runs=runs/gpu_check
 mkdir -p "$logs" "$runs"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 export LOCKSTEP_SHARE_GPU=1
-# Where the plans of products are kept from run to run: without them two runs may have different bits.
+# Where corpora and tuned plans of products are kept from run to run.
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-${HOME:-$PWD/$logs}/.cache}
 
 # append <benchmark> <case> <shape> <dtype> <rate> <unit>: a figure without a time of its own.
@@ -152,7 +152,7 @@ part_allreduce() { mpirun --quiet -np 2 --oversubscribe --bind-to none "$bin/ben
 part_pytorch() { python3 bench/compare_pytorch.py --device cuda --program "$bin/train_gpt" --seconds "$1"; }
 
 part_gpt2() {
-  train gpt2 1 --config gpt2_124m.ini train.steps=50 train.warmup_steps=10 train.eval_every=0
+  train gpt2 1 --config gpt2_124m.ini train.tune_matmul=true train.steps=50 train.warmup_steps=10 train.eval_every=0
   local metrics=$runs/gpt2/metrics.jsonl rate
   rate=$(values tokens_per_s "$metrics" | tail -n +11 | median)
   append gpu_check "gpt2_124m.ini tokens per second" "8x64x1024 50 steps" bf16 "$rate" tokens/s
@@ -161,7 +161,7 @@ part_gpt2() {
 
 part_shakespeare() {
   train shakespeare 1 --config shakespeare.ini train.precision=bf16 dist.replicas=1 train.batch_size=64 \
-    train.sample_every=0
+    train.tune_matmul=true train.sample_every=0
   local metrics=$runs/shakespeare/metrics.jsonl step loss rate
   while read -r step loss; do
     append gpu_check "shakespeare.ini validation loss" "step $step" bf16 "$loss" nats

@@ -46,7 +46,7 @@ struct TrainConfig {
   std::string device = "auto";
   std::string precision = "fp32";
   bool graph = true;
-  bool tune_matmul = true;
+  bool tune_matmul = false;
   int64_t logit_rows = 0;
   std::string recompute = "none";
   int64_t threads = 0;

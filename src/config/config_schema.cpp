@@ -112,7 +112,8 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("graph", &C::graph, collective, "",
            "on a GPU: record a step once and replay it (equal bits, less waiting)");
   rows.add("tune_matmul", &C::tune_matmul, semantic, "",
-           "on a GPU: time the algorithms of each product once, and keep the fastest for all later runs");
+           "on a GPU: time the algorithms of each product and keep the fastest in a file, on which bits then "
+           "depend; else the library's first choice");
   rows.add("logit_rows", &C::logit_rows, semantic, "rows",
            "rows of logits (sequences x block_size) that exist at a time; 0: all of a micro-batch",
            at_least(0));

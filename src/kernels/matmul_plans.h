@@ -10,8 +10,12 @@ namespace lockstep {
 // in a build without CUDA and in a process that multiplies on the CPU only.
 
 /// While on, the first product of a new shape times what cuBLASLt offers and keeps the fastest; else, and
-/// while a graph is recorded, it takes cuBLASLt's own first choice. Shapes that have a plan keep it.
+/// while a graph is recorded, it takes cuBLASLt's first deterministic choice. Shapes that have a plan keep
+/// it.
 void set_matmul_tuning(bool on);
+
+/// What plans are made for, as exported ones begin: this thread's GPU and cuBLASLt's version.
+std::string place_of_matmul_plans();
 
 /// The plans of all shapes so far, sorted, a line each, below a line that names the GPU and cuBLASLt's
 /// version; or only of those that a product has taken since the last import. Empty if there are none.

@@ -1,55 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <sys/file.h>
+#include <thread>
 
+#include "core/clock.h"
+#include "core/descriptor.h"
 #include "core/event.h"
 #include "core/file.h"
-#include "core/gpu.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
+#include "snapshot/parameters_hash.h"
 #include "tensor/autograd.h"
 #include "train/run.h"
+#include "train/stop_request.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where this kind of GPU's plans are kept; empty where nothing can be kept.
-fs::path plans_file() {
-  const std::string folder = cache_folder();
-  if (folder.empty()) return {};
-  std::string gpu = describe_gpu(gpu_of(current_stream()));
-  for (char& letter : gpu)
-    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
-  return fs::path(folder) / ("matmul_plans-" + gpu + ".txt");
-}
-
-/// What earlier runs found; nothing if it was made with another cuBLASLt.
-void load_kept_plans(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return;
-  try {
-    import_matmul_plans({std::istreambuf_iterator<char>(file), {}});
-  } catch (const UserError& problem) {
-    log_warning(concat(path.string(), ": ", problem.what(), "; its plans are made anew"));
+/// The file with the plans that runs with train.tune_matmul on this kind of GPU, with this cuBLASLt, have
+/// found. Whoever has one has the file to itself, from reading to writing; other runs wait.
+class PlansFile {
+ public:
+  /// Throws UserError after `patience` seconds. Returns without the lock if this process is asked to stop.
+  explicit PlansFile(double patience) {
+    const std::string folder = cache_folder();
+    if (folder.empty()) return;
+    std::string name = place_of_matmul_plans();
+    for (char& letter : name)
+      if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+    std::error_code problem;  // shows when the lock's file is made
+    fs::create_directories(folder, problem);
+    path_ = folder + "/" + name + ".txt";
+    // Beside the file, which every writer replaces.
+    lock_ = Descriptor(::open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (lock_) wait_for_lock(patience);
   }
-}
 
-void keep_plans(const fs::path& path, const std::string& plans) {
-  try {
-    expect(!path.empty(), "neither XDG_CACHE_HOME nor HOME is set");
-    fs::create_directories(path.parent_path());
-    write_file(path.string(), plans);
-    log_info(concat("the plans of this run's products are kept in ", path.string()));
-  } catch (const std::exception& problem) {
-    log_warning(concat("the plans of this run's products could not be kept (", problem.what(),
-                       "): another run may find others, and then has other bits"));
+  const std::string& path() const { return path_; }
+
+  /// Makes its plans those of this process; none, with a warning, if they cannot be used.
+  void load() const {
+    import_matmul_plans("");
+    std::ifstream file(path_, std::ios::binary);
+    if (!file) return;
+    try {
+      import_matmul_plans({std::istreambuf_iterator<char>(file), {}});
+    } catch (const UserError& problem) {
+      log_warning(concat(path_, ": ", problem.what(), "; its plans are made anew"));
+    }
   }
-}
+
+  /// Returns whether another run will find them.
+  bool keep(const std::string& plans) const {
+    try {
+      expect(!path_.empty(), "neither XDG_CACHE_HOME nor HOME is set");
+      write_file(path_, plans);
+      return true;
+    } catch (const std::exception& problem) {
+      log_warning(concat("tuned plans could not be kept (", problem.what(),
+                         "): another run may find others, and then has other bits"));
+      return false;
+    }
+  }
+
+ private:
+  void wait_for_lock(double patience) {
+    const Clock::time_point begin = Clock::now();
+    for (bool is_told = false; ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0; is_told = true) {
+      if (errno != EWOULDBLOCK)
+        return log_warning(concat(path_, " cannot be locked (", std::strerror(errno), "): tune in one run"));
+      require(seconds_since(begin) < patience, "train.tune_matmul: for ", patience, " s another run has had ",
+              path_, " to itself: end it, or wait until it trains");
+      if (stop_was_requested()) return;
+      if (!is_told) log_info(concat("waiting for another run, which tunes into ", path_));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
+  std::string path_;
+  Descriptor lock_;
+};
 
 /// A micro-batch forward and backward; of the results only the plans are kept.
 void run_once(const Config& config, const TrainingTask& task) {
@@ -61,24 +100,40 @@ void run_once(const Config& config, const TrainingTask& task) {
   synchronize(current_stream());
 }
 
+/// The plans of this run's products, those that no run has found yet by timing.
+std::string tune(const Config& config, const TrainingTask& task, double patience) {
+  const PlansFile file(patience);
+  if (stop_was_requested()) return {};
+  file.load();
+  const std::string before = export_matmul_plans();
+  set_matmul_tuning(true);
+  run_once(config, task);
+  set_matmul_tuning(false);
+  const std::string all = export_matmul_plans();
+  const bool is_kept = all == before || file.keep(all);
+  // What other runs have found for shapes that this run meets later must not show in it.
+  const std::string used = export_matmul_plans(true);
+  log_info(concat("this run's bits depend on tuned plans for its products, ", hash_text(hash_of(used)),
+                  is_kept ? concat(", kept in ", file.path(), ": elsewhere it needs a copy of that file")
+                          : ", which are not kept"));
+  return used;
+}
+
 }  // namespace
 
 void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot) {
   if (device_of(current_stream()) == Device::cpu) return;
   std::string plans = from_snapshot;
-  if (plans.empty() && config.train.tune_matmul && world.is_first()) {
-    const fs::path path = plans_file();
-    import_matmul_plans("");
-    if (!path.empty()) load_kept_plans(path);
-    const std::string kept = export_matmul_plans();
-    set_matmul_tuning(true);
-    run_once(config, task);
-    set_matmul_tuning(false);
-    if (const std::string all = export_matmul_plans(); all != kept) keep_plans(path, all);
-    // What other runs have found for shapes that this run meets later must not show in it.
-    plans = export_matmul_plans(true);
-  }
+  on_first_rank(world, [&] {
+    if (!config.train.tune_matmul) return;
+    // The others wait, so that it has to be over before they give up.
+    if (plans.empty())
+      plans = tune(config, task, world.communicator().timeout() / 2);
+    else
+      log_info(
+          concat("products are computed by the plans of the run that goes on, ", hash_text(hash_of(plans))));
+  });
   import_matmul_plans(world.communicator().broadcast_text(plans, 0));
   release_cached_memory(current_stream());
 }

@@ -35,10 +35,9 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
 void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash);
 
 /// Decides on a GPU how each product of a step is computed, once for all ranks, before the first step. A
-/// resumed run keeps the plans of its snapshot (`from_snapshot`, empty if there is none). A new one takes
-/// those that earlier runs on this kind of GPU found, so that it has their bits; shapes that are new are
-/// timed by rank 0 in a forward and backward of its own, and kept beside the others. With train.tune_matmul =
-/// false nothing is timed. On the CPU nothing is to do.
+/// resumed run keeps the plans of its snapshot (`from_snapshot`, empty if there is none). A new one has none
+/// yet, and products take the library's first choices; with train.tune_matmul it takes those that earlier
+/// runs kept in a file, and rank 0 times what is new in a forward and backward of its own.
 void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot);
 

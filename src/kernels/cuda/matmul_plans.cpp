@@ -34,13 +34,6 @@ constexpr std::array<const char*, epilogue_count> epilogue_names = {
 constexpr std::array<const char*, 5> activation_names = {"none", "gelu_tanh", "gelu_erf",
                                                          "gelu_tanh_backward", "gelu_erf_backward"};
 
-/// What plans are made for. The GPU is this thread's.
-std::string describe_place() {
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current GPU");
-  return concat("plans for ", describe_gpu(device), ", cuBLASLt ", cublasLtGetVersion());
-}
-
 std::string with_words(const MatMulPlan& plan) {
   std::ostringstream text;
   text << describe(plan) << " words=" << std::hex;
@@ -162,13 +155,19 @@ bool is_matmul_tuning() { return table().is_tuning.load(); }
 
 void set_matmul_tuning(bool on) { cuda::table().is_tuning = on; }
 
+std::string place_of_matmul_plans() {
+  int device = 0;
+  cuda::check(cudaGetDevice(&device), "asking for the current GPU");
+  return concat("plans for ", describe_gpu(device), ", cuBLASLt ", cublasLtGetVersion());
+}
+
 std::string export_matmul_plans(bool used_only) {
   const std::lock_guard lock(cuda::table().mutex);
   std::string lines;
   for (const auto& [key, plan] : cuda::table().plans)
     if (!used_only || cuda::table().used.contains(key))
       lines += cuda::to_text(key) + " : " + cuda::with_words(plan) + "\n";
-  return lines.empty() ? lines : cuda::describe_place() + "\n" + lines;
+  return lines.empty() ? lines : place_of_matmul_plans() + "\n" + lines;
 }
 
 void import_matmul_plans(const std::string& text) {
@@ -177,7 +176,7 @@ void import_matmul_plans(const std::string& text) {
     std::istringstream in(text);
     std::string place;
     std::getline(in, place);
-    const std::string here = cuda::describe_place();
+    const std::string here = place_of_matmul_plans();
     require(place == here, "the matrix products of this run were planned elsewhere: it has \"", place,
             "\", this is \"", here,
             "\". Go on where they were made, so that the bits stay the same, or start anew with another "

@@ -2,9 +2,13 @@
 // Whole runs with device = cuda: against the CPU, recorded and not, resumed, and on several ranks that share
 // a GPU.
 #include <cmath>
+#include <fcntl.h>
 #include <filesystem>
+#include <sys/file.h>
 
 #include "comm/local_communicator.h"
+#include "core/descriptor.h"
+#include "core/file.h"
 #include "core/heartbeat.h"
 #include "support/cuda.h"
 #include "support/tiny_run.h"
@@ -24,12 +28,18 @@ Config tiny(const TemporaryDirectory& directory) {
   return config;
 }
 
-/// The plans of products that the first run finds are every other's.
-class TrainingOnGpu : public testing::Test {
+class OnGpu : public testing::Test {
  protected:
-  void SetUp() override { ::setenv("XDG_CACHE_HOME", (directory / "cache").c_str(), 1); }
+  void SetUp() override { ::setenv("XDG_CACHE_HOME", cache.c_str(), 1); }
 
   TemporaryDirectory directory;
+  std::string cache = directory / "cache";
+};
+
+/// Nothing is timed, so that no run needs what another one found.
+class TrainingOnGpu : public OnGpu {
+ protected:
+  void TearDown() override { EXPECT_FALSE(std::filesystem::exists(cache)); }
 };
 
 /// Trains on ranks that are threads of this process, all on one GPU or on the CPU.
@@ -185,6 +195,81 @@ TEST_F(TrainingOnGpu, ARunThatDivergesSaysSo) {
     testing::internal::GetCapturedStderr();
     EXPECT_NE(std::string(error.what()).find("lower train.learning_rate"), std::string::npos) << error.what();
   }
+}
+
+/// Runs that compute with the fastest algorithms, as the first of them measured.
+class TunedOnGpu : public OnGpu {
+ protected:
+  Config tuned(int64_t steps) const {
+    Config config = tiny(directory);
+    config.train.tune_matmul = true;
+    config.train.steps = steps;
+    config.train.decay_steps = 8;
+    return config;
+  }
+  /// The only one, but for its lock.
+  std::string plans_file() const {
+    for (const auto& entry : std::filesystem::directory_iterator(cache + "/lockstep"))
+      if (entry.path().extension() == ".txt") return entry.path();
+    throw Error("there is no file of plans in " + cache);
+  }
+  /// The words about plans in what the last run said.
+  std::string said(const Config& config) const {
+    const std::string log = read_text(config.log.dir + "/rank0.log"), about = "tuned plans for its products";
+    const size_t at = log.rfind(about);
+    return at == std::string::npos ? "" : log.substr(at, log.find('\n', at) - at);
+  }
+};
+
+TEST_F(TunedOnGpu, TheFileDecidesBitsUntilASnapshotDoes) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tuned(4);
+  config.snapshot.path = directory / "snapshots";
+  const RunResult first = train_on(1, config);
+  const std::string plans = read_text(plans_file()), words = said(config);
+  EXPECT_NE(words.find(", kept in " + plans_file()), std::string::npos) << words;
+  Config another = tuned(8);
+  another.log.dir = directory / "another";
+  const RunResult undisturbed = train_on(1, another);
+  EXPECT_EQ(said(another), words) << "the same plans by their hash";
+  EXPECT_EQ(read_text(plans_file()), plans);
+#if defined(LOCKSTEP_EMULATED)
+  // Another algorithm of the stand-in for every product: 2 cuts k as no other does.
+  std::string others = plans;
+  const std::string id = "words=0000000";
+  for (size_t at = others.find(id); at != std::string::npos; at = others.find(id, at + 1))
+    others[at + id.size()] = others[at + id.size()] == '2' ? '1' : '2';
+  write_file(plans_file(), others);
+  EXPECT_NE(train_on(1, another).parameters_hash, undisturbed.parameters_hash);
+  EXPECT_NE(said(another), words);
+#endif
+  config.train.steps = 8;
+  config.snapshot.resume = "auto";
+  EXPECT_EQ(train_on(2, config).parameters_hash, undisturbed.parameters_hash);
+}
+
+TEST_F(TunedOnGpu, TheFileIsOneRunsAtATime) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tuned(1);
+  train_on(1, config);
+  const std::string file = plans_file();
+  const Descriptor lock(::open((file + ".lock").c_str(), O_RDWR));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  config.dist.timeout_s = 0.2;
+  try {
+    train_on(1, config);
+    FAIL() << "two runs had it";
+  } catch (const UserError& error) {
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_NE(text.find("waiting for another run, which tunes into " + file), std::string::npos) << text;
+    EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+  }
+  ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
+  write_file(file, "damaged");
+  config.dist.timeout_s = 60.0;
+  train_on(1, config);
+  EXPECT_NE(said(config).find(", kept in " + file), std::string::npos) << "made anew";
+  EXPECT_NE(read_text(file), "damaged");
 }
 
 }  // namespace
