@@ -2,6 +2,7 @@
 // A whole GPT, forward and backward, on a GPU against the CPU: single precision and 16 bits.
 #include "nn/gpt.h"
 
+#include <cmath>
 #include <map>
 
 #include "support/cuda.h"
@@ -21,9 +22,9 @@ Gpt::Options options_of(double dropout) {
 
 using Values = std::vector<double>;
 
-/// The loss and every gradient by name.
+/// The loss and every gradient, of so many times the loss, by name.
 std::map<std::string, Values> run(const Stream& stream, DType precision, double dropout,
-                                  int64_t rows_at_once = 0) {
+                                  int64_t rows_at_once = 0, double scale = 1.0) {
   set_current_stream(stream);
   std::map<std::string, Values> results;
   {
@@ -35,7 +36,7 @@ std::map<std::string, Values> run(const Stream& stream, DType precision, double 
     const Context context{.training = true, .seed = 3, .step = 5, .sample = 8};
     const Tensor loss = model.loss(ids, targets, context, rows_at_once);
     results["loss"] = {item(loss)};
-    backward(loss);
+    backward(loss, scale);
     for (const auto& [name, tensor] : model.parameters()) results[name] = to_doubles(tensor.grad());
   }
   set_current_stream(cpu_stream());
@@ -63,6 +64,26 @@ TEST(GptOnGpu, SixteenBitsAreNear) {
   const auto exact = run(cpu_stream(), DType::f32, 0.0);
   expect_near(run(gpu_stream(), DType::bf16, 0.0), exact, 0.02, 2e-2);
   expect_near(run(gpu_stream(), DType::f16, 0.0), exact, 0.005, 5e-3);
+}
+
+// What looks finite is right, whatever overflowed on the way: who scales a loss has to see it.
+TEST(GptOnGpu, AnOverflowOfHalvesIsNeverHidden) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto exact = run(cpu_stream(), DType::f32, 0.0);
+  for (const int power : {12, 16, 20, 24}) {
+    const double scale = std::ldexp(1.0, power);
+    auto scaled = run(gpu_stream(), DType::f16, 0.0, 0, scale);
+    bool is_finite = true;
+    for (auto& [name, values] : scaled)
+      for (double& value : values) {
+        is_finite = is_finite && std::isfinite(value);
+        if (name != "loss") value /= scale;
+      }
+    if (is_finite) expect_near(scaled, exact, 0.005, 5e-3);
+    // The largest gradient of a logit is near 1 / (batch * time) = 2^-6.3; halves end at 2^16.
+    if (power <= 16) EXPECT_TRUE(is_finite) << power;
+    if (power == 24) EXPECT_FALSE(is_finite);
+  }
 }
 
 TEST(GptOnGpu, LogitsInPiecesGiveTheSameGradients) {
