@@ -34,7 +34,8 @@ std::string describe(const DataParallelOptions& options) {
   return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
                 "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
                 "\nexecution = ", name(options.execution), "\nbucket_bytes = ", options.bucket_bytes,
-                "\nshared_memory = ", options.shared_memory, "\ntransport = ", name(options.transport), "\n");
+                "\nshared_memory = ", options.shared_memory, "\ntransport = ", name(options.transport),
+                "\nloss scale = ", options.scaler ? options.scaler->state().scale : 1.0f, "\n");
 }
 
 }  // namespace
@@ -44,6 +45,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
   expect(space.values().dtype() == DType::f32, "parameters are ", space.values().dtype(), ", not f32");
+  expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler is of another space");
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
@@ -156,7 +158,8 @@ void DataParallel::backward(const Tensor& loss) {
   write_loss(loss, slot, micro);
   copy(votes_, reserved(slot, first_vote, votes_.shape()));
   count_down(0);
-  lockstep::backward(loss, 1.0 / options_.accumulate);
+  const double factor = 1.0 / options_.accumulate;
+  options_.scaler ? options_.scaler->backward(loss, factor) : lockstep::backward(loss, factor);
 
   const auto unused = std::find(is_ready_.begin(), is_ready_.end(), false);
   expect(unused == is_ready_.end(), "the loss does not depend on the parameter ",
@@ -186,12 +189,15 @@ float DataParallel::wait() {
 }
 
 void DataParallel::step(Optimizer& optimizer, double learning_rate, double max_norm) {
+  if (options_.scaler) optimizer.count_on_device();
   optimizer.prepare(learning_rate);
   update(optimizer, max_norm);
 }
 
 void DataParallel::update(Optimizer& optimizer, double max_norm) {
   expect(&optimizer.space() == &space_, "the optimizer updates another space");
+  expect(!options_.scaler || optimizer.counts_on_device(),
+         "a GradScaler may skip steps: the optimizer has to count_on_device() before it prepares one");
   end_step(false);
   share_states(optimizer);
   const std::vector<Range>& mine = segments_[rank()];
@@ -201,14 +207,20 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   square_blocks(space_, mine, squares_);
   reducer_->gather(report_.data<float>(), report_owned_);
   copy(told, kept);
-  norm_ = norm_of_blocks(squares_, max_norm);
+  // From the same numbers on every rank, so that all skip a step or none.
+  norm_ = norm_of_blocks(squares_, max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
   optimizer.update(mine, norm_.factor);
+  if (options_.scaler) options_.scaler->update(norm_.factor);
   reducer_->gather(space_.values().data<float>(), segments_);
   if (segments_.size() > 1) space_.refresh_copies();
   space_.set_gradients_are_whole(false);
 }
 
 void DataParallel::gather_gradients() {
+  expect(
+      !options_.scaler,
+      "gradients are multiplied by a scale that is gone by now: wait() and GradScaler::unscale() make them, "
+      "before the step");
   if (is_scattered_) reducer_->gather(reducer_->slot(0), reducer_->buckets().owned);
   is_scattered_ = false;
   space_.set_gradients_are_whole(true);

@@ -7,7 +7,7 @@
 #include "comm/world.h"
 #include "core/graph.h"
 #include "dist/gradient_reducer.h"
-#include "tensor/gradient_norm.h"
+#include "tensor/grad_scaler.h"
 #include "tensor/optimizer.h"
 
 namespace lockstep {
@@ -30,7 +30,8 @@ enum class Vote {
 ///     ddp.step(optimizer, learning_rate, max_norm);      // each rank updates what it owns
 ///
 /// or, where gradients are wanted: `float loss = ddp.wait(); optimizer.step(learning_rate);` with equal bits.
-/// On a GPU the host only queues; finish() in the place of wait() leaves it so.
+/// On a GPU the host only queues; finish() in the place of wait() leaves it so. With a GradScaler (Options)
+/// backward() and step() do all that is its; after wait() come scaler.step() and scaler.update().
 class DataParallel {
  public:
   using Options = DataParallelOptions;
@@ -61,9 +62,11 @@ class DataParallel {
   /// optimizer's states hold on this rank for what it owns: see gather_states(). `max_norm`: 0 is no
   /// clipping.
   void step(Optimizer& optimizer, double learning_rate, double max_norm = 0.0);
-  /// The part of step() that can be recorded, after optimizer.prepare(learning_rate).
+  /// The part of step() that can be recorded, after optimizer.prepare(learning_rate). With a GradScaler the
+  /// optimizer has to count_on_device().
   void update(Optimizer& optimizer, double max_norm);
-  /// Makes every parameter's grad() the mean over replicas, after step(). All ranks call it.
+  /// Makes every parameter's grad() the mean over replicas, after step(). All ranks call it. Throws Error
+  /// where a GradScaler is, whose scale may have changed by then.
   void gather_gradients();
   /// Lets states lie in memory that the ranks of a host share, if they do; else step() does it.
   void share_states(Optimizer& optimizer);
@@ -92,6 +95,8 @@ class DataParallel {
   void check() { reducer_->check(); }
 
   /// How gradients travel: "by NCCL", "through the host", ...
+  /// That of the options, or null.
+  const GradScaler* scaler() const { return options_.scaler; }
   const char* transport() const { return reducer_->transport(); }
   /// Seconds of the last step in which communication was waited for.
   double exposed_seconds() const { return reducer_->exposed_seconds(); }

@@ -20,6 +20,8 @@ enum class Reduction {
   native,  ///< the transport: bits depend on ranks and transport
 };
 
+class GradScaler;
+
 /// How replicas, ranks and transports meet. What shows in the bits is said.
 struct DataParallelOptions {
   int replicas = 0;                         ///< V, which fixes what a step computes; 0 is the number of ranks
@@ -30,6 +32,7 @@ struct DataParallelOptions {
   bool overlap = false;       ///< CPU: reduce on a thread of its own while the last backward still runs
   bool shared_memory = true;  ///< CPU: read other ranks' gradients in place where ranks share a host
   Transport transport = Transport::automatic;  ///< GPU
+  GradScaler* scaler = nullptr;                ///< of the same space, or null; its scale shows in the bits
 };
 
 /// Averages the gradients of V replicas that N ranks compute: carries out a ReductionPlan, bucket by bucket,

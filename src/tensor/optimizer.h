@@ -35,6 +35,7 @@ class Optimizer {
   /// From now on steps are counted where they happen, and those that a NaN in `clip` skips are not: what a
   /// GradScaler needs. step(), which skips none, is an Error then.
   void count_on_device();
+  bool counts_on_device() const { return static_cast<bool>(count_); }
 
   /// Whether update() reads on the device whatever prepare() changes.
   virtual bool can_be_recorded() const { return false; }

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses scaled on all ranks: steps that overflow on one replica are left out by all, and nothing else shows.
+#include "tensor/grad_scaler.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+
+#include "comm/local_communicator.h"
+#include "dist/data_parallel.h"
+#include "nn/adamw.h"
+#include "tests/dist/momentum.h"
+#include "tests/dist/tiny_model.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int replicas = 3, all_steps = 6;
+
+/// One replica, one micro-batch of it, or all of them overflow in some steps.
+bool is_planted(int step, int replica, int micro) {
+  return (step == 1 && replica == 2) || (step == 2 && replica == 0 && micro == 1) || step == 4;
+}
+bool overflows(int step) { return step == 1 || step == 2 || step == 4; }
+
+struct Setting {
+  int ranks = 1;
+  bool by_owners = true;
+  bool is_scaled = true;  ///< else the steps that overflow are not made
+  Reduction reduction = Reduction::tree;
+};
+
+struct Outcome {
+  std::vector<float> values;  ///< losses and norms of the good steps, then all parameters
+  int64_t steps = 0;
+  GradScale scale;
+};
+
+template <class Kind>
+Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer) {
+  const TinyModel model;
+  ParameterSpace space(model.parameters());
+  GradScaler scaler(space, {.initial_scale = 1024.0, .growth_interval = 2});
+  DataParallel ddp(space, world,
+                   {.replicas = replicas,
+                    .accumulate = 2,
+                    .reduction = setting.reduction,
+                    .bucket_bytes = 1200,
+                    .scaler = setting.is_scaled ? &scaler : nullptr});
+  const auto optimizer = make_optimizer(space);
+  Outcome outcome;
+  for (int step = 0; step < all_steps; ++step) {
+    if (!setting.is_scaled && overflows(step)) continue;
+    for (const int replica : ddp.replicas())
+      for (int micro = 0; micro < 2; ++micro) {
+        const Tensor loss = model.loss(batch_of(step, replica, micro));
+        ddp.backward(is_planted(step, replica, micro) ? scale(loss, std::numeric_limits<double>::infinity())
+                                                      : loss);
+      }
+    Tensor norm;
+    if (setting.by_owners) {
+      ddp.step(*optimizer, learning_rate, max_norm);
+      norm = ddp.gradient_norm();
+    } else {
+      ddp.wait();
+      norm = scaler.step(*optimizer, learning_rate, max_norm).norm;
+      scaler.update();
+    }
+    EXPECT_EQ(std::isfinite(item(norm)), !overflows(step)) << "step " << step;
+    if (overflows(step)) continue;
+    outcome.values.push_back(static_cast<float>(item(ddp.mean_loss())));
+    outcome.values.push_back(static_cast<float>(item(norm)));
+  }
+  const std::vector<float> parameters = values_of(space.values());
+  outcome.values.insert(outcome.values.end(), parameters.begin(), parameters.end());
+  outcome.steps = optimizer->steps_taken();
+  outcome.scale = scaler.state();
+  return outcome;
+}
+
+template <class Kind>
+std::vector<Outcome> run(const Setting& setting, Kind make_optimizer) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(setting.ranks));
+  run_ranks(setting.ranks, [&](Communicator& communicator) {
+    outcomes[static_cast<size_t>(communicator.rank())] =
+        run_rank(setting, World(communicator.shared_from_this()), make_optimizer);
+  });
+  return outcomes;
+}
+
+std::unique_ptr<Optimizer> momentum(ParameterSpace& space) { return std::make_unique<Momentum>(space); }
+std::unique_ptr<Optimizer> adamw(ParameterSpace& space) {
+  return std::make_unique<AdamW>(space, AdamW::Options{.weight_decay = 0.1});
+}
+
+// A scale that is a power of two commutes with every rounding, so the bits are those of the steps that do not
+// overflow, made alone and without a scale.
+TEST(GradScalerOnRanks, AllSkipTheStepsThatOverflowOnOne) {
+  const Outcome expected = run({.is_scaled = false}, momentum).front();
+  const Outcome of_adam = run({}, adamw).front();
+  for (const int ranks : {1, 2, 3})
+    for (const bool by_owners : {false, true}) {
+      const Setting setting{.ranks = ranks, .by_owners = by_owners};
+      for (const Outcome& outcome : run(setting, momentum)) {
+        EXPECT_EQ(outcome.values, expected.values) << ranks << " ranks, step(): " << by_owners;
+        EXPECT_EQ(outcome.steps, 3);
+        EXPECT_EQ(outcome.scale, (GradScale{128.0f, 1, 3}));
+      }
+      for (const Outcome& outcome : run(setting, adamw))
+        EXPECT_EQ(outcome.values, of_adam.values) << ranks << " ranks, step(): " << by_owners;
+    }
+  EXPECT_NE(of_adam.values, expected.values);
+}
+
+TEST(GradScalerOnRanks, ANativeReductionDecidesEquallyToo) {
+  const std::vector<Outcome> outcomes = run({.ranks = 3, .reduction = Reduction::native}, adamw);
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.values, outcomes.front().values);
+    EXPECT_EQ(outcome.steps, 3);
+    EXPECT_EQ(outcome.scale, (GradScale{128.0f, 1, 3}));
+  }
+}
+
+TEST(GradScalerOnRanks, WhatWouldMissTheScaleIsRefused) {
+  const TinyModel model, other_model;
+  ParameterSpace space(model.parameters()), other(other_model.parameters());
+  GradScaler scaler(space), stranger(other);
+  EXPECT_THROW(DataParallel(space, World::alone(), {.scaler = &stranger}), Error);
+  DataParallel ddp(space, World::alone(), {.scaler = &scaler});
+  Momentum optimizer(space);
+  ddp.backward(model.loss(0));
+  EXPECT_THROW(ddp.update(optimizer, max_norm), Error) << "its steps are counted by the host";
+  ddp.step(optimizer, learning_rate);
+  EXPECT_THROW(ddp.gather_gradients(), Error);
+  ddp.backward(model.loss(1));
+  ddp.wait();
+  EXPECT_THROW(measure_gradient_norm(space, max_norm), Error);
+  EXPECT_THROW(optimizer.step(learning_rate), Error);
+  scaler.unscale();
+  EXPECT_GT(gradient_norm(space), 0.0);
+  scaler.step(optimizer, learning_rate);
+  EXPECT_THROW(ddp.backward(model.loss(2)), Error) << "update() is missing";
+}
+
+}  // namespace
+}  // namespace lockstep
