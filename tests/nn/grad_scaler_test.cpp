@@ -9,6 +9,7 @@
 #include "kernels/adamw.h"
 #include "nn/adamw.h"
 #include "nn/sgd.h"
+#include "support/golden.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
@@ -48,8 +49,8 @@ std::string error_of(const std::function<void()>& body) {
 // A scale that is a power of two commutes with every rounding in fp32, so steps with it have the bits of
 // steps without: if it is put in once and taken out once, wherever that is.
 TEST(GradScaler, ShowsNowhereElse) {
-  const Classifier plain;
-  Sgd sgd(const_cast<ParameterSpace&>(plain.space), {.momentum = 0.9});
+  Classifier plain;
+  Sgd sgd(plain.space, {.momentum = 0.9});
   for (int step = 0; step < 4; ++step) {
     backward(plain.loss(step), 0.5);
     sgd.step(learning_rate, static_cast<float>(item(measure_gradient_norm(sgd.space(), max_norm).factor)));
@@ -114,15 +115,33 @@ TEST(GradScaler, StepsThatOverflowAreSkippedAndNotCounted) {
   EXPECT_EQ(scaler.state(), (GradScale{2.0f, 0, 3})) << "8 / 2 / 2 / 2, and twice that after two good ones";
 }
 
-TEST(GradScaler, TheScaleStaysAPositiveNumberOfFp32) {
-  Tensor x = from_values<float>({1.0f}, {1});
-  ParameterSpace space({{"x", x.set_requires_grad()}});
-  Sgd optimizer(space, {});
-  GradScaler scaler(space, {.initial_scale = 0x1p127, .growth_interval = 1});
-  take_step(scaler, optimizer, x, 0x1p-30);
-  EXPECT_EQ(scaler.state(), (GradScale{0x1p127f, 0, 0})) << "twice that is not a number";
-  EXPECT_THROW(GradScaler(space, {.initial_scale = 1e39}), Error);
-  EXPECT_THROW(GradScaler(space, {.initial_scale = 0.0}), Error);
+/// Also at the ends of what fp32 can hold.
+TEST(GradScaler, TheScalesArePyTorchs) {
+  const Golden golden("grad_scaler");
+  for (const std::string run :
+       {"default", "interval_3", "interval_1", "other_factors", "no_larger_than_fp32", "subnormal"}) {
+    const std::vector<double> options = to_doubles(golden.stored(run + ".options")),
+                              overflows = to_doubles(golden.stored(run + ".found_inf")),
+                              scales = to_doubles(golden.stored(run + ".scale")),
+                              trackers = to_doubles(golden.stored(run + ".growth_tracker"));
+    const GradScaleRule rule{options[1], options[2], static_cast<int32_t>(options[3])};
+    GradScale state{.scale = static_cast<float>(options[0])};
+    ASSERT_FALSE(scales.empty());
+    for (size_t step = 0; step < scales.size(); ++step) {
+      float factor = overflows[step] > 0.0 ? std::nanf("") : 1.0f;
+      const View words{&state, {grad_scale_words}, DType::i32}, at{&factor, {}, DType::f32};
+      launch(cpu_stream(), UpdateGradScale{.state = words, .factor = at, .rule = rule});
+      ASSERT_EQ(state.scale, scales[step]) << run << ", step " << step;
+      ASSERT_EQ(state.growth_tracker, trackers[step]) << run << ", step " << step;
+    }
+    EXPECT_EQ(state.skipped_steps, std::ranges::count(overflows, 1.0)) << run;
+  }
+}
+
+TEST(GradScaler, AScaleIsAPositiveNumberOfFp32) {
+  Classifier model;
+  EXPECT_THROW(GradScaler(model.space, {.initial_scale = 1e39}), Error);
+  EXPECT_THROW(GradScaler(model.space, {.initial_scale = 0.0}), Error);
 }
 
 // Bias corrections that the device makes are those that the host makes, to the last units of a double.
