@@ -106,9 +106,10 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("seed", &C::seed, semantic, "", "of initial weights, data order and dropout", at_least(0));
   rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one", any,
            {"auto", "cpu", "cuda"});
-  rows.add("precision", &C::precision, semantic, "",
-           "of activations and products; weights, their gradients and sums stay in fp32", any,
-           {"fp32", "bf16"});
+  rows.add(
+      "precision", &C::precision, semantic, "",
+      "of activations and products; weights, their gradients and sums stay in fp32. fp16 scales the loss",
+      any, {"fp32", "bf16", "fp16"});
   rows.add("graph", &C::graph, collective, "",
            "on a GPU: record a step once and replay it (equal bits, less waiting)");
   rows.add("tune_matmul", &C::tune_matmul, semantic, "",

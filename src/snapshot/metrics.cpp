@@ -112,6 +112,10 @@ std::string to_json(const StepMetrics& metrics) {
       {"mfu", rounded(metrics.model_flops_utilization, 1e6)},
       {"memory_mib", rounded(metrics.memory_mib, 1000)},
   };
+  if (metrics.grad_scale) {
+    line["loss_scale"] = metrics.grad_scale->scale;
+    line["skipped_steps"] = metrics.grad_scale->skipped_steps;
+  }
   if (metrics.validation_loss) add_validation(line, *metrics.validation_loss);
   return line.dump();
 }

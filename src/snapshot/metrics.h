@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/descriptor.h"
+#include "kernels/grad_scale.h"
 
 namespace lockstep {
 
@@ -24,6 +25,7 @@ struct StepMetrics {
   double model_flops_utilization = 0;  ///< share of the processor's peak
   double memory_mib = 0;
   std::optional<double> validation_loss = {};  ///< where evaluated
+  std::optional<GradScale> grad_scale = {};    ///< after the step, of a run in fp16
 };
 
 /// Appends to metrics.jsonl: one whole line a step, out of the process at once. Rank 0 only. If the disk is

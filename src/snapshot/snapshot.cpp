@@ -47,6 +47,14 @@ std::string key_of(const std::string& group, const std::string& file) {
   return group.empty() ? file : concat(group, "/", file);
 }
 
+std::optional<GradScale> grad_scale_of(const Json& state) {
+  const auto found = state.find("grad_scaler");
+  if (found == state.end()) return std::nullopt;
+  return GradScale{.scale = found->at("scale"),
+                   .growth_tracker = found->at("growth_tracker"),
+                   .skipped_steps = found->at("skipped_steps")};
+}
+
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
   const std::string digits = name.substr(std::min(prefix.size(), name.size()));
   const bool is_number =
@@ -80,6 +88,7 @@ void StoredSnapshot::parse() {
               .is_finished = state.at("finished"),
               .is_validation_pending = state.value("validation_pending", false),
               .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
+              .grad_scale = grad_scale_of(state),
               .configuration = state.at("configuration"),
               .artifacts = state.at("artifacts"),
               .matmul_plans = state.value("matmul_plans", "")};
@@ -172,6 +181,10 @@ void SnapshotStore::write(const std::string& group, const Snapshot& snapshot) {
                 {"artifacts", snapshot.artifacts},
                 {"matmul_plans", snapshot.matmul_plans}};
   if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
+  if (const auto& scaler = snapshot.grad_scale)
+    state["grad_scaler"] = {{"scale", scaler->scale},
+                            {"growth_tracker", scaler->growth_tracker},
+                            {"skipped_steps", scaler->skipped_steps}};
   state["files"][model_file] = hash_text(hash_of(model.pieces()));
   state["files"][optimizer_file] = hash_text(hash_of(optimizer.pieces()));
   const std::string sealed = seal(state);

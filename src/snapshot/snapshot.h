@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "kernels/grad_scale.h"
 #include "store/object_store.h"
 #include "tensor/optimizer.h"
 #include "tensor/tensor.h"
@@ -24,6 +25,7 @@ struct Snapshot {
   bool is_finished = false;            ///< the run ended here
   bool is_validation_pending = false;  ///< of this step: a request to stop cut it short
   std::optional<double> best_validation_loss = {};
+  std::optional<GradScale> grad_scale = {};      ///< of a run in fp16
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
   std::string matmul_plans;                      ///< how products are computed on a GPU (export_matmul_plans)

@@ -35,11 +35,16 @@ struct StartedStep {
   Clock::time_point begin;
 };
 
-/// A run that diverges does so again however often it is started: it is its user who has to change it.
+/// A run that diverges does so again however often it is started: it is its user who has to change it. A step
+/// that a GradScaler has skipped is none of that, unless a scale at which gradients vanish does not help.
 void require_finite(int64_t step, const StepResult& result, double learning_rate) {
+  constexpr float least_scale = 0x1p-14f;  // fp16's least normal number
+  if (result.was_skipped() && result.grad_scale->scale >= least_scale) return;
   require(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
-          result.loss, " and the gradient norm ", result.gradient_norm, ": lower train.learning_rate (here ",
-          learning_rate, "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
+          result.loss, " and the gradient norm ", result.gradient_norm,
+          result.grad_scale ? concat(", with a loss scale of ", result.grad_scale->scale) : "",
+          ": lower train.learning_rate (here ", learning_rate,
+          "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
 }
 
 /// One run, from start to end, on one rank.
@@ -52,7 +57,8 @@ class Run {
         task_(task),
         space_(space),
         folder_(folder),
-        data_parallel_(space, world, data_parallel_options(config, world)),
+        scaler_(precision_of(config) == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr),
+        data_parallel_(space, world, data_parallel_options(config, world, scaler_.get())),
         optimizer_(task.make_optimizer(space)),
         loader_(task.training_data, {.replicas = config.dist.replicas,
                                      .local_replicas = data_parallel_.replicas(),
@@ -70,6 +76,7 @@ class Run {
         parameter_check_(world, space),
         snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {
     space.refresh_copies();  // rank 0's values are everybody's now
+    if (scaler_) optimizer_->count_on_device();
   }
 
   int operator()();
@@ -107,6 +114,7 @@ class Run {
   const TrainingTask& task_;
   ParameterSpace& space_;
   RunFolder& folder_;
+  std::unique_ptr<GradScaler> scaler_;  ///< in fp16
   DataParallel data_parallel_;
   std::unique_ptr<Optimizer> optimizer_;
   Loader loader_;
@@ -149,6 +157,7 @@ void Run::resume() {
   folder_.load(*optimizer_);
   const Snapshot* found = folder_.snapshot();
   if (found == nullptr) return;
+  if (scaler_ && found->grad_scale) scaler_->set_state(*found->grad_scale);
   data_parallel_.share_states(*optimizer_);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
@@ -280,6 +289,9 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   stopping_ |= result.stop;
   if (result.snapshot) snapshots_.want();
   require_finite(last_step_, result, metrics.learning_rate);
+  if (progress_ && result.was_skipped())
+    progress_->print(concat("step ", last_step_, " was skipped: gradients times the loss scale do not fit ",
+                            "fp16; the scale is ", result.grad_scale->scale, " now"));
   const double seconds = seconds_since(std::max(started.begin, last_end_));
   last_end_ = Clock::now();
   step_seconds_ = seconds;
@@ -289,6 +301,7 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   metrics.loss = result.loss;
   metrics.gradient_norm = result.gradient_norm;
+  metrics.grad_scale = result.grad_scale;
   metrics.tokens_per_second = tokens / seconds;
   metrics.step_ms = seconds * 1e3;
   metrics.exposed_communication_ms = data_parallel_.exposed_seconds() * 1e3;
@@ -362,6 +375,7 @@ Snapshot Run::snapshot() const {
           .is_finished = last_step_ == total_steps_ && !validation_is_pending_,
           .is_validation_pending = validation_is_pending_,
           .best_validation_loss = {},
+          .grad_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
           .matmul_plans = export_matmul_plans(),

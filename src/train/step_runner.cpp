@@ -18,7 +18,8 @@ namespace {
 constexpr int64_t loss_offset = 0;
 constexpr int64_t norm_offset = 8;
 constexpr int64_t votes_offset = 16;
-constexpr int64_t report_bytes = 24;
+constexpr int64_t scale_offset = 24;
+constexpr int64_t report_bytes = scale_offset + sizeof(GradScale);
 
 /// What a tensor takes if its batch has that many samples; every tensor begins where 16-byte accesses do.
 int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
@@ -101,7 +102,8 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
         .seed = static_cast<uint64_t>(config_.seed),
         .step = static_cast<uint32_t>(index),
         .sample = static_cast<uint32_t>(batch.first_sample + first),
-        .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr};
+        .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
+        .loss_scale = data_parallel_.scaler() ? data_parallel_.scaler()->scale() : Tensor()};
     beat("training");
     const Tensor loss = [&] {
       const MemoryScope scope("activations");
@@ -122,6 +124,8 @@ void StepRunner::report() {
   bring(loss_offset, loss_, sizeof(float));
   bring(votes_offset, votes_, votes_.size() * static_cast<int64_t>(sizeof(float)));
   bring(norm_offset, norm_, sizeof(double));
+  if (const GradScaler* scaler = data_parallel_.scaler())
+    bring(scale_offset, scaler->device_state(), sizeof(GradScale));
   report.arrived.record(stream_);
   ++started_;
 }
@@ -140,6 +144,8 @@ StepResult StepRunner::collect() {
   std::memcpy(&result.loss, report.memory.get() + loss_offset, sizeof(float));
   std::memcpy(votes.data(), report.memory.get() + votes_offset, sizeof votes);
   std::memcpy(&result.gradient_norm, report.memory.get() + norm_offset, sizeof(double));
+  if (data_parallel_.scaler())
+    std::memcpy(&result.grad_scale.emplace(), report.memory.get() + scale_offset, sizeof(GradScale));
   result.stop = votes[static_cast<size_t>(Vote::stop)] > 0.0f;
   result.snapshot = votes[static_cast<size_t>(Vote::snapshot)] > 0.0f;
   return result;

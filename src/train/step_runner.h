@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/event.h"
@@ -53,6 +55,9 @@ struct StepResult {
   double gradient_norm = 0.0;  ///< before clipping
   bool stop = false;           ///< some rank asked all to stop; equal on every rank, as the next is
   bool snapshot = false;       ///< rank 0 asked for a snapshot
+  std::optional<GradScale> grad_scale = {};  ///< after the step, where gradients are scaled
+
+  bool was_skipped() const { return grad_scale && !std::isfinite(gradient_norm); }
 };
 
 /// Runs a training's steps on this rank: forward and backward of each replica, the tree, clipping, the

@@ -198,7 +198,7 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
       {"block longer than the corpus", "data.dataset=" + (directory_ / "short.txt"), {"data.block_size"}},
       {"heads", "model.n_head=3", {"model.n_head", "model.n_embd"}},
       {"vocabulary", "model.vocab_size=3", {"model.vocab_size"}},
-      {"precision", "train.precision=fp8", {"train.precision", "fp32, bf16", "fp8"}},
+      {"precision", "train.precision=fp8", {"train.precision", "fp32, bf16, fp16", "fp8"}},
       {"required resume",
        "snapshot.resume=required snapshot.path=" + (directory_ / "none"),
        {"snapshot.resume"}},

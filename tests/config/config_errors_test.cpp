@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"train.steps=1", "train.min_lr=1"}, {"train.min_lr = 1", "train.learning_rate = 0.001"}},
         BadInput{{"train.steps=1", "train.warmup_steps=2"}, {"train.warmup_steps = 2", "train.steps = 1"}},
         BadInput{{"train.steps=1", "train.accumulate=3"}, {"train.batch_size = 8", "train.accumulate = 3"}},
-        BadInput{{"train.steps=1", "train.precision=fp8"}, {"train.precision", "fp32, bf16", "fp8"}},
+        BadInput{{"train.steps=1", "train.precision=fp8"}, {"train.precision", "fp32, bf16, fp16", "fp8"}},
         BadInput{{"train.steps=1", "data.dataset="}, {"data.dataset is empty"}},
         BadInput{{"train.steps=1", "snapshot.path=none", "snapshot.resume=required"},
                  {"snapshot.resume = required", "snapshot.path"}}));

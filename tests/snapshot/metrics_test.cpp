@@ -55,6 +55,13 @@ TEST_F(Metrics, OneObjectAStepWithTheKeysOfTheContract) {
             R"("step_ms":8.123,"exposed_comm_ms":0.5,"data_wait_ms":0.25,"mfu":0.5,"memory_mib":100.0})");
 }
 
+TEST_F(Metrics, TheLossScaleIsThereWhereThereIsOne) {
+  const Json line = Json::parse(to_json({.step = 1, .grad_scale = GradScale{32768.0f, 12, 3}}));
+  EXPECT_EQ(line["loss_scale"], 32768.0);
+  EXPECT_EQ(line["skipped_steps"], 3);
+  EXPECT_FALSE(Json::parse(to_json({.step = 1})).contains("loss_scale"));
+}
+
 TEST_F(Metrics, ValidationIsThereWhereItWasMeasured) {
   const Json line = Json::parse(to_json({.step = 1, .loss = 0.5f, .validation_loss = 1.9}));
   EXPECT_EQ(line["val_loss"], 1.9);

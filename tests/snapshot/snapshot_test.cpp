@@ -37,6 +37,7 @@ void expect_equal(const Snapshot& a, const Snapshot& b) {
   EXPECT_EQ(a.optimizer_steps, b.optimizer_steps);
   EXPECT_EQ(a.is_finished, b.is_finished);
   EXPECT_EQ(a.best_validation_loss, b.best_validation_loss);
+  EXPECT_EQ(a.grad_scale, b.grad_scale);
   EXPECT_EQ(a.configuration, b.configuration);
   EXPECT_EQ(a.artifacts, b.artifacts);
   EXPECT_EQ(a.matmul_plans, b.matmul_plans);
@@ -60,6 +61,7 @@ TEST(Snapshot, ComesBackAsItWas) {
     const TemporaryDirectory directory;
     Snapshot snapshot = example(4);
     if (!has_best) snapshot.best_validation_loss.reset();
+    if (has_best) snapshot.grad_scale = {.scale = 0.3f, .growth_tracker = 7, .skipped_steps = 2};
     SnapshotStore(directory.path(), 1).save(snapshot);
     expect_equal(load_snapshot(directory.path()), snapshot);
     EXPECT_EQ(find_snapshot(directory.path()).format(), 2);

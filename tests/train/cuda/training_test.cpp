@@ -12,6 +12,8 @@
 #include "core/heartbeat.h"
 #include "support/cuda.h"
 #include "support/tiny_run.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 namespace {
@@ -42,15 +44,35 @@ class TrainingOnGpu : public OnGpu {
   void TearDown() override { EXPECT_FALSE(std::filesystem::exists(cache)); }
 };
 
+/// Replica 1 overflows in steps 3 and 5, counted from 0: its loss stays finite, its gradient does not. A
+/// recorded step reads on the device which one it is.
+void plant_overflows(TrainingTask& task) {
+  task.loss = [loss = task.loss](const Tensor& inputs, const Tensor& targets, const Context& context) {
+    if (!context.training || context.sample % 8 / 2 != 1) return loss(inputs, targets, context);
+    Context untold = context;
+    untold.loss_scale = {};
+    auto* number = reinterpret_cast<std::byte*>(const_cast<uint32_t*>(context.device_step));
+    const auto memory = std::make_shared<Storage>(
+        Storage{std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), number), 4, current_stream()});
+    const Tensor step = convert(Tensor(memory, 0, {}, DType::i32), DType::f32);
+    const auto away_from = [&](double other) { return subtract(step, full({}, other)); };
+    const Tensor distance = multiply(away_from(3), away_from(5));
+    const Tensor factor = divide(full({}, 1.0), add(multiply(distance, distance), full({}, 1e-37)));
+    return multiply(loss(inputs, targets, untold), factor);
+  };
+}
+
 /// Trains on ranks that are threads of this process, all on one GPU or on the CPU.
-RunResult train_on(int ranks, const Config& config, int64_t lines = 20) {
+RunResult train_on(int ranks, const Config& config, int64_t lines = 20, bool overflows = false) {
   testing::internal::CaptureStderr();
   run_ranks(ranks, [&](Communicator& communicator) {
     if (config.train.device == "cuda") set_current_stream(make_gpu_stream(0));
     const World world(communicator.shared_from_this());
     const LanguageData data = short_language_data(config, lines);
     const auto model = make_gpt(config, data.vocabulary_size);
-    EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+    TrainingTask task = language_task(config, *model, data);
+    if (overflows) plant_overflows(task);
+    EXPECT_EQ(train(config, world, task), 0);
     set_current_stream(cpu_stream());
   });
   testing::internal::GetCapturedStderr();
@@ -93,13 +115,14 @@ TEST_F(TrainingOnGpu, ARecordedStepHasAHeartbeatToo) {
 TEST_F(TrainingOnGpu, InSixteenBitsStaysNear) {
   LOCKSTEP_NEEDS_GPU();
   Config config = tiny(directory);
-  config.train.precision = "bf16";
-  const RunResult in_16_bits = train_on(1, config);
-  config.train.precision = "fp32";
   const RunResult in_32_bits = train_on(1, config);
-  ASSERT_EQ(in_16_bits.losses.size(), 8U);
-  expect_near(in_16_bits, in_32_bits, 0.02);
-  EXPECT_NE(in_16_bits.loss_bits, in_32_bits.loss_bits);
+  for (const char* precision : {"bf16", "fp16"}) {
+    config.train.precision = precision;
+    const RunResult in_16_bits = train_on(1, config);
+    ASSERT_EQ(in_16_bits.losses.size(), 8U);
+    expect_near(in_16_bits, in_32_bits, 0.02);
+    EXPECT_NE(in_16_bits.loss_bits, in_32_bits.loss_bits);
+  }
 }
 
 TEST_F(TrainingOnGpu, RecordedStepsHaveTheBitsOfEnqueuedOnes) {
@@ -113,6 +136,22 @@ TEST_F(TrainingOnGpu, RecordedStepsHaveTheBitsOfEnqueuedOnes) {
     config.train.seed = 5;
     EXPECT_NE(train_on(1, config).loss_bits, recorded.loss_bits) << "these bits could not differ";
   }
+}
+
+TEST_F(TrainingOnGpu, RecordedStepsSkipWhatOverflows) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.precision = "fp16";
+  const RunResult recorded = train_on(1, config, 20, true);
+  std::ifstream file(config.log.dir + "/metrics.jsonl");
+  std::vector<int> skipped;
+  for (std::string line; std::getline(file, line);)
+    if (const auto object = nlohmann::json::parse(line); object.contains("skipped_steps"))
+      skipped.push_back(object["skipped_steps"]);
+  EXPECT_EQ(skipped, (std::vector<int>{0, 0, 0, 1, 1, 2, 2, 2}));
+  config.train.graph = false;
+  EXPECT_EQ(train_on(1, config, 20, true), recorded);
+  EXPECT_EQ(train_on(2, config, 20, true), recorded) << "2 ranks";
 }
 
 TEST_F(TrainingOnGpu, SchedulesDoNotShow) {
