@@ -62,8 +62,6 @@ int main(int argc, char** argv) {
     if (arguments.version) return answer(version_text());
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
-    require(config.train.precision == "fp32", "train.precision = ", config.train.precision,
-            ": train_mlp knows fp32 only");
     if (arguments.print_config) return answer(to_ini(config));
     const World world = start_world(config);
 

@@ -43,6 +43,19 @@ TEST_F(TrainMlp, PrintsTheTutorialsLineAndLearns) {
   EXPECT_GT(line(1)["loss"].get<double>(), mean);
 }
 
+TEST_F(TrainMlp, LearnsInSixteenBits) {
+  ASSERT_EQ(run_command(train("4 4")).exit_code, 0);
+  for (const char* precision : {"bf16", "fp16"}) {
+    const Outcome outcome = run_command(train(concat("4 4 train.precision=", precision), precision));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+    EXPECT_NE(line(256, precision)["loss_bits"], line(256)["loss_bits"]);
+    // A loss of about 0.1, of outputs that were rounded to 2^-9.
+    EXPECT_NEAR(line(256, precision)["loss"].get<double>(), line(256)["loss"].get<double>(), 0.01)
+        << precision;
+  }
+  EXPECT_EQ(line(256, "fp16")["skipped_steps"], 0);
+}
+
 TEST_F(TrainMlp, TakesItsArgumentsByPositionAndByName) {
   for (const char* arguments : {"3 1 --batch_size 64", "--total-epochs 3 --save_every 1 --batch-size=64"}) {
     const Outcome outcome = run_command(train(arguments));
