@@ -82,6 +82,33 @@ def train(initial, dtype, inputs, targets):
     return result | {"final." + name: p for name, p in parameters.items()}, steps
 
 
+def train_in_16_bits(initial, dtype, inputs, targets):
+    """The same steps where every activation is of `dtype`, computed from copies of float32 parameters: what Lockstep
+    does (PyTorch's autocast keeps more in float32). In float16 with a GradScaler of the usual constants."""
+    model = copy.deepcopy(initial)
+    parameters = dict(model.named_parameters())
+    optimizer = adamw(model, LEARNING_RATE, BETAS, WEIGHT_DECAY, foreach=False)
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
+    result, losses, norms = {}, [], []
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=True)
+        copies = {name: p.to(dtype) for name, p in parameters.items()}
+        logits = torch.func.functional_call(model, copies, (inputs[step],), tie_weights=True)
+        assert logits.dtype == dtype
+        loss = cross_entropy(logits.float(), targets[step])
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        if step == 0:
+            result = {"logits": logits} | {"gradient." + name: p.grad.clone() for name, p in parameters.items()}
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), CLIP))
+        losses.append(loss)
+        scaler.step(optimizer)
+        scaler.update()
+    assert torch.stack(norms).isfinite().all()
+    result |= {"losses": torch.stack(losses), "gradient_norms": torch.stack(norms)}
+    return result | {"final." + name: p for name, p in parameters.items()}
+
+
 def rounding_bound(final, exact, rounded):
     """How far float32 may move each element, to first order, when gradients err by `delta`, PyTorch's largest error.
 
@@ -109,7 +136,13 @@ def model_facts(shape):
         bound = rounding_bound(final, [s[name] for s in exact_steps], [s[name] for s in rounded_steps])
         assert ((rounded["final." + name] - final).abs() <= bound).all(), name
         facts[f"final.{name}.bound"] = bound.float()
-    return facts
+    mixed = {}
+    for short, dtype in {"bf16": torch.bfloat16, "f16": torch.float16}.items():
+        rounded = train_in_16_bits(model, dtype, inputs, targets)
+        for name, value in rounded.items():
+            deviation = (value.double() - exact[name]).abs()
+            mixed[f"{short}.{name}.error"] = torch.stack([deviation.max(), deviation.mean()])
+    return facts, mixed
 
 
 def differentiate(name, dtype, forward, inputs, dy):
@@ -258,7 +291,9 @@ def main():
     torch.manual_seed(20240229)
     metadata = {"made_by": "tests/golden/make_golden.py", "torch": torch.__version__}
     for name, shape in MODELS.items():
-        save_safetensors(FOLDER / f"{name}.safetensors", model_facts(shape), metadata | {"shape": str(shape)})
+        facts, mixed = model_facts(shape)
+        save_safetensors(FOLDER / f"{name}.safetensors", facts, metadata | {"shape": str(shape)})
+        save_safetensors(FOLDER / f"{name}_16_bits.safetensors", mixed, metadata)
     save_safetensors(FOLDER / "ops.safetensors", op_facts(), metadata)
     save_safetensors(FOLDER / "tensor_ops.safetensors", tensor_facts(), metadata)
     save_safetensors(FOLDER / "grad_scaler.safetensors", scaler_facts(), metadata)
