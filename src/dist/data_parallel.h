@@ -94,9 +94,9 @@ class DataParallel {
   /// Throws what went wrong in the background since: to be called once the GPU's results are read.
   void check() { reducer_->check(); }
 
-  /// How gradients travel: "by NCCL", "through the host", ...
   /// That of the options, or null.
   const GradScaler* scaler() const { return options_.scaler; }
+  /// How gradients travel: "by NCCL", "through the host", ...
   const char* transport() const { return reducer_->transport(); }
   /// Seconds of the last step in which communication was waited for.
   double exposed_seconds() const { return reducer_->exposed_seconds(); }
