@@ -62,6 +62,8 @@ int main(int argc, char** argv) {
     if (arguments.version) return answer(version_text());
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
+    require(config.train.recompute == "none", "train.recompute = ", config.train.recompute,
+            ": the model of train_mlp is one layer, of which nothing is computed again");
     if (arguments.print_config) return answer(to_ini(config));
     const World world = start_world(config);
 

@@ -56,6 +56,12 @@ TEST_F(TrainMlp, LearnsInSixteenBits) {
   EXPECT_EQ(line(256, "fp16")["skipped_steps"], 0);
 }
 
+TEST_F(TrainMlp, HasNothingToComputeAgain) {
+  const Outcome outcome = run_command(train("1 1 train.recompute=block"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("train.recompute = block: "), std::string::npos) << outcome.errors;
+}
+
 TEST_F(TrainMlp, TakesItsArgumentsByPositionAndByName) {
   for (const char* arguments : {"3 1 --batch_size 64", "--total-epochs 3 --save_every 1 --batch-size=64"}) {
     const Outcome outcome = run_command(train(arguments));

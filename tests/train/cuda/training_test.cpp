@@ -125,14 +125,26 @@ TEST_F(TrainingOnGpu, InSixteenBitsStaysNear) {
   }
 }
 
-TEST_F(TrainingOnGpu, RecordedStepsHaveTheBitsOfEnqueuedOnes) {
+TEST_F(TrainingOnGpu, NeitherRecordingNorRecomputationNorRanksShow) {
   LOCKSTEP_NEEDS_GPU();
-  for (const char* precision : {"fp32", "bf16"}) {
+  struct Way {
+    bool is_recorded;
+    const char* recompute;
+    int ranks;
+  };
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
     Config config = tiny(directory);
     config.train.precision = precision;
+    config.train.accumulate = 2;
     const RunResult recorded = train_on(1, config);
-    config.train.graph = false;
-    EXPECT_EQ(train_on(1, config), recorded);
+    for (const Way& way :
+         {Way{false, "none", 1}, Way{true, "attention", 1}, Way{true, "block", 2}, Way{false, "segments=2", 3},
+          Way{true, "segments=2", 1}}) {
+      config.train.graph = way.is_recorded;
+      config.train.recompute = way.recompute;
+      EXPECT_EQ(train_on(way.ranks, config), recorded)
+          << precision << ", " << way.recompute << ", " << way.ranks << " ranks";
+    }
     config.train.seed = 5;
     EXPECT_NE(train_on(1, config).loss_bits, recorded.loss_bits) << "these bits could not differ";
   }
