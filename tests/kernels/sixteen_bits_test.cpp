@@ -69,7 +69,7 @@ void for_each_product(const std::function<Outputs(MatMul, const Numbers&, int)>&
   for (const auto& [m, k, n] : products)
     for (const auto [of_a, of_b] : {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
       SCOPED_TRACE(concat(m, " x ", k, " x ", n, of_a ? " a^T" : "", of_b ? " b^T" : ""));
-      expect_rounded_once([&, m = m, k = k, n = n](const Numbers& in, int threads) {
+      expect_rounded_once([&, m = m, k = k, n = n, of_a = of_a, of_b = of_b](const Numbers& in, int threads) {
         Values a = in.uniform(of_a ? Shape{k, m} : Shape{m, k}, 1);
         Values b = in.uniform(of_b ? Shape{n, k} : Shape{k, n}, 2);
         return body({.a = a.view(), .b = b.view(), .transpose_a = of_a, .transpose_b = of_b}, in, threads);
@@ -80,16 +80,12 @@ void for_each_product(const std::function<Outputs(MatMul, const Numbers&, int)>&
 TEST(SixteenBits, ProductsAreOfFp32) {
   for_each_product([](MatMul kernel, const Numbers& in, int threads) {
     const Shape shape{kernel.m(), kernel.n()};
-    Values bias = in.uniform({kernel.n()}, 3), c = in.result(shape), wide(shape);
-    Values sums({kernel.n()});
+    Values bias = in.uniform({kernel.n()}, 3), c = in.uniform(shape, 4), wide(shape), sums({kernel.n()});
     kernel.c = wide.view();  // as a weight's gradient is, where sums pass by
     if (!kernel.transpose_b) kernel.column_sum = sums.view();
     launch_on(threads, kernel);
     kernel.column_sum = {};
     kernel.bias = bias.view();
-    kernel.c = c.view();
-    kernel.residual = c.view();
-    c = in.uniform(shape, 4);
     kernel.residual = kernel.c = c.view();
     launch_on(threads, kernel);
     return Outputs{wide, sums, c};
