@@ -46,7 +46,7 @@ TEST_F(TrainMlp, PrintsTheTutorialsLineAndLearns) {
 TEST_F(TrainMlp, LearnsInSixteenBits) {
   ASSERT_EQ(run_command(train("4 4")).exit_code, 0);
   for (const char* precision : {"bf16", "fp16"}) {
-    const Outcome outcome = run_command(train(concat("4 4 train.precision=", precision), precision));
+    const Outcome outcome = run_command(train(std::string("4 4 train.precision=") + precision, precision));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
     EXPECT_NE(line(256, precision)["loss_bits"], line(256)["loss_bits"]);
     // A loss of about 0.1, of outputs that were rounded to 2^-9.

@@ -70,7 +70,7 @@ TEST(GptOnGpu, SixteenBitsAreNear) {
 TEST(GptOnGpu, AnOverflowOfHalvesIsNeverHidden) {
   LOCKSTEP_NEEDS_GPU();
   const auto exact = run(cpu_stream(), DType::f32, 0.0);
-  for (const int power : {12, 16, 20, 24}) {
+  for (const int power : {16, 21, 24}) {
     const double scale = std::ldexp(1.0, power);
     auto scaled = run(gpu_stream(), DType::f16, 0.0, 0, scale);
     bool is_finite = true;
@@ -80,8 +80,8 @@ TEST(GptOnGpu, AnOverflowOfHalvesIsNeverHidden) {
         if (name != "loss") value /= scale;
       }
     if (is_finite) expect_near(scaled, exact, 0.005, 5e-3);
-    // The largest gradient of a logit is near 1 / (batch * time) = 2^-6.3; halves end at 2^16.
-    if (power <= 16) EXPECT_TRUE(is_finite) << power;
+    // At 21 only a few overflow, in layer norm's gradient; at 24 those of the logits do.
+    if (power == 16) EXPECT_TRUE(is_finite);
     if (power == 24) EXPECT_FALSE(is_finite);
   }
 }
