@@ -124,6 +124,9 @@ std::string tune(const Config& config, const TrainingTask& task, double patience
 void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot) {
   if (device_of(current_stream()) == Device::cpu) return;
+  // Each rank asks its own library for what the plans do not have.
+  require_equal_on_all_ranks(world.communicator(), "what products are planned for",
+                             place_of_matmul_plans() + "\n");
   std::string plans = from_snapshot;
   on_first_rank(world, [&] {
     if (!config.train.tune_matmul) return;
