@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/cuda/device/intrinsics.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/grad_scale.h"
 
