@@ -136,6 +136,7 @@ TEST_F(TrainingOnGpu, NeitherRecordingNorRecomputationNorRanksShow) {
     Config config = tiny(directory);
     config.train.precision = precision;
     config.train.accumulate = 2;
+    config.train.steps = 4;
     const RunResult recorded = train_on(1, config);
     for (const Way& way :
          {Way{false, "none", 1}, Way{true, "attention", 1}, Way{true, "block", 2}, Way{false, "segments=2", 3},
