@@ -90,6 +90,7 @@ int main(int argc, char** argv) {
     const Arguments arguments = split_arguments(argc, argv);
     if (arguments.help) return answer(usage);
     if (arguments.version) return answer(version_text());
+    require(!arguments.plan, "command line: --plan is train_gpt's");
     return examine_and_report(arguments);
   });
 }

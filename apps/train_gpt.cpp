@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/version.h"
 #include "train/language_model.h"
-#include "train/memory_need.h"
+#include "train/memory_advice.h"
 #include "train/trainer.h"
 
 using namespace lockstep;
@@ -15,9 +15,12 @@ int main(int argc, char** argv) {
     if (arguments.print_config) return answer(to_ini(config));
     const World world = start_world(config);
     const LanguageData data = load_language_data(config, world);
-    require_memory(config, least_memory(config, data.vocabulary_size, data.training->size()),
-                   memory_limit(world));
+    const Planner planner = language_planner(config, world, data);
+    if (arguments.plan) return answer(describe_plan(config, planner));
+    const MemoryPlan plan = require_memory(config, planner);
     const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
-    return train(config, world, language_task(config, *model, data));
+    TrainingTask task = language_task(config, *model, data);
+    task.planned_bytes = plan.peak;
+    return train(config, world, task);
   });
 }

@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
     Arguments arguments = split_arguments(argc, argv);
     if (arguments.help) return answer(usage + config_help(arguments.program, defaults()));
     if (arguments.version) return answer(version_text());
+    require(!arguments.plan, "command line: --plan is train_gpt's; this model has 21 parameters");
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
     require(config.train.recompute == "none", "train.recompute = ", config.train.recompute,

@@ -23,6 +23,7 @@
 #include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/thread_pool.h"
 
 namespace lockstep {
@@ -144,6 +145,7 @@ int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
 /// What `body` returns, or the exit code of the failure that it reports.
 int run_and_report(const std::function<int()>& body) {
   int code = 0;
+  spare_address_space();
   try {
     code = body();
   } catch (const LaunchMistake& failure) {

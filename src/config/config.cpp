@@ -109,7 +109,7 @@ bool is_key_like(const std::string& text) {
 /// The option that `name`, without its dashes, is nearly: "config-name", "confg" or "c" is --config. Empty if
 /// there is none.
 std::string nearest_option(const std::string& name) {
-  for (const std::string option : {"config", "help", "version", "print-config", "fresh"}) {
+  for (const std::string option : {"config", "help", "version", "print-config", "plan", "fresh"}) {
     const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);
     if (is_part || edit_distance(name, option) <= 2) return "--" + option;
   }
@@ -156,6 +156,17 @@ int64_t recompute_segments(const Config& config) {
   return equals == std::string::npos ? 0 : std::stoll(value.substr(equals + 1));
 }
 
+Config changed(Config config, const std::vector<Setting>& settings) {
+  for (const Setting& setting : settings) assign(config, setting);
+  config = checked(std::move(config));
+  settle_device(config);
+  return config;
+}
+
+std::string value_of(const Config& config, const std::string& key) {
+  return find_config_key(key, "value_of").text(config);
+}
+
 std::string default_snapshot_path(const Config& config) {
   return (std::filesystem::path(config.log.dir) / "snapshots").string();
 }
@@ -183,6 +194,8 @@ Arguments split_arguments(int argc, const char* const* argv) {
       arguments.version = true;
     } else if (is_option && equals == std::string::npos && name == "print_config") {
       arguments.print_config = true;
+    } else if (argument == "--plan") {
+      arguments.plan = true;
     } else if (is_option && name == "config") {
       require(arguments.config_file.empty(), "command line: --config stands twice");
       require(!value.empty(), "command line: --config lacks its value");
@@ -293,13 +306,20 @@ std::string to_ini(const Config& config) {
 std::string config_help(const std::string& program, const Config& defaults) {
   std::ostringstream out;
   out << "usage: " << program
-      << " [--config FILE] [section.key=value ...] [--fresh] [--print-config] [--version] [--help]\n\n"
+      << " [--config FILE] [section.key=value ...] [--fresh] [--print-config] [--plan] [--version] "
+         "[--help]\n\n"
       << "FILE is a path or the name of a shipped configuration. A key may also be written "
          "--section.key=value or\n"
       << "--section.key value; the order does not matter. The command line beats the file, and both beat "
          "presets.\n"
       << "--fresh trains anew where log.dir holds a run, which moves aside (snapshot.resume=never).\n"
-      << "--print-config prints all keys as they are then settled, as INI, and trains nothing.\n";
+      << "--print-config prints all keys as they are then settled, as INI, and trains nothing.\n"
+      << "--plan prints what a rank would need in memory, whether that fits, the largest batch that does, "
+         "and "
+         "the\n"
+      << "cheapest change that makes it fit. It allocates and trains nothing; under mpirun it plans for that "
+         "many\n"
+      << "ranks. The exit code is 0 also where it does not fit; a run that does not is refused with 2.\n";
   std::string section;
   for (const ConfigKey& key : config_schema()) {
     if (section_of(key) != section) out << "\n[" << section_of(key) << "]\n";

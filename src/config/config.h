@@ -105,6 +105,7 @@ struct Arguments {
   bool help = false;               ///< --help or -h
   bool version = false;            ///< --version
   bool print_config = false;       ///< --print-config
+  bool plan = false;               ///< --plan
 };
 
 /// Throws UserError where --config or --section.key lacks its value.
@@ -124,6 +125,13 @@ Config config_of_earlier_run(const std::string& text, const std::string& name);
 
 /// What a program has filled in, checked and settled as load_config() does it.
 Config checked(Config config, const std::string& name = "run");
+
+/// A configuration with other values, checked and with its device settled. Throws UserError as load_config()
+/// does.
+Config changed(Config config, const std::vector<Setting>& settings);
+
+/// What a key is set to, as to_ini() writes it. Throws UserError if there is no such key.
+std::string value_of(const Config& config, const std::string& key);
 
 /// Gives what fixes the bits and was not set the values of `there`. Returns "key = value" of those that
 /// change.

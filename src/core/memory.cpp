@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <malloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <utility>
 
 #include "core/environment.h"
@@ -82,6 +84,11 @@ void copy_bytes(void* to, const Stream& to_stream, const void* from, const Strea
 void release_cached_memory(const Stream& stream) { pool_of(stream).release_cached(); }
 
 std::vector<MemoryUse> memory_table(const Stream& stream) { return pool_of(stream).table(); }
+
+void spare_address_space() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) ::mallopt(M_ARENA_MAX, 1);
+}
 
 std::unique_ptr<MemoryPool> make_cpu_pool() { return std::make_unique<CpuPool>(); }
 

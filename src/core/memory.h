@@ -34,6 +34,10 @@ std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream);
 /// Gives back to the stream's device what freed tensors left for later.
 void release_cached_memory(const Stream& stream);
 
+/// Where the address space is limited (ulimit -v) threads share one heap from now on: each one's own would
+/// reserve 64 MiB, whatever it needs.
+void spare_address_space();
+
 /// Host memory that GPUs copy from and to in the background; plain memory in a build without CUDA.
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes);
 

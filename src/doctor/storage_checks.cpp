@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "doctor/doctor.h"
 #include "store/object_store.h"
-#include "train/memory_need.h"
+#include "train/language_model.h"
 
 namespace lockstep {
 namespace {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/heartbeat.h"
+#include "core/memory.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "train/run.h"
@@ -13,6 +14,7 @@ namespace lockstep {
 std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
                                int64_t batch_size, const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
+  const MemoryScope scope("validation");
   const int64_t batches = (data.size() + batch_size - 1) / batch_size;
   const int64_t most = (batches + world.size() - 1) / world.size();
   const int64_t begin = std::min(batches, most * world.rank());

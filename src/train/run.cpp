@@ -155,10 +155,10 @@ int Run::operator()() {
 /// missing.
 void Run::resume() {
   folder_.load(*optimizer_);
+  data_parallel_.share_states(*optimizer_);  // before activations need room beside states of this rank's own
   const Snapshot* found = folder_.snapshot();
   if (found == nullptr) return;
   if (scaler_ && found->grad_scale) scaler_->set_state(*found->grad_scale);
-  data_parallel_.share_states(*optimizer_);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
   validation_is_pending_ = found->is_validation_pending && validates(found->step);
@@ -205,6 +205,7 @@ int Run::finish() {
     log_error(concat("all ", total_steps_,
                      " steps are done, but the snapshot of the trained model is missing in ",
                      config_.snapshot.path, ": mend what is said above, and start the run again to go on"));
+  if (is_kept) tell_memory(world_, task_);
   if (world_.is_first() && is_kept) {
     folder_.check_recently();
     writer_->finish(hash_value);
@@ -361,6 +362,7 @@ void Run::write_sample(int64_t step) {
   const int64_t every = config_.train.sample_every;
   if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
   stopping_ |= !on_first_rank_in_parts(world_, [&](const std::function<bool()>& go_on) {
+    const MemoryScope scope("sample text");
     const std::string text = task_.sample_text(go_on);
     if (progress_) progress_->print(concat("step ", step, ", the model writes:\n", text));
   });

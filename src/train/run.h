@@ -31,6 +31,9 @@ std::optional<double> evaluate(const World& world, const TrainingTask& task, con
 void tell_start(const Config& config, const World& world, const TrainingTask& task,
                 const DataParallel& data_parallel, int64_t steps);
 
+/// Says beside its plan, if there is one, what the rank that took most had at most. All ranks call it.
+void tell_memory(const World& world, const TrainingTask& task);
+
 /// The last words about a run that is complete: its result, and what to type next.
 void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash);
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <utility>
 
+#include "comm/memory_limit.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/file.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "data/loader.h"
@@ -180,9 +183,23 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
   if (!task.description.empty()) log_info(task.description);
-  log_info(concat("memory: ", counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
-                  bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank"));
+  log_info(
+      concat("memory: ", counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
+             bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank",
+             task.planned_bytes > 0 ? concat(", ", bytes_text(task.planned_bytes), " planned in all") : ""));
   log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
+}
+
+void tell_memory(const World& world, const TrainingTask& task) {
+  if (task.planned_bytes == 0) return;
+  const bool on_gpu = device_of(current_stream()) == Device::cuda;
+  const double mine = on_gpu ? static_cast<double>(memory_table(current_stream()).back().peak_bytes)
+                             : process_memory().most_resident;
+  std::vector<double> all(static_cast<size_t>(world.size()));
+  world.communicator().all_gather(&mine, sizeof mine, all.data());
+  if (world.is_first())
+    log_info(concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank, planned ",
+                    bytes_text(task.planned_bytes)));
 }
 
 void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash) {

@@ -34,6 +34,7 @@ struct TrainingTask {
 
   /// Optional: what the model writes now. After each token it asks whether it may go on.
   std::function<std::string(const std::function<bool()>& go_on)> sample_text;
+  double planned_bytes = 0.0;     ///< what a rank was planned to take at most; 0: nobody planned
   std::string user_program = {};  ///< of this build, that uses the trained model: "generate"
   /// Optional: what rank 0 says at the start of epochs `first` to `last`, from 0: whole lines. Told are also
   /// the samples of a replica's first batch and the steps of an epoch.

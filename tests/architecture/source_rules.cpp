@@ -66,7 +66,7 @@ const std::vector<Library> libraries = {
 /// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.
 const std::regex platform(
     "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
-    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|link|"
+    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|link|malloc|"
     "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|time|ucontext|unistd|cxxabi|execinfo)\\.h");
 const std::regex include_line("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
 

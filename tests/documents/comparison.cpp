@@ -30,6 +30,7 @@ const std::vector<Rule>& varying() {
       {std::regex("\\[CPU(\\d+) = [-.\\w]+:"), "[CPU$1 = <host>:"},
       {std::regex("\\b\\d+(\\.\\d+)? ([KMGT]iB|bytes) free"), "<space> free"},
       {std::regex("\\b\\d+ threads? each"), "<threads> each"},
+      {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB planned"), "<memory> planned"},
       {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},
       {std::regex("/tmp/[^\\s'\"),:]*"), "<path>"},
   };
@@ -56,9 +57,10 @@ void apply(const std::vector<Rule>& rules, std::string& line) {
   for (const Rule& rule : rules) line = std::regex_replace(line, rule.pattern, rule.mark);
 }
 
-/// What a training tells when its clock says so.
+/// What a training tells when its clock says so, and what its processes took.
 bool is_by_the_clock(const std::string& line) {
-  static const std::regex progress("step \\d+/\\d+  loss .*|about \\d+ \\w+ left|validating \\d+/\\d+ .*");
+  static const std::regex progress(
+      "step \\d+/\\d+  loss .*|about \\d+ \\w+ left|validating \\d+/\\d+ .*|memory: at most .*");
   return std::regex_match(line, progress);
 }
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/memory_limit.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sys/resource.h>
+
+#include "core/error.h"
+#include "core/gpu.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+/// The number behind a word of a file such as /proc/meminfo, or of the whole file; infinite if it is not
+/// there.
+double number_in(const std::string& path, const std::string& word = "") {
+  std::ifstream file(path);
+  std::string text;
+  double number = 0;
+  while (!word.empty() && file >> text && text != word) continue;
+  return file >> number ? number : std::numeric_limits<double>::infinity();
+}
+
+/// The least limit of the control groups that this process is in.
+double control_group_limit() {
+  double least = std::numeric_limits<double>::infinity();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool is_second = line.starts_with("0::");
+    if (!is_second && line.find(":memory:") == std::string::npos) continue;
+    const std::filesystem::path root = is_second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* name = is_second ? "memory.max" : "memory.limit_in_bytes";
+    std::filesystem::path folder = line.substr(line.rfind(':') + 1);
+    for (; folder.has_relative_path(); folder = folder.parent_path())
+      least = std::min(least, number_in(root / folder.relative_path() / name));
+    least = std::min(least, number_in(root / name));
+  }
+  return least;
+}
+
+double address_space_limit() {
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_limited ? static_cast<double>(limit.rlim_cur) : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+ProcessMemory process_memory() {
+  const auto bytes = [](const char* word) { return 1024 * number_in("/proc/self/status", word); };
+  return {.resident = bytes("VmRSS:"), .most_resident = bytes("VmHWM:"), .mapped = bytes("VmSize:")};
+}
+
+std::vector<MemoryLimit> memory_limits(const World& world) {
+  using Bounds = MemoryLimit::Bounds;
+  if (const int gpu = gpu_of(current_stream()); gpu >= 0) {
+    const auto bytes = static_cast<double>(gpu_properties(gpu).memory_bytes);
+    return {{bytes, concat("this GPU has ", bytes_text(bytes)), Bounds::resident}};
+  }
+  // Pages that nobody touches for a while may go to the swap, beyond what a control group limits.
+  const double swap = 1024 * number_in("/proc/meminfo", "SwapTotal:");
+  const double machine = 1024 * number_in("/proc/meminfo", "MemTotal:") + swap;
+  std::vector<MemoryLimit> limits = {
+      {machine,
+       concat("this machine has ", bytes_text(machine), " for ", counted(world.local_size(), "rank")),
+       Bounds::host}};
+  // Not divided: each rank may have a group of its own.
+  if (const double group = control_group_limit() + swap; group < machine)
+    limits.push_back({group, concat("its control group has ", bytes_text(group)), Bounds::resident});
+  if (const double own = address_space_limit(); std::isfinite(own))
+    limits.push_back(
+        {own, concat("its address space is limited to ", bytes_text(own), " (ulimit -v)"), Bounds::mapped});
+  return limits;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/memory_advice.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+double bounded_part(const MemoryPlan& plan, const MemoryLimit& limit) {
+  if (limit.bounds == MemoryLimit::Bounds::host) return plan.host;
+  return limit.bounds == MemoryLimit::Bounds::mapped ? plan.mapped : plan.peak;
+}
+
+/// The configuration with these changes; nothing where it would be refused, or the last changes nothing.
+std::optional<Config> with(const Config& config, const std::vector<MemoryChange>& changes) {
+  std::vector<Setting> settings;
+  for (const MemoryChange& change : changes) {
+    const size_t equals = change.setting.find('=');
+    settings.push_back({change.setting.substr(0, equals), change.setting.substr(equals + 1), "a plan"});
+  }
+  try {
+    if (!settings.empty() && value_of(config, settings.back().key) == settings.back().value)
+      return std::nullopt;
+    return changed(config, settings);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+/// Changes of one key, the mildest first, of which at most one is taken.
+using Kind = std::vector<MemoryChange>;
+
+/// Kinds in the order of their price: first no bit, then no time.
+std::vector<Kind> kinds_of_changes(const Config& config) {
+  const TrainConfig& train = config.train;
+  const int64_t rows = train.batch_size / train.accumulate * config.data.block_size;
+  Kind recompute = {{"train.recompute=attention", "attention is computed twice; the same bits"},
+                    {"train.recompute=block", "about 1.33 times the computation; the same bits"}};
+  Kind pieces, parts;
+  for (const int64_t part : {4, 16, 64})
+    if (rows / part > 0 && (train.logit_rows == 0 || rows / part < train.logit_rows))
+      pieces.push_back({concat("train.logit_rows=", rows / part), "about the same time; other bits"});
+  for (int64_t count = 2 * train.accumulate; count <= train.batch_size; count *= 2)
+    if (train.batch_size % count == 0)
+      parts.push_back({concat("train.accumulate=", count), "about the same time; other bits"});
+  return {recompute, pieces, parts, {{"train.precision=bf16", "16-bit activations; other bits"}}};
+}
+
+/// The verdict on a configuration with these changes, if there is such a one.
+std::optional<MemoryVerdict> try_changes(const Config& config, const Planner& planner,
+                                         const std::vector<MemoryChange>& changes) {
+  const std::optional<Config> other = with(config, changes);
+  return other ? std::optional(judge(planner.plan(*other), planner.limits)) : std::nullopt;
+}
+
+/// Without those that are not needed, the last to be taken is the last to be kept.
+MemoryRemedy pruned(const Config& config, const Planner& planner, MemoryRemedy remedy) {
+  for (size_t i = 0; i < remedy.changes.size() && remedy.changes.size() > 1;) {
+    std::vector<MemoryChange> fewer = remedy.changes;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto verdict = try_changes(config, planner, fewer);
+    if (verdict && verdict->fits())
+      remedy = {std::move(fewer), *verdict};
+    else
+      ++i;
+  }
+  return remedy;
+}
+
+std::string line(const std::string& name, double bytes) {
+  std::ostringstream out;
+  out << "  " << std::left << std::setw(26) << name << std::right << std::setw(9) << bytes_text(bytes)
+      << "\n";
+  return out.str();
+}
+
+/// The rows that say where it goes.
+std::string large_rows(const MemoryPlan& plan) {
+  std::vector<std::string> all;
+  for (const MemoryRow& row : plan.rows)
+    if (row.bytes >= 0.01 * plan.peak) all.push_back(concat(row.name, " ", bytes_text(row.bytes)));
+  return joined(all);
+}
+
+std::string describe(const MemoryRemedy& remedy) {
+  std::vector<std::string> all;
+  for (const auto& [setting, price] : remedy.changes) all.push_back(concat(setting, " (", price, ")"));
+  return concat(joined(all, " and "), ", which takes ", bytes_text(remedy.verdict.needed));
+}
+
+/// What a limit bounds, of how many ranks.
+std::string needs(const MemoryVerdict& verdict, const PlannedRanks& place) {
+  const bool is_shared_out = verdict.limit.bounds == MemoryLimit::Bounds::host && place.ranks_of_host > 1;
+  return concat(is_shared_out ? concat(place.ranks_of_host, " ranks need") : "a rank needs", " at least ",
+                bytes_text(verdict.needed));
+}
+
+}  // namespace
+
+MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limits) {
+  expect(!limits.empty(), "a plan without a limit");
+  const auto share = [&](const MemoryLimit& limit) { return bounded_part(plan, limit) / limit.bytes; };
+  const MemoryLimit& nearest = *std::ranges::max_element(limits, {}, share);
+  return {bounded_part(plan, nearest), nearest};
+}
+
+std::optional<int64_t> largest_batch(const Config& config, const Planner& planner) {
+  const int64_t parts = config.train.accumulate;
+  const int64_t most = std::max<int64_t>(1, planner.most_samples / parts);
+  const auto fits = [&](int64_t samples) {
+    Config other = config;
+    other.train.batch_size = samples * parts;
+    return judge(planner.plan(other), planner.limits).fits();
+  };
+  if (!fits(1)) return std::nullopt;
+  int64_t good = 1, bad = 2;
+  for (; bad <= most && fits(bad); bad *= 2) good = bad;
+  bad = std::min(bad, most + 1);
+  while (bad - good > 1) {
+    const int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good * parts;
+}
+
+std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner) {
+  std::vector<MemoryChange> taken;
+  double least = judge(planner.plan(config), planner.limits).needed;
+  const auto from = [&](const Kind& kind) -> std::optional<MemoryRemedy> {
+    std::optional<MemoryChange> best;  // of those that do not suffice
+    for (const MemoryChange& change : kind) {
+      std::vector<MemoryChange> changes = taken;
+      changes.push_back(change);
+      const auto verdict = try_changes(config, planner, changes);
+      if (!verdict) continue;
+      if (verdict->fits()) return pruned(config, planner, {changes, *verdict});
+      if (verdict->needed < least) best = change;
+      least = std::min(least, verdict->needed);
+    }
+    if (best) taken.push_back(*best);
+    return std::nullopt;
+  };
+  for (const Kind& kind : kinds_of_changes(config))
+    if (const auto remedy = from(kind)) return remedy;
+  if (const auto batch = largest_batch(config, planner)) {
+    const std::vector<MemoryChange> smaller = {{concat("train.batch_size=", *batch), "another training"}};
+    if (const auto verdict = try_changes(config, planner, smaller)) return MemoryRemedy{smaller, *verdict};
+  }
+  Kind models;
+  for (int64_t layers = config.model.n_layer / 2; layers > 0; layers /= 2)
+    models.push_back({concat("model.n_layer=", layers), "a smaller model"});
+  return from(models);
+}
+
+std::string describe_plan(const Config& config, const Planner& planner) {
+  const MemoryPlan plan = planner.plan(config);
+  const PlannedRanks& place = planner.place;
+  const MemoryVerdict verdict = judge(plan, planner.limits);
+  std::string text =
+      concat("memory of ", place.ranks == 1 ? "the rank" : concat("rank 0 of ", place.ranks), "\n");
+  for (const MemoryRow& row : plan.rows) text += line(row.name, row.bytes);
+  text += line("at most", plan.peak);
+  if (place.ranks_of_host > 1)
+    text += concat(place.ranks_of_host, " ranks of this host: ", bytes_text(plan.host), ", of which ",
+                   bytes_text(plan.shared), " are memory that they share\n");
+  if (verdict.limit.bounds == MemoryLimit::Bounds::mapped)
+    text += concat("address space: ", bytes_text(plan.mapped), "\n");
+  text += concat(verdict.fits() ? "it fits: " : "it does not fit: ", verdict.limit.owner, "\n");
+  const auto largest = largest_batch(config, planner);
+  text += largest ? concat("the largest train.batch_size that fits: ", *largest, " (here ",
+                           config.train.batch_size, "), in ", counted(config.train.accumulate, "part"), "\n")
+                  : "no train.batch_size fits\n";
+  if (verdict.fits()) return text;
+  const auto remedy = cheapest_remedy(config, planner);
+  return text + (remedy ? concat("the cheapest change that fits: ", describe(*remedy), "\n")
+                        : "nothing but a narrower model fits: lower model.n_embd or data.block_size\n");
+}
+
+MemoryPlan require_memory(const Config& config, const Planner& planner) {
+  MemoryPlan plan = planner.plan(config);
+  const MemoryVerdict verdict = judge(plan, planner.limits);
+  if (verdict.fits()) return plan;
+  const auto blamed = [](const MemoryRow& row) { return row.key.empty() ? -1.0 : row.bytes; };
+  const MemoryRow& largest = *std::ranges::max_element(plan.rows, {}, blamed);
+  const auto remedy = cheapest_remedy(config, planner);
+  throw UserError(concat(largest.key, " = ", value_of(config, largest.key), ": ",
+                         needs(verdict, planner.place), " (", large_rows(plan), "), but ",
+                         verdict.limit.owner, "; ",
+                         remedy ? "what fits: " + describe(*remedy) : largest.advice));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sys/resource.h>
+
+#include "core/heartbeat.h"
+#include "dist/bucket_plan.h"
+#include "dist/reduction_plan.h"
+#include "tensor/autograd.h"
+#include "tensor/create.h"
+#include "tensor/grad_scaler.h"
+#include "train/step_runner.h"
+
+namespace lockstep {
+namespace {
+
+/// A key that a need is proportional to, and its value in GPT-2.
+struct Factor {
+  std::string key;
+  int64_t value = 0;
+  double ordinary = 1;
+};
+
+/// What is furthest above the ordinary is what somebody mistyped, or asks too much of.
+std::string dominant(const std::vector<Factor>& factors) {
+  const auto excess = [](const Factor& factor) {
+    return static_cast<double>(factor.value) / factor.ordinary;
+  };
+  return std::ranges::max_element(factors, {}, excess)->key;
+}
+
+/// What a step of one rank takes if it shares nothing, and the sizes of what ranks would share.
+struct Rehearsal {
+  DryMemory memory;
+  std::vector<MemoryUse> uses;
+  int64_t elements = 0;   ///< of the parameter space
+  int64_t trainable = 0;  ///< of these
+  int64_t states = 0;     ///< of the optimizer, numbers for each
+  int64_t copy_bytes = 0;
+  int64_t order_bytes = 0;  ///< of the samples of an epoch, shuffled
+};
+
+int64_t samples_of_step(const Config& config, const Dataset& data) {
+  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
+  return std::min(config.train.batch_size, (data.size() + replicas - 1) / replicas);
+}
+
+Tensor dry_batch(const SampleField& field, int64_t samples, const Stream& stream) {
+  Shape shape{samples};
+  for (int i = 0; i < field.shape.rank(); ++i) shape.append(field.shape[i]);
+  return empty(shape, field.dtype, stream);
+}
+
+/// The batches of a rank's replicas: for a step, and for the next one.
+std::vector<Batch> dry_batches(const Config& config, const Dataset& data, int64_t replicas) {
+  const MemoryScope scope("batches");
+  const int64_t samples = samples_of_step(config, data);
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < 2 * replicas; ++i)
+    batches.push_back({.inputs = dry_batch(data.input(), samples, current_stream()),
+                       .targets = dry_batch(data.target(), samples, current_stream()),
+                       .samples = samples});
+  return batches;
+}
+
+Batch part_of(Batch batch, int64_t samples) {
+  batch.samples = samples;
+  batch.inputs = batch.inputs.slice(0, samples);
+  batch.targets = batch.targets.slice(0, samples);
+  return batch;
+}
+
+/// As much of a batch as two micro-batches are, which show what more of them need too.
+Batch beginning(const Batch& batch, int64_t accumulate) {
+  const int64_t parts = std::min<int64_t>(accumulate, 2);
+  return part_of(batch, std::min(batch.samples, std::max<int64_t>(1, batch.samples / accumulate) * parts));
+}
+
+/// A last batch of other size makes blocks of its own.
+void rehearse_validation(const Config& config, const TrainingTask& task) {
+  if (!task.validation_data || config.train.eval_every < 0) return;
+  const NoGrad no_grad;
+  const MemoryScope scope("validation");
+  const Dataset& data = *task.validation_data;
+  const int64_t batch = config.train.batch_size / config.train.accumulate;
+  for (const int64_t samples : {std::min(batch, data.size()), data.size() % batch})
+    if (samples > 0)
+      task.loss(dry_batch(data.input(), samples, current_stream()),
+                dry_batch(data.target(), samples, current_stream()), {});
+}
+
+/// The samples of a replica's last batch in an epoch, if that is another size and the run comes to it; else
+/// 0.
+int64_t short_batch(const Config& config, const Dataset& data) {
+  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
+  const int64_t of_replica = (data.size() + replicas - 1) / replicas;
+  const bool is_met = config.train.epochs > 0 || config.train.steps > of_replica / config.train.batch_size;
+  return config.train.accumulate == 1 && is_met && of_replica > config.train.batch_size
+             ? of_replica % config.train.batch_size
+             : 0;
+}
+
+/// The copy that is written while training goes on.
+std::vector<Tensor> rehearse_snapshot(const Config& config, const ParameterSpace& space,
+                                      const Optimizer& optimizer) {
+  std::vector<Tensor> copies;
+  if (config.snapshot.path.empty()) return copies;
+  const MemoryScope scope("snapshot");
+  for (const auto& tensors : {space.named(), optimizer.state()})
+    for (const NamedTensor& one : tensors)
+      copies.push_back(empty(one.tensor.shape(), one.tensor.dtype(), cpu_stream()));
+  return copies;
+}
+
+Rehearsal rehearse(const Config& config, int64_t replicas, const MakeTraining& make) {
+  Config alone = config;
+  alone.dist.replicas = 1;
+  alone.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
+  alone.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
+  const World world = World::alone();
+  const DryRun dry;
+  const auto [model, task] = make(config);
+  ParameterSpace space(task.parameters, task.group);
+  space.set_precision(precision_of(config));
+  const auto scaler = precision_of(config) == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr;
+  DataParallel data_parallel(space, world, data_parallel_options(alone, world, scaler.get()));
+  const std::unique_ptr<Optimizer> optimizer = task.make_optimizer(space);
+  if (scaler) optimizer->count_on_device();
+  StepRunner runner(alone.train, task, data_parallel, *optimizer, [] {});
+  const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
+  const Batch whole = beginning(batches.front(), config.train.accumulate);
+  const int64_t last = short_batch(config, *task.training_data);
+  runner.start({.batches = {last > 0 ? part_of(whole, last) : whole}}, config.train.learning_rate);
+  rehearse_validation(config, task);
+  const std::vector<Tensor> snapshot = rehearse_snapshot(config, space, *optimizer);
+  runner.start({.batches = {whole}}, config.train.learning_rate);  // while that is being written
+  if (task.sample_text && config.train.sample_every > 0) {
+    const MemoryScope scope("sample text");
+    task.sample_text([] { return true; });
+  }
+  return {.memory = dry.peak(),
+          .uses = dry.table(),
+          .elements = space.elements(),
+          .trainable = space.trainable_elements(),
+          .states = static_cast<int64_t>(optimizer->states().size()),
+          .copy_bytes = space.copies() ? space.copies().view().bytes() : 0,
+          .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0};
+}
+
+/// Whom to blame for what grows with the model, and with the batch.
+struct Blame {
+  explicit Blame(const Config& config) {
+    const Factor width{"model.n_embd", config.model.n_embd, 768};
+    const Factor layers{"model.n_layer", config.model.n_layer, 12};
+    const Factor vocabulary{"model.vocab_size", config.model.vocab_size, 50304};
+    const Factor block{"data.block_size", config.data.block_size, 1024};
+    const Factor batch{"train.batch_size", config.train.batch_size / config.train.accumulate, 64};
+    model = dominant({width, layers, vocabulary, block});
+    activations = dominant({batch, block, width, layers});
+    backward = dominant({batch, block, width, layers, vocabulary});
+    logits = dominant({batch, block, vocabulary});
+    in_pieces = config.train.logit_rows > 0;
+  }
+  MemoryRow row(const std::string& name, double bytes) const {
+    const std::string shorter = "lower it, or raise train.accumulate";
+    if (name == "activations") return {name, bytes, activations, shorter};
+    if (name == "backward") return {name, bytes, backward, shorter};
+    if (name == "logits")
+      return {name, bytes, logits,
+              in_pieces ? "lower train.logit_rows" : shorter + ", or set train.logit_rows"};
+    if (name == "batches" || name == "validation") return {name, bytes, "train.batch_size", shorter};
+    if (name == "order of samples") return {name, bytes, "data.dataset", "take a smaller one"};
+    if (name == "snapshot") return {name, bytes, model, "train a smaller model, or set snapshot.path=none"};
+    return {name, bytes, model, "train a smaller model"};
+  }
+
+  std::string model, activations, backward, logits;
+  bool in_pieces = false;
+};
+
+/// What threads that start with the training will map, besides what they use.
+double stacks_of_threads() {
+  constexpr double threads = 3;  // the loader's, that of the tree, and a snapshot's
+  rlimit limit{};
+  const bool is_known = ::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return threads * (is_known ? static_cast<double>(limit.rlim_cur) : 2097152.0);
+}
+
+/// Puts the rows of a rank together: what it has for itself, and what ranks of a host share.
+class Builder {
+ public:
+  Builder(const Config& config, const PlannedRanks& place, const Rehearsal& rehearsal)
+      : config_(config),
+        place_(place),
+        rehearsal_(rehearsal),
+        blame_(config),
+        reduction_(static_cast<int>(std::max<int64_t>(config.dist.replicas, place.ranks)), place.ranks, 0,
+                   Execution::ranges, false),
+        on_gpu_(gpu_of(current_stream()) >= 0),
+        shares_(!on_gpu_ && place.ranks > 1 && place.ranks == place.ranks_of_host &&
+                config.dist.reduction == "tree") {
+    for (const auto& [label, bytes] : rehearsal.memory.used_by_label)
+      left_[label] = static_cast<double>(bytes);
+  }
+
+  MemoryPlan build() {
+    if (!on_gpu_) add("program and MPI", place_.program.resident);
+    if (!on_gpu_) add("order of samples", static_cast<double>(rehearsal_.order_bytes));
+    add_weights();
+    add_gradients();
+    add_states();
+    for (const char* name : {"batches", "activations", "logits", "backward", "validation", "sample text"})
+      add(name, take(name));
+    const double snapshot = take("snapshot");
+    if (!on_gpu_) add("snapshot", snapshot);
+    // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.
+    const auto rounding = static_cast<double>(rehearsal_.memory.mapped_bytes - rehearsal_.memory.used_bytes);
+    for (const auto& [label, bytes] : left_) other_ += bytes;
+    add_others(on_gpu_ ? other_ + rounding : other_);
+    const double own = plan_.peak - shared_touched_;
+    plan_.mapped = own + rounding + shared_mapped_ + place_.program.mapped - place_.program.resident +
+                   stacks_of_threads();
+    plan_.host = place_.ranks_of_host * own - (place_.ranks_of_host - 1) * snapshot + plan_.shared;
+    plan_.uses = rehearsal_.uses;
+    plan_.blocks = static_cast<double>(rehearsal_.memory.mapped_bytes);
+    return plan_;
+  }
+
+ private:
+  double left(const std::string& label) const {
+    const auto found = left_.find(label);
+    return found == left_.end() ? 0.0 : found->second;
+  }
+  double take(const std::string& label) {
+    const double bytes = left(label);
+    left_.erase(label);
+    return bytes;
+  }
+  void add(const std::string& name, double bytes, bool shared = false) {
+    plan_.rows.push_back(blame_.row(name, bytes));
+    plan_.peak += bytes;
+    if (shared) shared_touched_ += bytes;
+  }
+  /// What is too little to be a row of its own goes there, too.
+  void add_others(double bytes) {
+    add("other", bytes);
+    const double least = 0.001 * plan_.peak;
+    for (const MemoryRow& row : plan_.rows)
+      if (row.bytes < least && row.name != "other") plan_.rows.back().bytes += row.bytes;
+    std::erase_if(plan_.rows, [&](const MemoryRow& row) { return row.bytes < least && row.name != "other"; });
+  }
+  /// A block of each rank, of which this one touches its own, and a part of the others'.
+  void share_blocks(double bytes) {
+    plan_.shared += place_.ranks * bytes;
+    shared_mapped_ += place_.ranks * bytes;
+  }
+
+  void add_weights() {
+    const double values = 4.0 * static_cast<double>(rehearsal_.elements);
+    const auto copies = static_cast<double>(rehearsal_.copy_bytes);
+    add("weights", values, shares_);
+    add("copies in 16 bits", copies);
+    other_ += take("parameters") - values - copies;
+    if (shares_) share_blocks(values);
+  }
+
+  void add_gradients() {
+    const double ranks = place_.ranks;
+    const double slot = 4.0 * static_cast<double>(rehearsal_.trainable + BucketPlan::reserved);
+    const double report = take("gradients") - slot;  // squares of blocks, which travel
+    const double of_rank = slot * reduction_.slots + report;
+    add("gradients", of_rank, shares_);
+    add("gradients between rounds", slot * reduction_.levels / ranks);
+    const double foreign = (ranks - 1) / ranks;
+    // In place: its segments of the slots of others, and theirs of the values. Else as messages, by bucket.
+    const double bucket = std::min(slot, config_.dist.bucket_mib * 1048576.0);
+    add("segments of other ranks",
+        foreign * reduction_.slots *
+                (shares_   ? slot
+                 : on_gpu_ ? 0
+                           : bucket) +
+            (shares_ ? foreign * slot : 0),
+        shares_);
+    if (shares_) share_blocks(of_rank);
+  }
+
+  /// Shared ones lie in one block, of which a rank touches its segments, and rank 0 all for a snapshot.
+  void add_states() {
+    const double all = 4.0 * static_cast<double>(rehearsal_.states * rehearsal_.trainable);
+    const bool reads_all = !shares_ || left("snapshot") > 0;
+    add("optimizer", reads_all ? all : all / place_.ranks, shares_);
+    other_ += take("optimizer") - all;
+    if (!shares_) return;
+    plan_.shared += all;
+    // Before the first step each rank has states of its own, too.
+    const double later = left("activations") + left("logits") + left("backward");
+    shared_mapped_ += all + std::max(0.0, all - later);
+  }
+
+  const Config& config_;
+  const PlannedRanks& place_;
+  const Rehearsal& rehearsal_;
+  Blame blame_;
+  ReductionPlan reduction_;
+  bool on_gpu_;
+  bool shares_;
+  std::map<std::string, double> left_;  ///< by label, what is in no row yet
+  double other_ = 0;
+  double shared_touched_ = 0, shared_mapped_ = 0;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+PlannedRanks planned_ranks(const World& world) {
+  const ProcessMemory mine = process_memory();
+  std::vector<ProcessMemory> all(static_cast<size_t>(world.size()));
+  world.communicator().all_gather(&mine, sizeof mine, all.data());
+  PlannedRanks place{.ranks = world.size(), .ranks_of_host = world.local_size()};
+  for (const ProcessMemory& one : all) {
+    place.program.resident = std::max(place.program.resident, one.resident);
+    place.program.mapped = std::max(place.program.mapped, one.mapped);
+  }
+  return place;
+}
+
+MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
+  const int64_t replicas = (std::max<int64_t>(config.dist.replicas, 1) + place.ranks - 1) / place.ranks;
+  return Builder(config, place, rehearse(config, replicas, make)).build();
+}
+
+MemoryPlan plan_memory(const std::function<void()>& steps) {
+  const DryRun dry;
+  steps();
+  MemoryPlan plan;
+  plan.uses = dry.table();
+  for (const auto& [label, bytes] : dry.peak().used_by_label)
+    plan.rows.push_back({label, static_cast<double>(bytes)});
+  plan.peak = plan.host = static_cast<double>(dry.peak().used_bytes);
+  plan.mapped = plan.blocks = static_cast<double>(dry.peak().mapped_bytes);
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/memory_limit.h"
+#include "core/dry_run.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// Something that a rank keeps in memory.
+struct MemoryRow {
+  std::string name;  ///< "logits"
+  double bytes = 0;
+  std::string key = {};     ///< of the configuration, that it grows with most; may be empty
+  std::string advice = {};  ///< what to do if it is too much
+};
+
+/// What a training takes: of rank 0, which has most.
+struct MemoryPlan {
+  std::vector<MemoryRow> rows;  ///< what lies in memory where that is most
+  double peak = 0;              ///< their sum: VmHWM, or on a GPU the memory that is taken there
+  double mapped = 0;            ///< at most, of the address space: what `ulimit -v` bounds
+  double host = 0;              ///< of all ranks of a host, what they share once
+  double shared = 0;            ///< part of it, in shared memory
+  double blocks = 0;            ///< of a rank alone with one replica: in use, or kept for later
+  std::vector<MemoryUse> uses;  ///< of a rank alone with one replica: what its memory_table() will say
+};
+
+/// What a plan is told besides the configuration.
+struct PlannedRanks {
+  int ranks = 1;
+  int ranks_of_host = 1;
+  ProcessMemory program = {};  ///< of a rank's process before there is a model
+};
+
+/// Of this run, the most that any of its ranks has; all ranks call it.
+PlannedRanks planned_ranks(const World& world);
+
+/// Makes a model and its training on the current stream. What the task refers to lives as long as the first.
+using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
+
+/// Runs a step of a training dry, with all that belongs to it, and adds what ranks share. `config` is settled
+/// (dist.replicas). Nothing is allocated. Throws what the model throws where sizes do not fit together.
+MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make);
+
+/// The same for a training loop of one's own: runs `steps` dry and returns what it would take at most, by the
+/// scopes of memory.h, on one rank and without the program.
+MemoryPlan plan_memory(const std::function<void()>& steps);
+
+}  // namespace lockstep
