@@ -15,7 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-COMMON = ["data.dataset=sample", "train.steps=3", "train.warmup_steps=1", "train.eval_every=2", "train.device=cpu",
+COMMON = ["data.dataset=sample", "train.steps=3", "train.warmup_steps=1", "train.eval_every=2", "snapshot.every_steps=2", "train.device=cpu",
           "train.threads=1", "data.train_split=0.99", "log.every_steps=100"]
 
 # Name, ranks, settings: large enough that the program's own share hides nothing.

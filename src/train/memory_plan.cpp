@@ -78,14 +78,14 @@ Batch beginning(const Batch& batch, int64_t accumulate) {
   return part_of(batch, std::min(batch.samples, std::max<int64_t>(1, batch.samples / accumulate) * parts));
 }
 
-/// A last batch of other size makes blocks of its own.
-void rehearse_validation(const Config& config, const TrainingTask& task) {
+/// A last batch of other size makes blocks of its own, on the last rank, which keeps no snapshot.
+void rehearse_validation(const Config& config, const TrainingTask& task, bool has_last) {
   if (!task.validation_data || config.train.eval_every < 0) return;
   const NoGrad no_grad;
   const MemoryScope scope("validation");
   const Dataset& data = *task.validation_data;
   const int64_t batch = config.train.batch_size / config.train.accumulate;
-  for (const int64_t samples : {std::min(batch, data.size()), data.size() % batch})
+  for (const int64_t samples : {std::min(batch, data.size()), has_last ? data.size() % batch : 0})
     if (samples > 0)
       task.loss(dry_batch(data.input(), samples, current_stream()),
                 dry_batch(data.target(), samples, current_stream()), {});
@@ -114,7 +114,8 @@ std::vector<Tensor> rehearse_snapshot(const Config& config, const ParameterSpace
   return copies;
 }
 
-Rehearsal rehearse(const Config& config, int64_t replicas, const MakeTraining& make) {
+Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make) {
+  const int64_t replicas = (std::max<int64_t>(config.dist.replicas, 1) + ranks - 1) / ranks;
   Config alone = config;
   alone.dist.replicas = 1;
   alone.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
@@ -133,7 +134,7 @@ Rehearsal rehearse(const Config& config, int64_t replicas, const MakeTraining& m
   const Batch whole = beginning(batches.front(), config.train.accumulate);
   const int64_t last = short_batch(config, *task.training_data);
   runner.start({.batches = {last > 0 ? part_of(whole, last) : whole}}, config.train.learning_rate);
-  rehearse_validation(config, task);
+  rehearse_validation(config, task, ranks == 1 || config.snapshot.path.empty());
   const std::vector<Tensor> snapshot = rehearse_snapshot(config, space, *optimizer);
   runner.start({.batches = {whole}}, config.train.learning_rate);  // while that is being written
   if (task.sample_text && config.train.sample_every > 0) {
@@ -180,12 +181,13 @@ struct Blame {
   bool in_pieces = false;
 };
 
-/// What threads that start with the training will map, besides what they use.
+/// What threads that start with the training will map, besides what they use, and the heap.
 double stacks_of_threads() {
   constexpr double threads = 3;  // the loader's, that of the tree, and a snapshot's
   rlimit limit{};
   const bool is_known = ::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return threads * (is_known ? static_cast<double>(limit.rlim_cur) : 2097152.0);
+  constexpr double heap = 8 << 20;  // what is smaller than a page, and what the C library keeps beside it
+  return heap + threads * (is_known ? static_cast<double>(limit.rlim_cur) : 2097152.0);
 }
 
 /// Puts the rows of a rank together: what it has for itself, and what ranks of a host share.
@@ -327,8 +329,7 @@ PlannedRanks planned_ranks(const World& world) {
 }
 
 MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
-  const int64_t replicas = (std::max<int64_t>(config.dist.replicas, 1) + place.ranks - 1) / place.ranks;
-  return Builder(config, place, rehearse(config, replicas, make)).build();
+  return Builder(config, place, rehearse(config, place.ranks, make)).build();
 }
 
 MemoryPlan plan_memory(const std::function<void()>& steps) {
