@@ -22,7 +22,7 @@ struct Rows {
 
   template <class T>
   void add(const char* name, T Section::*member, KeyClass key_class, const char* unit, const char* meaning,
-           Range range = {}, std::vector<std::string> choices = {}) {
+           NumberRange range = {}, std::vector<std::string> choices = {}) {
     const auto field = [part = part, member](Config& config) { return ConfigField(&(config.*part.*member)); };
     keys.push_back({section + "." + name, key_class, field, unit, meaning, range, std::move(choices)});
   }
@@ -39,10 +39,10 @@ constexpr auto semantic = KeyClass::semantic;
 constexpr auto collective = KeyClass::collective;
 constexpr auto local = KeyClass::local;
 
-constexpr Range any{};
-constexpr Range at_least(double low) { return {.low = low}; }
-constexpr Range above(double low) { return {.low = low, .low_open = true}; }
-constexpr Range unit_interval{.low = 0, .high = 1, .high_open = true};
+constexpr NumberRange any{};
+constexpr NumberRange at_least(double low) { return {.low = low}; }
+constexpr NumberRange above(double low) { return {.low = low, .low_open = true}; }
+constexpr NumberRange unit_interval{.low = 0, .high = 1, .high_open = true};
 
 void add_data(Rows<DataConfig> rows) {
   using C = DataConfig;
@@ -180,7 +180,7 @@ std::string number_text(auto value) {
   return {digits.data(), end};
 }
 
-std::string range_text(const Range& range) {
+std::string range_text(const NumberRange& range) {
   const std::string low = concat(range.low_open ? "above " : "at least ", number_text(range.low));
   const std::string high = concat(range.high_open ? "below " : "at most ", number_text(range.high));
   if (std::isinf(range.high)) return low;
@@ -188,7 +188,7 @@ std::string range_text(const Range& range) {
   return low + " and " + high;
 }
 
-bool holds(const Range& range, double value) {
+bool holds(const NumberRange& range, double value) {
   return (range.low_open ? value > range.low : value >= range.low) &&
          (range.high_open ? value < range.high : value <= range.high);
 }

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// The numbers a key accepts.
-struct Range {
+struct NumberRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false;   ///< `low` itself is refused
@@ -28,7 +28,7 @@ struct ConfigKey {
   std::function<ConfigField(Config&)> field = {};
   std::string unit = {};
   std::string meaning = {};
-  Range range = {};                       ///< of numbers
+  NumberRange range = {};                 ///< of numbers
   std::vector<std::string> choices = {};  ///< of text, "name=K" with any number from 1; empty: any text
 
   /// "integer", "number", "true or false", "text" or the choices.
