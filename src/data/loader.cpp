@@ -29,6 +29,7 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
   Batch batch{.inputs = batch_of(input, samples, made_on),
               .targets = batch_of(target, samples, made_on),
               .samples = samples};
+  if (mode_of(stream).is_dry) return batch;  // there is no memory to write to
   auto* inputs = static_cast<std::byte*>(batch.inputs.view().data);
   auto* targets = static_cast<std::byte*>(batch.targets.view().data);
   for (const int64_t index : indices) {
