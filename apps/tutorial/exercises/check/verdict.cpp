@@ -93,11 +93,13 @@ bool has_bits_of(const std::vector<std::vector<Point>>& points, bool has_failed,
 
 /// "these are the bits of a run that ...", or nothing.
 std::string known_mistake(const Trial& trial, const Parting& place, const TrialRun& yours) {
-  const TraceLine* mine = line_at(yours.starts, place);
-  if (!mine || !mine->point) return "";
   const std::vector<std::vector<Point>> points = points_of(yours.starts);
+  const auto is_of = [&](Mistake mistake) {
+    return has_bits_of(points, !yours.failure.empty(), trial, mistake);
+  };
+  if (!line_at(yours.starts, place) || is_of(Mistake::none)) return "";
   for (const Mistake mistake : all_mistakes())
-    if (has_bits_of(points, !yours.failure.empty(), trial, mistake))
+    if (is_of(mistake))
       return concat("\n  these are the bits of a run that ", describe(mistake), " [", name(mistake), "]");
   return "";
 }
