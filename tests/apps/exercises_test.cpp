@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/tutorial/exercises/check/exercise_list.h"
@@ -127,8 +128,9 @@ TEST(ExerciseSources, ADifferenceOutsideOfTheBlanksIsSeen) {
 
 TEST(ExerciseSources, ThePagesHaveEachOfThem) {
   const std::string pages = std::string(LOCKSTEP_SOURCE_DIR) + "/docs/tutorial/";
-  for (const char* page : {"exercises.md", "solutions.md"}) {
-    const std::string text = read_text(pages + page);
+  const std::string solutions = read_text(pages + "solutions.md") + read_text(pages + "5_solutions.md");
+  for (const auto& [page, text] :
+       {std::pair("exercises.md", read_text(pages + "exercises.md")), std::pair("solutions.md", solutions)}) {
     for (const Exercise& exercise : all_exercises())
       EXPECT_NE(text.find("\n## " + exercise.name.substr(0, 2) + " "), std::string::npos)
           << page << " has no section of " << exercise.name;

@@ -199,9 +199,38 @@ TEST_F(Tutorial, SeveralNodesNameTheirRanksAndHosts) {
         << outcome.out;
 }
 
+TEST_F(Tutorial, LessMemoryShowsInTheBitsWhereItIsAnotherSum) {
+  const auto after = [this](const std::string& arguments) {
+    return parameters_after(step("5_less_memory", "1 --batch_size 1024 " + arguments));
+  };
+  const std::string plain = after("");
+  EXPECT_FALSE(plain.empty());
+  EXPECT_EQ(after("--segments 5"), plain);
+  EXPECT_NE(after("--bf16 1"), plain);
+  const std::string in_parts = after("--micro_batches 4");
+  EXPECT_NE(in_parts, plain);
+  EXPECT_EQ(after("--micro_batches 4 --segments 16 --replicas 1"), in_parts);
+}
+
+/// What a plan has in all, in MiB.
+double planned(const Outcome& outcome) {
+  const std::string mark = "Plan | total: ";
+  const size_t at = outcome.out.find(mark);
+  return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + mark.size()));
+}
+
+TEST_F(Tutorial, LessMemoryIsPlanned) {
+  const double plain = planned(run(step("5_less_memory", "1 --plan 1")));
+  EXPECT_GT(plain, 64.0);
+  for (const char* change : {"--micro_batches 8", "--segments 16", "--bf16 1"})
+    EXPECT_LT(planned(run(step("5_less_memory", std::string("1 --plan 1 ") + change))), 0.7 * plain)
+        << change;
+}
+
 TEST_F(Tutorial, RefusesBadArguments) {
   for (const char* arguments : {"many", "3 1 2", "3 1 --batch_size 0", "--epochs 3", "99999999999"})
-    for (const char* name : {"1_single_device", "2_multi_device", "3_fault_tolerant", "4_multi_node"}) {
+    for (const char* name :
+         {"1_single_device", "2_multi_device", "3_fault_tolerant", "4_multi_node", "5_less_memory"}) {
       const Outcome outcome = run_command(step(name, arguments));
       EXPECT_EQ(outcome.exit_code, 2) << name << " " << arguments;
       EXPECT_TRUE(outcome.errors.starts_with("error: ")) << outcome.errors;
@@ -209,6 +238,7 @@ TEST_F(Tutorial, RefusesBadArguments) {
   EXPECT_EQ(run_command(step("1_single_device", "--ranks 2")).exit_code, 2);
   EXPECT_EQ(run_command(step("4_multi_node", "--ranks 2")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "1 1 --ranks 4 --replicas 3")).exit_code, 2);
+  EXPECT_EQ(run_command(step("5_less_memory", "--micro_batches 3")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "--help")).exit_code, 0);
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const Outcome outcome = run_command(step("2_multi_device", "1 1 --ranks 3", mpirun(2)));
@@ -225,7 +255,8 @@ struct Stair {
 
 const std::vector<Stair> stairs = {{"1_single_device.cpp", "2_multi_device.cpp", 12},
                                    {"2_multi_device.cpp", "3_fault_tolerant.cpp", 24},
-                                   {"3_fault_tolerant.cpp", "4_multi_node.cpp", 8}};
+                                   {"3_fault_tolerant.cpp", "4_multi_node.cpp", 8},
+                                   {"2_multi_device.cpp", "5_less_memory.cpp", 52}};
 
 TEST(TutorialSources, AreShortAndDifferInWhatTheStepTeaches) {
   for (const Stair& stair : stairs) {

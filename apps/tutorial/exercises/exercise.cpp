@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "apps/tutorial/options.h"
+#include "core/memory.h"
 
 namespace lockstep {
 namespace {
@@ -44,6 +45,12 @@ void report_evaluation(int64_t step, float loss) {
 }
 
 void report_words(int64_t step, const std::string& words) { print(concat("step ", step, " ", words)); }
+
+void report_memory(int64_t step) {
+  for (const MemoryUse& use : memory_table())
+    if (use.label == "other")
+      report_words(step, concat("at most ", use.peak_bytes >> 10, " KiB for activations and the backward"));
+}
 
 void report_ranks(const World& world, int64_t step, const std::string& words) {
   const std::vector<std::string> all = world.communicator().all_gather_text(words);

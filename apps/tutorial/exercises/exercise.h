@@ -52,6 +52,9 @@ void report_step(int64_t step, float loss);
 void report_evaluation(int64_t step, float loss);
 /// Prints "step 17 <words>".
 void report_words(int64_t step, const std::string& words);
+/// Prints "step 17 at most 52 KiB ...": the most that was held at a time of what has no label of its own, and
+/// that is what a forward leaves for its backward and what the backward makes.
+void report_memory(int64_t step);
 /// report_words() for every rank, in their order. All ranks call it.
 void report_ranks(const World& world, int64_t step, const std::string& words);
 

@@ -85,6 +85,22 @@ planted_answer(4b_who_saves "[node 0 alone resumed]"
   "world.is_first() && std::filesystem::exists(snapshot_path)" "std::filesystem::exists(snapshot_path)"
   "world.communicator().broadcast_text(read, 0)" "read")
 planted_answer(4c_once_a_node "node1/weights.safetensors" "downloads = local_rank == 0" "downloads = world.is_first()")
+planted_answer(5a_micro_batches "[first part]" "first = part * samples" "first = 0")
+planted_answer(5a_micro_batches "[last gradient]" "adds = part > 0" "adds = false")
+planted_answer(5a_micro_batches "[gradients of earlier steps]" "adds = part > 0" "adds = true")
+planted_answer(5a_micro_batches "[sum of gradients]" "backward(loss, 1.0 / parts)" "backward(loss)")
+planted_answer(5a_micro_batches "yours is 'step 16 at most" "backward(loss, 1.0 / parts)"
+  "static std::vector<Tensor> all; all.push_back(loss); for (size_t k = 0; part + 1 == parts && k < all.size(); ++k)
+     parameters.bind_gradients(gradients, k > 0), backward(all[k], 1.0 / parts); if (part + 1 == parts) all.clear()")
+planted_answer(5b_grad_scaler "[scale not divided out]" "gradients[j] / scaler.scale" "gradients[j]")
+planted_answer(5b_grad_scaler "[overflow not skipped]"
+  "if (is_finite) optimizer.step(learning_rate)" "optimizer.step(learning_rate)")
+planted_answer(5b_grad_scaler "[overflow counted]" "is_finite ? good_steps + 1 : 0" "good_steps + 1")
+planted_answer(5b_grad_scaler "[scale not halved]" "scale = scale / 2" "scale = scale / 1")
+planted_answer(5c_recompute "[another mask]" "static_cast<uint32_t>(step.index)"
+  "[] { static uint32_t draws = 0; return draws++; }()")
+planted_answer(5c_recompute "[one mask for all]" "static_cast<uint32_t>(step.index)" "0")
+planted_answer(5c_recompute "has no gradient" "backward(first_half(), kept.grad())" "")
 
 file(CONFIGURE OUTPUT ${planted_folder}/list.txt CONTENT "${planted_list}" @ONLY)
 file(CONFIGURE OUTPUT ${planted_folder}/programs.inc

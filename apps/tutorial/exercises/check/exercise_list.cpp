@@ -52,6 +52,9 @@ const std::vector<Exercise>& all_exercises() {
       {"4a_local_rank", plain({.nodes = 2, .starts = {{.ranks = 4}}})},
       {"4b_who_saves", resumed({.nodes = 2}, 4, 4)},
       {"4c_once_a_node", plain({.nodes = 2, .seed = 7, .starts = {{.ranks = 4}}})},
+      {"5a_micro_batches", plain({.widths = {20, 64, 64, 1}, .batch_size = 256, .parts = 8})},
+      {"5b_grad_scaler", plain({.widths = {20, 32, 1}, .growth_interval = 8})},
+      {"5c_recompute", plain({.widths = {20, 64, 64}, .second_widths = {64, 64, 1}})},
   };
   return all;
 }

@@ -16,7 +16,6 @@ namespace {
 
 constexpr int64_t samples = 2048;
 constexpr int64_t features = 20;
-constexpr int64_t batch_size = 32;
 constexpr float learning_rate = 1e-2f;
 
 struct Description {
@@ -76,6 +75,21 @@ const std::vector<Description> descriptions = {
     {Mistake::node_0_alone_resumed, "node 0 alone resumed",
      "goes on with the ranks of the first node alone: the others find no snapshot on their disk, and "
      "begin anew"},
+    {Mistake::earlier_gradients, "gradients of earlier steps",
+     "adds to the gradients of the steps before, as PyTorch does without zero_grad"},
+    {Mistake::first_part, "first part", "takes the first part of the batch every time"},
+    {Mistake::not_unscaled, "scale not divided out",
+     "takes its steps by gradients that still have the scale"},
+    {Mistake::overflow_not_skipped, "overflow not skipped",
+     "takes a step by gradients that are infinite or no numbers: no parameter is a number after it"},
+    {Mistake::overflow_counted, "overflow counted",
+     "counts a skipped step among the good ones, and doubles the scale too early"},
+    {Mistake::scale_not_halved, "scale not halved",
+     "keeps its scale after an overflow, so that every later step overflows as well"},
+    {Mistake::other_mask, "another mask",
+     "drops other numbers when the half runs again: the key is another one there"},
+    {Mistake::same_mask, "one mask for all",
+     "drops the same numbers in every step: the key is always the same"},
 };
 
 const Description& description(Mistake mistake) {
@@ -88,12 +102,19 @@ const Description& description(Mistake mistake) {
 /// A model as one rank has it.
 struct Copy {
   Copy(const Job& job) : model(job.widths) {
-    initialize_linears(model.parameters(), job.seed);
-    space = std::make_unique<ParameterSpace>(model.parameters());
+    std::vector<NamedTensor> list = model.parameters("first.");
+    if (!job.second_widths.empty()) {
+      second = std::make_unique<Mlp>(job.second_widths);
+      for (const NamedTensor& one : second->parameters("second.")) list.push_back(one);
+    }
+    initialize_linears(list, job.seed);
+    space = std::make_unique<ParameterSpace>(list);
+    if (job.growth_interval > 0) space->set_precision(DType::f16);
     velocity.resize(static_cast<size_t>(space->elements()));
   }
 
   Mlp model;
+  std::unique_ptr<Mlp> second;
   std::unique_ptr<ParameterSpace> space;
   Numbers velocity;
 };
@@ -132,7 +153,7 @@ class Run {
   int64_t share() const {
     return (samples + (has(Mistake::samples_left_out) ? 0 : sharers() - 1)) / sharers();
   }
-  int64_t steps_per_epoch() const { return (share() + batch_size - 1) / batch_size; }
+  int64_t steps_per_epoch() const { return (share() + job_.batch_size - 1) / job_.batch_size; }
 
   /// Makes the copies of this start as its snapshot says. Returns how many epochs are over.
   int resume() {
@@ -160,9 +181,9 @@ class Run {
     if (has(Mistake::local_rank_as_rank)) replica %= ranks_of_a_node();
     replica %= sharers();
     const auto order = random_permutation(samples, static_cast<uint64_t>(epoch));
-    const int64_t begin = index % steps_per_epoch() * batch_size;
+    const int64_t begin = index % steps_per_epoch() * job_.batch_size;
     std::vector<int64_t> indices;
-    for (int64_t k = begin; k < std::min(begin + batch_size, share()); ++k) {
+    for (int64_t k = begin; k < std::min(begin + job_.batch_size, share()); ++k) {
       const int64_t place = has(Mistake::samples_in_blocks) ? replica * share() + k : k * sharers() + replica;
       indices.push_back(has(Mistake::not_shuffled) ? place % samples
                                                    : order[static_cast<size_t>(place % samples)]);
@@ -180,14 +201,71 @@ class Run {
       for (int replica = first_of(rank); replica < first_of(rank + 1); ++replica) {
         const Copy& copy = *copies_[static_cast<size_t>(rank)];
         const Batch batch = batch_of(begins_anew(rank) ? index - first_ : index, replica);
-        const Tensor loss = mean_squared_error(copy.model(batch.inputs), batch.targets);
-        backward(loss);
-        losses.push_back(static_cast<float>(item(loss)));
-        gradients.push_back(numbers(copy.space->gradients()));
+        losses.push_back(backward_by_parts(copy, batch, index));
+        gradients.push_back(gradient_);
       }
-    for (int rank = 0; rank < ranks_; ++rank)
-      update(*copies_[static_cast<size_t>(rank)], gradient_for(rank, gradients));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      Numbers gradient = gradient_for(rank, gradients);
+      if (unscale(gradient)) update(*copies_[static_cast<size_t>(rank)], gradient);
+    }
     points_.push_back({.step = index + 1, .loss = tree_mean(losses)});
+  }
+
+  /// Leaves the gradient of a batch in gradient_: that of the mean over its parts, added up from left to
+  /// right. Returns the loss.
+  float backward_by_parts(const Copy& copy, const Batch& batch, int64_t index) {
+    const int64_t size = batch.samples / job_.parts;
+    float total = 0.0f;
+    for (int part = 0; part < job_.parts; ++part) {
+      const int64_t first = has(Mistake::first_part) ? 0 : part * size;
+      total += backward_of(copy, batch.inputs.slice(first, first + size),
+                           batch.targets.slice(first, first + size), static_cast<uint32_t>(index));
+      const Numbers own = numbers(copy.space->gradients());
+      const bool adds =
+          has(Mistake::earlier_gradients) ? !gradient_.empty() : part > 0 && !has(Mistake::last_gradient);
+      gradient_ = adds ? add(gradient_, own) : own;
+    }
+    return total * (1.0f / static_cast<float>(job_.parts));
+  }
+
+  /// One backward(). Returns the loss.
+  float backward_of(const Copy& copy, const Tensor& inputs, const Tensor& targets, uint32_t step) const {
+    const double seed = job_.growth_interval > 0                        ? scale_
+                        : job_.parts > 1 && !has(Mistake::gradient_sum) ? 1.0 / job_.parts
+                                                                        : 1.0;
+    const auto loss_of = [&](const Tensor& y) { return mean_squared_error(y, targets); };
+    if (!copy.second) return walk(loss_of(copy.model(inputs)), seed);
+    const auto first_half = [&](uint32_t draw) {
+      return dropout(relu(copy.model(inputs)), 0.2, {.step = has(Mistake::same_mask) ? 0 : draw});
+    };
+    if (!has(Mistake::other_mask)) return walk(loss_of((*copy.second)(first_half(step))), seed);
+    Tensor kept = first_half(2 * step).detach();
+    kept.set_requires_grad();
+    const float loss = walk(loss_of((*copy.second)(kept)), seed);
+    backward(first_half(2 * step + 1), kept.grad());
+    return loss;
+  }
+
+  static float walk(const Tensor& loss, double seed) {
+    backward(loss, seed);
+    return static_cast<float>(item(loss));
+  }
+
+  /// Takes the scale out of the gradient, and renews it. Whether the step may be taken.
+  bool unscale(Numbers& gradient) {
+    if (job_.growth_interval == 0) return true;
+    bool is_finite = true;
+    for (float& number : gradient) {
+      if (!has(Mistake::not_unscaled)) number /= scale_;
+      is_finite = is_finite && std::isfinite(number);
+    }
+    good_steps_ = is_finite || has(Mistake::overflow_counted) ? good_steps_ + 1 : 0;
+    if (!is_finite && !has(Mistake::scale_not_halved)) scale_ /= 2;
+    if (good_steps_ == job_.growth_interval) {
+      scale_ *= 2;
+      good_steps_ = 0;
+    }
+    return is_finite || has(Mistake::overflow_not_skipped);
   }
 
   Numbers gradient_for(int rank, const std::vector<Numbers>& gradients) const {
@@ -214,6 +292,7 @@ class Run {
       values[j] = has(Mistake::rounded_twice) ? values[j] - moved
                                               : std::fma(-learning_rate, copy.velocity[j], values[j]);
     }
+    copy.space->refresh_copies();
   }
 
   float evaluation() const {
@@ -224,8 +303,9 @@ class Run {
       std::vector<int64_t> mine;
       for (int64_t sample = rank; sample < unseen.size(); sample += ranks_) mine.push_back(sample);
       double part = 0.0, part_of_means = 0.0;
+      const auto batch_size = static_cast<size_t>(job_.batch_size);
       for (size_t begin = 0; begin < mine.size(); begin += batch_size) {
-        const size_t size = std::min<size_t>(batch_size, mine.size() - begin);
+        const size_t size = std::min(batch_size, mine.size() - begin);
         const Batch batch = collect(unseen, {mine.data() + begin, size}, cpu_stream());
         const Copy& copy = *copies_[static_cast<size_t>(rank)];
         const double loss = item(mean_squared_error(copy.model(batch.inputs), batch.targets));
@@ -247,7 +327,10 @@ class Run {
   int ranks_ = 1;
   int replicas_ = 0;
   int epochs_run_ = 0;
-  int64_t first_ = 0;  ///< step of this start
+  Numbers gradient_;  ///< of the last batch
+  float scale_ = 65536.0f;
+  int good_steps_ = 0;  ///< since the scale was last changed
+  int64_t first_ = 0;   ///< step of this start
   std::vector<Point> points_;
 };
 
@@ -264,7 +347,7 @@ const std::vector<Mistake>& all_mistakes() {
 
 int64_t steps_per_epoch(const Job& job) {
   const int replicas = job.replicas == 0 ? job.starts.at(0).ranks : job.replicas;
-  return ((samples + replicas - 1) / replicas + batch_size - 1) / batch_size;
+  return ((samples + replicas - 1) / replicas + job.batch_size - 1) / job.batch_size;
 }
 
 std::string name(Mistake mistake) { return description(mistake).name; }

@@ -16,7 +16,11 @@ struct Start {
 /// The training that an exercise is about: the tutorial's data and an MLP. What defines its bits.
 struct Job {
   std::vector<int64_t> widths = {20, 1};
-  int replicas = 0;  ///< 0: one for each rank of the first start
+  std::vector<int64_t> second_widths = {};  ///< of a second half, behind a ReLU and dropout; empty: none
+  int64_t batch_size = 32;
+  int parts = 1;            ///< of a batch, one backward() each
+  int growth_interval = 0;  ///< of a gradient scaler, with which the model computes in fp16; 0: in fp32
+  int replicas = 0;         ///< 0: one for each rank of the first start
   int nodes = 1;
   double momentum = 0.0;
   uint64_t seed = 0;       ///< of the initial values
@@ -58,6 +62,14 @@ enum class Mistake {
   not_resumed,
   rank_0_alone_resumed,
   node_0_alone_resumed,
+  earlier_gradients,
+  first_part,
+  not_unscaled,
+  overflow_not_skipped,
+  overflow_counted,
+  scale_not_halved,
+  other_mask,
+  same_mask,
 };
 
 /// All but `none`, in order.

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A deeper model learns in less memory, with every part of its training in sight.
+// docs/tutorial/5_less_memory.md explains it.
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+#include "core/clock.h"
+#include "core/dry_run.h"
+#include "core/file.h"
+#include "core/memory.h"
+#include "core/text.h"
+#include "data/loader.h"
+#include "deep_mlp.h"
+#include "dist/data_parallel.h"
+#include "nn/module.h"
+#include "nn/sgd.h"
+#include "options.h"
+#include "tensor/create.h"
+#include "tensor/grad_scaler.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-3;
+constexpr const char* known =
+    "total_epochs=2 save_every=10 --batch_size=8192 --ranks=1 --replicas=0 --micro_batches=1 --segments=1 "
+    "--bf16=0 --fp16=0 --plan=0";
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv, known);
+  const int parts = options["--micro_batches"];
+  const auto train = [&](const World& world) {
+    require(options["--batch_size"] % parts == 0, "--micro_batches ", parts,
+            " do not divide the batch evenly");
+    const std::string device = concat("CPU", world.rank());
+    const auto data = std::make_shared<SyntheticRegression>(8192, 20);
+    const DeepMlp model;
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    GradScaler scaler(parameters);
+    DataParallel ddp(parameters, world,
+                     {.replicas = options["--replicas"],
+                      .accumulate = parts,
+                      .scaler = options["--fp16"] ? &scaler : nullptr});
+    if (options["--bf16"]) parameters.set_precision(DType::bf16);
+    if (options["--fp16"]) parameters.set_precision(DType::f16);
+    Sgd optimizer(parameters, {});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .local_replicas = ddp.replicas(),
+                         .batch_size = options["--batch_size"],
+                         .shuffle = true,
+                         .whole_batches = parts > 1,
+                         .prefetch = false});
+
+    for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
+      std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],
+                          " | Steps: ", loader.steps_per_epoch(), "\n")
+                << std::flush;
+
+      const auto begin = Clock::now();
+      double total_loss = 0.0;
+      for (int64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+        const Step step = loader.next();
+        for (const Batch& batch : step.batches) {
+          const MemoryScope scope("activations");
+          for (int part = 0; part < parts; ++part) {
+            const int64_t first = batch.samples / parts * part, last = first + batch.samples / parts;
+            const auto sample = static_cast<uint32_t>(batch.first_sample + first);
+            const Context context = {.step = static_cast<uint32_t>(step.index), .sample = sample};
+            const Tensor y = model(batch.inputs.slice(first, last), options["--segments"], context);
+            const Tensor loss = mean_squared_error(y, batch.targets.slice(first, last));
+            ddp.backward(loss);
+          }
+        }
+        ddp.step(optimizer, learning_rate);
+        total_loss += item(ddp.mean_loss());
+      }
+
+      if (!world.is_first() || options["--plan"]) continue;
+      std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(),
+                          " | Step: ", seconds_since(begin) / loader.steps_per_epoch(), " s\n");
+      const bool is_last = epoch + 1 == options["total_epochs"];
+      if (epoch % options["save_every"] != 0 && !is_last) continue;
+      write_file("checkpoint.safetensors", to_safetensors({.tensors = model.parameters(), .metadata = {}}));
+      std::cout << concat("Epoch ", epoch, " | Training checkpoint saved at checkpoint.safetensors\n");
+    }
+  };
+  return launch_ranks(options["--plan"] ? 1 : options["--ranks"], [&](const World& world) {
+    const auto dry = options["--plan"] ? std::make_unique<DryRun>() : nullptr;
+    train(world);
+    if (!world.is_first()) return 0;
+    for (const MemoryUse& use : dry ? dry->table() : memory_table())
+      std::cout << concat(dry ? "Plan" : "Memory", " | ", use.label, ": ", bytes_text(use.peak_bytes), "\n");
+    return 0;
+  });
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "nn/layers.h"
+#include "nn/module.h"
+#include "tensor/checkpoint.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+
+/// The model of the tutorial's fifth step: from 20 numbers to 128, 16 layers with ReLU and dropout, each of
+/// which adds to what it reads, and from 128 numbers to one.
+class DeepMlp : public Module {
+ public:
+  DeepMlp() {
+    add_part("first", first_);
+    for (int i = 0; i < 16; ++i) {
+      layers_.push_back(std::make_unique<Linear>(128, 128));
+      add_part(concat("layers.", i), *layers_.back());
+    }
+    add_part("last", last_);
+  }
+
+  /// [samples, 20] -> [samples, 1], both f32, whatever it computes in. The layers run in so many segments,
+  /// and all of these but the last once more in the backward.
+  Tensor operator()(const Tensor& x, int64_t segments, const Context& context) const {
+    std::vector<std::function<Tensor(const Tensor&)>> layers;
+    for (const auto& layer : layers_)
+      layers.emplace_back([&layer, key = context.key(static_cast<uint32_t>(layers.size()))](const Tensor& y) {
+        return (*layer)(dropout(relu(y), 0.1, key), /*residual=*/y);
+      });
+    const Tensor y = first_(convert(x, first_.weight().compute_dtype()));
+    return convert(last_(checkpoint_sequential(layers, segments, y)), x.dtype());
+  }
+
+ private:
+  Linear first_ = Linear(20, 128), last_ = Linear(128, 1);
+  std::vector<std::unique_ptr<Linear>> layers_;
+};
+
+}  // namespace lockstep

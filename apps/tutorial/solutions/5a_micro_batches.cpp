@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 5a, micro-batches. A step takes 256 samples, and what they leave for the backward pass has no
+// room. So it takes eight parts of 32, one after the other, whose gradients are added up where they lie, and
+// moves the parameters once. The bits are those of DataParallel with .accumulate = 8. The page:
+// docs/tutorial/exercises.md, 5a.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=256 --parts=8");
+  return run_alone([&] {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 64, 64, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    Sgd optimizer(parameters, {});
+    Loader loader(data, {.batch_size = options["--batch_size"]});
+    const Tensor gradients = parameters.gradients();
+    const int parts = options["--parts"];
+
+    for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
+      const Step step = loader.next();
+      const Batch& batch = step.batches[0];
+      const int64_t samples = batch.samples / parts;
+      float total = 0.0f;
+      for (int part = 0; part < parts; ++part) {
+        const int64_t first = part * samples;
+        const Tensor inputs = batch.inputs.slice(first, first + samples);
+        const Tensor targets = batch.targets.slice(first, first + samples);
+        const Tensor loss = mean_squared_error(model(inputs), targets);
+        const bool adds = part > 0;
+        parameters.bind_gradients(gradients, adds);
+        backward(loss, 1.0 / parts);
+        total += static_cast<float>(item(loss));
+      }
+      optimizer.step(learning_rate);
+      report_step(step.index + 1, total * (1.0f / static_cast<float>(parts)));
+    }
+    report_memory(options["total_epochs"] * loader.steps_per_epoch());
+    return 0;
+  });
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 5b, the gradient scaler by hand. This model computes in fp16, which knows no number above 65504.
+// So that small gradients are not rounded to 0, all of them are multiplied by a scale on their way back; one
+// that becomes infinite costs a step and half of the scale, and after some good steps the scale is doubled
+// again. torch.amp.GradScaler doubles it after 2000 good steps; here it is 8. The page:
+// docs/tutorial/exercises.md, 5b.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+constexpr int growth_interval = 8;
+
+struct Scaler {
+  float scale = 65536.0f;
+  int good_steps = 0;  // since the scale was last changed
+
+  void update(bool is_finite) {
+    good_steps = is_finite ? good_steps + 1 : 0;
+    if (!is_finite) scale = scale / 2;
+    if (good_steps == growth_interval) {
+      scale *= 2;
+      good_steps = 0;
+    }
+  }
+};
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32");
+  return run_alone([&] {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 32, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    parameters.set_precision(DType::f16);
+    Sgd optimizer(parameters, {});
+    Loader loader(data, {.batch_size = options["--batch_size"]});
+    Scaler scaler;
+
+    for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
+      const Step step = loader.next();
+      const Batch& batch = step.batches[0];
+      const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
+      backward(loss, scaler.scale);
+
+      float* gradients = parameters.gradients().data<float>();
+      bool is_finite = true;
+      for (int64_t j = 0; j < parameters.trainable_elements(); ++j) {
+        gradients[j] = gradients[j] / scaler.scale;
+        is_finite = is_finite && std::isfinite(gradients[j]);
+      }
+      if (is_finite) optimizer.step(learning_rate);
+      scaler.update(is_finite);
+      report_step(step.index + 1, static_cast<float>(item(loss)));
+      if (!is_finite)
+        report_words(step.index + 1, concat("skipped, scale ", static_cast<int64_t>(scaler.scale)));
+    }
+    return 0;
+  });
+}

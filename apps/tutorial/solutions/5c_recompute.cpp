@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 5c, recomputation by hand. What the first half of a model computes is not kept for the backward
+// pass, but for its result. When the backward pass arrives there, the half runs again, and has to drop the
+// numbers that it has dropped before: its dropout is a function of a key. The page:
+// docs/tutorial/exercises.md, 5c.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-2;
+
+int main(int argc, char** argv) {
+  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32");
+  return run_alone([&] {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp first({20, 64, 64}), second({64, 64, 1});
+    std::vector<NamedTensor> list = first.parameters("first.");
+    for (const NamedTensor& one : second.parameters("second.")) list.push_back(one);
+    initialize_linears(list, /*seed=*/0);
+    ParameterSpace parameters(list);
+    Sgd optimizer(parameters, {});
+    Loader loader(data, {.batch_size = options["--batch_size"]});
+
+    for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
+      const Step step = loader.next();
+      const Batch& batch = step.batches[0];
+      const auto first_half = [&] {
+        const RandomKey key = {.seed = 0, .step = static_cast<uint32_t>(step.index)};
+        return dropout(relu(first(batch.inputs)), 0.2, key);
+      };
+      Tensor kept;
+      {
+        const NoGrad no_grad;
+        kept = first_half();
+      }
+      kept.set_requires_grad();
+      const Tensor loss = mean_squared_error(second(kept), batch.targets);
+      backward(loss);
+      backward(first_half(), kept.grad());
+      optimizer.step(learning_rate);
+      report_step(step.index + 1, static_cast<float>(item(loss)));
+    }
+    report_memory(options["total_epochs"] * loader.steps_per_epoch());
+    return 0;
+  });
+}
