@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A deeper model learns in less memory, with every part of its training in sight.
-// docs/tutorial/5_less_memory.md explains it.
+// A deeper model learns in less memory, with every part of its training in sight: 5_less_memory.md.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -29,12 +28,20 @@ constexpr const char* known =
     "total_epochs=2 save_every=10 --batch_size=8192 --ranks=1 --replicas=0 --micro_batches=1 --segments=1 "
     "--bf16=0 --fp16=0 --plan=0";
 
+/// Of one part of a batch.
+Tensor loss_of(const DeepMlp& model, const Step& step, const Batch& batch, int part, const Options& options) {
+  const int64_t samples = batch.samples / options["--micro_batches"], first = part * samples;
+  const Context context = {.step = static_cast<uint32_t>(step.index),
+                           .sample = static_cast<uint32_t>(batch.first_sample + first)};
+  const Tensor y = model(batch.inputs.slice(first, first + samples), options["--segments"], context);
+  return mean_squared_error(y, batch.targets.slice(first, first + samples));
+}
+
 int main(int argc, char** argv) {
   const Options options(argc, argv, known);
   const int parts = options["--micro_batches"];
   const auto train = [&](const World& world) {
-    require(options["--batch_size"] % parts == 0, "--micro_batches ", parts,
-            " do not divide the batch evenly");
+    require(options["--batch_size"] % parts == 0, "--micro_batches does not divide --batch_size evenly");
     const std::string device = concat("CPU", world.rank());
     const auto data = std::make_shared<SyntheticRegression>(8192, 20);
     const DeepMlp model;
@@ -66,14 +73,7 @@ int main(int argc, char** argv) {
         const Step step = loader.next();
         for (const Batch& batch : step.batches) {
           const MemoryScope scope("activations");
-          for (int part = 0; part < parts; ++part) {
-            const int64_t first = batch.samples / parts * part, last = first + batch.samples / parts;
-            const auto sample = static_cast<uint32_t>(batch.first_sample + first);
-            const Context context = {.step = static_cast<uint32_t>(step.index), .sample = sample};
-            const Tensor y = model(batch.inputs.slice(first, last), options["--segments"], context);
-            const Tensor loss = mean_squared_error(y, batch.targets.slice(first, last));
-            ddp.backward(loss);
-          }
+          for (int part = 0; part < parts; ++part) ddp.backward(loss_of(model, step, batch, part, options));
         }
         ddp.step(optimizer, learning_rate);
         total_loss += item(ddp.mean_loss());

@@ -31,6 +31,9 @@ const std::vector<Rule>& varying() {
       {std::regex("\\b\\d+(\\.\\d+)? ([KMGT]iB|bytes) free"), "<space> free"},
       {std::regex("\\b\\d+ threads? each"), "<threads> each"},
       {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB planned"), "<memory> planned"},
+      // With what the program itself has.
+      {std::regex("\\b(at (most|least)|address space:|which takes) +\\d+(\\.\\d+)? [KMGT]iB"), "$1 <memory>"},
+      {std::regex("that fits: \\d+ \\(here"), "that fits: <number> (here"},
       {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},
       {std::regex("/tmp/[^\\s'\"),:]*"), "<path>"},
   };
