@@ -168,6 +168,8 @@ std::string describe_plan(const Config& config, const Planner& planner) {
   if (place.ranks_of_host > 1)
     text += concat(place.ranks_of_host, " ranks of this host: ", bytes_text(plan.host), ", of which ",
                    bytes_text(plan.shared), " are memory that they share\n");
+  if (gpu_of(current_stream()) >= 0)
+    text += "on a GPU kernels and libraries take more while they run, which is not in the plan\n";
   if (verdict.limit.bounds == MemoryLimit::Bounds::mapped)
     text += concat("address space: ", bytes_text(plan.mapped), "\n");
   text += concat(verdict.fits() ? "it fits: " : "it does not fit: ", verdict.limit.owner, "\n");
