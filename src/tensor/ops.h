@@ -9,8 +9,8 @@
 namespace lockstep {
 
 // Differentiable operations on float tensors: f32, bf16 and f16 everywhere, f64 on the CPU. 16 bits are
-// storage: an operation computes in fp32 and rounds what it writes, once. Parameters are f32 (or f64); next to
-// 16-bit tensors their copy in 16 bits is read, and their gradient is f32. Every file of ops/ holds the
+// storage: an operation computes in fp32 and rounds what it writes, once. Parameters are f32 (or f64); next
+// to 16-bit tensors their copy in 16 bits is read, and their gradient is f32. Every file of ops/ holds the
 // forward and the gradient of one.
 
 // Element by element. Shapes that differ are broadcast as in PyTorch: compared from the last dimension on,

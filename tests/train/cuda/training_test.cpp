@@ -138,9 +138,8 @@ TEST_F(TrainingOnGpu, NeitherRecordingNorRecomputationNorRanksShow) {
     config.train.accumulate = 2;
     config.train.steps = 4;
     const RunResult recorded = train_on(1, config);
-    for (const Way& way :
-         {Way{false, "none", 1}, Way{true, "attention", 1}, Way{true, "block", 2}, Way{false, "segments=2", 3},
-          Way{true, "segments=2", 1}}) {
+    for (const Way& way : {Way{false, "none", 1}, Way{true, "attention", 1}, Way{true, "block", 2},
+                           Way{false, "segments=2", 3}, Way{true, "segments=2", 1}}) {
       config.train.graph = way.is_recorded;
       config.train.recompute = way.recompute;
       EXPECT_EQ(train_on(way.ranks, config), recorded)
