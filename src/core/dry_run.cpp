@@ -16,6 +16,7 @@ class DryRun::Pool : public MemoryPool {
 
  protected:
   std::byte* make(int64_t bytes) override {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows it
     auto* block = reinterpret_cast<std::byte*>(std::exchange(next_, next_ + (bytes + 4095) / 4096 * 4096));
     held_.mapped_bytes += bytes;
     peak_.mapped_bytes = std::max(peak_.mapped_bytes, held_.mapped_bytes);
