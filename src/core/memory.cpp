@@ -26,7 +26,10 @@ bool keeps_blocks() {
   return keeps;
 }
 
-class CpuPool : public MemoryPool {
+class CpuPool final : public MemoryPool {
+ public:
+  ~CpuPool() override { release_cached(); }
+
  protected:
   std::byte* make(int64_t bytes) override {
     if (!is_mapped(bytes))

@@ -59,7 +59,7 @@ class MemoryPool {
   MemoryUse total_{.label = "total"};
 };
 
-/// A pool of the CPU's memory of its own.
+/// A pool of the CPU's memory of its own, which outlives its blocks.
 std::unique_ptr<MemoryPool> make_cpu_pool();
 
 /// Throws in a build without CUDA.

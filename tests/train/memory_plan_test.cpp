@@ -41,8 +41,9 @@ Config small(const std::vector<const char*>& words, const std::string& folder) {
 }
 
 /// Memory that knows how much of it there is.
-class CountingPool : public MemoryPool {
+class CountingPool final : public MemoryPool {
  public:
+  ~CountingPool() override { release_cached(); }
   int64_t most() const { return most_; }
 
  protected:
