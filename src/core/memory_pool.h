@@ -23,8 +23,8 @@ struct MemoryPlace {
   auto operator<=>(const MemoryPlace&) const = default;
 };
 
-/// Blocks of one device by place and size class, with the bookkeeping of scopes. Pools are never destroyed:
-/// tensors may outlive static order.
+/// Blocks of one device by place and size class, with the bookkeeping of scopes. A device's own pool is never
+/// destroyed: tensors may outlive static order.
 class MemoryPool {
  public:
   virtual ~MemoryPool() = default;
