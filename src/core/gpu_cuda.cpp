@@ -146,6 +146,7 @@ MemoryPool& gpu_pool(int device) {
 }
 
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) {
+  if (mode_of(cpu_stream()).is_dry) return allocate(bytes, cpu_stream());
   void* memory = nullptr;
   cuda::check(cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
               "allocating pinned memory");

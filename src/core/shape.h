@@ -24,6 +24,7 @@ class Shape {
     expect(rank_ < max_rank, "a shape has at most ", max_rank, " dimensions");
     expect(extent >= 0, "a dimension of ", extent, " elements");
     extents_[rank_++] = extent;
+    require_countable();
   }
 
   int rank() const { return rank_; }
@@ -40,6 +41,7 @@ class Shape {
   Shape with_last(int64_t extent) const {
     Shape shape = *this;
     shape.extents_[rank_ - 1] = extent;
+    shape.require_countable();
     return shape;
   }
 
@@ -55,6 +57,16 @@ class Shape {
   }
 
  private:
+  /// No memory holds so many, and sums of the bytes of thousands of such tensors are still numbers.
+  static constexpr double most_elements = 0x1p50;
+
+  void require_countable() const {
+    double count = 1.0;
+    for (const int64_t extent : *this) count *= static_cast<double>(extent);
+    require(count <= most_elements, "a tensor ", *this, " has ", count,
+            " elements: lower the sizes of the model or of a batch");
+  }
+
   std::array<int64_t, max_rank> extents_{};
   int rank_ = 0;
 };

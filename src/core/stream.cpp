@@ -20,7 +20,7 @@ struct ThreadState {
   }
   void set(ThreadPool& pool) {
     const bool follows = device_of(current) == Device::cpu;
-    on_cpu = CpuStream{&pool};
+    on_cpu = CpuStream{&pool, mode_of(on_cpu)};
     if (follows) current = on_cpu;
   }
 };

@@ -74,7 +74,7 @@ Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
 Tensor Gpt::through_blocks(const Tensor& x, const Context& context) const {
   std::vector<std::function<Tensor(const Tensor&)>> blocks;
   for (const auto& block : blocks_)
-    blocks.push_back([&block = *block, context](const Tensor& in) { return block(in, context); });
+    blocks.emplace_back([&block = *block, context](const Tensor& in) { return block(in, context); });
   const auto& [what, segments] = options_.recompute;
   if (context.training && what == Recompute::What::segments)
     return checkpoint_sequential(blocks, segments, x);

@@ -230,7 +230,8 @@ Planner language_planner(const Config& config, const World& world, const Languag
   const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of) {
     of.model.vocab_size = vocabulary;
     const int64_t layers = of.model.n_layer;
-    if (layers <= most_planned_layers) return plan(of);
+    // As many segments as are asked for need as many layers.
+    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers) return plan(of);
     // A row is a line in the number of layers, and that many would take long.
     of.model.n_layer = most_planned_layers / 2;
     const MemoryPlan half = plan(of);

@@ -45,10 +45,13 @@ std::vector<Kind> kinds_of_changes(const Config& config) {
   for (const int64_t part : {4, 16, 64})
     if (rows / part > 0 && (train.logit_rows == 0 || rows / part < train.logit_rows))
       pieces.push_back({concat("train.logit_rows=", rows / part), "about the same time; other bits"});
-  for (int64_t count = 2 * train.accumulate; count <= train.batch_size; count *= 2)
+  for (int64_t count = 2 * train.accumulate; count <= train.batch_size; count += train.accumulate)
     if (train.batch_size % count == 0)
       parts.push_back({concat("train.accumulate=", count), "about the same time; other bits"});
-  return {recompute, pieces, parts, {{"train.precision=bf16", "16-bit activations; other bits"}}};
+  Kind precision;
+  if (train.precision == "fp32")
+    precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});
+  return {recompute, pieces, parts, precision};
 }
 
 /// The verdict on a configuration with these changes, if there is such a one.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <sys/resource.h>
 
-#include "core/heartbeat.h"
 #include "dist/bucket_plan.h"
 #include "dist/reduction_plan.h"
 #include "tensor/autograd.h"

@@ -45,10 +45,15 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Data
     report.memory = on_gpu() ? allocate_pinned(report_bytes) : allocate(report_bytes, stream_);
 }
 
+/// Whoever watches must not take a rehearsal for the run.
+void StepRunner::beat_in_training() const {
+  if (!mode_of(stream_).is_dry) beat("training");
+}
+
 void StepRunner::start(const Step& step, double learning_rate) {
   expect(started_ - collected_ < 2, "a third step was started before the first was collected");
   before_votes_();
-  beat("training");  // a recorded step does not pass by the others
+  beat_in_training();  // a recorded step does not pass by the others
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
   optimizer_.prepare(learning_rate);
@@ -86,7 +91,7 @@ void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
 void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   for (const Batch& batch : batches) backward(batch, index);
   // From here a rank waits for others, under the deadline of the collective.
-  beat("training");
+  beat_in_training();
   data_parallel_.update(optimizer_, config_.grad_clip);
   copy(data_parallel_.mean_loss(), loss_);
   copy(data_parallel_.votes(), votes_);
@@ -104,7 +109,7 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
         .sample = static_cast<uint32_t>(batch.first_sample + first),
         .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
         .loss_scale = data_parallel_.scaler() ? data_parallel_.scaler()->scale() : Tensor()};
-    beat("training");
+    beat_in_training();
     const Tensor loss = [&] {
       const MemoryScope scope("activations");
       return task_.loss(batch.inputs.slice(first, first + micro_samples),
@@ -153,7 +158,7 @@ StepResult StepRunner::collect() {
 
 BatchFeeder::BatchFeeder(const Stream& stream, int64_t most_samples)
     : compute_(stream), copies_(stream), most_samples_(most_samples) {
-  if (device_of(stream) == Device::cuda) copies_ = make_gpu_stream(gpu_of(stream));
+  if (device_of(stream) == Device::cuda && !mode_of(stream).is_dry) copies_ = make_gpu_stream(gpu_of(stream));
 }
 
 /// A run may begin with a short batch, so the first ones do not tell the size.

@@ -88,6 +88,7 @@ class StepRunner {
   };
 
   bool on_gpu() const { return device_of(stream_) == Device::cuda; }
+  void beat_in_training() const;
   bool can_record(const std::vector<Batch>& batches) const;
   void run(const std::vector<Batch>& batches, int64_t index);
   void backward(const Batch& batch, int64_t index);

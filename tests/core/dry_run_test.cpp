@@ -57,6 +57,13 @@ TEST(DryRun, WhatIsGivenBackToTheDeviceMakesRoom) {
   EXPECT_EQ(dry.peak().used_bytes, 7000);
 }
 
+TEST(DryRun, OtherThreadsLeaveItDry) {
+  const DryRun dry;
+  set_threads(2);
+  EXPECT_TRUE(mode_of(cpu_stream()).is_dry);
+  EXPECT_TRUE(mode_of(current_stream()).is_dry);
+}
+
 TEST(DryRun, APoolOfItsOwnCountsAsARealOneDoes) {
   const auto program = [] {
     std::vector<std::shared_ptr<std::byte>> kept;

@@ -34,6 +34,7 @@ const std::vector<Rule>& varying() {
       // With what the program itself has.
       {std::regex("\\b(at (most|least)|address space:|which takes) +\\d+(\\.\\d+)? [KMGT]iB"), "$1 <memory>"},
       {std::regex("that fits: \\d+ \\(here"), "that fits: <number> (here"},
+      {std::regex("(what fits|change that fits): .*"), "$1: <change>"},
       {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},
       {std::regex("/tmp/[^\\s'\"),:]*"), "<path>"},
   };
