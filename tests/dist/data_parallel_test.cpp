@@ -9,6 +9,7 @@
 #include "tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
+#include "tests/support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -20,16 +21,6 @@ TEST(DataParallel, AsManyReplicasAsRanksIfNoneAreAskedFor) {
     EXPECT_EQ(ddp.total_replicas(), 3);
     EXPECT_EQ(ddp.replicas(), std::vector<int>{communicator.rank()});
   });
-}
-
-/// The message of the error that `body` throws.
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& failure) {
-    return failure.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(DataParallel, AnUnusedParameterIsNamed) {

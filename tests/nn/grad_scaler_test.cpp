@@ -11,6 +11,7 @@
 #include "nn/sgd.h"
 #include "support/golden.h"
 #include "support/gradient_check.h"
+#include "support/user_error.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -35,16 +36,6 @@ struct Classifier {
                                 from_values(targets, {7}), rows_at_once, -1, loss_scale);
   }
 };
-
-/// The message of the error that `body` throws.
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& failure) {
-    return failure.what();
-  }
-  return "nothing was thrown";
-}
 
 // A scale that is a power of two commutes with every rounding in fp32, so steps with it have the bits of
 // steps without: if it is put in once and taken out once, wherever that is.

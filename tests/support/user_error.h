@@ -20,6 +20,17 @@ std::string user_error(Body&& body) {
   return "(nothing was thrown)";
 }
 
+/// The message of the Error of any kind.
+template <class Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
 inline void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts)
     EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;

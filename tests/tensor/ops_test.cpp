@@ -122,17 +122,6 @@ TEST_P(OpTest, ThreadsDoNotShow) {
     }
 }
 
-/// The message of the Error that an operation throws.
-template <class Operation>
-std::string error_of(Operation operation) {
-  try {
-    operation();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
-
 TEST(OpErrors, NameTheOperationAndBothShapes) {
   const Tensor x = zeros({2, 3}), y = zeros({4, 3}), cube = zeros({2, 3, 4}),
                wide = zeros({2, 3}, DType::f64);
