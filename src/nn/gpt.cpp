@@ -72,17 +72,18 @@ Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
 }
 
 Tensor Gpt::through_blocks(const Tensor& x, const Context& context) const {
+  const auto& [what, segments] = options_.recompute;
+  Tensor y = x;
+  if (!context.training || (what != Recompute::What::block && what != Recompute::What::segments)) {
+    for (const auto& block : blocks_) y = (*block)(y, context);
+    return y;
+  }
   std::vector<std::function<Tensor(const Tensor&)>> blocks;
   for (const auto& block : blocks_)
     blocks.emplace_back([&block = *block, context](const Tensor& in) { return block(in, context); });
-  const auto& [what, segments] = options_.recompute;
-  if (context.training && what == Recompute::What::segments)
-    return checkpoint_sequential(blocks, segments, x);
-  Tensor y = x;
+  if (what == Recompute::What::segments) return checkpoint_sequential(blocks, segments, x);
   for (const auto& block : blocks)
-    y = context.training && what == Recompute::What::block
-            ? checkpoint([block](const std::vector<Tensor>& inputs) { return block(inputs[0]); }, {y})
-            : block(y);
+    y = checkpoint([block](const std::vector<Tensor>& inputs) { return block(inputs[0]); }, {y});
   return y;
 }
 
