@@ -32,10 +32,9 @@ TimedTraining::TimedTraining(const Config& config, const World& world, const Tra
     : config_(config),
       task_(task),
       space_(task.parameters, task.group),
-      data_parallel_(space_, world, data_parallel_options(config, world)),
-      optimizer_(task.make_optimizer(space_)),
+      engine_(config, world, task, space_),
       loader_(task.training_data, {.replicas = config.dist.replicas,
-                                   .local_replicas = data_parallel_.replicas(),
+                                   .local_replicas = engine_.data_parallel.replicas(),
                                    .batch_size = config.train.batch_size,
                                    .seed = static_cast<uint64_t>(config.train.seed)}) {}
 
@@ -48,15 +47,16 @@ PhaseSeconds TimedTraining::step() {
     const Context context{.training = true,
                           .seed = static_cast<uint64_t>(config_.train.seed),
                           .step = static_cast<uint32_t>(step.index),
-                          .sample = static_cast<uint32_t>(batch.first_sample)};
+                          .sample = static_cast<uint32_t>(batch.first_sample),
+                          .loss_scale = engine_.scaler ? engine_.scaler->scale() : Tensor()};
     const Tensor loss = task_.loss(batch.inputs, batch.targets, context);
     watch.charge(seconds[forward]);
-    data_parallel_.backward(loss);
+    engine_.data_parallel.backward(loss);
     watch.charge(seconds[backward_pass]);
   }
-  data_parallel_.step(*optimizer_, config_.train.learning_rate, config_.train.grad_clip);
+  engine_.data_parallel.step(*engine_.optimizer, config_.train.learning_rate, config_.train.grad_clip);
   watch.charge(seconds[update]);
-  seconds[communication] = data_parallel_.exposed_seconds();
+  seconds[communication] = engine_.data_parallel.exposed_seconds();
   seconds[update] -= seconds[communication];
   return seconds;
 }

@@ -8,6 +8,7 @@
 
 #include "measure.h"
 #include "train/language_model.h"
+#include "train/step_runner.h"
 #include "train/trainer.h"
 
 namespace CLI {
@@ -33,14 +34,13 @@ class TimedTraining {
 
   PhaseSeconds step();
   std::vector<PhaseSeconds> steps(int count);
-  Optimizer& optimizer() { return *optimizer_; }
+  Optimizer& optimizer() { return *engine_.optimizer; }
 
  private:
   const Config& config_;
   const TrainingTask& task_;
   ParameterSpace space_;
-  DataParallel data_parallel_;
-  std::unique_ptr<Optimizer> optimizer_;
+  TrainingEngine engine_;
   Loader loader_;
 };
 

@@ -9,16 +9,12 @@
 #include "tensor/create.h"
 
 namespace lockstep {
-namespace {
 
-/// [samples, ...] of what the field describes.
-Tensor batch_of(const SampleField& field, int64_t samples, const Stream& stream) {
+Tensor make_batch_memory(const SampleField& field, int64_t samples, const Stream& stream) {
   Shape shape{samples};
   for (int64_t extent : field.shape) shape.append(extent);
   return empty(shape, field.dtype, stream);
 }
-
-}  // namespace
 
 Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream,
               std::optional<int64_t> epoch) {
@@ -26,8 +22,8 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
   const SampleField target = dataset.target();
   const auto samples = static_cast<int64_t>(indices.size());
   const Stream& made_on = device_of(stream) == Device::cpu ? stream : cpu_stream();
-  Batch batch{.inputs = batch_of(input, samples, made_on),
-              .targets = batch_of(target, samples, made_on),
+  Batch batch{.inputs = make_batch_memory(input, samples, made_on),
+              .targets = make_batch_memory(target, samples, made_on),
               .samples = samples};
   if (mode_of(stream).is_dry) return batch;  // there is no memory to write to
   auto* inputs = static_cast<std::byte*>(batch.inputs.view().data);

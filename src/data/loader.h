@@ -27,6 +27,9 @@ struct Batch {
   int64_t samples = 0;       ///< batch_size, or fewer in the last step of an epoch
 };
 
+/// Room for the field of so many samples: [samples, ...], contents undefined.
+Tensor make_batch_memory(const SampleField& field, int64_t samples, const Stream& stream);
+
 /// The samples of these indices, in that order, as one batch on a stream: those of an epoch of training, or
 /// as they lie.
 Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream,

@@ -158,7 +158,10 @@ void ParameterSpace::set_precision(DType dtype) {
   const MemoryScope scope("parameters");
   expect(dtype == DType::f32 || values().dtype() == DType::f32, "copies in ", dtype, " of parameters in ",
          values().dtype(), "; they must be f32");
-  memory_->copies = dtype == DType::f32 ? Tensor() : empty(values().shape(), dtype, stream());
+  if (dtype == DType::f32)
+    memory_->copies = {};
+  else if (!copies() || copies().dtype() != dtype)
+    memory_->copies = empty(values().shape(), dtype, stream());
   refresh_copies();
 }
 

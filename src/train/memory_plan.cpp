@@ -9,7 +9,6 @@
 #include "dist/reduction_plan.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
-#include "tensor/grad_scaler.h"
 #include "train/step_runner.h"
 
 namespace lockstep {
@@ -46,20 +45,14 @@ int64_t samples_of_step(const Config& config, const Dataset& data) {
   return std::min(config.train.batch_size, (data.size() + replicas - 1) / replicas);
 }
 
-Tensor dry_batch(const SampleField& field, int64_t samples, const Stream& stream) {
-  Shape shape{samples};
-  for (int i = 0; i < field.shape.rank(); ++i) shape.append(field.shape[i]);
-  return empty(shape, field.dtype, stream);
-}
-
 /// The batches of a rank's replicas: for a step, and for the next one.
 std::vector<Batch> dry_batches(const Config& config, const Dataset& data, int64_t replicas) {
   const MemoryScope scope("batches");
   const int64_t samples = samples_of_step(config, data);
   std::vector<Batch> batches;
   for (int64_t i = 0; i < 2 * replicas; ++i)
-    batches.push_back({.inputs = dry_batch(data.input(), samples, current_stream()),
-                       .targets = dry_batch(data.target(), samples, current_stream()),
+    batches.push_back({.inputs = make_batch_memory(data.input(), samples, current_stream()),
+                       .targets = make_batch_memory(data.target(), samples, current_stream()),
                        .samples = samples});
   return batches;
 }
@@ -86,8 +79,8 @@ void rehearse_validation(const Config& config, const TrainingTask& task, bool ha
   const int64_t batch = config.train.batch_size / config.train.accumulate;
   for (const int64_t samples : {std::min(batch, data.size()), has_last ? data.size() % batch : 0})
     if (samples > 0)
-      task.loss(dry_batch(data.input(), samples, current_stream()),
-                dry_batch(data.target(), samples, current_stream()), {});
+      task.loss(make_batch_memory(data.input(), samples, current_stream()),
+                make_batch_memory(data.target(), samples, current_stream()), {});
 }
 
 /// The samples of a replica's last batch in an epoch, if that is another size and the run comes to it; else
@@ -124,17 +117,14 @@ Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make
   const auto [model, task] = make(config);
   ParameterSpace space(task.parameters, task.group);
   space.set_precision(precision_of(config));
-  const auto scaler = precision_of(config) == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr;
-  DataParallel data_parallel(space, world, data_parallel_options(alone, world, scaler.get()));
-  const std::unique_ptr<Optimizer> optimizer = task.make_optimizer(space);
-  if (scaler) optimizer->count_on_device();
-  StepRunner runner(alone.train, task, data_parallel, *optimizer, [] {});
+  TrainingEngine engine(alone, world, task, space);
+  StepRunner runner(alone.train, task, engine, [] {});
   const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
   const Batch whole = beginning(batches.front(), config.train.accumulate);
   const int64_t last = short_batch(config, *task.training_data);
   runner.start({.batches = {last > 0 ? part_of(whole, last) : whole}}, config.train.learning_rate);
   rehearse_validation(config, task, ranks == 1 || config.snapshot.path.empty());
-  const std::vector<Tensor> snapshot = rehearse_snapshot(config, space, *optimizer);
+  const std::vector<Tensor> snapshot = rehearse_snapshot(config, space, *engine.optimizer);
   runner.start({.batches = {whole}}, config.train.learning_rate);  // while that is being written
   if (task.sample_text && config.train.sample_every > 0) {
     const MemoryScope scope("sample text");
@@ -144,7 +134,7 @@ Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make
           .uses = dry.table(),
           .elements = space.elements(),
           .trainable = space.trainable_elements(),
-          .states = static_cast<int64_t>(optimizer->states().size()),
+          .states = static_cast<int64_t>(engine.optimizer->states().size()),
           .copy_bytes = space.copies() ? space.copies().view().bytes() : 0,
           .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0};
 }

@@ -57,16 +57,14 @@ class Run {
         task_(task),
         space_(space),
         folder_(folder),
-        scaler_(precision_of(config) == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr),
-        data_parallel_(space, world, data_parallel_options(config, world, scaler_.get())),
-        optimizer_(task.make_optimizer(space)),
+        engine_(config, world, task, space),
         loader_(task.training_data, {.replicas = config.dist.replicas,
-                                     .local_replicas = data_parallel_.replicas(),
+                                     .local_replicas = engine_.data_parallel.replicas(),
                                      .batch_size = config.train.batch_size,
                                      .seed = static_cast<uint64_t>(config.train.seed),
                                      .shuffle = task.shuffle,
                                      .whole_batches = config.train.accumulate > 1}),
-        runner_(config.train, task, data_parallel_, *optimizer_, [this] { vote(); }),
+        runner_(config.train, task, engine_, [this] { vote(); }),
         total_steps_(config.train.steps),
         schedule_{.peak = config.train.learning_rate,
                   .floor = config.train.min_lr,
@@ -74,10 +72,7 @@ class Run {
                   .decay_steps = config.train.decay_steps},
         peak_flops_(peak_flops(config, world)),
         parameter_check_(world, space),
-        snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {
-    space.refresh_copies();  // rank 0's values are everybody's now
-    if (scaler_) optimizer_->count_on_device();
-  }
+        snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {}
 
   int operator()();
 
@@ -114,9 +109,7 @@ class Run {
   const TrainingTask& task_;
   ParameterSpace& space_;
   RunFolder& folder_;
-  std::unique_ptr<GradScaler> scaler_;  ///< in fp16
-  DataParallel data_parallel_;
-  std::unique_ptr<Optimizer> optimizer_;
+  TrainingEngine engine_;
   Loader loader_;
   StepRunner runner_;
   int64_t total_steps_;
@@ -154,11 +147,12 @@ int Run::operator()() {
 /// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
 /// missing.
 void Run::resume() {
-  folder_.load(*optimizer_);
-  data_parallel_.share_states(*optimizer_);  // before activations need room beside states of this rank's own
+  folder_.load(*engine_.optimizer);
+  engine_.data_parallel.share_states(
+      *engine_.optimizer);  // before activations need room beside states of this rank's own
   const Snapshot* found = folder_.snapshot();
   if (found == nullptr) return;
-  if (scaler_ && found->grad_scale) scaler_->set_state(*found->grad_scale);
+  if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
   validation_is_pending_ = found->is_validation_pending && validates(found->step);
@@ -167,9 +161,9 @@ void Run::resume() {
 /// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
 /// reads and the files of an earlier run stay.
 void Run::open_files() {
-  tell_start(config_, world_, task_, data_parallel_, total_steps_);
+  tell_start(config_, world_, task_, engine_.data_parallel, total_steps_);
   int64_t bytes = 0;
-  for (const auto& tensors : {space_.named(), optimizer_->state()})
+  for (const auto& tensors : {space_.named(), engine_.optimizer->state()})
     for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
   snapshots_.describe(bytes, task_.validation_data != nullptr);
   write_meaning(config_, task_.artifacts);
@@ -194,7 +188,7 @@ void Run::run_steps() {
 /// The end of a run whose steps are all done.
 int Run::finish() {
   const uint64_t hash_value = parameter_check_.compare(total_steps_);
-  data_parallel_.gather_states(*optimizer_);
+  engine_.data_parallel.gather_states(*engine_.optimizer);
   const Snapshot* found = folder_.snapshot();
   const bool is_there = found && found->is_finished && found->step == total_steps_;
   const bool is_lost =
@@ -216,7 +210,7 @@ int Run::finish() {
 
 /// The end for now: whoever asked may start the run again, if there is something to go on from.
 int Run::stop() {
-  data_parallel_.gather_states(*optimizer_);
+  engine_.data_parallel.gather_states(*engine_.optimizer);
   // Of what was done before this start there is a snapshot, or it was nothing.
   if (last_step_ != first_step_) parameter_check_.compare(last_step_);
   const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
@@ -253,7 +247,7 @@ void Run::start(int64_t index) {
 /// Asks all ranks for what this one wants after the step that is under way.
 void Run::vote() {
   if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
-    data_parallel_.vote(Vote::stop);
+    engine_.data_parallel.vote(Vote::stop);
     // On a GPU the next step is under way before this one's votes are read.
     const double seconds = step_seconds_ * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
     const bool is_long = seconds > 2.0;
@@ -265,7 +259,7 @@ void Run::vote() {
   }
   const bool is_time = snapshots_.is_time();
   if (is_time != std::exchange(has_asked_for_snapshot_, is_time))
-    data_parallel_.vote(Vote::snapshot, is_time);
+    engine_.data_parallel.vote(Vote::snapshot, is_time);
 }
 
 void Run::finish_oldest() {
@@ -305,7 +299,7 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   metrics.grad_scale = result.grad_scale;
   metrics.tokens_per_second = tokens / seconds;
   metrics.step_ms = seconds * 1e3;
-  metrics.exposed_communication_ms = data_parallel_.exposed_seconds() * 1e3;
+  metrics.exposed_communication_ms = engine_.data_parallel.exposed_seconds() * 1e3;
   if (peak_flops_ > 0.0)
     metrics.model_flops_utilization = tokens * task_.flops_per_token / seconds / peak_flops_;
   metrics.memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0;
@@ -351,7 +345,7 @@ bool Run::judge(std::optional<double> validation_loss) {
 void Run::save(int64_t step, bool due, bool best) {
   if (due || best || snapshots_.is_due(step)) {
     parameter_check_.compare_if_cheap(step);
-    data_parallel_.gather_states(*optimizer_);
+    engine_.data_parallel.gather_states(*engine_.optimizer);
   }
   snapshots_.save(step, due, best);
 }
@@ -373,16 +367,16 @@ Snapshot Run::snapshot() const {
   // A snapshot must never be ahead of the lines it builds on.
   if (writer_) writer_->sync();
   return {.step = last_step_,
-          .optimizer_steps = optimizer_->steps_taken(),
+          .optimizer_steps = engine_.optimizer->steps_taken(),
           .is_finished = last_step_ == total_steps_ && !validation_is_pending_,
           .is_validation_pending = validation_is_pending_,
           .best_validation_loss = {},
-          .grad_scale = scaler_ ? std::optional(scaler_->state()) : std::nullopt,
+          .grad_scale = engine_.scaler ? std::optional(engine_.scaler->state()) : std::nullopt,
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
           .matmul_plans = export_matmul_plans(),
           .model = space_.named(),
-          .optimizer = optimizer_->state()};
+          .optimizer = engine_.optimizer->state()};
 }
 
 }  // namespace

@@ -26,20 +26,39 @@ int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
   return (tensor.view().bytes() / tensor.shape()[0] * samples + 255) / 256 * 256;
 }
 
+/// How the configuration wants gradients to be averaged, and scaled unless `scaler` is null.
+DataParallel::Options options_of(const Config& config, const World& world, GradScaler* scaler) {
+  return {.replicas = static_cast<int>(config.dist.replicas),
+          .accumulate = static_cast<int>(config.train.accumulate),
+          .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
+          .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
+          .overlap = world.has_spare_core(static_cast<int>(config.train.threads)),
+          .scaler = scaler};
+}
+
 }  // namespace
 
-StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, DataParallel& data_parallel,
-                       Optimizer& optimizer, std::function<void()> before_votes)
+TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
+                               ParameterSpace& space)
+    : scaler(precision_of(config) == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr),
+      data_parallel(space, world, options_of(config, world, scaler.get())),
+      optimizer(task.make_optimizer(space)) {
+  space.set_precision(precision_of(config));  // of rank 0's values, which are everybody's now
+  if (scaler) optimizer->count_on_device();
+}
+
+StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, TrainingEngine& engine,
+                       std::function<void()> before_votes)
     : config_(config),
       task_(task),
-      data_parallel_(data_parallel),
-      optimizer_(optimizer),
+      data_parallel_(engine.data_parallel),
+      optimizer_(*engine.optimizer),
       before_votes_(std::move(before_votes)),
       stream_(current_stream()),
       feeder_(stream_, config.batch_size),
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_(empty({}, DType::f32, stream_)),
-      votes_(empty(data_parallel.votes().shape(), DType::f32, stream_)),
+      votes_(empty(data_parallel_.votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
   for (Report& report : reports_)
     report.memory = on_gpu() ? allocate_pinned(report_bytes) : allocate(report_bytes, stream_);

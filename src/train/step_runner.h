@@ -49,6 +49,16 @@ class BatchFeeder {
   int64_t loads_ = 0;
 };
 
+/// What changes a task's parameters, as a configuration asks for it.
+struct TrainingEngine {
+  /// Gives the space its precision, and keeps a reference to it. All ranks call it.
+  TrainingEngine(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space);
+
+  std::unique_ptr<GradScaler> scaler;  ///< in fp16, or null
+  DataParallel data_parallel;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
 /// What a step tells when it is done.
 struct StepResult {
   float loss = 0.0f;           ///< mean over replicas, before the update
@@ -71,8 +81,8 @@ class StepRunner {
  public:
   /// Keeps references. `before_votes` is called while there is still time to vote in a step: before it, and
   /// where the host runs it before the backward of each micro-batch.
-  StepRunner(const TrainConfig& config, const TrainingTask& task, DataParallel& data_parallel,
-             Optimizer& optimizer, std::function<void()> before_votes);
+  StepRunner(const TrainConfig& config, const TrainingTask& task, TrainingEngine& engine,
+             std::function<void()> before_votes);
 
   /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
   void start(const Step& step, double learning_rate);

@@ -132,15 +132,6 @@ DType precision_of(const Config& config) {
   return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
 }
 
-DataParallel::Options data_parallel_options(const Config& config, const World& world, GradScaler* scaler) {
-  return {.replicas = static_cast<int>(config.dist.replicas),
-          .accumulate = static_cast<int>(config.train.accumulate),
-          .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
-          .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
-          .overlap = world.has_spare_core(static_cast<int>(config.train.threads)),
-          .scaler = scaler};
-}
-
 void settle(Config& config, const World& world) {
   config = checked(std::move(config));
   world.communicator().set_timeout(config.dist.timeout_s);

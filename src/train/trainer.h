@@ -50,10 +50,6 @@ int train(Config config, const World& world, const TrainingTask& task);
 /// The dtype of activations and products.
 DType precision_of(const Config& config);
 
-/// How the configuration wants gradients to be averaged, and scaled by `scaler` unless it is null.
-DataParallel::Options data_parallel_options(const Config& config, const World& world,
-                                            GradScaler* scaler = nullptr);
-
 /// Settles what is open in a configuration, the same on all ranks, which all call it: where an earlier run
 /// goes on, what nobody has set is as it was there, which is said. Then each rank has its threads. UserError
 /// naming the key and both values where ranks would compute different bits: their configurations, instruction
