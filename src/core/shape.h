@@ -57,8 +57,8 @@ class Shape {
   }
 
  private:
-  /// No memory holds so many, and sums of the bytes of thousands of such tensors are still numbers.
-  static constexpr double most_elements = 0x1p50;
+  /// No memory holds so many, and sums of the bytes of hundreds of such tensors are still numbers.
+  static constexpr double most_elements = 0x1p52;
 
   void require_countable() const {
     double count = 1.0;

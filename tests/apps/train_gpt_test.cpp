@@ -205,6 +205,7 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
       {"no configuration", "--config nothing.ini", {"nothing.ini"}},
       {"log.dir", "log.dir=/dev/null/x", {"log.dir"}},
       {"a model beyond any memory", "model.n_embd=1000000", {"model.n_embd = 1000000", "needs at least"}},
+      {"a model beyond counting", "model.n_embd=4000000000", {"elements", "lower the sizes of the model"}},
       {"logits beyond any memory",
        "data.dataset=random_tokens model.vocab_size=100000000 train.batch_size=1000000",
        {"needs at least", "logits"}},
