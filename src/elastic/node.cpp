@@ -22,7 +22,7 @@ namespace {
 
 using Kind = NodeMessage::Kind;
 
-constexpr double connect_seconds = 5.0;
+constexpr double attempt_seconds = 5.0;
 constexpr double retry_seconds = 0.5;
 constexpr double word_seconds = 10.0;
 constexpr double introduction_seconds = 15.0;
@@ -62,7 +62,7 @@ class Node {
   bool try_to_join() {
     try {
       const std::string endpoint = Endpoint::parse(options_.endpoint, default_rendezvous_port).text();
-      channel_.emplace(connect_channel(endpoint, secret_, connect_seconds, options_.local_address));
+      channel_.emplace(connect_channel(endpoint, secret_, attempt_seconds, options_.local_address));
       const std::string address = channel_->local_host();
       send({.kind = Kind::join,
             .facts = {.node_rank = options_.node_rank,

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr double grace_seconds = 2.0;
-constexpr double patience_seconds = 10.0;
+constexpr double give_up_seconds = 10.0;
 /// More than a pipe holds, so that nothing is left where the command has ended.
 constexpr size_t most_output_bytes = size_t(1) << 20;
 
@@ -68,7 +68,7 @@ void NodeProcesses::end(int number) {
 void NodeProcesses::end_all() {
   for (auto& [number, process] : commands_) process.signal(SIGTERM);
   const auto grace = after(grace_seconds);
-  const auto patience = after(patience_seconds);
+  const auto give_up = after(give_up_seconds);
   // Whoever loses its parent becomes a child of this process, so ending children until none is left gets all.
   for (auto children = own_children(); !children.empty(); children = own_children()) {
     for (auto& [number, process] : commands_) process.ending();
@@ -78,7 +78,7 @@ void NodeProcesses::end_all() {
       if (Clock::now() >= grace) ::kill(child, SIGKILL);
       if (!is_command) ::waitpid(child, nullptr, WNOHANG);
     }
-    if (Clock::now() >= patience) {
+    if (Clock::now() >= give_up) {
       log_error(concat(children.size(), " processes cannot be ended"));
       break;
     }

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = NodeMessage::Kind;
 
-constexpr double introduction_seconds = 10.0;
+constexpr double settling_seconds = 10.0;
 constexpr int no_node = 255;  ///< what ssh returns where it cannot reach the host
 
 }  // namespace
@@ -61,7 +61,7 @@ void Rendezvous::attend() {
 
 void Rendezvous::hear_newcomers() {
   for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
-    bool settled = seconds_since(newcomer->since) >= introduction_seconds;
+    bool settled = seconds_since(newcomer->since) >= settling_seconds;
     try {
       if (const auto bytes = newcomer->channel->receive(0)) {
         const NodeMessage message = NodeMessage::decode(*bytes);

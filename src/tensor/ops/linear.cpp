@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 /// What the gradient of a linear layer needs of its forward.
-struct Saved {
+struct SavedLinear {
   Tensor x, weight;
   Tensor bias;  ///< empty if its gradient is not wanted
   bool wants_dx;
@@ -16,7 +16,7 @@ struct Saved {
 
 /// dx, dweight and dbias, each only where it is wanted; the bias's is the sum of dy's rows, which the product
 /// for a weight [in, out] reads as its right operand anyway.
-Gradients linear_gradients(const Saved& saved, const Tensor& dy, GradientContext& context) {
+Gradients linear_gradients(const SavedLinear& saved, const Tensor& dy, GradientContext& context) {
   const auto& [x, weight, bias, wants_dx, is_out_in] = saved;
   Tensor dx;
   if (wants_dx) {
@@ -52,8 +52,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .c = y.view(),
                             .residual = residual.view(),
                             .transpose_b = is_out_in});
-  const Saved saved{x.detach(), weight.detach(), bias.requires_grad() ? bias.detach() : Tensor(),
-                    x.requires_grad(), is_out_in};
+  const SavedLinear saved{x.detach(), weight.detach(), bias.requires_grad() ? bias.detach() : Tensor(),
+                          x.requires_grad(), is_out_in};
   return record("linear", y, {x, weight, bias, residual},
                 [saved](const Tensor& dy, GradientContext& context) -> Gradients {
                   Gradients gradients = linear_gradients(saved, dy, context);
