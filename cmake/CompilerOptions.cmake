@@ -33,13 +33,10 @@ endif()
 # Invariants stay checked in optimised builds, so NDEBUG is not set.
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
-# What takes time when it runs is in the libraries; what takes time to compile is in the tests.
-set(LOCKSTEP_TEST_OPTIMIZATION -O1)
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 if(LOCKSTEP_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1")
-  set(LOCKSTEP_TEST_OPTIMIZATION -O0)
   # gcc's maybe-uninitialized sees ghosts in instrumented code, in its own <regex> for one.
   target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized
     -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
@@ -49,12 +46,6 @@ option(LOCKSTEP_COVERAGE "Count executed lines for gcov" OFF)
 if(LOCKSTEP_COVERAGE)
   target_compile_options(lockstep_options INTERFACE --coverage -O1)
   target_link_options(lockstep_options INTERFACE --coverage)
-endif()
-
-# Presets that check compile several files of a room as one, in half the time. Each is compiled alone by the others, where
-# a name hides only what its own file declares.
-if(CMAKE_UNITY_BUILD)
-  target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-Wno-shadow>")
 endif()
 
 find_program(CCACHE ccache)

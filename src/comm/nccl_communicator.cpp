@@ -154,9 +154,9 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   }
 
   bool finalize() {
-    constexpr auto patience = std::chrono::seconds(5);
+    constexpr auto limit = std::chrono::seconds(5);
     for (void* handle : registered_) ncclCommDeregister(communicator_, handle);
-    const auto deadline = Clock::now() + patience;
+    const auto deadline = Clock::now() + limit;
     ncclResult_t state = ncclCommFinalize(communicator_);
     while (state == ncclInProgress && Clock::now() < deadline) {
       std::this_thread::yield();

@@ -31,11 +31,11 @@ std::string with_thousands(size_t number) {
   return digits;
 }
 
-constexpr uint64_t seed = 1564;
+constexpr uint64_t sample_seed = 1564;
 
 /// What is drawn for a line: of each 16 words, so four random bits choose one.
-constexpr std::string_view names[] = {"Ann", "Bob", "Cal", "Dot", "Eve", "Gus", "Ida", "Jon",
-                                      "Kay", "Leo", "Mia", "Ned", "Pam", "Roy", "Sue", "Tom"};
+constexpr std::string_view subjects[] = {"Ann", "Bob", "Cal", "Dot", "Eve", "Gus", "Ida", "Jon",
+                                         "Kay", "Leo", "Mia", "Ned", "Pam", "Roy", "Sue", "Tom"};
 constexpr std::string_view verbs[] = {"bit", "cut", "fed", "fit", "got", "had", "hid", "hit",
                                       "led", "let", "met", "put", "ran", "saw", "set", "won"};
 constexpr std::string_view adjectives[] = {"apt", "big", "coy", "dry", "fat", "hot", "icy", "lax",
@@ -86,8 +86,8 @@ std::string SampleCorpus::text(int64_t lines) {
   expect(lines >= 0, lines, " lines");
   std::ostringstream text;
   for (int64_t i = 0; i < lines; ++i) {
-    const auto random = philox(seed, {static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0});
-    const auto name = names[random[0] >> 28], verb = verbs[random[1] >> 28],
+    const auto random = philox(sample_seed, {static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0});
+    const auto name = subjects[random[0] >> 28], verb = verbs[random[1] >> 28],
                adjective = adjectives[random[2] >> 28], noun = nouns[random[3] >> 28];
     text << "- " << name << " " << verb << " " << adjective << " " << noun << "; " << adjective << " " << noun
          << ": " << name << "\n";

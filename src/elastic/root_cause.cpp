@@ -8,6 +8,9 @@
 #include "core/exit_code.h"
 
 namespace lockstep {
+
+using Json = nlohmann::json;
+
 namespace {
 
 /// A rank whose words say that it ended because another did not come.
@@ -140,7 +143,6 @@ std::string describe(const Failure& failure) {
 }
 
 std::string failure_json(const Failure& failure, int generation) {
-  using Json = nlohmann::json;
   const RankReport* rank = root_cause(failure);
   Json json = {{"message", describe(failure)},
                {"generation", generation},

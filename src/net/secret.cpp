@@ -19,8 +19,8 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t least_bytes = 16;
-constexpr size_t most_bytes = 4096;
+constexpr size_t shortest_bytes = 16;
+constexpr size_t longest_bytes = 4096;
 
 }  // namespace
 
@@ -34,10 +34,10 @@ Secret Secret::from_file(const std::string& path) {
   require((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0, "others may read the secret ", path, ": chmod 600 ",
           path);
   require(facts.st_uid == ::geteuid() || facts.st_uid == 0, "the secret ", path, " belongs to another user");
-  std::string text(most_bytes + 1, '\0');
+  std::string text(longest_bytes + 1, '\0');
   const ssize_t count = ::read(file.get(), text.data(), text.size());
   require(count >= 0, "cannot read the secret ", path, ": ", std::strerror(errno));
-  require(count <= ssize_t(most_bytes), "the secret ", path, " has more than ", most_bytes, " bytes");
+  require(count <= ssize_t(longest_bytes), "the secret ", path, " has more than ", longest_bytes, " bytes");
   text.resize(size_t(count));
   return from_text(text, "the secret " + path);
 }
@@ -54,7 +54,7 @@ Secret Secret::from_environment(const char* variable, const std::string& advice)
 Secret Secret::from_text(const std::string& text, const std::string& where) {
   const size_t last = text.find_last_not_of(" \t\r\n");
   std::string bytes = text.substr(0, last == std::string::npos ? 0 : last + 1);
-  require(bytes.size() >= least_bytes, where, " has ", bytes.size(), " bytes, ", least_bytes,
+  require(bytes.size() >= shortest_bytes, where, " has ", bytes.size(), " bytes, ", shortest_bytes,
           " are the least: make one with openssl rand -hex 32");
   return Secret(std::move(bytes));
 }
