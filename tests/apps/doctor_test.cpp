@@ -22,9 +22,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 class Doctor : public testing::Test {
  protected:
   Outcome examine(const std::string& arguments, const std::string& environment = "") {
-    // The doctor starts ranks itself, in which Open MPI leaks what only a slow unwind can name.
-    return run_command("cd " + directory_.path() + " && ASAN_OPTIONS=fast_unwind_on_malloc=0 " + environment +
-                       " " + program("doctor") + " --json " + arguments);
+    // The doctor starts ranks itself.
+    return run_command("cd " + directory_.path() + " && ASAN_OPTIONS=" + asan_options_of_ranks + " " +
+                       environment + " " + program("doctor") + " --json " + arguments);
   }
 
   /// The finding of that name in a report; a name "absent" if there is none.

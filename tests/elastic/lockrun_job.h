@@ -82,8 +82,7 @@ class LockrunJob {
         std::make_unique<Process>(ProcessOptions{.command = {"bash", "-c", line},
                                                  .environment = {{"LOCKRUN_TEST_MARK", directory_->path()},
                                                                  {"TMPDIR", file("tmp")},
-                                                                 // See mpirun() in tests/support/program.h.
-                                                                 {"ASAN_OPTIONS", "fast_unwind_on_malloc=0"}},
+                                                                 {"ASAN_OPTIONS", asan_options_of_ranks}},
                                                  .without_input = true});
   }
 
