@@ -8,6 +8,10 @@ function(lockstep_library room)
   # *_none.cpp are what a build without CUDA has in the place of *_cuda.cpp.
   if(LOCKSTEP_HAVE_CUDA)
     list(FILTER sources EXCLUDE REGEX "_none\\.cpp$")
+    # The build for CPUs compiles every other file by itself, so a missing #include shows.
+    set(gpu_sources ${sources})
+    list(FILTER gpu_sources INCLUDE REGEX "_cuda\\.cpp$")
+    set_source_files_properties(${gpu_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   else()
     list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$|/cuda/|\\.cu$")
   endif()

@@ -7,15 +7,34 @@
 #   scripts/check_kernels.sh --base main    ... if they changed since main
 #   scripts/check_kernels.sh --all          all six
 #   scripts/check_kernels.sh --update       all six, and writes the table; reasons stay
-# Objects and logs land in build/check_kernels. Two compilers at a time; JOBS=8 for more.
+# It is the build of the preset cuda in build/cuda_check, where train_gpt can be linked from the same objects:
+#   cmake --build build/cuda_check --target train_gpt
+# Two compilers at a time; JOBS=8 for more.
 set -euo pipefail
+
+# As the build's compiler launcher: what ptxas says of a file lands beside its object.
+if [[ ${1:-} == --launch ]]; then
+  shift
+  object=
+  for ((i = 1; i < $#; i++)); do
+    if [[ ${!i} == -o ]]; then
+      next=$((i + 1))
+      object=${!next}
+    fi
+  done
+  if [[ -z $object ]]; then exec "$@"; fi
+  status=0
+  "$@" >"$object.log" 2>&1 || status=$?
+  if ((status != 0)); then grep -v '^ptxas info\|bytes stack frame' "$object.log" >&2 || true; fi
+  exit "$status"
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 table=src/kernels/cuda/resources.csv
 header='file,kernel,target,registers,shared,stack,spill_stores,spill_loads,reason'
 some_targets=(sm_80 sm_90a)
 all_targets=(sm_80 sm_86 sm_89 sm_90a sm_100 sm_120)
-folder=build/check_kernels
+folder=build/cuda_check
 
 base=HEAD~1
 all=no
@@ -51,36 +70,23 @@ sources_changed() {
 targets=("${some_targets[@]}")
 if [[ $all == yes ]] || sources_changed; then targets=("${all_targets[@]}"); fi
 
-# As cmake/CompilerOptions.cmake has it.
-command=("$nvcc" -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr --extended-lambda -DLOCKSTEP_CUDA -Isrc
-  "-Xcompiler=-Wall,-Wextra" -Werror=all-warnings -Xptxas=-v)
-for target in "${targets[@]}"; do command+=("-gencode=arch=compute_${target#sm_},code=$target"); done
-if command -v ccache >/dev/null; then command=(ccache "${command[@]}"); fi
-
-# The largest files first, so that the last compiler does not run alone for long.
-mapfile -t files < <(find src/kernels/cuda -name '*.cu' -printf '%s %p\n' | sort -rn | cut -d' ' -f2)
-mkdir -p "$folder"
-find "$folder" -type f -delete
-echo "check_kernels: ${#files[@]} files for ${targets[*]}"
+launcher="$PWD/scripts/check_kernels.sh;--launch"
+if command -v ccache >/dev/null; then launcher+=";ccache"; fi
+echo "check_kernels: src/kernels/cuda for ${targets[*]}"
 SECONDS=0
-# $0 is the folder, the last argument the file. A log that is left without its object tells of a failure.
-# shellcheck disable=SC2016
-printf '%s\0' "${files[@]}" | xargs --null --max-args=1 --max-procs="${JOBS:-2}" \
-  bash -c 'name=$(basename "${!#}" .cu); "$@" -c -o "$0/$name.o" >"$0/$name.log" 2>&1 || true' \
-  "$folder" "${command[@]}"
+architectures=$(printf '%s-real;' "${targets[@]#sm_}")
+cmake --preset cuda -B "$folder" --log-level=WARNING -DCMAKE_CUDA_COMPILER="$nvcc" \
+  -DCMAKE_CUDA_COMPILER_LAUNCHER="$launcher" -DCMAKE_CUDA_FLAGS=-Xptxas=-v \
+  -DCMAKE_CUDA_ARCHITECTURES="${architectures%;}" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6
+cmake --build "$folder" --parallel "${JOBS:-2}" --target lockstep_kernels
 compile_seconds=$SECONDS
 
+mapfile -t files < <(find src/kernels/cuda -name '*.cu' | sort)
+log_of() { echo "$folder/src/kernels/CMakeFiles/lockstep_kernels.dir/${1#src/kernels/}.o.log"; }
+# ptxas: setmaxnreg ignored; wgmma serialised.
 failed=0
 for file in "${files[@]}"; do
-  name=$(basename "$file" .cu)
-  if [[ ! -e $folder/$name.o ]]; then
-    echo "$file does not compile:" >&2
-    grep -v '^ptxas info\|bytes stack frame' "$folder/$name.log" >&2 || true
-    failed=1
-  # ptxas: setmaxnreg ignored; wgmma serialised.
-  elif grep -H 'C7508\|C7510' "$folder/$name.log" >&2; then
-    failed=1
-  fi
+  if grep -H 'C7508\|C7510' "$(log_of "$file")" >&2; then failed=1; fi
 done
 if ((failed)); then exit 1; fi
 
@@ -88,7 +94,7 @@ if ((failed)); then exit 1; fi
 # count for the kernel above them.
 measured=$folder/measured.csv
 for file in "${files[@]}"; do
-  c++filt <"$folder/$(basename "$file" .cu).log" | awk -v file="${file#src/kernels/cuda/}" '
+  c++filt <"$(log_of "$file")" | awk -v file="${file#src/kernels/cuda/}" '
     function short(name, i, depth, letter) {
       gsub(/\(anonymous namespace\)::/, "", name)
       gsub(/[A-Za-z_][A-Za-z_0-9]*::/, "", name)
