@@ -256,7 +256,8 @@ TEST_F(Pages, LeaveNothingBehind) {
   // By its length: the tests of other builds sleep for others.
   const std::string sleep = "sleep 300." + std::to_string(::getpid());
   const auto is_gone = [&] { return run_command("! pgrep -f '^" + sleep + "'").exit_code == 0; };
-  EXPECT_EQ(problem(page("sh run", sleep + " &\npgrep -f '^" + sleep + "'\n")), "");
+  EXPECT_EQ(problem(page("sh run", sleep + " &\nuntil pgrep -f '^" + sleep + "'; do sleep 0.01; done\n")),
+            "");
   EXPECT_TRUE(eventually(is_gone));
   const Session hasty = {.sources = tree_.path(), .build = tree_.path(), .most_seconds = 1};
   const std::vector<Executed> all =

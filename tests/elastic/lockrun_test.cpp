@@ -226,12 +226,12 @@ TEST_F(Lockrun, NoMoreRanksThanReplicasAreStartedAgain) {
   const TemporaryDirectory directory;
   write_text(directory / "hosts", "localhost slots=2\n");
   ::setenv("ELASTIC_REPLICAS", "3", 1);
-  LockrunJob job("--hostfile " + (directory / "hosts"), 12, "0:1:6:kill");
+  LockrunJob job("--hostfile " + (directory / "hosts"), 40, "0:1:31:kill");
   ::unsetenv("ELASTIC_REPLICAS");
   ASSERT_TRUE(job.reaches_step(5)) << job.errors();
   write_text(directory / "hosts", "localhost slots=8\n");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  EXPECT_EQ(job.starts(), "0 2 0\n1 3 5\n");
+  EXPECT_EQ(job.starts(), "0 2 0\n1 3 30\n");
   EXPECT_NE(job.errors().find("starts 3 of 8 ranks"), std::string::npos) << job.errors();
 }
 
