@@ -78,7 +78,7 @@ architectures=$(printf '%s-real;' "${targets[@]#sm_}")
 cmake --preset cuda -B "$folder" --log-level=WARNING -DCMAKE_CUDA_COMPILER="$nvcc" \
   -DCMAKE_CUDA_COMPILER_LAUNCHER="$launcher" -DCMAKE_CUDA_FLAGS=-Xptxas=-v \
   -DCMAKE_CUDA_ARCHITECTURES="${architectures%;}" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6
-cmake --build "$folder" --parallel "${JOBS:-2}" --target lockstep_kernels
+cmake --build "$folder" --parallel "${JOBS:-2}" --target lockstep_kernels -- -k 0
 compile_seconds=$SECONDS
 
 mapfile -t files < <(find src/kernels/cuda -name '*.cu' | sort)
