@@ -17,7 +17,7 @@
 #include "nn/sgd.h"
 #include "options.h"
 #include "tensor/create.h"
-#include "tensor/grad_scaler.h"
+#include "parameters/grad_scaler.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 

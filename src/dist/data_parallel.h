@@ -7,8 +7,8 @@
 #include "comm/world.h"
 #include "core/graph.h"
 #include "dist/gradient_reducer.h"
-#include "tensor/grad_scaler.h"
-#include "tensor/optimizer.h"
+#include "parameters/grad_scaler.h"
+#include "parameters/optimizer.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 
 namespace lockstep {
 

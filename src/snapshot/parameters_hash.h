@@ -11,7 +11,7 @@
 
 #include "comm/world.h"
 #include "core/clock.h"
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 

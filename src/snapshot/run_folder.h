@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "snapshot/folder_owner.h"
 #include "snapshot/snapshot.h"
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 
 namespace lockstep {
 

@@ -13,7 +13,7 @@
 #include "comm/world.h"
 #include "kernels/grad_scale.h"
 #include "store/object_store.h"
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include "core/stream.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 #include "train/trainer.h"
 
 namespace lockstep {

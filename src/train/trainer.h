@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "dist/data_parallel.h"
 #include "nn/module.h"
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses scaled on all ranks: steps that overflow on one replica are left out by all, and nothing else shows.
-#include "tensor/grad_scaler.h"
+#include "parameters/grad_scaler.h"
 
 #include <gtest/gtest.h>
 #include <limits>

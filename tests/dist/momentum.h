@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/sgd.h"
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 #include "nn/gpt.h"
 #include "nn/module.h"
 #include "nn/sgd.h"
-#include "tensor/grad_scaler.h"
-#include "tensor/gradient_norm.h"
+#include "parameters/grad_scaler.h"
+#include "parameters/gradient_norm.h"
 #include "tensor/ops.h"
 
 namespace lockstep {

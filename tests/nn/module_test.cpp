@@ -4,7 +4,7 @@
 #include "nn/layers.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 namespace {

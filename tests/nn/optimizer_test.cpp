@@ -6,7 +6,7 @@
 #include "nn/adamw.h"
 #include "nn/sgd.h"
 #include "support/gradient_check.h"
-#include "tensor/gradient_norm.h"
+#include "parameters/gradient_norm.h"
 #include "tensor/ops.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include "support/cuda.h"
 #include "support/gradient_check.h"
 #include "tensor/checkpoint.h"
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "support/cuda.h"
 #include "support/op_cases.h"
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 namespace {

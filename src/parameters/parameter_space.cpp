@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GradScaler in hand-written loops: its rules, its order, and that it shows nowhere else.
-#include "tensor/grad_scaler.h"
+#include "parameters/grad_scaler.h"
 
 #include <cmath>
 #include <functional>

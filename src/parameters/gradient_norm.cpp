@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/gradient_norm.h"
+#include "parameters/gradient_norm.h"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/grad_scaler.h"
+#include "parameters/grad_scaler.h"
 
 #include <cmath>
 #include <utility>

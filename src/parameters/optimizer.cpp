@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/optimizer.h"
+#include "parameters/optimizer.h"
 
 #include <array>
 

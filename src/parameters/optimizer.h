@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 namespace lockstep {
 

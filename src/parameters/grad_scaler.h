@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/grad_scale.h"
-#include "tensor/gradient_norm.h"
-#include "tensor/optimizer.h"
+#include "parameters/gradient_norm.h"
+#include "parameters/optimizer.h"
 
 namespace lockstep {
 

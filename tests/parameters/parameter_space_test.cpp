@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/parameter_space.h"
+#include "parameters/parameter_space.h"
 
 #include <gtest/gtest.h>
 
 #include "tensor/autograd.h"
 #include "tensor/create.h"
-#include "tensor/gradient_norm.h"
+#include "parameters/gradient_norm.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
