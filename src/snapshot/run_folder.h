@@ -9,9 +9,9 @@
 
 #include "comm/world.h"
 #include "config/config.h"
-#include "snapshot/folder_owner.h"
-#include "snapshot/snapshot.h"
 #include "parameters/optimizer.h"
+#include "snapshot/snapshot.h"
+#include "store/folder_owner.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/folder_owner.h"
+#include "store/folder_owner.h"
 
 #include <array>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/folder_owner.h"
+#include "store/folder_owner.h"
 
 #include <atomic>
 #include <csignal>
@@ -12,9 +12,9 @@
 #include "core/error.h"
 #include "core/host.h"
 #include "store/folder_store.h"
-#include "tests/support/config_support.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/user_error.h"
 
 namespace lockstep {
 namespace {
