@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/version.h"
+#include "plan/language_planner.h"
+#include "plan/memory_advice.h"
 #include "train/language_model.h"
-#include "train/memory_advice.h"
 #include "train/trainer.h"
 
 using namespace lockstep;

@@ -1,10 +1,10 @@
 # cmake --install: programs to bin/, configurations to share/lockstep/configs, env.sh and the environment module to
-# share/lockstep, and a package for others to build on: find_package(lockstep) gives lockstep::core ... lockstep::train,
+# share/lockstep, and a package for others to build on: find_package(lockstep) gives lockstep::core ... lockstep::plan,
 # with the headers of src/ as their include folder.
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-set(rooms core comm config store net kernels tensor parameters nn dist data snapshot train doctor elastic)
+set(rooms core comm config store net kernels tensor parameters nn dist data snapshot train plan doctor elastic)
 list(TRANSFORM rooms PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT lockstep ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/language_model.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -130,19 +130,6 @@ Recompute recompute_of(const Config& config) {
                               : Recompute{What::segments, recompute_segments(config)};
 }
 
-constexpr int64_t most_planned_layers = 256;
-
-/// b, and `times` what it has more than a.
-MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
-  for (MemoryRow& row : b.rows) {
-    const auto before = std::ranges::find(a.rows, row.name, &MemoryRow::name);
-    row.bytes += times * (row.bytes - (before == a.rows.end() ? 0.0 : before->bytes));
-  }
-  for (const auto member : {&MemoryPlan::peak, &MemoryPlan::mapped, &MemoryPlan::host, &MemoryPlan::shared})
-    b.*member += times * (b.*member - a.*member);
-  return b;
-}
-
 /// What a text begins with if nobody says: the end of a line before it.
 std::vector<int32_t> first_id(const CharTokenizer& tokenizer) {
   const bool has_lines = tokenizer.vocabulary().find('\n') != std::string::npos;
@@ -217,32 +204,6 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
     };
   }
   return task;
-}
-
-Planner language_planner(const Config& config, const World& world, const LanguageData& data) {
-  const PlannedRanks place = planned_ranks(world);
-  const auto plan = [&data, place](const Config& of) {
-    return plan_memory(of, place, [&data](const Config& made) {
-      const std::shared_ptr<const Gpt> model = make_gpt(made, data.vocabulary_size);
-      return std::pair(std::shared_ptr<const void>(model), language_task(made, *model, data));
-    });
-  };
-  const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of) {
-    of.model.vocab_size = vocabulary;
-    const int64_t layers = of.model.n_layer;
-    // As many segments as are asked for need as many layers.
-    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers) return plan(of);
-    // A row is a line in the number of layers, and that many would take long.
-    of.model.n_layer = most_planned_layers / 2;
-    const MemoryPlan half = plan(of);
-    of.model.n_layer = most_planned_layers;
-    return extended(half, plan(of), 2.0 * static_cast<double>(layers) / most_planned_layers - 2.0);
-  };
-  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
-  return {.plan = plan_any,
-          .place = place,
-          .limits = memory_limits(world),
-          .most_samples = (data.training->size() + replicas - 1) / replicas};
 }
 
 double count_matrix_elements(const Config& config, int64_t vocabulary_size) {

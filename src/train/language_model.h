@@ -13,7 +13,6 @@
 #include "nn/generate.h"
 #include "nn/gpt.h"
 #include "snapshot/snapshot.h"
-#include "train/memory_advice.h"
 #include "train/trainer.h"
 
 namespace lockstep {
@@ -43,9 +42,6 @@ std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size);
 
 /// A training of that model as the trainer takes it. Keeps references to both.
 TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data);
-
-/// Plans trainings like this one on that data, to which it keeps a reference. All ranks call it.
-Planner language_planner(const Config& config, const World& world, const LanguageData& data);
 
 /// The elements of a GPT's matrices and tables, which are nearly all that it has.
 double count_matrix_elements(const Config& config, int64_t vocabulary_size);

@@ -33,7 +33,9 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"data", {"core", "kernels", "tensor"}},
     {"snapshot", {"core", "comm", "config", "store", "kernels", "tensor", "parameters", "nn", "dist"}},
     {"train",
-     {"core", "comm", "config", "store", "kernels", "tensor", "parameters", "nn", "dist", "data", "snapshot"}},
+     {"core", "comm", "config", "store", "kernels", "tensor", "parameters", "nn", "dist", "data",
+      "snapshot"}},
+    {"plan", {"core", "comm", "config", "kernels", "tensor", "parameters", "nn", "dist", "data", "train"}},
     {"doctor", {"core", "comm", "config", "store", "net", "train"}},
     {"elastic", {"core", "comm", "net"}},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/memory_advice.h"
+#include "plan/memory_advice.h"
 
 #include <algorithm>
 #include <iomanip>

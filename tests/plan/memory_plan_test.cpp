@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/memory_plan.h"
+#include "plan/memory_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -7,13 +7,14 @@
 #include "core/text.h"
 #include "nn/adamw.h"
 #include "nn/layers.h"
+#include "plan/language_planner.h"
+#include "plan/memory_advice.h"
 #include "support/config_support.h"
 #include "support/temporary_directory.h"
 #include "support/tiny_training.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "train/language_model.h"
-#include "train/memory_advice.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/memory_plan.h"
+#include "plan/memory_plan.h"
 
 namespace lockstep {
 

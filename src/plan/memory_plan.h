@@ -2,14 +2,14 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/memory_limit.h"
-#include "core/dry_run.h"
-#include "train/trainer.h"
+#include "comm/world.h"
+#include "config/config.h"
+#include "core/memory.h"
+#include "plan/rehearsal.h"
 
 namespace lockstep {
 
@@ -41,9 +41,6 @@ struct PlannedRanks {
 
 /// Of this run, the most that any of its ranks has; all ranks call it.
 PlannedRanks planned_ranks(const World& world);
-
-/// Makes a model and its training on the current stream. What the task refers to lives as long as the first.
-using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
 
 /// Runs a step of a training dry, with all that belongs to it, and adds what ranks share. `config` is settled
 /// (dist.replicas). Nothing is allocated. Throws what the model throws where sizes do not fit together.

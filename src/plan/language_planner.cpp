@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/language_planner.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t most_planned_layers = 256;
+
+/// b, and `times` what it has more than a.
+MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
+  for (MemoryRow& row : b.rows) {
+    const auto before = std::ranges::find(a.rows, row.name, &MemoryRow::name);
+    row.bytes += times * (row.bytes - (before == a.rows.end() ? 0.0 : before->bytes));
+  }
+  for (const auto member : {&MemoryPlan::peak, &MemoryPlan::mapped, &MemoryPlan::host, &MemoryPlan::shared})
+    b.*member += times * (b.*member - a.*member);
+  return b;
+}
+
+}  // namespace
+
+Planner language_planner(const Config& config, const World& world, const LanguageData& data) {
+  const PlannedRanks place = planned_ranks(world);
+  const auto plan = [&data, place](const Config& of) {
+    return plan_memory(of, place, [&data](const Config& made) {
+      const std::shared_ptr<const Gpt> model = make_gpt(made, data.vocabulary_size);
+      return std::pair(std::shared_ptr<const void>(model), language_task(made, *model, data));
+    });
+  };
+  const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of) {
+    of.model.vocab_size = vocabulary;
+    const int64_t layers = of.model.n_layer;
+    // As many segments as are asked for need as many layers.
+    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers) return plan(of);
+    // A row is a line in the number of layers, and that many would take long.
+    of.model.n_layer = most_planned_layers / 2;
+    const MemoryPlan half = plan(of);
+    of.model.n_layer = most_planned_layers;
+    return extended(half, plan(of), 2.0 * static_cast<double>(layers) / most_planned_layers - 2.0);
+  };
+  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
+  return {.plan = plan_any,
+          .place = place,
+          .limits = memory_limits(world),
+          .most_samples = (data.training->size() + replicas - 1) / replicas};
+}
+
+}  // namespace lockstep

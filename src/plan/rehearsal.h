@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/dry_run.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// Makes a model and its training on the current stream. What the task refers to lives as long as the first.
+using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
+
+/// What a step of one rank takes if it shares nothing, and the sizes of what ranks would share.
+struct Rehearsal {
+  DryMemory memory;
+  std::vector<MemoryUse> uses;
+  int64_t elements = 0;   ///< of the parameter space
+  int64_t trainable = 0;  ///< of these
+  int64_t states = 0;     ///< of the optimizer, numbers for each
+  int64_t copy_bytes = 0;
+  int64_t order_bytes = 0;  ///< of the samples of an epoch, shuffled
+};
+
+/// Runs steps of a training dry on one rank that has the replicas of one of `ranks`, with all that belongs to
+/// them: a last batch of an epoch, a validation, a snapshot that is being written, a sample text. `config` is
+/// settled (dist.replicas). Nothing is allocated. Throws what the model throws where sizes do not fit
+/// together.
+Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make);
+
+}  // namespace lockstep
