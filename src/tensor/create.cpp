@@ -75,14 +75,24 @@ void fill(const Tensor& tensor, double value) {
   launch(tensor.stream(), Fill{.y = tensor.view(), .value = value});
 }
 
-void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id) {
-  launch(tensor.stream(),
-         FillNormal{.y = tensor.view(), .mean = mean, .std = std, .seed = seed, .stream_id = stream_id});
+void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id,
+                 int64_t first) {
+  launch(tensor.stream(), FillNormal{.y = tensor.view(),
+                                     .mean = mean,
+                                     .std = std,
+                                     .seed = seed,
+                                     .stream_id = stream_id,
+                                     .first = first});
 }
 
-void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id) {
-  launch(tensor.stream(),
-         FillUniform{.y = tensor.view(), .low = low, .high = high, .seed = seed, .stream_id = stream_id});
+void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id,
+                  int64_t first) {
+  launch(tensor.stream(), FillUniform{.y = tensor.view(),
+                                      .low = low,
+                                      .high = high,
+                                      .seed = seed,
+                                      .stream_id = stream_id,
+                                      .first = first});
 }
 
 }  // namespace lockstep

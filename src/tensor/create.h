@@ -31,9 +31,12 @@ double item(const Tensor& tensor);
 void copy(const Tensor& source, const Tensor& target);
 
 /// Fills with a N(mean, std) or a U[low, high) that is a function of (seed, stream_id, element index) alone:
-/// the same on every rank. `stream_id` is the parameter's place in the model.
-void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id);
-void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id);
+/// the same on every rank. `stream_id` is the parameter's place in the model. With `first` the tensor is
+/// elements [first, first + size) of a larger one and gets their values.
+void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id,
+                 int64_t first = 0);
+void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id,
+                  int64_t first = 0);
 void fill(const Tensor& tensor, double value);
 
 }  // namespace lockstep

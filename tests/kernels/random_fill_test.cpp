@@ -33,6 +33,36 @@ TEST(RandomFill, AnElementIsAFunctionOfItsIndex) {
   EXPECT_FALSE(normal(40001, DType::f32, 8, 1) == whole);
 }
 
+/// Odd pieces: ends in every place of a group of four, within a chunk and beyond it.
+template <class Fill>
+void expect_pieces_to_make_the_whole(Fill fill) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    Values whole({30011}, dtype), pieces({30011}, dtype);
+    fill.y = whole.view();
+    fill.first = 0;
+    launch_on(3, fill);
+    int64_t size = 0;
+    for (int64_t begin = 0; begin < whole.size(); begin += size) {
+      size = std::min(size < 13 ? size + 1 : 2 * size + 5, whole.size() - begin);
+      fill.y = part_of(pieces.view(), begin, size);
+      fill.first = begin;
+      launch_on(3, fill);
+    }
+    EXPECT_TRUE(pieces == whole) << dtype;
+  }
+}
+
+TEST(RandomFill, PiecesMakeTheWhole) {
+  expect_pieces_to_make_the_whole(FillNormal{.y = {}, .mean = 1.0, .std = 0.5, .seed = 42, .stream_id = 7});
+  expect_pieces_to_make_the_whole(FillUniform{.y = {}, .low = -3.0, .high = 5.0, .seed = 9, .stream_id = 2});
+}
+
+TEST(RandomFill, APartBeforeTheBeginningIsRefused) {
+  Values y({4});
+  EXPECT_THROW(launch_on(1, FillNormal{.y = y.view(), .first = -1}), Error);
+  EXPECT_THROW(launch_on(1, FillUniform{.y = y.view(), .first = -1}), Error);
+}
+
 TEST(RandomFill, EveryDtypeRoundsTheSameValue) {
   const Values exact = normal(1000, DType::f64, 3);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
@@ -41,14 +71,20 @@ TEST(RandomFill, EveryDtypeRoundsTheSameValue) {
 }
 
 TEST(RandomFill, UniformIsTheGeneratorsWords) {
-  Values y({1001}, DType::f64);
-  launch_on(3, FillUniform{.y = y.view(), .low = -3.0, .high = 5.0, .seed = 9, .stream_id = 2});
-  const auto expected = [](int64_t i) {
-    const auto words =
-        philox<10>(derive_key(9, 2, initialization_lane), {static_cast<uint32_t>(i / 4), 0, 0, 0});
-    return -3.0 + 8.0 * uniform_float(words[static_cast<size_t>(i % 4)]);
-  };
-  expect_close(y, expected, 0.0, 0.0);
+  constexpr int64_t groups_of_low_word = int64_t{1} << 32;
+  for (const int64_t first : {int64_t{0}, 4 * groups_of_low_word - 7}) {
+    Values y({1001}, DType::f64);
+    launch_on(
+        3, FillUniform{.y = y.view(), .low = -3.0, .high = 5.0, .seed = 9, .stream_id = 2, .first = first});
+    const auto expected = [&](int64_t i) {
+      const int64_t group = (first + i) / 4;
+      const auto words =
+          philox<10>(derive_key(9, 2, initialization_lane),
+                     {static_cast<uint32_t>(group), static_cast<uint32_t>(group / groups_of_low_word), 0, 0});
+      return -3.0 + 8.0 * uniform_float(words[static_cast<size_t>((first + i) % 4)]);
+    };
+    expect_close(y, expected, 0.0, 0.0);
+  }
 }
 
 }  // namespace

@@ -80,6 +80,11 @@ class Values {
   std::vector<unsigned char> bytes_;
 };
 
+/// Elements [begin, begin + size) of a view.
+inline View part_of(const View& whole, int64_t begin, int64_t size) {
+  return {static_cast<std::byte*>(whole.data) + begin * bytes(whole.dtype), {size}, whole.dtype};
+}
+
 /// Runs the kernel on the CPU with that many threads.
 template <class K>
 void launch_on(int threads, const K& kernel) {

@@ -172,5 +172,15 @@ TEST(Create, RandomValuesAreAFunctionOfSeedAndPlace) {
   EXPECT_NE(draw(1, 2), draw(1, 3));
 }
 
+TEST(Create, APartOfADrawHasTheValuesOfTheWhole) {
+  for (const auto& fill : {fill_normal, fill_uniform}) {
+    const Tensor whole = empty({103}), parts = empty({103});
+    fill(whole, 0.0, 1.0, 1, 2, 0);
+    fill(parts.slice(0, 50), 0.0, 1.0, 1, 2, 0);
+    fill(parts.slice(50, 103), 0.0, 1.0, 1, 2, 50);
+    EXPECT_EQ(to_doubles(parts), to_doubles(whole));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

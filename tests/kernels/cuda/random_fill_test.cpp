@@ -18,6 +18,14 @@ void expect_bits_of_the_cpu(Fill fill) {
       fill.y = y.view();
       launch(gpu_stream(), fill);
       EXPECT_TRUE(y.values() == expected) << dtype << " " << size;
+
+      OnGpu pieces = OnGpu::poisoned({size}, dtype);
+      constexpr int64_t piece = 1023;
+      for (Fill k = fill; k.first < size; k.first += piece) {
+        k.y = part_of(pieces.view(), k.first, std::min(piece, size - k.first));
+        launch(gpu_stream(), k);
+      }
+      EXPECT_TRUE(pieces.values() == expected) << dtype << " " << size << " in pieces";
     }
 }
 
