@@ -53,26 +53,31 @@ int64_t scratch_bytes(CpuStream, const DimensionSum&);
 void run(CpuStream, const DimensionSum&);
 void run(CudaStream, const DimensionSum&);
 
-/// y[b] = the sum of the squares of block b of x, in f64, for the blocks of the given ranges; the others are
-/// left as they are. A block's sum has the same bits on every backend, wherever x is cut.
+/// y[b] = the sum of the squares of block b - shift of x, in f64, for the blocks b of the given ranges; the
+/// others are left as they are. A block's sum has the same bits on every backend, wherever x is cut and
+/// wherever its parts lie.
 struct BlockSquares {
   static constexpr const char* name = "block_squares";
-  /// Blocks [first, last) of x.
+  /// Blocks [first, last) of y, from blocks [first - shift, last - shift) of x.
   struct Blocks {
     int64_t first = 0;
     int64_t last = 0;
+    int64_t shift = 0;  ///< of either sign
   };
-  View x;                      ///< any shape, f32; f64 on the CPU only
+  View x;                      ///< any shape, f32; f64 on the CPU only; its last block may be short
   View y;                      ///< f64, one element for each block
   std::vector<Blocks> ranges;  ///< not empty, ascending
 
   void check() const {
     expect(x.dtype == DType::f32 || x.dtype == DType::f64, "f32 or f64 is needed, not ", x.dtype);
-    expect(y.size() == (x.size() + sum_block - 1) / sum_block && y.dtype == DType::f64, "y is ", y.shape, " ",
-           y.dtype, ", x is ", x.shape);
-    for (const Blocks& blocks : ranges)
-      expect(0 <= blocks.first && blocks.first < blocks.last && blocks.last <= y.size(), "blocks [",
-             blocks.first, ", ", blocks.last, ") of ", y.size());
+    expect(y.dtype == DType::f64, "y is ", y.dtype);
+    const int64_t x_blocks = (x.size() + sum_block - 1) / sum_block;
+    for (const auto& [first, last, shift] : ranges) {
+      expect(0 <= first && first < last && last <= y.size(), "blocks [", first, ", ", last, ") of ",
+             y.size());
+      expect(shift <= first && last - shift <= x_blocks, "blocks [", first - shift, ", ", last - shift,
+             ") of x, which has ", x_blocks);
+    }
   }
 };
 void run(CpuStream, const BlockSquares&);

@@ -56,10 +56,37 @@ TEST(BlockSquares, MatchReferenceAndTouchTheirBlocksOnly) {
   }
 }
 
+TEST(BlockSquares, OfPartsThatLieElsewhereHaveTheBitsOfTheWhole) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Values x = Values::uniform({9 * sum_block + 77}, dtype, 3), parts({4 * sum_block + 77}, dtype);
+    const auto put = [&](int64_t block, int64_t from, int64_t size) {
+      std::memcpy(part_of(parts.view(), block * sum_block, size).data,
+                  part_of(x.view(), from * sum_block, size).data, static_cast<size_t>(size * bytes(dtype)));
+    };
+    put(2, 1, 2 * sum_block);
+    put(0, 5, 2 * sum_block);
+    put(4, 9, 77);
+    Values whole({10}, DType::f64), cut({10}, DType::f64);
+    launch_on(2, BlockSquares{.x = x.view(), .y = whole.view(), .ranges = {{0, 10}}});
+    launch_on(
+        2, BlockSquares{.x = parts.view(), .y = cut.view(), .ranges = {{1, 3, -1}, {5, 7, 5}, {9, 10, 5}}});
+    for (int64_t block = 0; block < 10; ++block) {
+      const bool is_part = block == 1 || block == 2 || block == 5 || block == 6 || block == 9;
+      EXPECT_EQ(cut[block], is_part ? whole[block] : 0.0) << dtype << " " << block;
+    }
+  }
+}
+
 TEST(BlockSquares, BlocksOutsideAreRefused) {
-  Values x({sum_block + 1}), y({2}, DType::f64);
-  for (const BlockSquares::Blocks& blocks : {BlockSquares::Blocks{0, 3}, {1, 1}, {-1, 1}})
-    EXPECT_THROW(launch_on(1, BlockSquares{.x = x.view(), .y = y.view(), .ranges = {blocks}}), Error);
+  Values x({sum_block + 1}), y({3}, DType::f64);
+  const auto square = [&](const BlockSquares::Blocks& blocks) {
+    launch_on(1, BlockSquares{.x = x.view(), .y = y.view(), .ranges = {blocks}});
+  };
+  square({1, 3, 1});
+  for (const BlockSquares::Blocks& of_y : {BlockSquares::Blocks{2, 4, 2}, {1, 1}, {-1, 1, -1}})
+    EXPECT_THROW(square(of_y), Error);
+  for (const BlockSquares::Blocks& of_x : {BlockSquares::Blocks{0, 3}, {0, 1, 1}, {1, 2, -1}})
+    EXPECT_THROW(square(of_x), Error);
 }
 
 struct Clipped {

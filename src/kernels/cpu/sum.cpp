@@ -93,11 +93,12 @@ void run(CpuStream stream, const BlockSquares& k) {
   auto* sums = k.y.as<double>();
   with_compute_type(k.x.dtype, [&]<class T>() {
     const T* all = k.x.as<T>();
-    for (const auto& [first, last] : k.ranges)
-      stream.for_each_chunk(last - first, blocks_per_chunk, [&, first = first](int64_t begin, int64_t end) {
-        for (int64_t block = first + begin; block < first + end; ++block) {
-          const T* x = all + block * sum_block;
-          const int64_t size = std::min(sum_block, k.x.size() - block * sum_block);
+    for (const BlockSquares::Blocks& range : k.ranges)
+      stream.for_each_chunk(range.last - range.first, blocks_per_chunk, [&](int64_t begin, int64_t end) {
+        for (int64_t block = range.first + begin; block < range.first + end; ++block) {
+          const int64_t offset = (block - range.shift) * sum_block;
+          const T* x = all + offset;
+          const int64_t size = std::min(sum_block, k.x.size() - offset);
           sums[block] = lane_sum<double>(
               size, [=](int64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
         }

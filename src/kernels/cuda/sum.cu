@@ -31,13 +31,14 @@ constexpr int warps = threads / cuda::warp_size;
 constexpr int final_threads = 1024;
 
 struct BlockRange {
-  int64_t first;
+  int64_t first;    ///< block of y
+  int64_t x_first;  ///< the block of x it is squared from
   uint32_t first_tile;
 };
 
 /// Ranges of blocks; a tile is a block.
 struct Ranges {
-  static constexpr int capacity = 2000;
+  static constexpr int capacity = 1350;
   BlockRange ranges[capacity];
   int count = 0;
   uint32_t tiles = 0;
@@ -91,9 +92,10 @@ __global__ __launch_bounds__(threads) void square_kernel(const __grid_constant__
   const uint32_t tile = blockIdx.x * warps + cuda::warp_index();
   if (tile >= k.tiles) return;
   const BlockRange& range = k.ranges[cuda::entry_of_tile(k.ranges, k.count, tile)];
-  const int64_t block = range.first + (tile - range.first_tile);
+  const uint32_t offset = tile - range.first_tile;
+  const int64_t block = range.x_first + offset;
   const double sum = sum_of_block<double>(size_of_block(size, block), Square{x + block * sum_block});
-  if (cuda::lane_index() == 0) sums[block] = sum;
+  if (cuda::lane_index() == 0) sums[range.first + offset] = sum;
 }
 
 template <class T>
@@ -254,7 +256,7 @@ void run(CudaStream stream, const BlockSquares& k) {
     table.tiles = 0;
   };
   for (const BlockSquares::Blocks& blocks : k.ranges) {
-    table.ranges[table.count++] = {blocks.first, table.tiles};
+    table.ranges[table.count++] = {blocks.first, blocks.first - blocks.shift, table.tiles};
     table.tiles += static_cast<uint32_t>(blocks.last - blocks.first);
     if (table.count == Ranges::capacity) launch_table();
   }

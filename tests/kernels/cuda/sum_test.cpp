@@ -68,6 +68,19 @@ TEST(BlockSquaresOnGpu, HaveTheBitsOfTheCpu) {
   });
 }
 
+TEST(BlockSquaresOnGpu, OfPartsThatLieElsewhereHaveTheBitsOfTheWhole) {
+  LOCKSTEP_NEEDS_GPU();
+  for_each_schedule([] {
+    Values x = Values::uniform({9 * sum_block + 77}, DType::f32, 1), expected({13}, DType::f64);
+    // Blocks [0, 3) of x are blocks [10, 13) of y, and its last four, one of them short, are blocks [1, 5).
+    const std::vector<BlockSquares::Blocks> ranges{{1, 5, -5}, {10, 13, 10}};
+    launch_on(1, BlockSquares{.x = x.view(), .y = expected.view(), .ranges = ranges});
+    OnGpu on_x(x, 1), on_y(Values({13}, DType::f64));
+    launch(gpu_stream(), BlockSquares{.x = on_x.view(), .y = on_y.view(), .ranges = ranges});
+    EXPECT_TRUE(on_y.values() == expected);
+  });
+}
+
 TEST(BlockSquaresOnGpu, MoreRangesThanATableHolds) {
   LOCKSTEP_NEEDS_GPU();
   constexpr int64_t blocks = 4101;
