@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/doctor.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 
+#include "config/command_line.h"
 #include "core/error.h"
 #include "core/version.h"
 #include "train/trainer.h"
@@ -32,20 +32,13 @@ constexpr const char* usage =
 /// Takes what only this program knows out of the arguments.
 DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   DoctorOptions options{.program = std::filesystem::read_symlink("/proc/self/exe").string()};
-  CLI::App app;
-  app.allow_extras();
-  app.add_option("--listen", options.listen);
-  app.add_option("--shm", options.shared_memory);
-  app.add_option("--deadline", options.deadline_seconds);
-  app.add_flag("--json", is_for_programs);
-  std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& problem) {
-    throw UserError(concat("command line: ", problem.what(), "; see doctor --help"));
-  }
+  CommandLine line;
+  line.add("--listen", options.listen);
+  line.add("--shm", options.shared_memory);
+  line.add("--deadline", options.deadline_seconds);
+  line.add_flag("--json", is_for_programs);
+  line.take_from(arguments);
   require(options.deadline_seconds > 0.0, "command line: --deadline is no number of seconds above 0");
-  arguments.other = app.remaining();
   return options;
 }
 

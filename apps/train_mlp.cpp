@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command_line.h"
+#include "config/command_line.h"
+#include "core/error.h"
+#include "core/version.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sgd.h"
@@ -24,18 +26,11 @@ Trains Linear(20, 1) with SGD on 2048 random samples, the data set of the PyTorc
 /// save_every.
 int64_t take_tutorial_arguments(Arguments& arguments) {
   int64_t total_epochs = 0, save_every = 10, batch_size = 0;
-  CLI::App app;
-  app.allow_extras();
-  app.add_option("total_epochs,--total_epochs,--total-epochs", total_epochs)->check(whole_number(1));
-  app.add_option("save_every,--save_every,--save-every", save_every)->check(whole_number(1));
-  app.add_option("--batch_size,--batch-size", batch_size)->check(whole_number(1));
-  std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& problem) {
-    throw UserError(concat("command line: ", problem.what(), "; see train_mlp --help"));
-  }
-  arguments.other = app.remaining();
+  CommandLine line;
+  line.add("total_epochs,--total_epochs,--total-epochs", total_epochs).whole_from(1);
+  line.add("save_every,--save_every,--save-every", save_every).whole_from(1);
+  line.add("--batch_size,--batch-size", batch_size).whole_from(1);
+  line.take_from(arguments);
   if (total_epochs > 0) arguments.overrides.push_back({"train.epochs", concat(total_epochs)});
   if (batch_size > 0) arguments.overrides.push_back({"train.batch_size", concat(batch_size)});
   return save_every;

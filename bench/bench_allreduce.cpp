@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <mpi.h>
 
 #include "allreduce.h"
+#include "config/command_line.h"
 #include "core/error.h"
-#include "core/exit_code.h"
-#include "core/version.h"
 #include "dist/gradient_reducer.h"
 #include "report.h"
 
@@ -94,25 +92,19 @@ int bench(const AllReduceOptions& options, const std::string& device) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The tree all-reduce beside MPI_Allreduce, with nccl-tests' bandwidths, under mpirun -np 2");
+  CommandLine line(
+      "The tree all-reduce beside MPI_Allreduce, with nccl-tests' bandwidths, under mpirun -np 2");
   AllReduceOptions options;
   std::string device = "cpu";
-  app.add_option("--device", device, "cpu, or cuda: the tree beside ncclAllReduce, a GPU for each rank")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--min", options.min_bytes, "bytes of the smallest message")->capture_default_str();
-  app.add_option("--max", options.max_bytes, "bytes of the largest; sizes double")->capture_default_str();
-  app.add_option("--samples", options.samples, "of each method and size")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--messages", options.messages,
-               "the tree by messages, as between hosts, not in shared memory");
-  app.add_flag("--append", options.append, "add the rows to bench/results");
-  app.set_version_flag("--version", version_text());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : exit_usage;
-  }
+  line.add("--device", device, "cpu, or cuda: the tree beside ncclAllReduce, a GPU for each rank")
+      .shows_default()
+      .one_of({"cpu", "cuda"});
+  line.add("--min", options.min_bytes, "bytes of the smallest message").shows_default();
+  line.add("--max", options.max_bytes, "bytes of the largest; sizes double").shows_default();
+  line.add("--samples", options.samples, "of each method and size").shows_default().positive();
+  line.add_flag("--messages", options.messages,
+                "the tree by messages, as between hosts, not in shared memory");
+  line.add_flag("--append", options.append, "add the rows to bench/results");
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_program([&] { return bench(options, device); });
 }

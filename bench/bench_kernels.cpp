@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <iostream>
+#include <map>
 #include <regex>
 
 #include "comm/world.h"
+#include "config/command_line.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/memory.h"
-#include "core/version.h"
 #include "gpu_rows.h"
 #include "kernel_cases.h"
 #include "measure.h"
@@ -123,29 +122,24 @@ int bench_gpu(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Every kernel of a training step beside its ceiling, measured in the same run");
+  CommandLine line("Every kernel of a training step beside its ceiling, measured in the same run");
   Options options;
   const std::map<std::string, DType> dtypes = {
       {"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
-  app.add_option("--device", options.device, "cpu: small steps in f32; cuda: whole steps on the first GPU")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--dtype", options.dtype, "of activations on a GPU: f32, bf16 (default) or f16")
-      ->transform(CLI::CheckedTransformer(dtypes));
-  app.add_option("--filter", options.filter, "regular expression of \"kernel shape\"")->capture_default_str();
-  app.add_option("--threads", options.threads, "of the CPU's kernels and their ceilings; Eigen has one")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--seconds", options.seconds, "of each measurement")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--quick", options.quick, "one small shape a kernel: whether it runs, not how fast");
-  app.add_flag("--append", options.append, "add the rows to bench/results");
-  app.set_version_flag("--version", version_text());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? 0 : exit_usage;
-  }
+  std::string dtype = "bf16";
+  line.add("--device", options.device, "cpu: small steps in f32; cuda: whole steps on the first GPU")
+      .shows_default()
+      .one_of({"cpu", "cuda"});
+  line.add("--dtype", dtype, "of activations on a GPU: f32, bf16 (default) or f16")
+      .one_of({"f32", "bf16", "f16"});
+  line.add("--filter", options.filter, "regular expression of \"kernel shape\"").shows_default();
+  line.add("--threads", options.threads, "of the CPU's kernels and their ceilings; Eigen has one")
+      .shows_default()
+      .positive();
+  line.add("--seconds", options.seconds, "of each measurement").shows_default().positive();
+  line.add_flag("--quick", options.quick, "one small shape a kernel: whether it runs, not how fast");
+  line.add_flag("--append", options.append, "add the rows to bench/results");
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
+  options.dtype = dtypes.at(dtype);
   return run_program([&] { return options.device == "cuda" ? bench_gpu(options) : bench_cpu(options); });
 }

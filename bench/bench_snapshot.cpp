@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iostream>
 
+#include "config/command_line.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/version.h"
@@ -41,11 +41,11 @@ struct Options {
 /// The benchmark's own arguments, taken out of what the configuration does not know.
 Options take_options(Arguments& arguments) {
   Options options;
-  CLI::App app;
-  app.add_option("--seconds", options.seconds)->check(CLI::PositiveNumber);
-  app.add_option("--repeats", options.repeats)->check(CLI::PositiveNumber);
-  app.add_flag("--append", options.append);
-  take_benchmark_arguments(app, arguments);
+  CommandLine line;
+  line.add("--seconds", options.seconds).positive();
+  line.add("--repeats", options.repeats).positive();
+  line.add_flag("--append", options.append);
+  take_benchmark_arguments(line, arguments);
   return options;
 }
 

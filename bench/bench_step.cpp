@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <numeric>
 
+#include "config/command_line.h"
 #include "core/error.h"
 #include "core/trace.h"
 #include "core/version.h"
@@ -36,11 +36,11 @@ struct Options {
 /// The benchmark's own arguments, taken out of what the configuration does not know.
 Options take_options(Arguments& arguments) {
   Options options;
-  CLI::App app;
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--warmup", options.warmup)->check(CLI::NonNegativeNumber);
-  app.add_flag("--append", options.append);
-  take_benchmark_arguments(app, arguments);
+  CommandLine line;
+  line.add("--steps", options.steps).positive();
+  line.add("--warmup", options.warmup).not_negative();
+  line.add_flag("--append", options.append);
+  take_benchmark_arguments(line, arguments);
   return options;
 }
 

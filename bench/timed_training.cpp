@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timed_training.h"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <numeric>
 
@@ -75,14 +74,8 @@ std::string workload_of(const Config& config) {
                 config.train.recompute == "none" ? "" : " recompute " + config.train.recompute);
 }
 
-void take_benchmark_arguments(CLI::App& options, Arguments& arguments) {
-  std::vector<std::string> reversed(arguments.other.rbegin(), arguments.other.rend());
-  try {
-    options.parse(reversed);
-  } catch (const CLI::ParseError& problem) {
-    throw UserError(concat(problem.what(), "; see ", arguments.program, " --help"));
-  }
-  arguments.other.clear();
+void take_benchmark_arguments(CommandLine& line, Arguments& arguments) {
+  line.take_from(arguments);
   if (arguments.config_file.empty()) arguments.config_file = "shakespeare_cpu.ini";
   const std::string directory = "runs/" + arguments.program;
   const std::vector<Setting> own = {{"train.device", "cpu"},

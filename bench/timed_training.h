@@ -6,14 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "config/command_line.h"
 #include "measure.h"
 #include "train/language_model.h"
 #include "train/step_runner.h"
 #include "train/trainer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace lockstep {
 
@@ -47,9 +44,9 @@ class TimedTraining {
 /// Layers x heads x width, and what a step holds.
 std::string workload_of(const Config& config);
 
-/// Lets `options` take its own from what the configuration does not know, and sets a training on random
+/// Lets `line` take its own from what the configuration does not know, and sets a training on random
 /// tokens and shakespeare_cpu.ini where nothing else is asked for. Throws UserError.
-void take_benchmark_arguments(CLI::App& options, Arguments& arguments);
+void take_benchmark_arguments(CommandLine& line, Arguments& arguments);
 
 /// The timing of one part of each sample.
 template <class Sample, class Part>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kills, stops and resizes runs at random moments, and compares what they compute with an undisturbed run.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "support/run_result.h"
@@ -214,18 +214,16 @@ int run_all(const Options& options) {
 
 int chaos(int argc, char** argv) {
   Options options;
-  CLI::App app("Kills, stops and resizes runs at random moments, and compares them with an undisturbed one.");
-  app.add_option("--runs", options.runs, "runs that are struck")->check(CLI::NonNegativeNumber);
-  app.add_option("--resizes", options.resizes, "runs that come back with another number of ranks")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", options.seed, "of the moments, signals and ranks");
-  app.add_option("--steps", options.steps, "of each run")->check(CLI::PositiveNumber);
-  app.add_option("--report", options.report, "a Markdown file to write");
-  app.add_option("--folder", options.folder,
-                 "for the runs; those that fail stay there (default: a temporary one)");
-  app.add_flag("--keep", options.keep, "keep all runs");
-  app.option_defaults()->always_capture_default();
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line(
+      "Kills, stops and resizes runs at random moments, and compares them with an undisturbed one.");
+  line.add("--runs", options.runs, "runs that are struck").not_negative();
+  line.add("--resizes", options.resizes, "runs that come back with another number of ranks").not_negative();
+  line.add("--seed", options.seed, "of the moments, signals and ranks");
+  line.add("--steps", options.steps, "of each run").positive();
+  line.add("--report", options.report, "a Markdown file to write");
+  line.add("--folder", options.folder, "for the runs; those that fail stay there (default: a temporary one)");
+  line.add_flag("--keep", options.keep, "keep all runs");
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   const TemporaryDirectory temporary;
   if (options.folder.empty()) options.folder = temporary.path();
   fs::create_directories(options.folder);

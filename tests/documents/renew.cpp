@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Behind scripts/renew_documents.sh: executes the documents of this tree and writes what their commands print
 // into them, or records the numbers of documents as they are.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -10,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/command_line.h"
+#include "config/command_line.h"
 #include "core/error.h"
 #include "documents/record.h"
 #include "documents/renewal.h"
@@ -105,12 +104,12 @@ int renew_all(const Options& options, Record record) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Executes the documents and writes what their commands print into them.");
-  app.add_flag("--full", options.is_full, "shortened blocks as well, at full length (LOCKSTEP_DATA_DIR)");
-  CLI::Option* only = app.add_option("--only", options.only, "these documents alone");
-  app.add_option("--accept", options.accept, "record the numbers of these documents, and execute nothing")
-      ->excludes(only);
-  if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
+  CommandLine line("Executes the documents and writes what their commands print into them.");
+  line.add_flag("--full", options.is_full, "shortened blocks as well, at full length (LOCKSTEP_DATA_DIR)");
+  const CommandOption only = line.add("--only", options.only, "these documents alone");
+  line.add("--accept", options.accept, "record the numbers of these documents, and execute nothing")
+      .excludes(only);
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   try {
     require_documents(options.only);
     require_documents(options.accept);

@@ -10,7 +10,7 @@ using namespace lockstep;
 constexpr double learning_rate = 1e-2;
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32");
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32");
   return run_alone([&] {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});

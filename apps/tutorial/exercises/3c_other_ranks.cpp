@@ -11,7 +11,7 @@ constexpr double learning_rate = 1e-2;
 constexpr const char* snapshot_path = "snapshot.safetensors";
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4");
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const bool has_snapshot = world.is_first() && std::filesystem::exists(snapshot_path);
     const std::string read = has_snapshot ? to_safetensors(load_safetensors(snapshot_path)) : "";

@@ -9,7 +9,7 @@ using namespace lockstep;
 constexpr double learning_rate = 1e-2;
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4 --nodes=2");
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4 --nodes=2");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const Node node = pretend_node(world, options["--nodes"]);
     const std::vector<std::string> names = world.communicator().all_gather_text(node.name);

@@ -9,7 +9,6 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/tutorial/options.h"
 #include "core/memory.h"
 
 namespace lockstep {
@@ -21,15 +20,6 @@ void print(const std::string& line) { std::cout << line + "\n" << std::flush; }
 constexpr const char* downloads = "downloads";
 
 }  // namespace
-
-Arguments::Arguments(int argc, char** argv, const std::string& known) {
-  const Options options(argc, argv, known);
-  std::istringstream words(known);
-  for (std::string word; words >> word;) {
-    const std::string name = word.substr(0, word.find('='));
-    values_[name] = options[name];
-  }
-}
 
 std::string bits_of(float loss) {
   std::ostringstream text;

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/tutorial/options.h"
 #include "comm/world.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -32,17 +32,6 @@ template <class T>
 T blank(const std::string& what, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   throw Error(concat("still blank: ", what), file, line);
 }
-
-/// The whole numbers of a command line, as Options of the tutorial's steps reads them.
-class Arguments {
- public:
-  Arguments(int argc, char** argv, const std::string& known);
-
-  int operator[](const std::string& name) const { return values_.at(name); }
-
- private:
-  std::map<std::string, int> values_;
-};
 
 /// "3f06bf69 (0.526359)".
 std::string bits_of(float loss);

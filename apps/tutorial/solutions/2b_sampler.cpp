@@ -13,7 +13,7 @@ constexpr uint64_t seed = 0;
 constexpr int64_t samples = 2048;
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=3");
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=3");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const SyntheticRegression data(samples, 20);
     const Mlp model({20, 1});

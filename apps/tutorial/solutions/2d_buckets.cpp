@@ -38,7 +38,7 @@ void exchange(const World& world, const Bucket& bucket) {
 }
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=2");
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=2");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 32, 16, 1});

@@ -40,7 +40,7 @@ double evaluate(const World& world, const Mlp& model, const Dataset& data, int64
 }
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=3 --batch_size=32 --ranks=3");
+  const Options options(argc, argv, "total_epochs=3 --batch_size=32 --ranks=3");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const SyntheticRegression unseen(500, 20, /*seed=*/1);

@@ -10,7 +10,7 @@ constexpr double learning_rate = 1e-2;
 constexpr const char* snapshot_path = "snapshot.safetensors";
 
 int main(int argc, char** argv) {
-  const Arguments options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=2");
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=2");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});

@@ -6,9 +6,9 @@
 #include <iostream>
 #include <string>
 
-#include "apps/command_line.h"
 #include "apps/tutorial/exercises/check/verdict.h"
 #include "comm/world.h"
+#include "config/command_line.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -63,17 +63,17 @@ int check_all(const Request& request) {
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  CLI::App app(
+  CommandLine line(
       "Compares an exercise with its solution, bit by bit. Exits with 0 if what was asked for is solved, "
       "else 1.");
   Request request;
-  app.add_option("name", request.beginning, "the exercise, or how its name begins: 2c, or 2 for a chapter");
-  app.add_option("--exercises", request.folder, "the folder of the programs to check")->type_name("FOLDER");
-  app.add_option("--deadline", request.deadline_seconds, "how long a start of a program may take, in s")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--mistake", request.mistake, "say what such a program looks like: \"epoch not set\"")
-      ->type_name("NAME");
-  if (const std::optional<int> code = parse_command_line(app, argc, argv)) return *code;
+  line.add("name", request.beginning, "the exercise, or how its name begins: 2c, or 2 for a chapter");
+  line.add("--exercises", request.folder, "the folder of the programs to check").type_name("FOLDER");
+  line.add("--deadline", request.deadline_seconds, "how long a start of a program may take, in s")
+      .positive()
+      .shows_default();
+  line.add("--mistake", request.mistake, "say what such a program looks like: \"epoch not set\"")
+      .type_name("NAME");
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] { return check_all(request); });
 }

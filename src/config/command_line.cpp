@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "config/config.h"
+#include "core/error.h"
+#include "core/exit_code.h"
+#include "core/text.h"
+#include "core/version.h"
+
+namespace lockstep {
+
+CommandOption& CommandOption::required() {
+  option_->required();
+  return *this;
+}
+
+CommandOption& CommandOption::shows_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
+CommandOption& CommandOption::type_name(const std::string& name) {
+  option_->type_name(name);
+  return *this;
+}
+
+CommandOption& CommandOption::whole_from(int64_t least) {
+  const auto problem_of = [least](const std::string& text) {
+    const std::optional<int64_t> number = number_in<int64_t>(text);
+    return number && *number >= least
+               ? std::string()
+               : concat("expected a whole number from ", least, " up, not '", text, "'");
+  };
+  option_->check(CLI::Validator(problem_of, ""));
+  return *this;
+}
+
+CommandOption& CommandOption::positive() {
+  option_->check(CLI::PositiveNumber);
+  return *this;
+}
+
+CommandOption& CommandOption::not_negative() {
+  option_->check(CLI::NonNegativeNumber);
+  return *this;
+}
+
+CommandOption& CommandOption::in_range(int least, int most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+CommandOption& CommandOption::one_of(const std::vector<std::string>& values) {
+  option_->check(CLI::IsMember(values));
+  return *this;
+}
+
+CommandOption& CommandOption::excludes(const CommandOption& other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+CommandLine::CommandLine(const std::string& description) : app_(std::make_unique<CLI::App>(description)) {}
+
+CommandLine::~CommandLine() = default;
+
+CommandOption CommandLine::add(const std::string& names, std::string& value, const std::string& help) {
+  return CommandOption(*app_->add_option(names, value, help));
+}
+
+CommandOption CommandLine::add(const std::string& names, int& value, const std::string& help) {
+  return CommandOption(*app_->add_option(names, value, help));
+}
+
+CommandOption CommandLine::add(const std::string& names, int64_t& value, const std::string& help) {
+  return CommandOption(*app_->add_option(names, value, help));
+}
+
+CommandOption CommandLine::add(const std::string& names, uint64_t& value, const std::string& help) {
+  return CommandOption(*app_->add_option(names, value, help));
+}
+
+CommandOption CommandLine::add(const std::string& names, double& value, const std::string& help) {
+  return CommandOption(*app_->add_option(names, value, help));
+}
+
+CommandOption CommandLine::add(const std::string& names, std::vector<std::string>& values,
+                               const std::string& help) {
+  return CommandOption(*app_->add_option(names, values, help));
+}
+
+void CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
+  app_->add_flag(name, value, help);
+}
+
+std::string CommandLine::parse(int argc, const char* const* argv) {
+  app_->set_version_flag("--version", version_text());
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return app_->help();
+  } catch (const CLI::CallForVersion&) {
+    return app_->version() + "\n";
+  } catch (const CLI::ParseError& problem) {
+    throw UserError(problem.what());
+  }
+  return "";
+}
+
+std::optional<int> CommandLine::parse_or_say(int argc, const char* const* argv) {
+  try {
+    const std::string answer = parse(argc, argv);
+    if (answer.empty()) return std::nullopt;
+    std::cout << answer << std::flush;
+    return 0;
+  } catch (const UserError& problem) {
+    std::cerr << problem.what() << "\nRun with --help for more information." << std::endl;
+    return exit_usage;
+  }
+}
+
+void CommandLine::take_from(Arguments& arguments) {
+  app_->allow_extras();
+  try {
+    app_->parse(std::vector<std::string>(arguments.other.rbegin(), arguments.other.rend()));
+  } catch (const CLI::ParseError& problem) {
+    throw UserError(concat("command line: ", problem.what(), "; see ", arguments.program, " --help"));
+  }
+  arguments.other = app_->remaining();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include "config/config.h"
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+struct Values {
+  int64_t epochs = 5;
+  double seconds = 0.5;
+  std::string device = "cpu";
+  bool quick = false;
+  std::vector<std::string> only;
+  std::vector<std::string> accept;
+};
+
+/// What parsing these words gives, or the words of its error.
+std::string outcome(const std::vector<const char*>& words, Values& values) {
+  CommandLine line("Tries options");
+  line.add("epochs,--epochs", values.epochs, "passes").shows_default().whole_from(1);
+  line.add("--seconds", values.seconds).positive();
+  line.add("--device", values.device).one_of({"cpu", "cuda"});
+  line.add_flag("--quick", values.quick);
+  const CommandOption only = line.add("--only", values.only);
+  line.add("--accept", values.accept).excludes(only);
+  std::vector<const char*> arguments = {"program"};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  try {
+    return line.parse(static_cast<int>(arguments.size()), arguments.data());
+  } catch (const UserError& problem) {
+    return problem.what();
+  }
+}
+
+TEST(CommandLine, WritesVariables) {
+  Values values;
+  EXPECT_EQ(outcome({"7", "--seconds=2", "--quick", "--only", "a", "b"}, values), "");
+  EXPECT_EQ(values.epochs, 7);
+  EXPECT_EQ(values.seconds, 2.0);
+  EXPECT_EQ(values.device, "cpu");
+  EXPECT_TRUE(values.quick);
+  EXPECT_EQ(values.only, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(CommandLine, SaysWhatIsWrong) {
+  Values values;
+  EXPECT_EQ(outcome({"--epochs=0"}, values), "--epochs: expected a whole number from 1 up, not '0'");
+  EXPECT_NE(outcome({"--seconds", "0"}, values).find("--seconds"), std::string::npos);
+  EXPECT_NE(outcome({"--device", "tpu"}, values).find("tpu not in {cpu,cuda}"), std::string::npos);
+  EXPECT_NE(outcome({"--only", "a", "--accept", "b"}, values).find(" excludes --"), std::string::npos);
+  EXPECT_EQ(outcome({"--other"}, values), "The following argument was not expected: --other");
+}
+
+TEST(CommandLine, AnswersHelpAndVersion) {
+  Values values;
+  const std::string help = outcome({"--help"}, values);
+  EXPECT_NE(help.find("Tries options"), std::string::npos);
+  EXPECT_NE(help.find("=5"), std::string::npos) << help;
+  EXPECT_EQ(outcome({"--version"}, values).find("Lockstep "), 0u);
+}
+
+TEST(CommandLine, TakesItsOwnBesidesAConfiguration) {
+  int64_t steps = 0;
+  CommandLine line;
+  line.add("--steps", steps).whole_from(1);
+  Arguments arguments;
+  arguments.program = "program";
+  arguments.other = {"--first", "--steps", "4", "last"};
+  line.take_from(arguments);
+  EXPECT_EQ(steps, 4);
+  EXPECT_EQ(arguments.other, (std::vector<std::string>{"--first", "last"}));
+
+  arguments.other = {"--steps", "x"};
+  try {
+    line.take_from(arguments);
+    FAIL() << "taken";
+  } catch (const UserError& problem) {
+    EXPECT_EQ(
+        problem.what(),
+        std::string("command line: --steps: expected a whole number from 1 up, not 'x'; see program --help"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
