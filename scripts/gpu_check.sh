@@ -81,7 +81,7 @@ part_build() {
   cmake --build --preset cuda --parallel "$(nproc)"
 }
 
-part_tests() { ctest --preset cuda --label-regex gpu --parallel 4; }
+part_tests() { ctest --preset cuda --label-regex gpu --parallel 8; }
 
 # Each program of kernel tests gets an equal share of the time; one that needs longer is cut off, and said to be.
 sanitize() {

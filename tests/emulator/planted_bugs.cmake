@@ -33,7 +33,7 @@ function(lockstep_planted_bug name)
   add_dependencies(gpu_tests planted_${name})
   add_test(NAME planted.${name} COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:planted_${name}>
     -D FILTER=${arg_FILTER} -D CHANGE=${folder} -P ${CMAKE_CURRENT_SOURCE_DIR}/emulator/expect_diagnosis.cmake)
-  set_tests_properties(planted.${name} PROPERTIES TIMEOUT 120 LABELS gpu)
+  set_tests_properties(planted.${name} PROPERTIES TIMEOUT 120 PROCESSORS ${one_core} LABELS gpu)
 endfunction()
 
 lockstep_planted_bug(removed_barrier IN layer_norm.cu
