@@ -8,21 +8,21 @@
 namespace lockstep::testing {
 namespace {
 
-struct Case {
+struct AttentionCase {
   int64_t batch, time, heads, size;
   double dropout = 0;
 };
 
 // One token, less than a tile, whole tiles, one more than that, several blocks of keys.
-const std::vector<Case> cases = {{1, 1, 1, 8},         {2, 1, 3, 5, 0.5},    {2, 7, 2, 8},
-                                 {1, 32, 2, 32},       {2, 33, 2, 32},       {1, 64, 1, 64, 0.2},
-                                 {2, 37, 3, 80, 0.1},  {1, 100, 2, 16, 0.3}, {1, 300, 1, 64},
-                                 {1, 270, 2, 13, 0.1}, {1, 48, 1, 128}};
+const std::vector<AttentionCase> attention_cases = {
+    {1, 1, 1, 8},    {2, 1, 3, 5, 0.5},    {2, 7, 2, 8},        {1, 32, 2, 32},
+    {2, 33, 2, 32},  {1, 64, 1, 64, 0.2},  {2, 37, 3, 80, 0.1}, {1, 100, 2, 16, 0.3},
+    {1, 300, 1, 64}, {1, 270, 2, 13, 0.1}, {1, 48, 1, 128}};
 
 constexpr RandomKey random_key{.seed = 0x123456789abcdefull, .step = 7, .sample = 41, .site = 3};
 
 struct Attention {
-  Attention(const Case& c, DType in)
+  Attention(const AttentionCase& c, DType in)
       : shape(c),
         dtype(in),
         qkv(Values::uniform({c.batch, c.time, 3 * c.heads * c.size}, dtype, 1, -1.0, 1.0)),
@@ -60,7 +60,7 @@ struct Attention {
     return qkv[(sample * shape.time + row) * 3 * columns + part * columns + head * shape.size + d];
   }
 
-  Case shape;
+  AttentionCase shape;
   DType dtype;
   RandomKey key = random_key;
   Values qkv, dy, y, log_sum_exp, dqkv;
@@ -120,7 +120,7 @@ double weight_error(const Attention& o) {
 
 TEST(CausalAttention, WhatIsNotFiniteShows) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), 1e30}) {
-    Attention o(cases[0], DType::f32);
+    Attention o(attention_cases[0], DType::f32);
     o.qkv.set(0, bad);                             // a query of the first row ...
     o.qkv.set(o.shape.heads * o.shape.size, bad);  // ... and its key
     launch_on(1, o.forward());
@@ -130,7 +130,7 @@ TEST(CausalAttention, WhatIsNotFiniteShows) {
 
 TEST(CausalAttention, ForwardMatchesReference) {
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const Case& c : cases) {
+    for (const AttentionCase& c : attention_cases) {
       SCOPED_TRACE(concat(dtype, " time ", c.time, " size ", c.size, " dropout ", c.dropout));
       Attention o(c, dtype);
       launch_on(1, o.forward());
@@ -155,7 +155,8 @@ TEST(CausalAttention, ForwardMatchesReference) {
 }
 
 TEST(CausalAttention, BackwardMatchesCentralDifferences) {
-  for (const Case& c : {Case{2, 5, 2, 3, 0.4}, Case{1, 19, 1, 4}, Case{1, 1, 1, 2}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{2, 5, 2, 3, 0.4}, AttentionCase{1, 19, 1, 4}, AttentionCase{1, 1, 1, 2}}) {
     SCOPED_TRACE(concat("time ", c.time));
     Attention o(c, DType::f64);
     o.run();
@@ -167,7 +168,7 @@ TEST(CausalAttention, BackwardMatchesCentralDifferences) {
 }
 
 TEST(CausalAttention, BackwardInFloatMatchesDouble) {
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : attention_cases) {
     SCOPED_TRACE(concat("time ", c.time, " size ", c.size, " dropout ", c.dropout));
     Attention o(c, DType::f32), exact(c, DType::f64);
     for (int64_t i = 0; i < o.qkv.size(); ++i) exact.qkv.set(i, o.qkv[i]);
@@ -223,7 +224,7 @@ TEST(CausalAttention, LaterTokensDoNotShowInTheBits) {
 
 TEST(CausalAttention, RowsFromAQueryOnAreThoseOfAll) {
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const Case& c : cases)
+    for (const AttentionCase& c : attention_cases)
       for (const int64_t first : {int64_t{0}, c.time / 3, c.time - 1, c.time}) {
         Attention all(c, dtype), some(c, dtype);
         launch_on(1, all.forward());
@@ -250,7 +251,7 @@ TEST(CausalAttention, EarlierTokensGetNoGradientFromMaskedWeights) {
 }
 
 TEST(CausalAttention, ThreadsDoNotShowInTheBits) {
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : attention_cases) {
     Attention alone(c, DType::f32);
     alone.run();
     for (const int threads : {2, 4}) {
@@ -265,7 +266,7 @@ TEST(CausalAttention, ThreadsDoNotShowInTheBits) {
 
 // Threads share out the heads of the batch, and what each head of a sample alone consists of.
 TEST(CausalAttention, ASampleGetsTheSameBitsAloneAndInABatch) {
-  const Case whole{4, 601, 5, 20, 0.1}, one{1, 601, 5, 20, 0.1};
+  const AttentionCase whole{4, 601, 5, 20, 0.1}, one{1, 601, 5, 20, 0.1};
   Attention batch(whole, DType::f32);
   batch.run(2);
   const int64_t in = 601 * 300, out = 601 * 100;

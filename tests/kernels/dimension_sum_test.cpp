@@ -5,22 +5,23 @@
 namespace lockstep::testing {
 namespace {
 
-struct Case {
+struct SumCase {
   int64_t outer, count, inner;
 };
 
 // One run, several runs, one and several blocks, with a rest, both ways; one strip of columns and several.
-const std::vector<Case> cases = {{1, 1, 1},    {3, 0, 1},    {2, 0, 5},    {5, 7, 1},    {4, 7, 3},
-                                 {2, 64, 65},  {3, 65, 130}, {1, 1024, 7}, {2, 1025, 9}, {1, 5000, 70},
-                                 {3, 4096, 1}, {2, 4097, 1}, {0, 3, 2},    {700, 33, 1}, {40, 200, 64}};
+const std::vector<SumCase> sum_cases = {{1, 1, 1},    {3, 0, 1},     {2, 0, 5},    {5, 7, 1},
+                                        {4, 7, 3},    {2, 64, 65},   {3, 65, 130}, {1, 1024, 7},
+                                        {2, 1025, 9}, {1, 5000, 70}, {3, 4096, 1}, {2, 4097, 1},
+                                        {0, 3, 2},    {700, 33, 1},  {40, 200, 64}};
 
-DimensionSum sum_of(Values& x, Values& y, const Case& c) {
+DimensionSum sum_of(Values& x, Values& y, const SumCase& c) {
   return {.x = x.view(), .y = y.view(), .count = c.count, .inner = c.inner};
 }
 
 TEST(DimensionSum, MatchesReference) {
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const Case& c : cases) {
+    for (const SumCase& c : sum_cases) {
       SCOPED_TRACE(concat("[", c.outer, ", ", c.count, ", ", c.inner, "] ", dtype));
       Values x = Values::uniform({c.outer, c.count, c.inner}, dtype, 1), y({c.outer, c.inner}, dtype);
       launch_on(1, sum_of(x, y, c));
@@ -38,7 +39,7 @@ TEST(DimensionSum, MatchesReference) {
 }
 
 TEST(DimensionSum, ThreadsDoNotShowInTheBits) {
-  for (const Case& c : cases) {
+  for (const SumCase& c : sum_cases) {
     Values x = Values::uniform({c.outer, c.count, c.inner}, DType::f32, 1);
     Values one({c.outer, c.inner}), three({c.outer, c.inner});
     launch_on(1, sum_of(x, one, c));

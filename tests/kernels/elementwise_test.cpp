@@ -6,8 +6,6 @@
 namespace lockstep::testing {
 namespace {
 
-constexpr DType float_types[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
-
 /// The kernel K{a, b, y} against `reference` for every dtype and several sizes, in place and on three
 /// threads.
 template <class K>

@@ -6,10 +6,10 @@
 namespace lockstep::testing {
 namespace {
 
-struct Case {
+struct LayerNormCase {
   Values x, weight, bias, y, mean, rstd, dy, dx, dweight, dbias;
 
-  Case(Shape shape, DType dtype)
+  LayerNormCase(Shape shape, DType dtype)
       : x(Values::uniform(shape, dtype, 1)),
         weight(Values::uniform({shape[-1]}, dtype, 2)),
         bias(Values::uniform({shape[-1]}, dtype, 3)),
@@ -45,7 +45,7 @@ TEST(LayerNorm, ForwardMatchesReference) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t columns : {1, 7, 65, 384, 1000})
       for (const bool with_bias : {true, false}) {
-        Case c({2, 3, columns}, dtype);
+        LayerNormCase c({2, 3, columns}, dtype);
         c.forward(1, with_bias);
         const auto reference = [&](int64_t i) {
           const int64_t begin = i / columns * columns;
@@ -63,7 +63,7 @@ TEST(LayerNorm, ForwardMatchesReference) {
 
 TEST(LayerNorm, BackwardMatchesCentralDifferences) {
   for (const int64_t columns : {7, 65}) {
-    Case c({3, columns}, DType::f64);
+    LayerNormCase c({3, columns}, DType::f64);
     const auto loss = [&] {
       c.forward(1, true);
       return dot(c.y, c.dy);
@@ -78,8 +78,8 @@ TEST(LayerNorm, BackwardMatchesCentralDifferences) {
 
 TEST(LayerNorm, BackwardInFloatMatchesDouble) {
   constexpr int64_t rows = 100, columns = 384;
-  Case c({rows, columns}, DType::f32), exact({rows, columns}, DType::f64);
-  for (Case* of : {&c, &exact}) of->forward(1, true), of->backward(1, true);
+  LayerNormCase c({rows, columns}, DType::f32), exact({rows, columns}, DType::f64);
+  for (LayerNormCase* of : {&c, &exact}) of->forward(1, true), of->backward(1, true);
   expect_close(
       c.dx, [&](int64_t i) { return exact.dx[i]; }, 0.0, 64 * 0x1p-23);
   // Sums of 100 terms up to 4 in blocks of 32: 35 roundings of partial sums below 400, rarely close to it.
@@ -91,7 +91,7 @@ TEST(LayerNorm, BackwardInFloatMatchesDouble) {
 
 TEST(LayerNorm, ThreadsAliasesAndBiasDoNotShowInTheBits) {
   const Shape shape{301, 129};
-  Case one(shape, DType::f32), three(shape, DType::f32);
+  LayerNormCase one(shape, DType::f32), three(shape, DType::f32);
   one.forward(1, true);
   one.backward(1, true);
   three.forward(3, true);
@@ -115,7 +115,7 @@ TEST(LayerNorm, ThreadsAliasesAndBiasDoNotShowInTheBits) {
 TEST(LayerNorm, ResidualIsAddedFirst) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Shape shape{5, 129};
-    Case c(shape, dtype), of_sum(shape, dtype);
+    LayerNormCase c(shape, dtype), of_sum(shape, dtype);
     Values residual = Values::uniform(shape, dtype, 5), sum(shape, dtype);
     for (int64_t i = 0; i < sum.size(); ++i) of_sum.x.set(i, c.x[i] + residual[i]);
     of_sum.forward(1, true);
@@ -140,8 +140,8 @@ TEST(LayerNorm, ResidualIsAddedFirst) {
 
 TEST(LayerNorm, CarriedIsAddedToTheGradient) {
   const Shape shape{40, 65};
-  Case c(shape, DType::f32), joined(shape, DType::f32);
-  for (Case* of : {&c, &joined}) of->forward(1, true);
+  LayerNormCase c(shape, DType::f32), joined(shape, DType::f32);
+  for (LayerNormCase* of : {&c, &joined}) of->forward(1, true);
   c.backward(1, true);
   Values carried = Values::uniform(shape, DType::f32, 6);
   LayerNormBackward kernel{.x = joined.x.view(),
@@ -163,7 +163,7 @@ TEST(LayerNorm, CarriedIsAddedToTheGradient) {
 }
 
 TEST(LayerNorm, ShapesThatDoNotFitAreRefused) {
-  Case c({2, 8}, DType::f32);
+  LayerNormCase c({2, 8}, DType::f32);
   c.weight = Values({7});
   EXPECT_THROW(c.forward(1, true), Error);
 }

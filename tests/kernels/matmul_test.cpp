@@ -10,18 +10,18 @@
 namespace lockstep::testing {
 namespace {
 
-struct Case {
+struct ProductCase {
   int64_t m, k, n;
 };
 
 // Whole tiles, partial tiles, single rows and columns, empty sums, and sums of several blocks.
-const std::vector<Case> cases = {{1, 1, 1},     {1, 7, 3},     {3, 1, 5},      {12, 32, 32},  {13, 33, 31},
-                                 {24, 64, 128}, {5, 0, 9},     {0, 4, 3},      {4, 3, 0},     {65, 20, 1},
-                                 {2, 256, 17},  {31, 257, 33}, {17, 513, 47},  {49, 300, 65}, {192, 128, 96},
-                                 {64, 70, 130}, {7, 1000, 66}, {100, 255, 129}};
+const std::vector<ProductCase> product_cases = {
+    {1, 1, 1},     {1, 7, 3},     {3, 1, 5},      {12, 32, 32},  {13, 33, 31},  {24, 64, 128},
+    {5, 0, 9},     {0, 4, 3},     {4, 3, 0},      {65, 20, 1},   {2, 256, 17},  {31, 257, 33},
+    {17, 513, 47}, {49, 300, 65}, {192, 128, 96}, {64, 70, 130}, {7, 1000, 66}, {100, 255, 129}};
 
 struct Operands {
-  Operands(const Case& size, DType dtype, bool a_flag, bool b_flag)
+  Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag)
       : a(Values::uniform(a_flag ? Shape{size.k, size.m} : Shape{size.m, size.k}, dtype, 1)),
         b(Values::uniform(b_flag ? Shape{size.n, size.k} : Shape{size.k, size.n}, dtype, 2)),
         bias(Values::uniform({size.n}, dtype, 3)),
@@ -43,7 +43,7 @@ struct Operands {
 template <class Body>
 void for_each_case(Body&& body) {
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const Case& c : cases)
+    for (const ProductCase& c : product_cases)
       for (const auto [transpose_a, transpose_b] :
            {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
         SCOPED_TRACE(concat(dtype, " ", c.m, " x ", c.k, " x ", c.n, transpose_a ? " a^T" : "",
@@ -114,7 +114,7 @@ TEST(MatMul, ThreadsDoNotShowInTheBits) {
 
 TEST(MatMul, RowsAndColumnsDoNotKnowTheirNeighbours) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Case whole{61, 300, 95};
+    const ProductCase whole{61, 300, 95};
     Operands o(whole, dtype, false, true);
     o.kernel.bias = o.bias.view();
     o.kernel.activation = Activation::gelu_erf;

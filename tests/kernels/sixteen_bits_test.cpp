@@ -37,11 +37,11 @@ struct Numbers {
   Values rounded(const Values& values) const { return values.in(dtype).in(storage()); }
 };
 
-using Case = std::function<Outputs(const Numbers&, int threads)>;
+using Computation = std::function<Outputs(const Numbers&, int threads)>;
 
 /// The outputs in 16 bits are those of the reference, rounded once, on any number of threads; those in fp32
 /// are equal.
-void expect_rounded_once(const Case& outputs_of) {
+void expect_rounded_once(const Computation& outputs_of) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Outputs expected = outputs_of({dtype, true}, 1);
     for (const int threads : {1, 2, 3}) {

@@ -14,6 +14,8 @@
 
 namespace lockstep::testing {
 
+constexpr DType float_types[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+
 /// Numbers of one dtype in memory of their own, that kernels see as a tensor and tests as doubles.
 class Values {
  public:
