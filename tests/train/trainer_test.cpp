@@ -10,14 +10,22 @@
 namespace lockstep {
 namespace {
 
+// What a sanitizer can see, every step does; the bits of fifty are compared without one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int gate_steps = 10;
+#else
+constexpr int gate_steps = 50;
+#endif
+
 class Gate : public testing::TestWithParam<int> {};
 
-TEST_P(Gate, FiftyStepsHaveTheSameBitsAnywhere) {
+TEST_P(Gate, StepsHaveTheSameBitsAnywhere) {
   const int replicas = GetParam();
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, replicas);
+  config.train.steps = gate_steps;
   const RunResult alone = train_on(1, 1, config);
-  ASSERT_EQ(alone.loss_bits.size(), 50u);
+  ASSERT_EQ(alone.loss_bits.size(), static_cast<size_t>(gate_steps));
   ASSERT_EQ(alone.parameters_hash.size(), 16u);
   for (int ranks = 1; ranks <= std::min(replicas, 7); ++ranks)
     for (int threads : {1, 2}) {
