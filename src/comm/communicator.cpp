@@ -69,7 +69,8 @@ std::vector<std::string> Communicator::all_gather_text(const std::string& mine) 
 std::string Communicator::broadcast_text(const std::string& text, int root) {
   int64_t length = static_cast<int64_t>(text.size());
   broadcast(&length, sizeof(length), root);
-  std::string received = rank_ == root ? text : std::string(static_cast<size_t>(length), '\0');
+  std::string received = text;
+  received.resize(static_cast<size_t>(length));
   if (length > 0) broadcast(received.data(), length, root);
   return received;
 }

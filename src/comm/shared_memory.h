@@ -31,7 +31,7 @@ class SharedBarrier {
   SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank, bool share_cores = false);
 
   /// Returns when every rank has come as often as this one. Throws Error naming the ranks that were missing
-  /// when `timeout_seconds` had passed, or as soon as `cancelled` is set.
+  /// when `timeout_seconds` had passed, or as soon as `cancelled` is set. In a dry run nobody else comes.
   void wait(double timeout_seconds, const std::atomic<bool>& cancelled);
 
  private:
