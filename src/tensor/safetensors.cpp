@@ -50,35 +50,42 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const J
   return {begin, std::move(entry)};
 }
 
-constexpr size_t length_bytes = sizeof(uint64_t);
+constexpr size_t length_bytes = SafeTensorsHeader::length_bytes;
 constexpr size_t piece_bytes = size_t{1} << 20;
 
 }  // namespace
 
-/// True once the header is whole; takes what belongs to it from the front of the piece.
-bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
-  const auto take_all = [&](uint64_t missing) {
-    const std::span<const std::byte> part = piece.first(std::min<uint64_t>(missing, piece.size()));
-    header_.append(reinterpret_cast<const char*>(part.data()), part.size());
-    piece = piece.subspan(part.size());
-    return part.size() == missing;
-  };
-  if (has_header_) return true;
-  if (header_.size() < length_bytes && !take_all(length_bytes - header_.size())) return false;
-  uint64_t text_bytes = 0;
-  std::memcpy(&text_bytes, header_.data(), length_bytes);
-  if (!take_all(text_bytes - (header_.size() - length_bytes))) return false;
-  parse_header();
-  return has_header_ = true;
+std::string SafeTensorsHeader::to_bytes() {
+  OrderedJson header = OrderedJson::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  int64_t offset = 0;
+  for (SafeTensorsEntry& entry : entries) {
+    entry.end = offset + entry.bytes();
+    header[entry.name] = {{"dtype", dtype_names.at(static_cast<size_t>(entry.dtype))},
+                          {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
+                          {"data_offsets", {offset, entry.end}}};
+    offset = entry.end;
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t text_bytes = text.size();
+  return std::string(reinterpret_cast<const char*>(&text_bytes), sizeof(text_bytes)) + text;
 }
 
-void SafeTensorsReader::parse_header() {
-  const Json header = Json::parse(header_.begin() + length_bytes, header_.end());
+uint64_t SafeTensorsHeader::text_bytes(std::string_view first_bytes) {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, first_bytes.data(), length_bytes);
+  return bytes;
+}
+
+SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text) {
+  const Json header = Json::parse(text);
   require(header.is_object(), "its header is not a JSON object");
+  SafeTensorsHeader parsed;
   std::vector<std::pair<int64_t, SafeTensorsEntry>> found;
   for (const auto& [name, fields] : header.items()) {
     if (name == "__metadata__") {
-      metadata_ = fields.get<std::map<std::string, std::string>>();
+      parsed.metadata = fields.get<std::map<std::string, std::string>>();
       continue;
     }
     try {
@@ -94,18 +101,40 @@ void SafeTensorsReader::parse_header() {
     require(begin == end, "tensor ", entry.name, ": data offsets ", begin, " to ", entry.end, " where ", end,
             " has to follow");
     end = entry.end;
-    entries_.push_back(std::move(entry));
+    parsed.entries.push_back(std::move(entry));
   }
-  targets_ = places_(entries_);
-  expect(targets_.size() == entries_.size(), targets_.size(), " places for ", entries_.size(), " tensors");
+  return parsed;
+}
+
+/// True once the header is whole; takes what belongs to it from the front of the piece.
+bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
+  const auto take_all = [&](uint64_t missing) {
+    const std::span<const std::byte> part = piece.first(std::min<uint64_t>(missing, piece.size()));
+    header_.append(reinterpret_cast<const char*>(part.data()), part.size());
+    piece = piece.subspan(part.size());
+    return part.size() == missing;
+  };
+  if (has_header_) return true;
+  if (header_.size() < length_bytes && !take_all(length_bytes - header_.size())) return false;
+  const uint64_t text_bytes = SafeTensorsHeader::text_bytes(header_);
+  if (!take_all(text_bytes - (header_.size() - length_bytes))) return false;
+  parse_header();
+  return has_header_ = true;
+}
+
+void SafeTensorsReader::parse_header() {
+  parsed_ = SafeTensorsHeader::parse(std::string_view(header_).substr(length_bytes));
+  targets_ = places_(parsed_.entries);
+  expect(targets_.size() == parsed_.entries.size(), targets_.size(), " places for ", parsed_.entries.size(),
+         " tensors");
 }
 
 void SafeTensorsReader::take(std::span<const std::byte> piece) {
   if (!read_header(piece)) return;
   while (!piece.empty()) {
-    while (next_ < entries_.size() && entries_[next_].end == position_) ++next_;
-    require(next_ < entries_.size(), "there are bytes behind its last tensor");
-    const SafeTensorsEntry& entry = entries_[next_];
+    while (next_ < parsed_.entries.size() && parsed_.entries[next_].end == position_) ++next_;
+    require(next_ < parsed_.entries.size(), "there are bytes behind its last tensor");
+    const SafeTensorsEntry& entry = parsed_.entries[next_];
     const int64_t count = std::min(entry.end - position_, static_cast<int64_t>(piece.size()));
     if (const Tensor& target = targets_[next_]) {
       const int64_t offset = position_ - (entry.end - entry.bytes());
@@ -121,27 +150,18 @@ void SafeTensorsReader::take(std::span<const std::byte> piece) {
 void SafeTensorsReader::finish() const {
   require(header_.size() >= length_bytes, "it is only ", header_.size(), " bytes long");
   require(has_header_, "its header is cut off");
-  for (size_t entry = next_; entry < entries_.size(); ++entry)
-    require(entries_[entry].end <= position_, "tensor ", entries_[entry].name, ": its data are cut off");
+  for (size_t entry = next_; entry < parsed_.entries.size(); ++entry)
+    require(parsed_.entries[entry].end <= position_, "tensor ", parsed_.entries[entry].name,
+            ": its data are cut off");
 }
 
 SafeTensorsPieces::SafeTensorsPieces(const SafeTensors& content) {
-  OrderedJson header = OrderedJson::object();
-  if (!content.metadata.empty()) header["__metadata__"] = content.metadata;
-  int64_t offset = 0;
+  SafeTensorsHeader header{.entries = {}, .metadata = content.metadata};
   for (const auto& [name, tensor] : content.tensors) {
-    const int64_t size = tensor.view().bytes();
-    header[name] = {{"dtype", dtype_names.at(static_cast<size_t>(tensor.dtype()))},
-                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {offset, offset + size}}};
-    offset += size;
+    header.entries.push_back({.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()});
     tensors_.push_back(to_stream(tensor, cpu_stream()));
   }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  const uint64_t header_bytes = text.size();
-  header_.assign(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
-  header_ += text;
+  header_ = header.to_bytes();
 }
 
 std::vector<std::span<const std::byte>> SafeTensorsPieces::pieces() const {

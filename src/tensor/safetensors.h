@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -17,6 +19,31 @@ namespace lockstep {
 struct SafeTensors {
   std::vector<NamedTensor> tensors;  ///< in the order of their data
   std::map<std::string, std::string> metadata;
+};
+
+/// What the header of a file says of one tensor.
+struct SafeTensorsEntry {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  int64_t end = 0;  ///< of its bytes among the data; they begin where those of the tensor before end
+
+  int64_t bytes() const { return shape.elements() * lockstep::bytes(dtype); }
+};
+
+/// What a file begins with.
+struct SafeTensorsHeader {
+  static constexpr size_t length_bytes = sizeof(uint64_t);
+
+  std::vector<SafeTensorsEntry> entries;  ///< in the order of their data
+  std::map<std::string, std::string> metadata = {};
+
+  /// Its bytes, a multiple of 8: the length of the text and the text. Sets the entries' ends.
+  std::string to_bytes();
+  /// The length of the text behind these length_bytes.
+  static uint64_t text_bytes(std::string_view first_bytes);
+  /// Reads the text, made by anybody. Throws UserError saying what is wrong with it.
+  static SafeTensorsHeader parse(std::string_view text);
 };
 
 /// The bytes of such a file. F32, F64, BF16, F16 and I32 tensors on any device; those read back are on the
@@ -36,16 +63,6 @@ class SafeTensorsPieces {
   std::vector<Tensor> tensors_;
 };
 
-/// What the header of a file says of one tensor.
-struct SafeTensorsEntry {
-  std::string name;
-  DType dtype = DType::f32;
-  Shape shape;
-  int64_t end = 0;  ///< of its bytes among the data; they begin where those of the tensor before end
-
-  int64_t bytes() const { return shape.elements() * lockstep::bytes(dtype); }
-};
-
 /// Reads a file that comes piece after piece, bytes made by anybody, and keeps of it no more than its header.
 /// Throws UserError saying what is wrong with it.
 class SafeTensorsReader {
@@ -58,7 +75,7 @@ class SafeTensorsReader {
   void take(std::span<const std::byte> piece);
   /// After the last piece.
   void finish() const;
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const { return parsed_.metadata; }
 
  private:
   bool read_header(std::span<const std::byte>& piece);
@@ -66,8 +83,7 @@ class SafeTensorsReader {
 
   Places places_;
   std::string header_;  ///< with its length in front, as far as it has come
-  std::map<std::string, std::string> metadata_;
-  std::vector<SafeTensorsEntry> entries_;
+  SafeTensorsHeader parsed_;
   std::vector<Tensor> targets_;  ///< of the entries, once the header is whole
   bool has_header_ = false;
   int64_t position_ = 0;  ///< in the data
