@@ -49,6 +49,13 @@ void list_below(const fs::path& folder, const std::string& above, const std::str
 /// containers and on other hosts its number alone may be another's too.
 std::string beside_of(const std::string& group) { return concat(group, ".", process_mark(), ".tmp"); }
 
+/// A file of so many zeros.
+void make_file(const std::string& path, int64_t bytes) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  const bool is_made = file && ::ftruncate(file.get(), bytes) == 0;
+  expect(is_made, "cannot write ", path, ": ", std::strerror(errno));
+}
+
 }  // namespace
 
 std::string FolderStore::name_of(const std::string& key) const {
@@ -112,21 +119,51 @@ std::vector<std::string> FolderStore::list(const std::string& prefix) {
   return keys;
 }
 
-void FolderStore::write_group(const std::string& group, std::span<const Object> objects) {
-  const fs::path target = name_of(group);
-  const fs::path beside = name_of(beside_of(group));
-  const fs::path replaced = name_of(group + ".old");
-  fs::create_directories(folder_);
-  ask_guard();
-  fs::remove_all(beside);
-  fs::create_directory(beside);
-  for (const Object& object : objects) write_file((beside / object.key).string(), object.pieces);
-  sync_directory(beside.string());
+std::string FolderStore::begin_group(const std::string& group, std::span<const PlannedObject> objects,
+                                     const std::string& /*last*/) {
+  std::string begun = beside_of(group);
+  const fs::path beside = name_of(begun);
+  naming_failures(concat("cannot write ", name_of(group)), [&] {
+    fs::create_directories(folder_);
+    ask_guard();
+    fs::remove_all(beside);
+    fs::create_directory(beside);
+  });
+  try {
+    for (const PlannedObject& object : objects) make_file((beside / object.key).string(), object.bytes);
+  } catch (const Error&) {
+    drop_group(group, begun);
+    throw;
+  }
+  return begun;
+}
+
+std::string FolderStore::write_parts(const std::string& /*group*/, const std::string& begun,
+                                     const std::string& key, std::span<const ObjectPart> parts) {
+  const std::string path = (fs::path(name_of(begun)) / key).string();
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const auto write_part = [&](const ObjectPart& part) {
+    for (size_t done = 0; done < part.bytes.size();) {
+      const ssize_t count = ::pwrite(file.get(), part.bytes.data() + done, part.bytes.size() - done,
+                                     part.begin + static_cast<int64_t>(done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return false;
+      done += static_cast<size_t>(count);
+    }
+    return true;
+  };
+  const bool is_written = file && std::ranges::all_of(parts, write_part) && ::fsync(file.get()) == 0;
+  expect(is_written, "cannot write ", path, ": ", std::strerror(errno));
+  return "";
+}
+
+/// A directory cannot be renamed over another, but exchanged with it. Where the file system cannot do that
+/// and it ends between the two steps, .old is still there.
+void FolderStore::exchange(const std::string& group, const std::string& begun) {
+  const fs::path target = name_of(group), beside = name_of(begun), replaced = name_of(group + ".old");
   fs::remove_all(replaced);
   // Writing may have taken long.
   ask_guard();
-  // A directory cannot be renamed over another, but exchanged with it. Where the file system cannot do that
-  // and it ends between the two steps, .old is still there.
   if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(folder_);
     fs::remove_all(beside);
@@ -138,14 +175,19 @@ void FolderStore::write_group(const std::string& group, std::span<const Object> 
   fs::remove_all(replaced);
 }
 
-void FolderStore::put_group(const std::string& group, std::span<const Object> objects) {
-  try {
-    naming_failures(concat("cannot write ", name_of(group)), [&] { write_group(group, objects); });
-  } catch (const Error&) {
-    std::error_code ignored;
-    fs::remove_all(name_of(beside_of(group)), ignored);
-    throw;
-  }
+void FolderStore::end_group(const std::string& group, const std::string& begun,
+                            std::span<const std::string> /*written*/, const Object& last) {
+  naming_failures(concat("cannot write ", name_of(group)), [&] {
+    const fs::path beside = name_of(begun);
+    write_file((beside / last.key).string(), last.pieces);
+    sync_directory(beside.string());
+    exchange(group, begun);
+  });
+}
+
+void FolderStore::drop_group(const std::string& /*group*/, const std::string& begun) noexcept {
+  std::error_code ignored;
+  fs::remove_all(name_of(begun), ignored);
 }
 
 void FolderStore::remove_group(const std::string& group, const std::string& /*last*/) {

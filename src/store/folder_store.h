@@ -19,14 +19,21 @@ class FolderStore : public ObjectStore {
   std::vector<std::string> list(const std::string& prefix) override;
   std::string name_of(const std::string& key) const override;
 
-  /// Written as <group>.<process>.tmp and exchanged with a group of that name. Where the file system cannot
-  /// exchange, that one is meanwhile <group>.old.
-  void put_group(const std::string& group, std::span<const Object> objects) override;
+  /// Written as <group>.<process>.tmp, the name that begin_group() returns, and exchanged with a group of
+  /// that name. Where the file system cannot exchange, that one is meanwhile <group>.old.
+  std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
+                          const std::string& last) override;
+  std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,
+                          std::span<const ObjectPart> parts) override;
+  void end_group(const std::string& group, const std::string& begun, std::span<const std::string> written,
+                 const Object& last) override;
+  void drop_group(const std::string& group, const std::string& begun) noexcept override;
+  int64_t part_bytes(int64_t /*object_bytes*/) const override { return 1; }
   void remove_group(const std::string& group, const std::string& last) override;
   bool has_atomic_groups() const override { return true; }
 
  private:
-  void write_group(const std::string& group, std::span<const Object> objects);
+  void exchange(const std::string& group, const std::string& begun);
 
   std::string folder_;
 };

@@ -23,6 +23,18 @@ struct Object {
   std::vector<std::span<const std::byte>> pieces;
 };
 
+/// An object that several processes write: its key and its size.
+struct PlannedObject {
+  std::string key;
+  int64_t bytes = 0;
+};
+
+/// What one of them writes of it, from byte `begin` on.
+struct ObjectPart {
+  int64_t begin = 0;
+  std::span<const std::byte> bytes;
+};
+
 /// Objects by key ("a/b.txt") in a folder or a bucket. Failures of the network or the disk throw Error after
 /// retries; what the user has to change (address, credentials, permissions) throws UserError. Both name the
 /// object. One thread uses a store at a time.
@@ -48,7 +60,20 @@ class ObjectStore {
   virtual std::string name_of(const std::string& key) const = 0;
 
   /// Writes objects under group + "/" that belong together: they are whole once the last one is there.
-  virtual void put_group(const std::string& group, std::span<const Object> objects) = 0;
+  void put_group(const std::string& group, std::span<const Object> objects);
+  /// The same by several processes. One begins, with all objects but the last, whose key it names; then any
+  /// of them write parts, each with what begin_group() has returned, until every byte was written once; then
+  /// the first ends it, with what all calls of write_parts() have returned, or drops it.
+  virtual std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
+                                  const std::string& last) = 0;
+  virtual std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,
+                                  std::span<const ObjectPart> parts) = 0;
+  virtual void end_group(const std::string& group, const std::string& begun,
+                         std::span<const std::string> written, const Object& last) = 0;
+  virtual void drop_group(const std::string& group, const std::string& begun) noexcept = 0;
+  /// The parts that one call of write_parts() gets are one after the other, begin at a multiple of so many
+  /// bytes and end at one or at the object's end; 1: they may lie anywhere.
+  virtual int64_t part_bytes(int64_t object_bytes) const = 0;
   /// Removes all objects under group + "/"; `last` first, so that what is left by a crash is not whole.
   virtual void remove_group(const std::string& group, const std::string& last) = 0;
   /// True if a group appears, and is replaced, in one step. Then one without its last object is damaged;

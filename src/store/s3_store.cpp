@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 #include <sstream>
 
@@ -11,7 +13,9 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t most_parts = 10'000;
+using Json = nlohmann::json;
+
+constexpr int64_t most_parts = 10'000;
 constexpr int uploads_to_try = 3;
 
 /// Bytes [begin, begin + count) of the pieces.
@@ -71,52 +75,78 @@ void S3Store::put(const std::string& key, Pieces contents) {
   throw Error(concat(name_of(key), ": the server lost the upload of its parts ", uploads_to_try, " times"));
 }
 
-/// False if the server does not know the upload (any more): it was ended by a request whose answer was lost.
-bool S3Store::put_in_parts(const std::string& key, Pieces contents) {
-  const std::string target = prefix_ + key;
-  const HttpReply started = client_.send({.method = "POST", .key = target, .query = {{"uploads", ""}}});
+int64_t S3Store::part_bytes(int64_t object_bytes) const {
+  const auto bytes = static_cast<int64_t>(client_.options().part_bytes);
+  // Of elements of tensors none is cut.
+  constexpr int64_t largest_element = 8;
+  return object_bytes / bytes < most_parts
+             ? bytes
+             : (object_bytes / (most_parts * largest_element) + 1) * largest_element;
+}
+
+std::string S3Store::begin_upload(const std::string& key) {
+  const HttpReply started =
+      client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploads", ""}}});
   pugi::xml_document answer;
-  const std::string upload =
-      parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key)).child_value("UploadId");
+  return parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key)).child_value("UploadId");
+}
+
+/// The server's tag; nothing if it does not know the upload (any more).
+std::optional<std::string> S3Store::send_part(const std::string& key, const std::string& upload,
+                                              int64_t number, Pieces contents) {
+  const HttpReply reply =
+      client_.send({.method = "PUT",
+                    .key = prefix_ + key,
+                    .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload}},
+                    .body = contents});
+  if (reply.status == 404) return std::nullopt;
+  const auto tag = reply.headers.find("etag");
+  expect(tag != reply.headers.end(), name_of(key), ": the server gave part ", number, " no ETag");
+  return tag->second;
+}
+
+/// False if the server does not know the upload (any more): it was ended by a request whose answer was lost.
+bool S3Store::complete(const std::string& key, const std::string& upload,
+                       const std::vector<SentPart>& parts) {
+  pugi::xml_document document;
+  pugi::xml_node root = document.append_child("CompleteMultipartUpload");
+  for (const auto& [number, tag] : parts) {
+    pugi::xml_node sent = root.append_child("Part");
+    sent.append_child("PartNumber").text() = number;
+    sent.append_child("ETag").text() = tag.c_str();
+  }
+  const std::string text = text_of(document);
+  const std::array body = {std::as_bytes(std::span(text))};
+  const HttpReply completed =
+      client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploadId", upload}}, .body = body});
+  return completed.status != 404;
+}
+
+/// Parts that nobody completes cost money for ever.
+void S3Store::drop_upload(const std::string& key, const std::string& upload) noexcept {
   try {
-    const std::string parts = send_parts(key, upload, contents);
-    if (parts.empty()) return false;
-    const std::array body = {std::as_bytes(std::span(parts))};
-    const HttpReply completed =
-        client_.send({.method = "POST", .key = target, .query = {{"uploadId", upload}}, .body = body});
-    return completed.status != 404;
-  } catch (const Error&) {
-    // Parts that nobody completes cost money for ever.
-    try {
-      client_.send({.method = "DELETE", .key = target, .query = {{"uploadId", upload}}});
-    } catch (const Error&) {
-      // The first failure is the one to tell.
-    }
-    throw;
+    client_.send({.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}});
+  } catch (const std::exception&) {
+    // The first failure is the one to tell.
   }
 }
 
-/// The request body that completes the upload; empty if the server does not know the upload.
-std::string S3Store::send_parts(const std::string& key, const std::string& upload, Pieces contents) {
+bool S3Store::put_in_parts(const std::string& key, Pieces contents) {
   const size_t bytes = total_bytes(contents);
-  const size_t part_bytes = std::max(client_.options().part_bytes, bytes / most_parts + 1);
-  pugi::xml_document document;
-  pugi::xml_node parts = document.append_child("CompleteMultipartUpload");
-  for (size_t begin = 0, number = 1; begin < bytes; begin += part_bytes, ++number) {
-    const auto part = slice(contents, begin, part_bytes);
-    const HttpReply reply =
-        client_.send({.method = "PUT",
-                      .key = prefix_ + key,
-                      .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload}},
-                      .body = part});
-    if (reply.status == 404) return "";
-    const auto tag = reply.headers.find("etag");
-    expect(tag != reply.headers.end(), name_of(key), ": the server gave part ", number, " no ETag");
-    pugi::xml_node sent = parts.append_child("Part");
-    sent.append_child("PartNumber").text() = number;
-    sent.append_child("ETag").text() = tag->second.c_str();
+  const auto whole_part = static_cast<size_t>(part_bytes(static_cast<int64_t>(bytes)));
+  const std::string upload = begin_upload(key);
+  try {
+    std::vector<SentPart> parts;
+    for (size_t begin = 0; begin < bytes; begin += whole_part) {
+      const auto tag = send_part(key, upload, std::ssize(parts) + 1, slice(contents, begin, whole_part));
+      if (!tag) return false;
+      parts.emplace_back(std::ssize(parts) + 1, *tag);
+    }
+    return complete(key, upload, parts);
+  } catch (const Error&) {
+    drop_upload(key, upload);
+    throw;
   }
-  return text_of(document);
 }
 
 std::optional<std::string> S3Store::get(const std::string& key) {
@@ -165,12 +195,69 @@ std::vector<std::string> S3Store::list(const std::string& prefix) {
   return keys;
 }
 
-void S3Store::put_group(const std::string& group, std::span<const Object> objects) {
-  if (objects.empty()) return;
+std::string S3Store::begin_group(const std::string& group, std::span<const PlannedObject> objects,
+                                 const std::string& last) {
   ask_guard();
   // An old last object would vouch for a mixture of old and new.
-  remove(group + "/" + objects.back().key);
-  for (const Object& object : objects) put(group + "/" + object.key, object.pieces);
+  remove(group + "/" + last);
+  Json uploads = Json::object();
+  try {
+    for (const auto& [key, bytes] : objects) {
+      if (bytes <= part_bytes(bytes)) continue;
+      // So that one that is there later was completed by a request whose answer was lost.
+      remove(group + "/" + key);
+      uploads[key] = {{"upload", begin_upload(group + "/" + key)}, {"part_bytes", part_bytes(bytes)}};
+    }
+  } catch (const Error&) {
+    drop_group(group, uploads.dump());
+    throw;
+  }
+  return uploads.dump();
+}
+
+std::string S3Store::write_parts(const std::string& group, const std::string& begun, const std::string& key,
+                                 std::span<const ObjectPart> parts) {
+  const std::string object = group + "/" + key;
+  const Json uploads = Json::parse(begun);
+  std::vector<std::span<const std::byte>> contents;
+  for (const ObjectPart& part : parts) contents.push_back(part.bytes);
+  Json sent = Json::array();
+  if (!uploads.contains(key)) {
+    put(object, contents);
+    return sent.dump();
+  }
+  const auto whole_part = uploads.at(key).at("part_bytes").get<size_t>();
+  const size_t bytes = total_bytes(contents);
+  auto number = parts.empty() ? 0 : parts.front().begin / static_cast<int64_t>(whole_part);
+  for (size_t begin = 0; begin < bytes; begin += whole_part) {
+    const auto tag =
+        send_part(object, uploads.at(key).at("upload"), ++number, slice(contents, begin, whole_part));
+    expect(tag.has_value(), name_of(object), ": the server lost the upload of its parts");
+    sent.push_back({key, number, *tag});
+  }
+  return sent.dump();
+}
+
+void S3Store::end_group(const std::string& group, const std::string& begun,
+                        std::span<const std::string> written, const Object& last) {
+  std::map<std::string, std::map<int64_t, std::string>> tags;
+  for (const std::string& text : written) {
+    const Json parts = Json::parse(text);
+    for (const Json& sent : parts) tags[sent.at(0)][sent.at(1)] = sent.at(2);
+  }
+  ask_guard();
+  const Json uploads = Json::parse(begun);
+  for (const auto& [key, upload] : uploads.items()) {
+    const std::string object = group + "/" + key;
+    const bool is_complete = complete(object, upload.at("upload"), {tags[key].begin(), tags[key].end()});
+    expect(is_complete || exists(object), name_of(object), ": the server lost the upload of its parts");
+  }
+  put(group + "/" + last.key, last.pieces);
+}
+
+void S3Store::drop_group(const std::string& group, const std::string& begun) noexcept {
+  const Json uploads = Json::parse(begun);
+  for (const auto& [key, upload] : uploads.items()) drop_upload(group + "/" + key, upload.at("upload"));
 }
 
 void S3Store::remove_group(const std::string& group, const std::string& last) {

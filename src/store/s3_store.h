@@ -7,6 +7,9 @@
 
 namespace lockstep {
 
+/// A part that a server has: its number, from 1, and the server's tag of its contents.
+using SentPart = std::pair<int64_t, std::string>;
+
 /// Objects in a bucket of S3, or of a server that speaks its protocol, under a prefix. What is larger than
 /// S3Options::part_bytes is sent in parts.
 class S3Store : public ObjectStore {
@@ -21,13 +24,26 @@ class S3Store : public ObjectStore {
   std::vector<std::string> list(const std::string& prefix) override;
   std::string name_of(const std::string& key) const override;
 
-  void put_group(const std::string& group, std::span<const Object> objects) override;
+  /// Every object of more than a part is an upload, whose names begin_group() returns. Who writes it needs
+  /// permissions of its own.
+  std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
+                          const std::string& last) override;
+  std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,
+                          std::span<const ObjectPart> parts) override;
+  void end_group(const std::string& group, const std::string& begun, std::span<const std::string> written,
+                 const Object& last) override;
+  void drop_group(const std::string& group, const std::string& begun) noexcept override;
+  int64_t part_bytes(int64_t object_bytes) const override;
   void remove_group(const std::string& group, const std::string& last) override;
   bool has_atomic_groups() const override { return false; }
 
  private:
   bool put_in_parts(const std::string& key, Pieces contents);
-  std::string send_parts(const std::string& key, const std::string& upload, Pieces contents);
+  std::string begin_upload(const std::string& key);
+  std::optional<std::string> send_part(const std::string& key, const std::string& upload, int64_t number,
+                                       Pieces contents);
+  bool complete(const std::string& key, const std::string& upload, const std::vector<SentPart>& parts);
+  void drop_upload(const std::string& key, const std::string& upload) noexcept;
 
   S3Client client_;
   std::string prefix_;  ///< empty, or with a slash at its end

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "store/folder_store.h"
+
 #include <array>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -56,6 +58,25 @@ TEST(FolderStore, ReplacesGroupsAtOnce) {
   EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"}) << "the old one stays, and nothing beside it";
   store->remove_group("g", "two");
   EXPECT_TRUE(fs::is_empty(directory.path()));
+}
+
+TEST(FolderStore, SeveralWriteAGroupTogetherAndItAppearsAtOnce) {
+  const TemporaryDirectory directory;
+  FolderStore first(directory.path()), second(directory.path());
+  const std::string ab = "ab", cd = "cd", last = "last";
+  const std::string begun = first.begin_group("g", std::array{PlannedObject{"one", 4}}, "last");
+  second.write_parts("g", begun, "one", std::array{ObjectPart{2, bytes_of(cd)}});
+  first.write_parts("g", begun, "one",
+                    std::array{ObjectPart{1, bytes_of(ab).subspan(1)}, ObjectPart{0, bytes_of(ab).first(1)}});
+  EXPECT_FALSE(fs::exists(directory / "g"));
+  first.end_group("g", begun, {}, {"last", {bytes_of(last)}});
+  EXPECT_EQ(first.get("g/one"), "abcd");
+  EXPECT_EQ(first.get("g/last"), "last");
+  const std::string again = first.begin_group("g", std::array{PlannedObject{"one", 4}}, "last");
+  EXPECT_THROW(second.write_parts("g", again, "two", std::array{ObjectPart{0, bytes_of(ab)}}), Error);
+  first.drop_group("g", again);
+  EXPECT_EQ(first.list(""), (std::vector<std::string>{"g/last", "g/one"}))
+      << "the old one stays, and nothing beside it";
 }
 
 TEST(FolderStore, AFailureNamesThePath) {

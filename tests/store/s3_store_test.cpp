@@ -17,6 +17,14 @@ std::string step_of(const std::string& request) {
   return request.starts_with("DELETE") ? "abort" : "complete";
 }
 
+std::string good_answer(const std::string& step) {
+  if (step == "start")
+    return http_reply(
+        "200 OK", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+  if (step == "part") return http_reply("200 OK", "", "ETag: \"tag\"\r\n");
+  return http_reply("200 OK", "<CompleteMultipartUploadResult/>");
+}
+
 class S3UploadTest : public S3Test {
  protected:
   /// Puts an object of three parts; the steps that the server saw.
@@ -34,14 +42,6 @@ class S3UploadTest : public S3Test {
     }
     for (const std::string& request : server.requests()) steps.push_back(step_of(request));
     return steps;
-  }
-
-  static std::string good_answer(const std::string& step) {
-    if (step == "start")
-      return http_reply(
-          "200 OK", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
-    if (step == "part") return http_reply("200 OK", "", "ETag: \"tag\"\r\n");
-    return http_reply("200 OK", "<CompleteMultipartUploadResult/>");
   }
 };
 
@@ -80,8 +80,10 @@ TEST_F(S3UploadTest, AbortsWhatItCannotFinish) {
 
 class S3GroupTest : public S3Test {
  protected:
-  static S3Store store(const HttpServer& server) {
-    return S3Store({.bucket = "bucket", .key = "run"}, options(server));
+  static S3Store store(const HttpServer& server, size_t part_bytes = size_t{5} << 20) {
+    S3Options of_server = options(server);
+    of_server.part_bytes = part_bytes;
+    return {{.bucket = "bucket", .key = "run"}, of_server};
   }
 
   /// "PUT /bucket/run/g/a" of each request.
@@ -100,6 +102,32 @@ TEST_F(S3GroupTest, TheLastObjectVouchesForTheOthers) {
   store(server).put_group("g", std::array{Object{"z", pieces}, Object{"a", pieces}, Object{"last", pieces}});
   EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/z",
                                                      "PUT /bucket/run/g/a", "PUT /bucket/run/g/last"}));
+}
+
+TEST_F(S3GroupTest, SeveralWriteThePartsOfOneUpload) {
+  const HttpServer server([](const std::string& request) { return good_answer(step_of(request)); });
+  S3Store first = store(server, 4), second = store(server, 4);
+  const std::string begun = first.begin_group("g", std::array{PlannedObject{"large", 10}}, "last");
+  const std::string text = "0123456789";
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::string later =
+      second.write_parts("g", begun, "large", std::array{ObjectPart{8, bytes.subspan(8)}});
+  const std::string early = first.write_parts(
+      "g", begun, "large", std::array{ObjectPart{0, bytes.first(3)}, ObjectPart{3, bytes.subspan(3, 5)}});
+  first.end_group("g", begun, std::array{later, early}, {"last", {bytes.first(3)}});
+  std::vector<std::string> numbers;
+  for (const std::string& request : server.requests()) {
+    const size_t number = request.find("partNumber=");
+    if (number != std::string::npos) numbers.push_back(request.substr(number + 11, 1));
+    if (!request.starts_with("POST") || step_of(request) != "complete") continue;
+    for (size_t at = 0, part = 1; part <= 3; ++part) {
+      at = request.find("<PartNumber>" + std::to_string(part), at);
+      EXPECT_NE(at, std::string::npos) << "parts are completed in order: " << request;
+    }
+  }
+  EXPECT_EQ(numbers, (std::vector<std::string>{"3", "1", "2"}));
+  EXPECT_EQ(lines(server).front(), "DELETE /bucket/run/g/last");
+  EXPECT_EQ(lines(server).back(), "PUT /bucket/run/g/last");
 }
 
 TEST_F(S3GroupTest, AGroupThatBreaksOffHasNoLastObject) {
