@@ -10,7 +10,7 @@
 #include "core/version.h"
 #include "measure.h"
 #include "report.h"
-#include "snapshot/run_snapshots.h"
+#include "snapshot/snapshot_writer.h"
 #include "timed_training.h"
 #include "train/trainer.h"
 
@@ -61,25 +61,31 @@ struct Stretch {
 class SnapshotCost {
  public:
   SnapshotCost(const Config& config, const World& world, const TrainingTask& task)
-      : config_(config), task_(task), training_(config, world, task) {
-    if (world.is_first())
-      writer_ = std::make_unique<SnapshotWriter>(config.snapshot.path, config.snapshot.keep);
-  }
+      : config_(config),
+        training_(config, world, task),
+        tensors_(training_.optimizer().space(), &training_.optimizer(), world.size()),
+        writer_(world, tensors_,
+                {.path = config.snapshot.path,
+                 .keep = config.snapshot.keep,
+                 .is_shared = is_shared_by_all(world, config.snapshot.path)}) {}
 
   std::vector<PhaseSeconds> warm_up(int steps) { return training_.steps(steps); }
 
   Stretch run(Kind kind, int steps) {
     Stretch stretch;
     const auto begin = Clock::now();
-    if (kind != without && writer_) {
+    if (kind != without) {
       save();
-      if (kind == waited) writer_->finish();
+      if (kind == waited) writer_.finish();
       stretch.held_up = seconds_since(begin);
     }
-    training_.steps(steps);
+    for (int step = 0; step < steps; ++step) {
+      training_.steps(1);
+      writer_.go_on();
+    }
     stretch.whole = seconds_since(begin);
-    if (kind != without && writer_) {
-      writer_->finish();
+    if (kind != without) {
+      writer_.finish();
       const auto of_file = std::filesystem::last_write_time(newest_file()).time_since_epoch();
       const auto now = std::filesystem::file_time_type::clock::now().time_since_epoch();
       stretch.written = seconds_since(begin) - std::chrono::duration<double>(now - of_file).count();
@@ -99,9 +105,7 @@ class SnapshotCost {
     Snapshot snapshot;
     snapshot.step = ++saved_;
     snapshot.configuration = to_ini(config_);
-    snapshot.model = task_.parameters;
-    snapshot.optimizer = training_.optimizer().state();
-    writer_->save(snapshot, {.step = true}, config_.dist.timeout_s);
+    writer_.save(snapshot, {.step = true}, config_.dist.timeout_s);
   }
 
   /// The state, which is written last.
@@ -112,9 +116,9 @@ class SnapshotCost {
   }
 
   const Config& config_;
-  const TrainingTask& task_;
   TimedTraining training_;
-  std::unique_ptr<SnapshotWriter> writer_;  ///< on rank 0
+  SpaceTensors tensors_;
+  SnapshotWriter writer_;
   int64_t saved_ = 0;
 };
 

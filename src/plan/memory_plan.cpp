@@ -91,7 +91,9 @@ class Builder {
     add_states();
     for (const char* name : {"batches", "activations", "logits", "backward", "validation", "sample text"})
       add(name, take(name));
-    const double snapshot = take("snapshot");
+    // Ranks of one host write to one disk, each its part; else rank 0 may have to write everything.
+    const bool all_write = place_.ranks == place_.ranks_of_host;
+    const double snapshot = take("snapshot") / (all_write ? place_.ranks : 1);
     if (!on_gpu_) add("snapshot", snapshot);
     // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.
     const auto rounding = static_cast<double>(rehearsal_.memory.mapped_bytes - rehearsal_.memory.used_bytes);
@@ -100,7 +102,8 @@ class Builder {
     const double own = plan_.peak - shared_touched_;
     plan_.mapped = own + rounding + shared_mapped_ + place_.program.mapped - place_.program.resident +
                    stacks_of_threads();
-    plan_.host = place_.ranks_of_host * own - (place_.ranks_of_host - 1) * snapshot + plan_.shared;
+    const double without_copies = all_write ? 0 : (place_.ranks_of_host - 1) * snapshot;
+    plan_.host = place_.ranks_of_host * own - without_copies + plan_.shared;
     plan_.uses = rehearsal_.uses;
     plan_.blocks = static_cast<double>(rehearsal_.memory.mapped_bytes);
     return plan_;
@@ -164,11 +167,10 @@ class Builder {
     if (shares_) share_blocks(of_rank);
   }
 
-  /// Shared ones lie in one block, of which a rank touches its segments, and rank 0 all for a snapshot.
+  /// Shared ones lie in one block, of which a rank touches its segments.
   void add_states() {
     const double all = 4.0 * static_cast<double>(rehearsal_.states * rehearsal_.trainable);
-    const bool reads_all = !shares_ || left("snapshot") > 0;
-    add("optimizer", reads_all ? all : all / place_.ranks, shares_);
+    add("optimizer", shares_ ? all / place_.ranks : all, shares_);
     other_ += take("optimizer") - all;
     if (!shares_) return;
     plan_.shared += all;

@@ -40,14 +40,14 @@ Batch beginning(const Batch& batch, int64_t accumulate) {
   return part_of(batch, std::min(batch.samples, std::max<int64_t>(1, batch.samples / accumulate) * parts));
 }
 
-/// A last batch of other size makes blocks of its own, on the last rank, which keeps no snapshot.
-void rehearse_validation(const Config& config, const TrainingTask& task, bool has_last) {
+/// A last batch of other size makes blocks of its own, on the last rank.
+void rehearse_validation(const Config& config, const TrainingTask& task) {
   if (!task.validation_data || config.train.eval_every < 0) return;
   const NoGrad no_grad;
   const MemoryScope scope("validation");
   const Dataset& data = *task.validation_data;
   const int64_t batch = config.train.batch_size / config.train.accumulate;
-  for (const int64_t samples : {std::min(batch, data.size()), has_last ? data.size() % batch : 0})
+  for (const int64_t samples : {std::min(batch, data.size()), data.size() % batch})
     if (samples > 0)
       task.loss(make_batch_memory(data.input(), samples, current_stream()),
                 make_batch_memory(data.target(), samples, current_stream()), {});
@@ -64,16 +64,14 @@ int64_t short_batch(const Config& config, const Dataset& data) {
              : 0;
 }
 
-/// The copy that is written while training goes on.
-std::vector<Tensor> rehearse_snapshot(const Config& config, const ParameterSpace& space,
-                                      const Optimizer& optimizer) {
-  std::vector<Tensor> copies;
-  if (config.snapshot.path.empty()) return copies;
+/// The copy that is written while training goes on, in one piece.
+Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, const Optimizer& optimizer) {
+  if (config.snapshot.path.empty()) return {};
   const MemoryScope scope("snapshot");
+  int64_t elements = 0;
   for (const auto& tensors : {space.named(), optimizer.state()})
-    for (const NamedTensor& one : tensors)
-      copies.push_back(empty(one.tensor.shape(), one.tensor.dtype(), cpu_stream()));
-  return copies;
+    for (const NamedTensor& one : tensors) elements += one.tensor.size();
+  return empty({elements}, space.values().dtype(), cpu_stream());
 }
 
 }  // namespace
@@ -95,8 +93,8 @@ Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make
   const Batch whole = beginning(batches.front(), config.train.accumulate);
   const int64_t last = short_batch(config, *task.training_data);
   runner.start({.batches = {last > 0 ? part_of(whole, last) : whole}}, config.train.learning_rate);
-  rehearse_validation(config, task, ranks == 1 || config.snapshot.path.empty());
-  const std::vector<Tensor> snapshot = rehearse_snapshot(config, space, *engine.optimizer);
+  rehearse_validation(config, task);
+  const Tensor snapshot = rehearse_snapshot(config, space, *engine.optimizer);
   runner.start({.batches = {whole}}, config.train.learning_rate);  // while that is being written
   if (task.sample_text && config.train.sample_every > 0) {
     const MemoryScope scope("sample text");

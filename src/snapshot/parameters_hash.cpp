@@ -27,10 +27,14 @@ struct Hasher::State {
 
 Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
 Hasher::~Hasher() = default;
+Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 
 void Hasher::add(std::span<const std::byte> piece) {
   XXH3_64bits_update(&state_->xxh3, piece.data(), piece.size());
 }
+
+void Hasher::reset() { XXH3_64bits_reset(&state_->xxh3); }
 
 uint64_t Hasher::value() const { return XXH3_64bits_digest(&state_->xxh3); }
 

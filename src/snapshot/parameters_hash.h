@@ -46,10 +46,11 @@ class Hasher {
  public:
   Hasher();
   ~Hasher();
-  Hasher(const Hasher&) = delete;
-  Hasher& operator=(const Hasher&) = delete;
+  Hasher(Hasher&&) noexcept;
+  Hasher& operator=(Hasher&&) noexcept;
 
   void add(std::span<const std::byte> piece);
+  void reset();
   uint64_t value() const;
 
  private:

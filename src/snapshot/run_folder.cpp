@@ -85,22 +85,29 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
   const bool is_finished = communicator.broadcast_text(finished_run_ ? "finished" : "", 0) == "finished";
   if (is_finished && !world.is_first()) finished_run_ = FoundRun{.is_finished = true};
   communicator.broadcast(&decay_steps_, sizeof decay_steps_, 0);
+  is_shared_ = is_finished || is_shared_by_all(world, config.snapshot.path);
   share_snapshot();
   communicator.set_timeout(config.dist.timeout_s);
 }
 
 /// Rank 0's, on all ranks.
 void RunFolder::share_snapshot() {
-  const std::string text = world_.communicator().broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
-  if (!text.empty() && !world_.is_first()) snapshot_.emplace(text, config_.snapshot.path);
+  Communicator& communicator = world_.communicator();
+  const std::string text = communicator.broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
+  const std::string group = communicator.broadcast_text(snapshot_ ? snapshot_->group() : "", 0);
+  if (text.empty() || world_.is_first()) return;
+  if (is_shared_)
+    snapshot_.emplace(text, open_store(config_.snapshot.path), group);
+  else
+    snapshot_.emplace(text, config_.snapshot.path);
 }
 
-void RunFolder::load(Optimizer& optimizer) {
+void RunFolder::load(PlacedTensors& tensors) {
   if (!snapshot_) return;
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
   for (bool is_loaded = false; !is_loaded;) {
     try {
-      restore(*snapshot_, world_, optimizer.space().named(), &optimizer);
+      restore(*snapshot_, world_, tensors);
       is_loaded = true;
     } catch (const UserError& damage) {
       on_first_rank(world_, [&] {

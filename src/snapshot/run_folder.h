@@ -9,7 +9,6 @@
 
 #include "comm/world.h"
 #include "config/config.h"
-#include "parameters/optimizer.h"
 #include "snapshot/snapshot.h"
 #include "store/folder_owner.h"
 
@@ -68,9 +67,11 @@ class RunFolder {
   const Snapshot* snapshot() const { return snapshot_ ? &snapshot_->state() : nullptr; }
   /// train.decay_steps of the run that goes on; 0: none does.
   int64_t decay_steps() const { return decay_steps_; }
-  /// Brings the snapshot's values, if there is one, to their places on all ranks. One that turns out damaged
+  /// Brings what the snapshot holds, if there is one, to its places on all ranks. One that turns out damaged
   /// only now gives way to the one before; UserError if none is left.
-  void load(Optimizer& optimizer);
+  void load(PlacedTensors& tensors);
+  /// Whether all ranks read and write snapshots; else rank 0 does.
+  bool is_shared() const { return is_shared_; }
   /// The run, on rank 0, if it is finished and all of it is there; on the other ranks only that it is.
   const std::optional<FoundRun>& finished_run() const { return finished_run_; }
 
@@ -98,6 +99,7 @@ class RunFolder {
   std::optional<FoundRun> in_snapshots_;
   std::optional<StoredSnapshot> snapshot_;
   int64_t decay_steps_ = 0;
+  bool is_shared_ = true;
   std::optional<FoundRun> finished_run_;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot/run_snapshots.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -10,10 +9,8 @@
 #include "core/error.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/text.h"
 #include "store/object_store.h"
-#include "tensor/create.h"
 
 namespace lockstep {
 namespace {
@@ -47,41 +44,21 @@ void require_room(const std::string& folder, double bytes) {
           " are free: make room, choose another snapshot.path, lower snapshot.keep, or do without (none)");
 }
 
-/// Copies to host memory, into the tensors of the last copy where they fit: fresh memory costs as much as the
-/// copy.
-void copy_to_host(const std::vector<NamedTensor>& tensors, std::vector<NamedTensor>& copies) {
-  copies.resize(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor& tensor = tensors[i].tensor;
-    Tensor& place = copies[i].tensor;
-    copies[i].name = tensors[i].name;
-    if (!place || place.shape() != tensor.shape() || place.dtype() != tensor.dtype())
-      place = empty(tensor.shape(), tensor.dtype(), cpu_stream());
-    copy(tensor, place);
-  }
-}
-
-/// False where it fails, which is said.
-template <class Body>
-bool succeeds(Body body) {
-  try {
-    body();
-    return true;
-  } catch (const std::exception& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
-    return false;
-  }
-}
-
 }  // namespace
 
-RunSnapshots::RunSnapshots(const Config& config, const RunFolder& folder, bool is_first_rank, Take take)
-    : config_(config), folder_(folder), take_(std::move(take)) {
+RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
+                           const PlacedTensors& tensors, Take take)
+    : config_(config), world_(world), folder_(folder), take_(std::move(take)) {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (folder_.snapshot()) best_loss_ = folder_.snapshot()->best_validation_loss;
-  if (is_first_rank && !snapshot.path.empty())
-    writer_ = std::make_unique<SnapshotWriter>(snapshot.path, snapshot.keep, best_loss_,
-                                               [&folder] { folder.check(); });
+  if (!snapshot.path.empty())
+    writer_ =
+        std::make_unique<SnapshotWriter>(world, tensors,
+                                         SnapshotWriter::Options{.path = snapshot.path,
+                                                                 .keep = snapshot.keep,
+                                                                 .is_shared = folder.is_shared(),
+                                                                 .best_loss = best_loss_,
+                                                                 .guard = [&folder] { folder.check(); }});
 }
 
 void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
@@ -99,7 +76,7 @@ void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
 
 bool RunSnapshots::is_time() const {
   const double minutes = config_.snapshot.every_minutes;
-  return writer_ && minutes > 0.0 && seconds_since(last_) >= minutes * 60.0;
+  return writer_ && world_.is_first() && minutes > 0.0 && seconds_since(last_) >= minutes * 60.0;
 }
 
 bool RunSnapshots::is_due(int64_t step) const {
@@ -113,6 +90,10 @@ bool RunSnapshots::is_best(double validation_loss) {
   const bool best = std::isfinite(validation_loss) && (!best_loss_ || validation_loss < *best_loss_);
   if (best) best_loss_ = validation_loss;
   return best;
+}
+
+void RunSnapshots::go_on() const {
+  if (writer_) writer_->go_on();
 }
 
 void RunSnapshots::save(int64_t step, bool due, bool best) {
@@ -135,55 +116,8 @@ void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
   beat("snapshot");
   Snapshot snapshot = take_();
   snapshot.best_validation_loss = best_loss_;
-  // The other ranks wait meanwhile, no longer than they are ready to.
+  // Ranks wait meanwhile, no longer than they are ready to.
   writer_->save(snapshot, purpose, config_.dist.timeout_s / 2);
-}
-
-SnapshotWriter::SnapshotWriter(const std::string& path, int64_t keep, std::optional<double> best_loss,
-                               std::function<void()> guard)
-    : store_(path, keep, std::move(guard)), best_loss_(best_loss) {}
-
-void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double patience_seconds) {
-  const auto patience = std::chrono::duration<double>(patience_seconds);
-  if (writing_.valid() && writing_.wait_for(patience) != std::future_status::ready) {
-    log_error(concat("no snapshot of step ", snapshot.step, ": that of step ", copy_.step,
-                     " is still being written; training goes on"));
-    return;
-  }
-  const MemoryScope scope("snapshot");
-  std::vector<NamedTensor> model = std::move(copy_.model), optimizer = std::move(copy_.optimizer);
-  copy_to_host(snapshot.model, model);
-  copy_to_host(snapshot.optimizer, optimizer);
-  copy_ = snapshot;
-  copy_.model = std::move(model);
-  copy_.optimizer = std::move(optimizer);
-  purpose_ = purpose;
-  best_loss_before_ = best_loss();
-  best_loss_ = purpose.best ? snapshot.best_validation_loss : best_loss_before_;
-  is_best_lost_ = false;
-  if (!succeeds([this] { writing_ = std::async(std::launch::async, [this] { write(); }); }))
-    is_best_lost_ = true;
-}
-
-std::optional<double> SnapshotWriter::best_loss() const {
-  return is_best_lost_ ? best_loss_before_ : best_loss_;
-}
-
-int64_t SnapshotWriter::finish() {
-  if (writing_.valid()) writing_.wait();
-  return newest_step_;
-}
-
-void SnapshotWriter::write() {
-  const Clock::time_point begin = Clock::now();
-  // First, so that no snapshot to go on from tells of a best one that is not there.
-  if (purpose_.best) is_best_lost_ = !succeeds([this] { store_.save_best(copy_); });
-  copy_.best_validation_loss = best_loss();
-  if (purpose_.step && succeeds([this] { store_.save(copy_); })) {
-    newest_step_ = copy_.step;
-    heartbeat().snapshot_step.store(copy_.step);
-  }
-  heartbeat().snapshot_seconds.store(seconds_since(begin));
 }
 
 }  // namespace lockstep

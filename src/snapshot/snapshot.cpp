@@ -5,54 +5,23 @@
 #include <array>
 #include <filesystem>
 #include <iomanip>
-#include <nlohmann/json.hpp>
 
 #include "config/config.h"
 #include "config/config_file.h"
 #include "core/error.h"
+#include "core/host.h"
 #include "core/log.h"
-#include "snapshot/parameters_hash.h"
-#include "tensor/safetensors.h"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr int64_t newest_format = 2;
-constexpr int64_t piece_bytes = int64_t{8} << 20;
 constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
 
-/// The state with a checksum of its own text in front. Only exactly this text is accepted back.
-std::string seal(const Json& state) {
-  return Json{{"checksum", hash_text(hash_of(state.dump()))}, {"state", state}}.dump(2) + "\n";
-}
-
-Json unseal(const std::string& bytes) {
-  const Json sealed = Json::parse(bytes);
-  Json state = sealed.at("state");
-  require(seal(state) == bytes, "its checksum does not match");
-  return state;
-}
-
 /// "step-", 1000 -> "step-00001000".
 std::string numbered(const std::string& prefix, int64_t step) {
   return concat(prefix, std::setfill('0'), std::setw(8), step);
-}
-
-/// Of a file; a snapshot that lies at the store's own place has no group.
-std::string key_of(const std::string& group, const std::string& file) {
-  return group.empty() ? file : concat(group, "/", file);
-}
-
-std::optional<GradScale> grad_scale_of(const Json& state) {
-  const auto found = state.find("grad_scaler");
-  if (found == state.end()) return std::nullopt;
-  return GradScale{.scale = found->at("scale"),
-                   .growth_tracker = found->at("growth_tracker"),
-                   .skipped_steps = found->at("skipped_steps")};
 }
 
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
@@ -63,72 +32,17 @@ std::optional<int64_t> number_of(const std::string& name, const std::string& pre
   return std::stoll(digits);
 }
 
-}  // namespace
-
-StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group)
-    : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)) {
-  const std::optional<std::string> text = store_->get(key_of(group_, state_file));
-  require(text.has_value(), name_, "/", state_file, " is missing");
-  text_ = *text;
-  parse();
-}
-
-StoredSnapshot::StoredSnapshot(const std::string& text, const std::string& name) : name_(name), text_(text) {
-  parse();
-}
-
-void StoredSnapshot::parse() {
+/// What fails says which snapshot.
+template <class Body>
+auto naming(const std::string& name, Body body) {
   try {
-    const Json state = unseal(text_);
-    format_ = state.value("format", int64_t{1});
-    if (format_ > newest_format) return;  // the rest may mean anything
-    const Json& best = state.at("best_validation_loss");
-    state_ = {.step = state.at("step"),
-              .optimizer_steps = state.at("optimizer_steps"),
-              .is_finished = state.at("finished"),
-              .is_validation_pending = state.value("validation_pending", false),
-              .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
-              .grad_scale = grad_scale_of(state),
-              .configuration = state.at("configuration"),
-              .artifacts = state.at("artifacts"),
-              .matmul_plans = state.value("matmul_plans", "")};
-    checksums_ = state.at("files");
-  } catch (const std::exception& problem) {
-    throw UserError(concat(name_, "/", state_file, " is damaged: ", problem.what()));
+    return body();
+  } catch (const Error& problem) {
+    throw Error(concat("the snapshot ", name, " could not be written: ", problem.what()));
   }
 }
 
-void StoredSnapshot::read(const std::string& file,
-                          const std::function<void(std::span<const std::byte>)>& take) const {
-  const std::string key = key_of(group_, file);
-  Hasher hasher;
-  std::optional<std::string> piece;
-  for (int64_t begin = 0; !piece || std::ssize(*piece) == piece_bytes; begin += piece_bytes) {
-    piece = store_->get(key, begin, piece_bytes);
-    require(piece.has_value(), store_->name_of(key), " is missing");
-    const auto bytes = std::as_bytes(std::span(*piece));
-    hasher.add(bytes);
-    take(bytes);
-  }
-  const auto sum = checksums_.find(file);
-  require(sum != checksums_.end() && hash_text(hasher.value()) == sum->second, store_->name_of(key),
-          " is damaged: its checksum does not match");
-}
-
-void StoredSnapshot::require_readable() const {
-  require(format_ <= newest_format, name_, " was written by a newer version of this program (format ",
-          format_, "; this one reads up to ", newest_format, "): use that version, or another place");
-}
-
-void StoredSnapshot::verify() const {
-  if (format_ > newest_format) return;
-  for (const char* file : {model_file, optimizer_file}) {
-    if (store_->has_atomic_groups())
-      read(file, [](std::span<const std::byte>) {});
-    else
-      require(store_->exists(key_of(group_, file)), store_->name_of(key_of(group_, file)), " is missing");
-  }
-}
+}  // namespace
 
 SnapshotStore::SnapshotStore(const std::string& path, int64_t keep, std::function<void()> guard)
     : store_(open_store(path)), keep_(keep) {
@@ -169,34 +83,56 @@ bool SnapshotStore::holds_any() const {
   return !snapshots_newest_first(step_prefix).empty() || !groups(best_name).empty();
 }
 
-void SnapshotStore::write(const std::string& group, const Snapshot& snapshot) {
-  const SafeTensorsPieces model({snapshot.model, {{"format", "pt"}}}), optimizer({snapshot.optimizer, {}});
-  Json state = {{"format", newest_format},
-                {"step", snapshot.step},
-                {"optimizer_steps", snapshot.optimizer_steps},
-                {"finished", snapshot.is_finished},
-                {"validation_pending", snapshot.is_validation_pending},
-                {"best_validation_loss", nullptr},
-                {"configuration", snapshot.configuration},
-                {"artifacts", snapshot.artifacts},
-                {"matmul_plans", snapshot.matmul_plans}};
-  if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
-  if (const auto& scaler = snapshot.grad_scale)
-    state["grad_scaler"] = {{"scale", scaler->scale},
-                            {"growth_tracker", scaler->growth_tracker},
-                            {"skipped_steps", scaler->skipped_steps}};
-  state["files"][model_file] = hash_text(hash_of(model.pieces()));
-  state["files"][optimizer_file] = hash_text(hash_of(optimizer.pieces()));
-  const std::string sealed = seal(state);
-  // Tensors on the CPU are not copied; the state comes last.
-  const std::array<Object, 3> files = {{{.key = model_file, .pieces = model.pieces()},
-                                        {.key = optimizer_file, .pieces = optimizer.pieces()},
-                                        {.key = state_file, .pieces = {std::as_bytes(std::span(sealed))}}}};
-  try {
-    store_->put_group(group, files);
-  } catch (const Error& problem) {
-    throw Error(concat("the snapshot ", store_->name_of(group), " could not be written: ", problem.what()));
+std::string SnapshotStore::group_of(Kind kind, int64_t step) const {
+  if (kind == Kind::step) return numbered(step_prefix, step);
+  // In a bucket nothing is renamed: the old one stays until the new one is whole.
+  return store_->has_atomic_groups() ? best_name : numbered(best_prefix, step);
+}
+
+std::string SnapshotStore::begin(Kind kind, int64_t step, const std::vector<SnapshotFile>& files) {
+  std::vector<PlannedObject> objects;
+  for (const SnapshotFile& file : files) objects.push_back({file.key, file.bytes});
+  return naming(name_of(kind, step),
+                [&] { return store_->begin_group(group_of(kind, step), objects, state_file); });
+}
+
+std::string SnapshotStore::write(Kind kind, int64_t step, const std::string& begun,
+                                 const std::vector<SnapshotFile>& files, const RankShare& share,
+                                 const std::byte* memory) {
+  std::vector<std::string> written;
+  for (size_t f = 0; f < files.size(); ++f) {
+    const FilePart part = part_of(files, f, share, memory);
+    written.push_back(part.sums);
+    written.push_back(part.parts.empty() ? "" : naming(name_of(kind, step), [&] {
+      return store_->write_parts(group_of(kind, step), begun, files[f].key, part.parts);
+    }));
   }
+  return pack(written);
+}
+
+void SnapshotStore::end(Kind kind, const Snapshot& snapshot, const std::string& begun,
+                        const std::vector<SnapshotFile>& files, const std::vector<std::string>& written) {
+  std::vector<TensorSums> sums;
+  std::vector<std::string> receipts;
+  for (const SnapshotFile& file : files) sums.emplace_back(file.tensors);
+  for (const std::string& rank : written) {
+    const std::vector<std::string> of_files = unpack(rank);
+    for (size_t f = 0; f < files.size(); ++f) {
+      sums[f].add(of_files.at(2 * f));
+      if (const std::string& receipt = of_files.at(2 * f + 1); !receipt.empty()) receipts.push_back(receipt);
+    }
+  }
+  const std::string group = group_of(kind, snapshot.step);
+  naming(store_->name_of(group), [&] {
+    const std::string state = state_text(snapshot, files, sums);
+    store_->end_group(group, begun, receipts,
+                      {.key = state_file, .pieces = {std::as_bytes(std::span(state))}});
+  });
+  make_room([&] { remove_older(kind, group); });
+}
+
+void SnapshotStore::drop(Kind kind, int64_t step, const std::string& begun) {
+  store_->drop_group(group_of(kind, step), begun);
 }
 
 /// Deletes what is no longer wanted. The snapshot is safe by then: what stays costs only room.
@@ -219,32 +155,56 @@ void SnapshotStore::remove_leftovers(const std::string& prefix) {
   }
 }
 
-void SnapshotStore::save(const Snapshot& snapshot) {
-  const std::string saved = numbered(step_prefix, snapshot.step);
-  write(saved, snapshot);
-  make_room([&] {
-    remove_leftovers(step_prefix);
-    std::vector<std::string> names = snapshots_newest_first(step_prefix);
-    // A later one is damaged, or this run would have gone on from it: it takes no place from the valid ones.
-    names.erase(names.begin(), std::find(names.begin(), names.end(), saved));
-    for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
-      store_->remove_group(names[i], state_file);
-  });
-}
-
-void SnapshotStore::save_best(const Snapshot& snapshot) {
-  if (store_->has_atomic_groups()) {
-    write(best_name, snapshot);
-    make_room([&] { remove_leftovers(best_name); });
-    return;
-  }
-  // In a bucket nothing is renamed: the old one stays until the new one is whole.
-  const std::string saved = numbered(best_prefix, snapshot.step);
-  write(saved, snapshot);
-  make_room([&] {
+void SnapshotStore::remove_older(Kind kind, const std::string& saved) {
+  if (kind == Kind::best && store_->has_atomic_groups()) return remove_leftovers(best_name);
+  if (kind == Kind::best) {
     for (const auto& [name, has_state] : groups(best_prefix))
       if (name != saved) store_->remove_group(name, state_file);
-  });
+    return;
+  }
+  remove_leftovers(step_prefix);
+  std::vector<std::string> names = snapshots_newest_first(step_prefix);
+  // A later one is damaged, or this run would have gone on from it: it takes no place from the valid ones.
+  names.erase(names.begin(), std::find(names.begin(), names.end(), saved));
+  for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
+    store_->remove_group(names[i], state_file);
+}
+
+bool is_shared_by_all(const World& world, const std::string& path) {
+  if (world.size() == 1 || path.empty()) return true;
+  const std::string mark = world.communicator().broadcast_text(concat("write-test-", process_mark()), 0);
+  const auto object = [&](int rank) { return concat(mark, "-", rank); };
+  std::string problem;
+  const auto attempt = [&](auto body) {
+    try {
+      if (problem.empty()) body();
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  };
+  const std::shared_ptr<ObjectStore> store = open_store(path);
+  const auto put = [&] {
+    const std::string key = object(world.rank());
+    store->put(key, std::array{std::as_bytes(std::span(key))});
+  };
+  if (world.is_first()) attempt(put);
+  world.communicator().barrier();
+  if (!world.is_first()) {
+    attempt([&] { require(store->get(object(0)) == object(0), "it does not see there what rank 0 writes"); });
+    attempt(put);
+    attempt([&] { store->remove(object(world.rank())); });
+  }
+  const std::vector<std::string> problems = world.communicator().all_gather_text(problem);
+  if (world.is_first()) {
+    attempt([&] { store->remove(object(0)); });
+    for (size_t rank = 0; rank < problems.size(); ++rank) {
+      if (problems[rank].empty()) continue;
+      log_info(
+          concat("snapshots: through rank 0, since rank ", rank, " cannot use ", path, ": ", problems[rank]));
+      break;
+    }
+  }
+  return std::ranges::all_of(problems, [](const std::string& one) { return one.empty(); });
 }
 
 std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
@@ -286,7 +246,7 @@ StoredSnapshot find_snapshot(const std::string& place) {
   const SnapshotStore snapshots(path, 1);
   std::vector<std::string> best = snapshots.snapshots_newest_first(best_prefix);
   for (const char* name : {"best", "best.old"})
-    if (snapshots.store_->exists(key_of(name, state_file))) best.emplace_back(name);
+    if (snapshots.store_->exists(concat(name, "/", state_file))) best.emplace_back(name);
   const bool is_one = snapshots.store_->exists(state_file);
   if (is_one) best = {""};
   for (const std::string& name : best) {

@@ -226,7 +226,9 @@ Writer load_writer(const std::string& snapshot_path) {
   const int64_t rows =
       config.model.vocab_size ? config.model.vocab_size : writer.tokenizer->vocabulary_size();
   writer.model = make_gpt(config, rows);
-  restore(stored, World::alone(), writer.model->parameters(), nullptr);
+  const ParameterSpace space(writer.model->parameters());
+  SpaceTensors tensors(space, nullptr, 1);
+  restore(stored, World::alone(), tensors);
   return writer;
 }
 

@@ -72,7 +72,8 @@ class Run {
                   .decay_steps = config.train.decay_steps},
         peak_flops_(peak_flops(config, world)),
         parameter_check_(world, space),
-        snapshots_(config, folder, world.is_first(), [this] { return snapshot(); }) {}
+        tensors_(space, engine_.optimizer.get(), world.size()),
+        snapshots_(config, world, folder, tensors_, [this] { return snapshot(); }) {}
 
   int operator()();
 
@@ -120,6 +121,7 @@ class Run {
   Clock::time_point last_end_;
   double step_seconds_ = 0.0;  ///< of the last one
   ParameterCheck parameter_check_;
+  SpaceTensors tensors_;
   RunSnapshots snapshots_;
   int64_t last_step_ = 0;                  ///< whose result is known
   bool has_asked_to_stop_ = false;         ///< this rank
@@ -147,11 +149,13 @@ int Run::operator()() {
 /// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
 /// missing.
 void Run::resume() {
-  folder_.load(*engine_.optimizer);
+  folder_.load(tensors_);
   engine_.data_parallel.share_states(
       *engine_.optimizer);  // before activations need room beside states of this rank's own
   const Snapshot* found = folder_.snapshot();
   if (found == nullptr) return;
+  space_.refresh_copies();
+  engine_.optimizer->set_steps_taken(found->optimizer_steps);
   if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
   first_step_ = last_step_ = found->step;
   // Whoever goes on may want no validation there any more.
@@ -188,11 +192,9 @@ void Run::run_steps() {
 /// The end of a run whose steps are all done.
 int Run::finish() {
   const uint64_t hash_value = parameter_check_.compare(total_steps_);
-  engine_.data_parallel.gather_states(*engine_.optimizer);
   const Snapshot* found = folder_.snapshot();
   const bool is_there = found && found->is_finished && found->step == total_steps_;
-  const bool is_lost =
-      world_.is_first() && !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
+  const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
   const bool is_kept = world_.communicator().on_every_rank(!is_lost);
   if (world_.is_first() && !is_kept)
@@ -210,7 +212,6 @@ int Run::finish() {
 
 /// The end for now: whoever asked may start the run again, if there is something to go on from.
 int Run::stop() {
-  engine_.data_parallel.gather_states(*engine_.optimizer);
   // Of what was done before this start there is a snapshot, or it was nothing.
   if (last_step_ != first_step_) parameter_check_.compare(last_step_);
   const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
@@ -269,6 +270,7 @@ void Run::finish_oldest() {
   metrics.validation_loss = validate(metrics.step);
   const bool is_best = judge(metrics.validation_loss);
   folder_.check_recently();
+  snapshots_.go_on();
   if (writer_) writer_->write(metrics);
   // With a step under way the model is no longer that of this one.
   const bool is_due = snapshots_.is_wanted() && started_.empty();
@@ -343,10 +345,7 @@ bool Run::judge(std::optional<double> validation_loss) {
 
 /// A snapshot of the last step, if one is due or it is the best. All ranks call it.
 void Run::save(int64_t step, bool due, bool best) {
-  if (due || best || snapshots_.is_due(step)) {
-    parameter_check_.compare_if_cheap(step);
-    engine_.data_parallel.gather_states(*engine_.optimizer);
-  }
+  if (due || best || snapshots_.is_due(step)) parameter_check_.compare_if_cheap(step);
   snapshots_.save(step, due, best);
 }
 
@@ -374,9 +373,7 @@ Snapshot Run::snapshot() const {
           .grad_scale = engine_.scaler ? std::optional(engine_.scaler->state()) : std::nullopt,
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
-          .matmul_plans = export_matmul_plans(),
-          .model = space_.named(),
-          .optimizer = engine_.optimizer->state()};
+          .matmul_plans = export_matmul_plans()};
 }
 
 }  // namespace

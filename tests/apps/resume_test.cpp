@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "snapshot/snapshot.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
 
@@ -53,6 +54,33 @@ TEST_F(Resume, ARunThatNobodyGaveReplicasGoesOnWithFewerRanksUnderLockrun) {
     EXPECT_NE(resumed.errors.find("resuming after step"), std::string::npos) << resumed.errors;
     EXPECT_EQ(read_bits(directory_ / name), read_bits(directory_ / "undisturbed")) << ranks << " ranks";
   }
+}
+
+TEST_F(Resume, ARankThatIsKilledWhileAllWriteLeavesSnapshotsThatLoad) {
+  const std::string settings =
+      "data.block_size=16 model.n_layer=2 model.n_head=2 model.n_embd=32 train.batch_size=1 dist.replicas=4 "
+      "train.steps=400 ";
+  const Outcome undisturbed = run_command(train("undisturbed", settings + "snapshot.path=none"));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.errors;
+  const std::string often = settings + "snapshot.every_steps=1 snapshot.keep=3";
+  const std::string run = directory_ / "run", metrics = run + "/metrics.jsonl";
+  for (int victim = 0; victim < 3; ++victim) {
+    run_command(mpirun(3) + train("run", often) + " & job=$!; while kill -0 $job && [ $(cat " + metrics +
+                " | wc -l) -lt " + std::to_string(40 * victim + 40) +
+                " ]; do sleep 0.01; done; for rank in $(pgrep -f log.dir=" + run +
+                "); do grep -qz OMPI_COMM_WORLD_RANK=" + std::to_string(victim) +
+                " /proc/$rank/environ && kill -KILL $rank; done; wait $job");
+    ASSERT_TRUE(read_result(run).parameters_hash.empty()) << "it was over before it was killed";
+    const SnapshotStore snapshots(run + "/snapshots", 3);
+    EXPECT_TRUE(snapshots.newest([&](const std::string& report) {
+      ADD_FAILURE() << victim << ": " << report;
+    })) << victim;
+  }
+  const Outcome resumed = run_command(mpirun(2) + train("run", often));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_EQ(read_bits(run), read_bits(directory_ / "undisturbed"));
+  for (const auto& entry : fs::directory_iterator(run + "/snapshots"))
+    EXPECT_NE(entry.path().extension(), ".tmp") << "what a killed run left is still there";
 }
 
 TEST_F(Resume, ATrainingThatDivergesIsSaidOnceAndNotStartedAgain) {

@@ -3,7 +3,8 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "snapshot/snapshot.h"
+#include "comm/local_communicator.h"
+#include "snapshot/snapshot_writer.h"
 #include "store/download.h"
 #include "store/http.h"
 #include "store/s3_store.h"
@@ -12,6 +13,7 @@
 #include "tests/support/aws.h"
 #include "tests/support/cluster.h"
 #include "tests/support/config_support.h"
+#include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/run_result.h"
 #include "tests/support/temporary_directory.h"
@@ -82,9 +84,14 @@ Snapshot example(int64_t step) {
           .best_validation_loss = {},
           .configuration = "[train]\nsteps = 10\n",
           .artifacts = {},
-          .matmul_plans = {},
-          .model = {{"a", full({64, 32}, static_cast<double>(step))}},
-          .optimizer = {{"a.exp_avg", full({64, 32}, 0.5)}}};
+          .matmul_plans = {}};
+}
+
+void save(SnapshotStore& store, const Snapshot& snapshot,
+          SnapshotStore::Kind kind = SnapshotStore::Kind::step) {
+  HeldTensors tensors({{"a", {64, 32}}}, {"exp_avg"});
+  tensors.count(0, static_cast<double>(snapshot.step));
+  save_snapshot(store, snapshot, tensors, kind);
 }
 
 TEST_F(S3, HoldsObjectsUnderAnyKey) {
@@ -180,9 +187,9 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   SnapshotStore snapshots(address("run"), 2);
   EXPECT_FALSE(snapshots.holds_any());
   EXPECT_FALSE(snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; }).has_value());
-  for (int64_t step : {1, 2, 30}) snapshots.save(example(step));
-  snapshots.save_best(example(1));
-  snapshots.save_best(example(2));
+  for (int64_t step : {1, 2, 30}) save(snapshots, example(step));
+  save(snapshots, example(1), SnapshotStore::Kind::best);
+  save(snapshots, example(2), SnapshotStore::Kind::best);
   const auto store = open_store(address("run"));
   EXPECT_EQ(store->list("best").size(), 3u);
   EXPECT_EQ(store->list("step-").size(), 6u);
@@ -197,8 +204,9 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   // No download without need: damage is seen when the tensors are read, and then the one before is taken.
   newest = snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; });
   ASSERT_TRUE(newest.has_value());
-  expect_contains(user_error([&] { newest->read("model.safetensors", [](std::span<const std::byte>) {}); }),
-                  {"s3://training/run/step-00000030/model.safetensors", "damaged"});
+  expect_contains(
+      user_error([&] { newest->read("model.safetensors", [](int64_t, std::span<const std::byte>) {}); }),
+      {"s3://training/run/step-00000030/model.safetensors", "damaged"});
   std::vector<std::string> reports;
   store->remove("step-00000030/model.safetensors");
   newest = snapshots.newest([&](const std::string& report) { reports.push_back(report); });
@@ -206,8 +214,42 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   EXPECT_EQ(newest->state().step, 2);
   ASSERT_EQ(reports.size(), 1u);
   expect_contains(reports[0], {"s3://training/run/step-00000030/model.safetensors", "missing"});
-  snapshots.save(example(41));
+  save(snapshots, example(41));
   EXPECT_EQ(store->list("step-00000040"), std::vector<std::string>{}) << "what a killed writer left";
+}
+
+TEST_F(S3, RanksWriteTheirPartsOfOneObjectAndReadWhatTheyHold) {
+  ::setenv("LOCKSTEP_S3_PART_MIB", "5", 1);
+  const std::vector<std::pair<std::string, Shape>> shapes = {{"wide", {1500, 1000}}, {"bias", {7}}};
+  std::vector<std::string> expected;
+  for (const int ranks : {1, 3}) {
+    const std::string path = address(concat("ranks-", ranks));
+    std::vector<int64_t> copied(static_cast<size_t>(ranks));
+    run_ranks(ranks, [&](Communicator& communicator) {
+      const World world(communicator.shared_from_this());
+      HeldTensors tensors(shapes, {"exp_avg"}, ranks, HeldTensors::everything, HeldTensors::segments);
+      tensors.count(world.rank(), 1.0);
+      EXPECT_TRUE(is_shared_by_all(world, path));
+      SnapshotWriter writer(world, tensors, {.path = path, .keep = 2});
+      writer.save(example(7), {.step = true, .best = true}, 60.0);
+      EXPECT_EQ(writer.finish(), 7);
+      copied[static_cast<size_t>(world.rank())] = tensors.elements_got();
+
+      HeldTensors read(shapes, {"exp_avg"}, ranks, HeldTensors::segments, HeldTensors::segments);
+      const StoredSnapshot found = find_snapshot(path);
+      restore(StoredSnapshot(found.text(), open_store(path), found.group()), world, read);
+      for (const auto& [buffer, range] : read.ranges_set())
+        for (int64_t i = range.begin; i < range.end; i += 997)
+          EXPECT_EQ(read.at(buffer, i), HeldTensors::number(1.0, buffer, i));
+    });
+    const auto store = open_store(path);
+    std::vector<std::string> contents;
+    for (const std::string& key : store->list("")) contents.push_back(key + " " + *store->get(key));
+    EXPECT_EQ(contents.size(), 6u);
+    if (ranks == 1) expected = contents;
+    EXPECT_TRUE(contents == expected) << "objects depend on the number of ranks";
+    for (const int64_t elements : copied) EXPECT_GT(elements, 0) << "a rank had nothing to write";
+  }
 }
 
 TEST_F(S3, SurvivesAFifthOfItsRequestsFailing) {

@@ -2,11 +2,12 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "nn/sgd.h"
+#include "nn/adamw.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/snapshot.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
+#include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
 
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string version_1 = LOCKSTEP_SOURCE_DIR "/tests/snapshot/version_1";
+const std::string version_2 = LOCKSTEP_SOURCE_DIR "/tests/snapshot/version_2";
 
 /// Numbers of which none is like another.
 Tensor count_from(double first, const Shape& shape) {
@@ -26,35 +28,44 @@ Tensor count_from(double first, const Shape& shape) {
 }
 
 Snapshot counted(int64_t step) {
-  const auto first = static_cast<double>(step);
   return {.step = step,
           .optimizer_steps = step,
           .best_validation_loss = {},
           .configuration = "[train]\nsteps = 100\n",
           .artifacts = {},
-          .matmul_plans = "",
-          // More than the pieces in which files are read.
-          .model = {{"large", count_from(first, {1500, 1500})}, {"small", count_from(first, {3})}},
-          .optimizer = {}};
+          .matmul_plans = ""};
+}
+
+/// More than the pieces in which files are read.
+std::vector<NamedTensor> counted_tensors(double first) {
+  return {{"large", count_from(first, {1500, 1500})}, {"small", count_from(first, {3})}};
+}
+
+void save_counted(SnapshotStore& store, const Snapshot& snapshot) {
+  const ParameterSpace space(counted_tensors(static_cast<double>(snapshot.step)));
+  save_snapshot(store, snapshot, SpaceTensors(space, nullptr, 1));
 }
 
 TEST(Restore, EveryRankGetsWhatRankZeroReads) {
   const TemporaryDirectory directory;
   const Snapshot snapshot = counted(7);
-  SnapshotStore(directory.path(), 1).save(snapshot);
+  SnapshotStore store(directory.path(), 1);
+  save_counted(store, snapshot);
   run_ranks(3, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
     std::vector<NamedTensor> parameters = {{"small", zeros({3})}, {"large", zeros({1500, 1500})}};
-    ParameterSpace space(parameters);
-    Sgd optimizer(space, {});
+    const ParameterSpace space(parameters);
+    SpaceTensors tensors(space, nullptr, 3);
     const StoredSnapshot found = find_snapshot(directory.path());
     const StoredSnapshot stored = world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere");
-    restore(stored, world, parameters, &optimizer);
-    EXPECT_EQ(to_doubles(parameters[0].tensor), to_doubles(snapshot.model[1].tensor));
-    EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(snapshot.model[0].tensor));
-    EXPECT_EQ(optimizer.steps_taken(), 7);
-    for (const NamedTensor& wrong : {NamedTensor{"other", zeros({3})}, NamedTensor{"small", zeros({4})}})
-      expect_contains(user_error([&] { restore(stored, world, {wrong}, nullptr); }), {wrong.name});
+    restore(stored, world, tensors);
+    EXPECT_EQ(to_doubles(parameters[0].tensor), to_doubles(counted_tensors(7)[1].tensor));
+    EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(counted_tensors(7)[0].tensor));
+    for (const NamedTensor& wrong : {NamedTensor{"other", zeros({3})}, NamedTensor{"small", zeros({4})}}) {
+      const ParameterSpace other({wrong});
+      SpaceTensors wrong_tensors(other, nullptr, 3);
+      expect_contains(user_error([&] { restore(stored, world, wrong_tensors); }), {wrong.name});
+    }
   });
 }
 
@@ -68,7 +79,7 @@ TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
   for (const int64_t step : {3, 5}) {
     Snapshot snapshot = counted(step);
     snapshot.configuration = to_ini(config);
-    store.save(snapshot);
+    save_counted(store, snapshot);
   }
   const auto damage = [&](const char* step) {
     std::fstream file(config.snapshot.path + step, std::ios::binary | std::ios::in | std::ios::out);
@@ -80,22 +91,22 @@ TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
     const World world(communicator.shared_from_this());
     const Artifacts artifacts;
     std::vector<NamedTensor> parameters = {{"small", zeros({3})}, {"large", zeros({1500, 1500})}};
-    ParameterSpace space(parameters);
-    Sgd optimizer(space, {});
+    const ParameterSpace space(parameters);
+    SpaceTensors tensors(space, nullptr, 2);
     RunFolder folder(config, world, artifacts);
     EXPECT_EQ(folder.snapshot()->step, 5);
     on_first_rank(world, [&] { damage("/step-00000005/model.safetensors"); });
-    folder.load(optimizer);
+    folder.load(tensors);
     EXPECT_EQ(folder.snapshot()->step, 3);
-    EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(counted(3).model[0].tensor));
+    EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(counted_tensors(3)[0].tensor));
     on_first_rank(world, [&] { damage("/step-00000003/model.safetensors"); });
-    expect_contains(user_error([&] { folder.load(optimizer); }),
+    expect_contains(user_error([&] { folder.load(tensors); }),
                     {"step-00000003/model.safetensors", "damaged", "no valid snapshot is left", "--fresh"});
   });
 }
 
 TEST(VersionOne, LinearWeightsAreTransposedWhereTheModelHasThemTheOtherWayRound) {
-  const Snapshot as_written = load_snapshot(version_1);
+  const LoadedSnapshot as_written = load_snapshot(version_1);
   EXPECT_EQ(find_snapshot(version_1).format(), 1);
   const auto written = [&](const std::string& name) {
     for (const NamedTensor& tensor : as_written.model)
@@ -110,8 +121,11 @@ TEST(VersionOne, LinearWeightsAreTransposedWhereTheModelHasThemTheOtherWayRound)
     kept.push_back({name, zeros(shape)});
   }
   turned.push_back({"transformer.wpe.weight", zeros(written("transformer.wpe.weight").shape())});
-  restore(find_snapshot(version_1), World::alone(), turned, nullptr);
-  restore(find_snapshot(version_1), World::alone(), kept, nullptr);
+  for (const auto* listed : {&turned, &kept}) {
+    const ParameterSpace space(*listed);
+    SpaceTensors tensors(space, nullptr, 1);
+    restore(find_snapshot(version_1), World::alone(), tensors);
+  }
   EXPECT_EQ(to_doubles(turned[4].tensor), to_doubles(written("transformer.wpe.weight")));
   for (size_t i = 0; i < kept.size(); ++i) {
     const Tensor original = written(kept[i].name);
@@ -132,11 +146,44 @@ TEST(VersionOne, GenerateWritesWithItAsBefore) {
             "\n- foy fot sot sot dat dat dat dat dat dat dat dat dat dat da");
 }
 
-TEST(VersionOne, ARunGoesOnFromIt) {
+TEST(VersionTwo, EveryTensorComesToTheRanksThatHoldIt) {
+  const LoadedSnapshot as_written = load_snapshot(version_2);
+  EXPECT_EQ(find_snapshot(version_2).format(), 2);
+  EXPECT_EQ(as_written.optimizer.size(), 2 * as_written.model.size());
+  std::vector<std::vector<double>> written;
+  for (const auto* tensors : {&as_written.model, &as_written.optimizer})
+    for (const NamedTensor& one : *tensors) written.push_back(to_doubles(one.tensor));
+  run_ranks(3, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    std::vector<NamedTensor> model;
+    for (const NamedTensor& one : as_written.model)
+      model.push_back({one.name, zeros(one.tensor.shape()).set_requires_grad()});
+    ParameterSpace space(model);
+    AdamW optimizer(space, {});
+    SpaceTensors tensors(space, &optimizer, 3);
+    restore(find_snapshot(version_2), world, tensors);
+    size_t index = 0;
+    for (const NamedTensor& one : space.named())
+      EXPECT_EQ(to_doubles(one.tensor), written[index++]) << one.name;
+    const std::vector<Range> mine = space.segments(3)[static_cast<size_t>(world.rank())];
+    for (const Optimizer::State& state : optimizer.states())
+      for (const Parameter& parameter : space.parameters()) {
+        const std::vector<double>& values = written[index++];
+        for (int64_t i = 0; i < parameter.place.size(); ++i) {
+          const int64_t element = parameter.place.begin + i;
+          const bool is_mine = std::ranges::any_of(
+              mine, [&](const Range& range) { return element >= range.begin && element < range.end; });
+          EXPECT_EQ(state.flat.data<float>()[element], is_mine ? values[static_cast<size_t>(i)] : 0.0);
+        }
+      }
+  });
+}
+
+void go_on_from(const std::string& version) {
   const TemporaryDirectory directory;
   fs::create_directories(directory / "run/snapshots");
-  fs::copy(version_1, directory / "run/snapshots/step-00000200");
-  Config config = config_of_earlier_run(find_snapshot(version_1).state().configuration, "v1");
+  fs::copy(version, directory / "run/snapshots/step-00000200");
+  Config config = config_of_earlier_run(find_snapshot(version).state().configuration, version);
   config.log.dir = directory / "run";
   config.snapshot.path = directory / "run/snapshots";
   config.train.steps = 220;
@@ -151,7 +198,11 @@ TEST(VersionOne, ARunGoesOnFromIt) {
   for (const std::string& bits : result.loss_bits)
     EXPECT_LT(std::bit_cast<float>(static_cast<uint32_t>(std::stoul(bits, nullptr, 16))), 2.2f)
         << "a model that begins anew has a loss of 3.8";
+  EXPECT_EQ(find_snapshot(config.log.dir).format(), 3);
 }
+
+TEST(VersionOne, ARunGoesOnFromIt) { go_on_from(version_1); }
+TEST(VersionTwo, ARunGoesOnFromIt) { go_on_from(version_2); }
 
 }  // namespace
 }  // namespace lockstep

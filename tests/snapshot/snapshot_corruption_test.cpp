@@ -9,8 +9,10 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
+#include "nn/adamw.h"
 #include "snapshot/snapshot.h"
 #include "tests/support/config_support.h"
+#include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_run.h"
 
@@ -173,10 +175,14 @@ class UnwritableSnapshot : public DamagedSnapshot {
  protected:
   /// The message of the Error that a further save ends with.
   std::string failure() {
-    Snapshot next = load_snapshot(path_of("step-00000012"));
+    LoadedSnapshot next = load_snapshot(path_of("step-00000012"));
     next.step = 16;
+    for (NamedTensor& one : next.model) one.tensor.set_requires_grad();
+    ParameterSpace space(next.model);
+    AdamW optimizer(space, {});
+    SnapshotStore store(directory_ / "snapshots", 1);
     try {
-      SnapshotStore(directory_ / "snapshots", 1).save(next);
+      save_snapshot(store, next, SpaceTensors(space, &optimizer, 1));
     } catch (const Error& error) {
       return error.what();
     }

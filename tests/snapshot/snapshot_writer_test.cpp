@@ -21,13 +21,23 @@ namespace fs = std::filesystem;
 
 constexpr double patient = 60.0;
 
-Snapshot snapshot_of(int64_t step, const Tensor& weight) {
+Snapshot snapshot_of(int64_t step) {
   Snapshot snapshot;
   snapshot.step = step;
-  snapshot.model = {{"weight", weight}};
-  snapshot.optimizer = {{"weight.mean", weight}};
   return snapshot;
 }
+
+/// A writer of one rank's only weight.
+struct OneRank {
+  OneRank(const std::string& path, const Shape& shape, double value, std::optional<double> best_loss = {})
+      : space({{"weight", full(shape, value)}}),
+        writer(world, tensors, {.path = path, .keep = 10, .best_loss = best_loss}) {}
+
+  World world = World::alone();
+  ParameterSpace space;
+  SpaceTensors tensors{space, nullptr, 1};
+  SnapshotWriter writer;
+};
 
 double first_weight(const std::string& path) {
   return to_doubles(load_snapshot(path).model.at(0).tensor).at(0);
@@ -36,12 +46,13 @@ double first_weight(const std::string& path) {
 TEST(SnapshotWriter, WritesWhatTheTensorsHeldWhenItWasCalled) {
   const TemporaryDirectory directory;
   const std::string path = directory / "snapshots";
-  SnapshotWriter writer(path, 10);
   // Large enough that writing is under way when the tensor changes.
-  const Tensor weight = full({1 << 20}, 0.0);
+  OneRank rank(path, {1 << 20}, 0.0);
+  SnapshotWriter& writer = rank.writer;
+  const Tensor& weight = rank.space.values();
   for (int64_t step = 1; step <= 4; ++step) {
     fill(weight, static_cast<double>(step));
-    writer.save(snapshot_of(step, weight), {.step = true}, patient);
+    writer.save(snapshot_of(step), {.step = true}, patient);
     fill(weight, -1.0);
   }
   EXPECT_EQ(writer.finish(), 4);
@@ -57,27 +68,27 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   config.snapshot.path = directory / "run/snapshots";
   const World world = World::alone();
   const RunFolder folder(config, world, {});
-  for (const bool is_first_rank : {true, false}) {
-    RunSnapshots snapshots(config, folder, is_first_rank, [] { return snapshot_of(1, full({1}, 1.0)); });
-    EXPECT_FALSE(snapshots.is_best(std::nan("")));
-    EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
-    EXPECT_TRUE(snapshots.is_best(5.0)) << "the first that is one is the best";
-    snapshots.save(1, false, true);
-    EXPECT_FALSE(snapshots.is_best(std::nan("")));
-    EXPECT_TRUE(snapshots.is_best(4.0));
-  }
+  const ParameterSpace space({{"weight", full({1}, 1.0)}});
+  const SpaceTensors tensors(space, nullptr, 1);
+  RunSnapshots snapshots(config, world, folder, tensors, [] { return snapshot_of(1); });
+  EXPECT_FALSE(snapshots.is_best(std::nan("")));
+  EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
+  EXPECT_TRUE(snapshots.is_best(5.0)) << "the first that is one is the best";
+  snapshots.save(1, false, true);
+  EXPECT_FALSE(snapshots.is_best(std::nan("")));
+  EXPECT_TRUE(snapshots.is_best(4.0));
 }
 
 TEST(SnapshotWriter, KeepsASnapshotAsWhatItIsFor) {
   const TemporaryDirectory directory;
   const std::string path = directory / "snapshots";
-  SnapshotWriter writer(path, 10);
-  const Tensor weight = full({3}, 5.0);
-  writer.save(snapshot_of(1, weight), {.best = true}, patient);
+  OneRank rank(path, {3}, 5.0);
+  SnapshotWriter& writer = rank.writer;
+  writer.save(snapshot_of(1), {.best = true}, patient);
   EXPECT_EQ(writer.finish(), -1) << "the best one is not there to go on from";
   EXPECT_FALSE(fs::exists(path + "/step-00000001"));
   EXPECT_EQ(first_weight(path + "/best"), 5.0);
-  writer.save(snapshot_of(2, weight), {.step = true, .best = true}, patient);
+  writer.save(snapshot_of(2), {.step = true, .best = true}, patient);
   EXPECT_EQ(writer.finish(), 2);
   EXPECT_TRUE(fs::exists(path + "/step-00000002"));
   EXPECT_EQ(load_snapshot(path + "/best").step, 2);
@@ -87,16 +98,16 @@ TEST(SnapshotWriter, OneThatCannotBeWrittenIsReportedAndTheNextIsTried) {
   const TemporaryDirectory directory;
   const std::string path = directory / "snapshots";
   write_text(path, "a file where the directory should be");
-  SnapshotWriter writer(path, 10);
-  const Tensor weight = full({3}, 5.0);
+  OneRank rank(path, {3}, 5.0);
+  SnapshotWriter& writer = rank.writer;
   testing::internal::CaptureStderr();
-  writer.save(snapshot_of(1, weight), {.step = true}, patient);
+  writer.save(snapshot_of(1), {.step = true}, patient);
   EXPECT_EQ(writer.finish(), -1);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("could not be written"), std::string::npos) << said;
   EXPECT_NE(said.find("training goes on"), std::string::npos) << said;
   fs::remove(path);
-  writer.save(snapshot_of(2, weight), {.step = true}, patient);
+  writer.save(snapshot_of(2), {.step = true}, patient);
   EXPECT_EQ(writer.finish(), 2);
 }
 
@@ -128,11 +139,11 @@ TEST(SnapshotWriter, LeavesOneOutRatherThanWaitTooLongForTheOneBefore) {
     while (!answers.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return http_reply("200 OK");
   });
-  SnapshotWriter writer("s3://bucket/run", 10);
-  const Tensor weight = full({3}, 5.0);
-  writer.save(snapshot_of(1, weight), {.step = true}, patient);
+  OneRank rank("s3://bucket/run", {3}, 5.0);
+  SnapshotWriter& writer = rank.writer;
+  writer.save(snapshot_of(1), {.step = true}, patient);
   testing::internal::CaptureStderr();
-  writer.save(snapshot_of(2, weight), {.step = true}, 0.0);
+  writer.save(snapshot_of(2), {.step = true}, 0.0);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("no snapshot of step 2: that of step 1 is still being written"), std::string::npos)
       << said;
@@ -151,8 +162,9 @@ TEST(SnapshotWriter, TellsOfNoBestSnapshotThatIsNotThere) {
   const Bucket bucket([](const std::string& request) {
     return http_reply(request.starts_with("PUT /bucket/run/best") ? "403 Forbidden" : "200 OK");
   });
-  SnapshotWriter writer("s3://bucket/run", 10, 2.5);
-  Snapshot snapshot = snapshot_of(3, full({3}, 5.0));
+  OneRank rank("s3://bucket/run", {3}, 5.0, 2.5);
+  SnapshotWriter& writer = rank.writer;
+  Snapshot snapshot = snapshot_of(3);
   snapshot.best_validation_loss = 1.25;
   testing::internal::CaptureStderr();
   writer.save(snapshot, {.step = true, .best = true}, patient);

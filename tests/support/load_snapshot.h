@@ -8,20 +8,22 @@
 
 namespace lockstep {
 
+struct LoadedSnapshot : Snapshot {
+  std::vector<NamedTensor> model;
+  std::vector<NamedTensor> optimizer;
+};
+
 /// What find_snapshot() finds, with its tensors in new memory of the CPU as they lie in its files.
-inline Snapshot load_snapshot(const std::string& path) {
+inline LoadedSnapshot load_snapshot(const std::string& path) {
   const StoredSnapshot stored = find_snapshot(path);
-  Snapshot snapshot = stored.state();
   const auto tensors_of = [&](const std::string& file) {
     std::string bytes;
-    stored.read(file, [&](std::span<const std::byte> piece) {
+    stored.read(file, [&](int64_t, std::span<const std::byte> piece) {
       bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     });
     return from_safetensors(bytes, stored.name() + "/" + file).tensors;
   };
-  snapshot.model = tensors_of(model_file);
-  snapshot.optimizer = tensors_of(optimizer_file);
-  return snapshot;
+  return {stored.state(), tensors_of(model_file), tensors_of(optimizer_file)};
 }
 
 }  // namespace lockstep

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/snapshot_files.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "tensor/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t block = PlacedTensors::block;
+
+SnapshotFile file_of(const PlacedTensors& tensors, const char* key, size_t first_buffer, size_t end_buffer) {
+  SnapshotFile file{.key = key, .header = {}, .tensors = {}};
+  SafeTensorsHeader header;
+  if (first_buffer == 0) header.metadata = {{"format", "pt"}};
+  for (size_t b = first_buffer; b < end_buffer; ++b) {
+    const PlacedTensors::Buffer& buffer = tensors.buffers()[b];
+    for (const PlacedTensors::Placed& one : tensors.tensors()) {
+      if (one.place.end > buffer.elements) continue;  // frozen
+      const std::string name = buffer.state.empty() ? one.name : concat(one.name, ".", buffer.state);
+      header.entries.push_back({.name = name, .dtype = buffer.dtype, .shape = one.shape});
+      file.tensors.push_back({name, buffer.dtype, one.shape, one.place});
+      file.buffers.push_back(b);
+    }
+  }
+  file.header = header.to_bytes();
+  file.bytes = std::ssize(file.header);
+  for (StoredTensor& tensor : file.tensors) {
+    tensor.begin = file.bytes;
+    file.bytes += tensor.bytes();
+  }
+  return file;
+}
+
+/// Which blocks of a buffer each rank writes: of several ranks that hold one, each in turn has equal parts of
+/// the whole buffer.
+Ownership givers(const PlacedTensors::Buffer& buffer) {
+  std::map<int64_t, std::vector<std::pair<int, bool>>> changes;  // [element]: whose range begins or ends
+  for (size_t rank = 0; rank < buffer.held.size(); ++rank)
+    for (const Range& range : buffer.held[rank]) {
+      if (range.size() == 0) continue;
+      changes[range.begin].emplace_back(rank, true);
+      changes[range.end].emplace_back(rank, false);
+    }
+  Ownership given(buffer.held.size());
+  std::set<int> holders;
+  const int64_t blocks = (buffer.elements + block - 1) / block;
+  int64_t covered = 0;
+  for (auto change = changes.begin(); change != changes.end(); ++change) {
+    for (const auto& [rank, begins] : change->second)
+      if (!begins) holders.erase(rank);
+    for (const auto& [rank, begins] : change->second)
+      if (begins) holders.insert(rank);
+    if (holders.empty() || std::next(change) == changes.end()) continue;
+    const Range held{change->first, std::next(change)->first};
+    covered += held.size();
+    int64_t index = 0;
+    const auto count = std::ssize(holders);
+    for (const int rank : holders) {
+      const Range turn{blocks * index / count * block, blocks * (index + 1) / count * block};
+      ++index;
+      if (const Range both = intersection(held, turn); both.size() > 0)
+        given[static_cast<size_t>(rank)].push_back(both);
+    }
+  }
+  expect(covered == buffer.elements, "ranks hold ", covered, " of ", buffer.elements, " elements");
+  return given;
+}
+
+/// The parts of `range` that are in none of the others, which are in order.
+std::vector<Range> without(Range range, const std::vector<Range>& others) {
+  std::vector<Range> rest;
+  for (const Range& other : others) {
+    const Range both = intersection(range, other);
+    if (both.size() == 0) continue;
+    if (range.begin < both.begin) rest.push_back({range.begin, both.begin});
+    range.begin = both.end;
+  }
+  if (range.size() > 0) rest.push_back(range);
+  return rest;
+}
+
+/// Where the pieces of one rank come from: `local(buffer, range, byte of its memory)` for what it holds,
+/// `from(giver, buffer, range, byte)` for the rest.
+template <class Local, class From>
+void for_each_source(const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
+                     const std::vector<Ownership>& given, const RankShare& share, size_t rank, Local local,
+                     From from) {
+  int64_t begin = 0;
+  for (const RankShare::Piece& piece : share.pieces) {
+    const StoredTensor& tensor = files[piece.file].tensors[piece.tensor];
+    const size_t buffer = files[piece.file].buffers[piece.tensor];
+    const auto place = [&](const Range& range) {
+      return begin + (range.begin - piece.elements.begin) * bytes(tensor.dtype);
+    };
+    const std::vector<Range>& held = tensors.buffers()[buffer].held[rank];
+    for (const Range& range : held)
+      if (const Range both = intersection(range, piece.elements); both.size() > 0)
+        local(buffer, both, place(both));
+    for (const Range& missing : without(piece.elements, held))
+      for (size_t giver = 0; giver < given[buffer].size(); ++giver)
+        for (const Range& range : given[buffer][giver])
+          if (const Range both = intersection(range, missing); both.size() > 0)
+            from(giver, buffer, both, place(both));
+    begin += piece.elements.size() * bytes(tensor.dtype);
+  }
+}
+
+}  // namespace
+
+std::vector<SnapshotFile> files_of(const PlacedTensors& tensors) {
+  return {file_of(tensors, model_file, 0, 1), file_of(tensors, optimizer_file, 1, tensors.buffers().size())};
+}
+
+Deal deal_to_holders(const PlacedTensors& tensors, const std::vector<SnapshotFile>& files) {
+  Deal deal(tensors.buffers().front().held.size());
+  std::vector<Ownership> given;
+  for (const PlacedTensors::Buffer& buffer : tensors.buffers()) given.push_back(givers(buffer));
+  for (size_t rank = 0; rank < deal.size(); ++rank)
+    for (size_t f = 0; f < files.size(); ++f) {
+      deal[rank].bytes.push_back({rank == 0 ? 0 : std::ssize(files[f].header), files[f].bytes});
+      for (size_t t = 0; t < files[f].tensors.size(); ++t)
+        for (const Range& range : given[files[f].buffers[t]][rank])
+          if (const Range both = intersection(range, files[f].tensors[t].place); both.size() > 0)
+            deal[rank].pieces.push_back({f, t, both});
+    }
+  return deal;
+}
+
+Deal deal_parts(const std::vector<SnapshotFile>& files, int ranks,
+                const std::function<int64_t(int64_t)>& part_bytes) {
+  int64_t parts = 0, before = 0;
+  for (const SnapshotFile& file : files) parts += (file.bytes - 1) / part_bytes(file.bytes) + 1;
+  Deal deal(static_cast<size_t>(ranks));
+  for (size_t f = 0; f < files.size(); ++f) {
+    const SnapshotFile& file = files[f];
+    const int64_t size = part_bytes(file.bytes), count = (file.bytes - 1) / size + 1;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      // Part p of all belongs to rank p * ranks / parts.
+      const auto first_of = [&](int64_t of) {
+        return std::clamp((parts * of + ranks - 1) / ranks - before, int64_t{0}, count);
+      };
+      RankShare& share = deal[static_cast<size_t>(rank)];
+      const Range mine{first_of(rank) * size, std::min(first_of(rank + 1) * size, file.bytes)};
+      share.bytes.push_back({std::min(mine.begin, mine.end), mine.end});
+      for (size_t t = 0; t < file.tensors.size(); ++t) {
+        const StoredTensor& tensor = file.tensors[t];
+        const Range both = intersection({tensor.begin, tensor.end()}, share.bytes.back());
+        if (both.size() > 0) share.pieces.push_back({f, t, tensor.whole_blocks(tensor.elements_of(both))});
+      }
+    }
+    before += count;
+  }
+  return deal;
+}
+
+Deal deal_to_first(const std::vector<SnapshotFile>& files, int ranks) {
+  Deal deal(static_cast<size_t>(ranks));
+  for (RankShare& share : deal) share.bytes.resize(files.size());
+  for (size_t f = 0; f < files.size(); ++f) {
+    deal[0].bytes[f] = {0, files[f].bytes};
+    for (size_t t = 0; t < files[f].tensors.size(); ++t)
+      deal[0].pieces.push_back({f, t, files[f].tensors[t].place});
+  }
+  return deal;
+}
+
+int64_t bytes_of(const std::vector<SnapshotFile>& files, const RankShare& share) {
+  int64_t sum = 0;
+  for (const RankShare::Piece& piece : share.pieces)
+    sum += piece.elements.size() * bytes(files[piece.file].tensors[piece.tensor].dtype);
+  return sum;
+}
+
+void collect(const World& world, const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
+             const Deal& deal, std::byte* memory) {
+  const auto me = static_cast<size_t>(world.rank());
+  std::vector<Ownership> given;
+  for (const PlacedTensors::Buffer& buffer : tensors.buffers()) given.push_back(givers(buffer));
+  const auto size_of = [&](size_t buffer, const Range& range) {
+    return range.size() * bytes(tensors.buffers()[buffer].dtype);
+  };
+  // What others lack, in the order in which they expect it.
+  std::vector<std::vector<std::byte>> staged;
+  std::vector<Message> sends, receives;
+  bool exchanges = false;
+  for (size_t rank = 0; rank < deal.size(); ++rank)
+    for_each_source(
+        tensors, files, given, deal[rank], rank,
+        [&](size_t buffer, const Range& range, int64_t begin) {
+          if (rank == me) tensors.get(buffer, range, memory + begin);
+        },
+        [&](size_t giver, size_t buffer, const Range& range, int64_t begin) {
+          exchanges = true;
+          const int64_t size = size_of(buffer, range);
+          if (rank == me) receives.push_back({static_cast<int>(giver), memory + begin, size});
+          if (giver != me) return;
+          staged.emplace_back(static_cast<size_t>(size));
+          tensors.get(buffer, range, staged.back().data());
+          sends.push_back({static_cast<int>(rank), staged.back().data(), size});
+        });
+  if (exchanges) world.communicator().exchange(sends, receives);
+}
+
+FilePart part_of(const std::vector<SnapshotFile>& files, size_t file, const RankShare& share,
+                 const std::byte* memory) {
+  const SnapshotFile& whole = files[file];
+  const Range& mine = share.bytes[file];
+  FilePart part;
+  const auto add = [&](int64_t begin, std::span<const std::byte> bytes) {
+    const Range both = intersection({begin, begin + std::ssize(bytes)}, mine);
+    if (both.size() > 0)
+      part.parts.push_back({both.begin, bytes.subspan(static_cast<size_t>(both.begin - begin),
+                                                      static_cast<size_t>(both.size()))});
+  };
+  add(0, std::as_bytes(std::span(whole.header)));
+  TensorSums sums(whole.tensors);
+  for (const RankShare::Piece& piece : share.pieces) {
+    const StoredTensor& tensor = files[piece.file].tensors[piece.tensor];
+    const Range place = tensor.bytes_of(piece.elements);
+    const std::span bytes(memory, static_cast<size_t>(place.size()));
+    memory += place.size();
+    if (piece.file != file) continue;
+    sums.take(place.begin, bytes);
+    add(place.begin, bytes);
+  }
+  part.sums = sums.packed(std::vector<bool>(whole.tensors.size(), true));
+  return part;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot/snapshot_writer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "core/error.h"
+#include "core/heartbeat.h"
+#include "core/log.h"
+#include "core/memory.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double forever = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+SnapshotWriter::SnapshotWriter(const World& world, const PlacedTensors& tensors, Options options)
+    : world_(world), tensors_(tensors), files_(files_of(tensors)), best_loss_(options.best_loss) {
+  const int ranks = world.size();
+  expect(std::ssize(tensors.buffers().front().held) == ranks, "the tensors are held by ",
+         tensors.buffers().front().held.size(), " ranks, not ", ranks);
+  // Who only watches needs no credentials.
+  if (options.is_shared || world.is_first())
+    store_ = std::make_unique<SnapshotStore>(options.path, options.keep, std::move(options.guard));
+  if (!options.is_shared || ranks == 1)
+    deal_ = deal_to_first(files_, ranks);
+  else if (store_->part_bytes(0) == 1)
+    deal_ = deal_to_holders(tensors, files_);
+  else
+    deal_ = deal_parts(files_, ranks, [this](int64_t bytes) { return store_->part_bytes(bytes); });
+  const auto writes = [](const RankShare& share) {
+    return std::ranges::any_of(share.bytes, [](const Range& range) { return range.size() > 0; });
+  };
+  first_writes_alone_ = std::none_of(deal_.begin() + 1, deal_.end(), writes);
+}
+
+void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double patience_seconds) {
+  const Clock::time_point begin = Clock::now();
+  for (char is_over = 0; !is_idle() && is_over == 0;) {
+    meet(std::max(0.0, patience_seconds - seconds_since(begin)));
+    // By rank 0's clock, so that all leave it out.
+    is_over = seconds_since(begin) >= patience_seconds ? 1 : 0;
+    world_.communicator().broadcast(&is_over, sizeof is_over, 0);
+  }
+  if (!is_idle()) {
+    if (world_.is_first())
+      log_error(concat("no snapshot of step ", snapshot.step, ": that of step ", snapshot_.step,
+                       " is still being written; training goes on"));
+    return;
+  }
+  copy();
+  snapshot_ = snapshot;
+  kinds_.clear();
+  if (purpose.step) kinds_.push_back(SnapshotStore::Kind::step);
+  // First, so that no snapshot to go on from tells of a best one that is not there.
+  if (purpose.best) kinds_.push_back(SnapshotStore::Kind::best);
+  best_loss_before_ = best_loss_;
+  if (purpose.best) best_loss_ = snapshot.best_validation_loss;
+  began_ = Clock::now();
+  start_next();
+}
+
+/// This rank's part, into the memory of the last copy: fresh memory costs as much as the copy.
+void SnapshotWriter::copy() {
+  const MemoryScope scope("snapshot");
+  const int64_t bytes = bytes_of(files_, deal_[static_cast<size_t>(world_.rank())]);
+  if (!copy_ && bytes > 0) copy_ = allocate(bytes, cpu_stream());
+  collect(world_, tensors_, files_, deal_, copy_.get());
+}
+
+/// Work for a thread of this rank, if it has any. Where there is no thread to be had that is a failure as any
+/// other.
+void SnapshotWriter::start(Phase phase, const std::function<std::string()>& work) {
+  phase_ = phase;
+  progress_ = work ? Progress::busy : Progress::done;
+  result_.clear();
+  if (!work) return;
+  try {
+    work_ = std::async(std::launch::async, work);
+  } catch (const std::exception& problem) {
+    result_ = problem.what();
+    progress_ = Progress::failed;
+  }
+}
+
+void SnapshotWriter::start_on_first(Phase phase, const std::function<std::string()>& work) {
+  start(phase, world_.is_first() ? work : nullptr);
+}
+
+void SnapshotWriter::start_next() {
+  if (kinds_.empty()) {
+    phase_ = Phase::idle;
+    return;
+  }
+  if (first_writes_alone_)
+    start_on_first(Phase::end, [this] { return write_alone(); });
+  else
+    start_on_first(Phase::begin, [this] { return store_->begin(kinds_.back(), snapshot_.step, files_); });
+}
+
+/// This rank's part of what begin() has begun.
+std::string SnapshotWriter::write_part() {
+  return store_->write(kinds_.back(), snapshot_.step, begun_, files_,
+                       deal_[static_cast<size_t>(world_.rank())], copy_.get());
+}
+
+std::string SnapshotWriter::write_alone() {
+  begun_ = store_->begin(kinds_.back(), snapshot_.step, files_);
+  std::string written;
+  try {
+    written = write_part();
+  } catch (...) {
+    drop();
+    throw;
+  }
+  return end({written});
+}
+
+std::string SnapshotWriter::end(const std::vector<std::string>& written) {
+  Snapshot snapshot = snapshot_;
+  snapshot.best_validation_loss = best_loss_;
+  try {
+    store_->end(kinds_.back(), snapshot, begun_, files_, written);
+  } catch (...) {
+    drop();
+    throw;
+  }
+  heartbeat().snapshot_seconds.store(seconds_since(began_));
+  if (kinds_.back() == SnapshotStore::Kind::step) heartbeat().snapshot_step.store(snapshot_.step);
+  return "";
+}
+
+std::string SnapshotWriter::drop() {
+  store_->drop(kinds_.back(), snapshot_.step, begun_);
+  return "";
+}
+
+/// How far this rank is with its work, after waiting for it for so long.
+void SnapshotWriter::look(double patience_seconds) {
+  if (progress_ != Progress::busy) return;
+  if (patience_seconds == forever)
+    work_.wait();
+  else if (work_.wait_for(std::chrono::duration<double>(patience_seconds)) != std::future_status::ready)
+    return;
+  try {
+    result_ = work_.get();
+    progress_ = Progress::done;
+  } catch (const std::exception& problem) {
+    result_ = problem.what();
+    progress_ = Progress::failed;
+  }
+}
+
+/// One round of all ranks. What is being written goes on where every rank is done with its part.
+void SnapshotWriter::meet(double patience_seconds) {
+  if (is_idle()) return;
+  look(patience_seconds);
+  std::vector<Progress> all(static_cast<size_t>(world_.size()));
+  world_.communicator().all_gather(&progress_, sizeof progress_, all.data());
+  if (std::ranges::count(all, Progress::busy) > 0) return;
+  std::ranges::count(all, Progress::failed) > 0 ? give_up() : advance();
+}
+
+void SnapshotWriter::advance() {
+  Communicator& communicator = world_.communicator();
+  if (phase_ == Phase::begin) {
+    begun_ = communicator.broadcast_text(result_, 0);
+    start(Phase::write, [this] { return write_part(); });
+  } else if (phase_ == Phase::write) {
+    start_on_first(Phase::end,
+                   [this, written = communicator.all_gather_text(result_)] { return end(written); });
+  } else {
+    close(phase_ == Phase::end);
+  }
+}
+
+/// Rank 0 says what failed, and removes what was written where others were at it.
+void SnapshotWriter::give_up() {
+  const std::vector<std::string> problems =
+      world_.communicator().all_gather_text(progress_ == Progress::failed ? result_ : "");
+  for (size_t rank = 0; world_.is_first() && rank < problems.size(); ++rank) {
+    if (problems[rank].empty()) continue;
+    log_error(concat(rank > 0 ? concat("rank ", rank, ": ") : "", problems[rank], "; training goes on"));
+    break;
+  }
+  if (phase_ != Phase::write) return close(false);
+  start_on_first(Phase::drop, [this] { return drop(); });
+}
+
+void SnapshotWriter::close(bool is_kept) {
+  const SnapshotStore::Kind kind = kinds_.back();
+  kinds_.pop_back();
+  if (!is_kept && kind == SnapshotStore::Kind::best) best_loss_ = best_loss_before_;
+  if (is_kept && kind == SnapshotStore::Kind::step) newest_step_ = snapshot_.step;
+  start_next();
+}
+
+void SnapshotWriter::go_on() { meet(0.0); }
+
+int64_t SnapshotWriter::finish() {
+  // Writing may take longer than any deadline.
+  const double timeout = world_.communicator().timeout();
+  world_.communicator().set_timeout(forever);
+  while (!is_idle()) meet(forever);
+  world_.communicator().set_timeout(timeout);
+  return newest_step_;
+}
+
+}  // namespace lockstep

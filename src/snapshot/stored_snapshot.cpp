@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "snapshot/parameters_hash.h"
+#include "snapshot/snapshot.h"
+#include "tensor/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t piece_bytes = int64_t{8} << 20;
+
+/// The state with a checksum of its own text in front. Only exactly this text is accepted back.
+std::string seal(const Json& state) {
+  return Json{{"checksum", hash_text(hash_of(state.dump()))}, {"state", state}}.dump(2) + "\n";
+}
+
+Json unseal(const std::string& bytes) {
+  const Json sealed = Json::parse(bytes);
+  Json state = sealed.at("state");
+  require(seal(state) == bytes, "its checksum does not match");
+  return state;
+}
+
+std::optional<GradScale> grad_scale_of(const Json& state) {
+  const auto found = state.find("grad_scaler");
+  if (found == state.end()) return std::nullopt;
+  return GradScale{.scale = found->at("scale"),
+                   .growth_tracker = found->at("growth_tracker"),
+                   .skipped_steps = found->at("skipped_steps")};
+}
+
+}  // namespace
+
+std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>& files,
+                       const std::vector<TensorSums>& sums) {
+  Json state = {{"format", snapshot_format},
+                {"step", snapshot.step},
+                {"optimizer_steps", snapshot.optimizer_steps},
+                {"finished", snapshot.is_finished},
+                {"validation_pending", snapshot.is_validation_pending},
+                {"best_validation_loss", nullptr},
+                {"configuration", snapshot.configuration},
+                {"artifacts", snapshot.artifacts},
+                {"matmul_plans", snapshot.matmul_plans}};
+  if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
+  if (const auto& scaler = snapshot.grad_scale)
+    state["grad_scaler"] = {{"scale", scaler->scale},
+                            {"growth_tracker", scaler->growth_tracker},
+                            {"skipped_steps", scaler->skipped_steps}};
+  for (size_t f = 0; f < files.size(); ++f) {
+    Json tensors = Json::array();
+    for (size_t t = 0; t < files[f].tensors.size(); ++t) {
+      const StoredTensor& tensor = files[f].tensors[t];
+      const std::optional<uint64_t> sum = sums[f].of(t);
+      expect(sum.has_value(), "no rank has written all of ", tensor.name);
+      tensors.push_back(
+          {{"name", tensor.name}, {"place", tensor.place.begin}, {"checksum", hash_text(*sum)}});
+    }
+    state["files"][files[f].key] = {
+        {"bytes", files[f].bytes}, {"header", hash_text(hash_of(files[f].header))}, {"tensors", tensors}};
+  }
+  return seal(state);
+}
+
+StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group)
+    : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)) {
+  const std::optional<std::string> text = store_->get(key(state_file));
+  require(text.has_value(), name_, "/", state_file, " is missing");
+  text_ = *text;
+  parse();
+}
+
+StoredSnapshot::StoredSnapshot(const std::string& text, std::string name)
+    : name_(std::move(name)), text_(text) {
+  parse();
+}
+
+StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectStore> store, std::string group)
+    : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)), text_(text) {
+  parse();
+}
+
+void StoredSnapshot::parse() {
+  try {
+    const Json state = unseal(text_);
+    format_ = state.value("format", int64_t{1});
+    if (format_ > snapshot_format) return;  // the rest may mean anything
+    const Json& best = state.at("best_validation_loss");
+    state_ = {.step = state.at("step"),
+              .optimizer_steps = state.at("optimizer_steps"),
+              .is_finished = state.at("finished"),
+              .is_validation_pending = state.value("validation_pending", false),
+              .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
+              .grad_scale = grad_scale_of(state),
+              .configuration = state.at("configuration"),
+              .artifacts = state.at("artifacts"),
+              .matmul_plans = state.value("matmul_plans", "")};
+    if (!has_tensor_checksums()) {
+      whole_ = state.at("files");
+      return;
+    }
+    for (const auto& [file, fields] : state.at("files").items()) {
+      FileChecksums& checksums = checksums_[file];
+      checksums = {.bytes = fields.at("bytes"), .header = fields.at("header"), .tensors = {}};
+      for (const Json& tensor : fields.at("tensors"))
+        checksums.tensors[tensor.at("name")] = {tensor.at("place"), tensor.at("checksum")};
+    }
+  } catch (const std::exception& problem) {
+    throw UserError(concat(name_, "/", state_file, " is damaged: ", problem.what()));
+  }
+}
+
+/// Of a file; a snapshot that lies at the store's own place has no group.
+std::string StoredSnapshot::key(const std::string& file) const {
+  return group_.empty() ? file : concat(group_, "/", file);
+}
+
+std::string StoredSnapshot::name_of(const std::string& file) const {
+  return store_ ? store_->name_of(key(file)) : concat(name_, "/", file);
+}
+
+std::string StoredSnapshot::header(const std::string& file) const {
+  constexpr int64_t length_bytes = SafeTensorsHeader::length_bytes;
+  std::optional<std::string> header = store_->get(key(file), 0, length_bytes);
+  require(header.has_value(), name_of(file), " is missing");
+  require(std::ssize(*header) == length_bytes, name_of(file), " is damaged: it is cut off");
+  // Whoever asks for more than there is gets what there is.
+  const auto bytes =
+      static_cast<int64_t>(std::min<uint64_t>(SafeTensorsHeader::text_bytes(*header), 1 << 30));
+  return *header + store_->get(key(file), length_bytes, bytes).value_or("");
+}
+
+SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string& header) const {
+  SnapshotFile found{.key = file, .header = header, .tensors = {}, .bytes = std::ssize(header)};
+  const FileChecksums* checksums = nullptr;
+  if (has_tensor_checksums()) {
+    const auto told = checksums_.find(file);
+    require(told != checksums_.end(), name_, "/", state_file, " tells nothing of ", file);
+    checksums = &told->second;
+    require(hash_text(hash_of(header)) == checksums->header, name_of(file),
+            " is damaged: the checksum of its header does not match");
+  }
+  try {
+    const auto parsed =
+        SafeTensorsHeader::parse(std::string_view(header).substr(SafeTensorsHeader::length_bytes));
+    require(header.size() % 8 == 0, "its header has ", header.size(), " bytes");
+    for (const SafeTensorsEntry& entry : parsed.entries) {
+      const int64_t place = checksums ? checksums->tensors.at(entry.name).place : 0;
+      found.tensors.push_back({.name = entry.name,
+                               .dtype = entry.dtype,
+                               .shape = entry.shape,
+                               .place = {place, place + entry.shape.elements()},
+                               .begin = found.bytes});
+      found.bytes += entry.bytes();
+    }
+    require(!checksums || found.bytes == checksums->bytes, "its tensors have another size");
+  } catch (const std::exception& problem) {
+    throw UserError(concat(name_of(file), " is damaged: ", problem.what()));
+  }
+  return found;
+}
+
+void StoredSnapshot::read(const std::string& file, Range bytes, const Take& take) const {
+  for (int64_t begin = bytes.begin; begin < bytes.end; begin += piece_bytes) {
+    const int64_t count = std::min(piece_bytes, bytes.end - begin);
+    const std::optional<std::string> piece = store_->get(key(file), begin, count);
+    require(piece.has_value(), name_of(file), " is missing");
+    require(std::ssize(*piece) == count, name_of(file), " is damaged: it is cut off");
+    take(begin, std::as_bytes(std::span(*piece)));
+  }
+}
+
+/// Whatever its size is.
+void StoredSnapshot::read_to_end(const std::string& file, const Take& take) const {
+  std::optional<std::string> piece;
+  for (int64_t begin = 0; !piece || std::ssize(*piece) == piece_bytes; begin += piece_bytes) {
+    piece = store_->get(key(file), begin, piece_bytes);
+    require(piece.has_value(), name_of(file), " is missing");
+    take(begin, std::as_bytes(std::span(*piece)));
+  }
+}
+
+void StoredSnapshot::read(const std::string& file, const Take& take) const {
+  if (!has_tensor_checksums()) {
+    Hasher hasher;
+    read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
+      hasher.add(piece);
+      take(begin, piece);
+    });
+    const auto sum = whole_.find(file);
+    require(sum != whole_.end() && hash_text(hasher.value()) == sum->second, name_of(file),
+            " is damaged: its checksum does not match");
+    return;
+  }
+  const SnapshotFile whole = file_of(file, header(file));
+  TensorSums sums(whole.tensors);
+  int64_t end = 0;
+  read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
+    sums.take(begin, piece);
+    take(begin, piece);
+    end = begin + std::ssize(piece);
+  });
+  compare(whole, sums, std::vector<bool>(whole.tensors.size(), true));
+  require(end == whole.bytes, name_of(file), " is damaged: it has ", end, " bytes in place of ", whole.bytes);
+}
+
+void StoredSnapshot::compare(const SnapshotFile& file, const TensorSums& sums,
+                             const std::vector<bool>& wanted) const {
+  const FileChecksums& checksums = checksums_.at(file.key);
+  for (size_t t = 0; t < file.tensors.size(); ++t) {
+    const std::string& name = file.tensors[t].name;
+    const std::optional<uint64_t> sum = sums.of(t);
+    const bool is_expected = sum ? hash_text(*sum) == checksums.tensors.at(name).checksum : !wanted.at(t);
+    require(is_expected, name_of(file.key), " is damaged: the checksum of ", name, " does not match");
+  }
+}
+
+void StoredSnapshot::require_readable() const {
+  require(format_ <= snapshot_format, name_, " was written by a newer version of this program (format ",
+          format_, "; this one reads up to ", snapshot_format, "): use that version, or another place");
+}
+
+void StoredSnapshot::verify() const {
+  if (format_ > snapshot_format) return;
+  for (const char* file : {model_file, optimizer_file}) {
+    if (store_->has_atomic_groups())
+      read(file, [](int64_t, std::span<const std::byte>) {});
+    else
+      require(store_->exists(key(file)), name_of(file), " is missing");
+  }
+}
+
+}  // namespace lockstep
