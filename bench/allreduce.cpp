@@ -63,7 +63,7 @@ BucketPlan one_bucket(int64_t count, int ranks) {
   for (int rank = 0; rank < ranks; ++rank)
     plan.owned[static_cast<size_t>(rank)] = {
         {count / 16 * rank / ranks * 16, count / 16 * (rank + 1) / ranks * 16}};
-  plan.buckets = {{{0, count}, plan.owned}};
+  plan.buckets = {{.range = {0, count}, .owned = plan.owned}};
   return plan;
 }
 

@@ -251,7 +251,7 @@ Work tree_fold(int replicas, int64_t elements) {
     kernel.inputs.push_back(operands.back().view());
   }
   operands.push_back(empty({elements}));
-  const ReductionPlan plan(replicas, replicas, 0, Execution::interleaved, false);
+  const ReductionPlan plan(replicas, 1, replicas, 0, Execution::interleaved, false);
   kernel.program = plan.rounds[0].folds[0].program;
   kernel.y = operands.back().view();
   kernel.scale = 1.0f / static_cast<float>(replicas);

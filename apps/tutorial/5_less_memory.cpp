@@ -16,8 +16,8 @@
 #include "nn/module.h"
 #include "nn/sgd.h"
 #include "options.h"
-#include "tensor/create.h"
 #include "parameters/grad_scaler.h"
+#include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
 

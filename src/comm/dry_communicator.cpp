@@ -29,6 +29,7 @@ std::shared_ptr<SharedMemory> DryCommunicator::share(int64_t bytes, bool /*is_co
   if (ranks_of_host_ < size()) return nullptr;
   auto memory = std::make_shared<SharedMemory>();
   memory->bytes = bytes;
+  shared_bytes_ += bytes;
   memory->owners.assign(static_cast<size_t>(size()), allocate(bytes, cpu_stream()));
   memory->of_rank.assign(static_cast<size_t>(size()), memory->owners.front().get());
   return memory;

@@ -17,6 +17,8 @@ class DryCommunicator final : public Communicator {
   /// This rank's block, which stands for those of all; counted by the dry run under the label of the scope.
   /// Throws Error where there is no dry run.
   std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) override;
+  /// Of this rank's blocks so far.
+  int64_t shared_bytes() const { return shared_bytes_; }
 
  protected:
   void do_barrier() override {}
@@ -27,6 +29,7 @@ class DryCommunicator final : public Communicator {
 
  private:
   int ranks_of_host_;
+  int64_t shared_bytes_ = 0;
 };
 
 }  // namespace lockstep

@@ -126,6 +126,7 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes, bool is_comm
   std::string problem;
   auto memory = std::make_shared<SharedMemory>();
   memory->bytes = bytes;
+  memory->is_mapped = true;
   memory->owners.resize(static_cast<size_t>(size()));
   // The name goes on every way out of here, so that nothing that happens later leaves it behind.
   const std::shared_ptr<void> name(nullptr,

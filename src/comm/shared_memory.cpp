@@ -36,6 +36,15 @@ std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bo
           [bytes](std::byte* block) { ::munmap(block, static_cast<size_t>(bytes)); }};
 }
 
+void SharedMemory::let_go(const std::byte* from, int64_t size) const {
+  if (!is_mapped) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(from + size) + page - 1) / page * page;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): pages have numbers
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 void unlink_shared(const std::string& name) { ::shm_unlink(name.c_str()); }
 
 SharedBarrier::SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank, bool share_cores)

@@ -15,6 +15,11 @@ struct SharedMemory {
   std::vector<std::byte*> of_rank;  ///< where each rank's block is mapped here
   int64_t bytes = 0;                ///< of each block, zeroed at first
   std::vector<std::shared_ptr<std::byte>> owners;
+  bool is_mapped = false;  ///< pages of other processes, which count as this one's once it has read them
+
+  /// Lets go of pages of another rank's that this one has read: they are mapped again when it reads them
+  /// again.
+  void let_go(const std::byte* from, int64_t size) const;
 };
 
 /// A named block of POSIX shared memory, `create`d by one process and opened by others; null with the reason

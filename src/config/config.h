@@ -57,6 +57,8 @@ struct TrainConfig {
 struct DistConfig {
   int64_t replicas = 0;
   std::string reduction = "tree";
+  std::string shard = "none";
+  int64_t group = 0;
   double bucket_mib = 25.0;
   double timeout_s = 300.0;
 };

@@ -138,6 +138,16 @@ void add_dist(Rows<DistConfig> rows) {
   rows.add("reduction", &C::reduction, semantic, "",
            "tree: equal bits on any number of ranks; native: the sum of MPI or NCCL", any,
            {"tree", "native"});
+  rows.add(
+      "shard", &C::shard, collective, "",
+      "what ranks cut between them: nothing, the optimizer's states, gradients too, or values as well "
+      "(ZeRO 1, 2, 3; equal bits, less memory); or one of PyTorch's names",
+      any,
+      {"none", "optimizer", "gradients", "full", "NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD"});
+  rows.add("group", &C::group, collective, "ranks",
+           "neighbours that keep all values between them where dist.shard = full; 0: all ranks, or, with "
+           "HYBRID_SHARD, those of a host",
+           at_least(0));
   rows.add("bucket_mib", &C::bucket_mib, collective, "MiB",
            "size of a bucket: gradients that are sent together", above(0));
   rows.add("timeout_s", &C::timeout_s, collective, "seconds",

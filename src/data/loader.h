@@ -18,13 +18,20 @@
 
 namespace lockstep {
 
-/// What one replica computes on in a step: inputs and targets [samples, ...].
+/// What one forward computes on: a replica's batch of a step, or a part of it. Inputs and targets
+/// [samples, ...].
 struct Batch {
   Tensor inputs;
   Tensor targets;
   int64_t replica = 0;
-  int64_t first_sample = 0;  ///< of the batch within the global batch: replica * batch_size
-  int64_t samples = 0;       ///< batch_size, or fewer in the last step of an epoch
+  int64_t first_sample = 0;  ///< within the global batch, which has batch_size a replica
+  int64_t samples = 0;       ///< batch_size / parts, or fewer in the last step of an epoch
+};
+
+/// A part of a replica's batch, one of several micro-batches.
+struct BatchPart {
+  int replica = 0;
+  int part = 0;
 };
 
 /// Room for the field of so many samples: [samples, ...], contents undefined.
@@ -39,7 +46,7 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
 struct Step {
   int64_t index = 0;  ///< from 0, over the whole run
   int64_t epoch = 0;
-  std::vector<Batch> batches = {};  ///< of this rank's replicas, in order
+  std::vector<Batch> batches = {};  ///< of this rank, in order
 };
 
 /// The global batches of a run, without end: in step k of an epoch, replica v takes the batch_size samples
@@ -49,8 +56,10 @@ class Loader {
  public:
   struct Options {
     int64_t replicas = 1;
-    std::vector<int> local_replicas = {0};  ///< those that this rank executes, in order
-    int64_t batch_size = 1;                 ///< samples a replica and step
+    std::vector<int> local_replicas = {0};    ///< those that this rank executes, in order; or, unless empty,
+    std::vector<BatchPart> local_parts = {};  ///< of their batches, which are cut into
+    int64_t parts = 1;                        ///< equal ones; what is left over is left out
+    int64_t batch_size = 1;                   ///< samples a replica and step
     uint64_t seed = 0;
     bool shuffle = true;
     bool drop_last = false;
@@ -71,6 +80,7 @@ class Loader {
 
  private:
   Step prepare(int64_t index);
+  Batch prepare(const BatchPart& part, int64_t begin, int64_t end, int64_t epoch);
   void work(const std::stop_token& stop);
 
   std::shared_ptr<const Dataset> dataset_;

@@ -4,9 +4,14 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
 
-BucketPlan::BucketPlan(const ParameterSpace& space, int ranks, int64_t bucket_bytes)
-    : BucketPlan(space.trainable_elements(), space.segments(ranks), bucket_bytes) {}
+/// Elements of about so many bytes, in whole blocks, at least one.
+int64_t blocks_of(int64_t bytes) {
+  return std::max<int64_t>(1, bytes / 4 / ParameterSpace::block) * ParameterSpace::block;
+}
+
+}  // namespace
 
 BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes)
     : elements(reserved + trainable_elements), owned(segments.size()) {
@@ -15,20 +20,38 @@ BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, in
     for (const Range& range : segments[rank])
       owned[rank].push_back({reserved + range.begin, reserved + range.end});
 
-  constexpr int64_t block = ParameterSpace::block, first_bucket_bytes = int64_t{1} << 20;
+  constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
   int64_t begin = 0;
   do {
-    const int64_t bytes = begin == 0 ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes;
-    const int64_t size = std::max<int64_t>(1, bytes / 4 / block) * block;
+    const int64_t size = blocks_of(begin == 0 ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes);
     const int64_t end = std::min(elements, (begin == 0 ? reserved : begin) + size);
-    Bucket bucket{.range = {begin, end}, .owned = Ownership(owned.size())};
-    for (size_t rank = 0; rank < owned.size(); ++rank)
-      for (const Range& range : owned[rank])
-        if (const Range both = intersection(range, bucket.range); both.size() > 0)
-          bucket.owned[rank].push_back(both);
-    buckets.push_back(std::move(bucket));
+    add({begin, end}, 0);
     begin = end;
   } while (begin < elements);
+}
+
+BucketPlan::BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes)
+    : BucketPlan(space.trainable_elements(), sharding.updates, bucket_bytes) {
+  if (!sharding.cuts_gradients()) return;
+  buckets.clear();
+  units.push_back({0, reserved});
+  for (const Range& unit : space.units())
+    if (unit.begin < space.trainable_elements())
+      units.push_back({reserved + unit.begin, reserved + unit.end});
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    for (int64_t begin = units[unit].begin; begin < units[unit].end;) {
+      const int64_t end = std::min(units[unit].end, begin + blocks_of(bucket_bytes));
+      add({begin, end}, static_cast<int>(unit));
+      begin = end;
+    }
+}
+
+void BucketPlan::add(Range range, int unit) {
+  Bucket bucket{.range = range, .unit = unit, .owned = Ownership(owned.size())};
+  for (size_t rank = 0; rank < owned.size(); ++rank)
+    for (const Range& part : owned[rank])
+      if (const Range both = intersection(part, range); both.size() > 0) bucket.owned[rank].push_back(both);
+  buckets.push_back(std::move(bucket));
 }
 
 std::pair<int, int> BucketPlan::buckets_of(Range in_space) const {

@@ -33,119 +33,153 @@ std::string describe(const ParameterSpace& space) {
 std::string describe(const DataParallelOptions& options) {
   return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
                 "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
-                "\nexecution = ", name(options.execution), "\nbucket_bytes = ", options.bucket_bytes,
-                "\nshared_memory = ", options.shared_memory, "\ntransport = ", name(options.transport),
+                "\nshard = ", name(options.shard), "\ngroup = ", options.group,
+                "\nbucket_bytes = ", options.bucket_bytes, "\nshared_memory = ", options.shared_memory,
+                "\ntransport = ", name(options.transport),
                 "\nloss scale = ", options.scaler ? options.scaler->state().scale : 1.0f, "\n");
 }
 
 }  // namespace
 
 DataParallel::DataParallel(ParameterSpace& space, const World& world, Options options)
-    : space_(space), communicator_(world.shared_communicator()), options_(options) {
+    : space_(space),
+      communicator_(world.shared_communicator()),
+      options_(options),
+      sharding_(space, options.shard, world.size(), options.group) {
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
-  expect(space.values().dtype() == DType::f32, "parameters are ", space.values().dtype(), ", not f32");
+  expect(space.dtype() == DType::f32, "parameters are ", space.dtype(), ", not f32");
   expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler is of another space");
+  require(sharding_.stage == Shard::none || options_.reduction == Reduction::tree,
+          "dist.shard = ", name(sharding_.stage),
+          " with dist.reduction = native: what is cut is added by its owners, as a tree");
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
-  segments_ = space.segments(world.size());
-  const BucketPlan buckets(space, world.size(), options_.bucket_bytes);
-  reducer_ = std::make_unique<GradientReducer>(communicator_, buckets, options_, space.stream());
-  copy_first_ranks_values();
+  reducer_ = std::make_unique<GradientReducer>(communicator_, space, sharding_, options_);
+  micro_batches_ = reducer_->plan().micro_batches();
+  place_values();
   make_report();
   votes_ = full({vote_kinds}, 0.0, DType::f32, space.stream());
-  for (int slot = 0; slot < reducer_->plan().slots; ++slot)
-    gradients_.push_back(reserved(slot, BucketPlan::reserved, {space.trainable_elements()}));
+  const int64_t elements = reducer_->buckets().elements;
+  for (int slot = 0; slot < reducer_->plan().slots && !reducer_->cuts_gradients(); ++slot) {
+    const Tensor all(reducer_->storage(), slot * elements * 4, {elements}, DType::f32);
+    reserved_.push_back(all.slice(0, BucketPlan::reserved));
+    gradients_.push_back(all.slice(BucketPlan::reserved, elements));
+  }
+  told_ = reducer_->cuts_gradients() ? report_.slice(0, BucketPlan::reserved) : reserved_.front();
   is_ready_.resize(space.parameters().size());
-  missing_in_bucket_.resize(buckets.buckets.size());
+  missing_in_bucket_.resize(reducer_->buckets().buckets.size());
   // Last, because a constructor that throws has no destructor to take the hooks back.
-  for (size_t p = 0; p < is_ready_.size(); ++p)
-    if (const Parameter& parameter = space.parameters()[p]; !parameter.is_frozen)
-      leaf_gradient(parameter.tensor).ready = [this, p] { on_ready(p); };
+  for (size_t p = 0; p < is_ready_.size(); ++p) hook(p);
+}
+
+void DataParallel::hook(size_t p) {
+  const Parameter& parameter = space_.parameters()[p];
+  if (parameter.is_frozen) return;
+  LeafGradient& leaf = leaf_gradient(parameter.tensor);
+  leaf.ready = [this, p] { on_ready(p); };
+  if (!reducer_->cuts_gradients()) return;
+  leaf.buffer = {};
+  leaf.accumulate = false;
+  leaf.begin = [this, p] { bind_leaf(p); };
 }
 
 DataParallel::~DataParallel() {
-  for (const Parameter& parameter : space_.parameters())
-    if (!parameter.is_frozen) leaf_gradient(parameter.tensor).ready = nullptr;
-}
-
-void DataParallel::copy_first_ranks_values() {
-  const MemoryScope scope("parameters");
-  if (segments_.size() > 1) {
-    space_.move_values(reducer_->allocate(space_.elements(), false));
-    release_cached_memory(space_.stream());  // where they were
-  }
-  constexpr int64_t piece_bytes = int64_t{64} << 20;
-  std::byte* const values = static_cast<std::byte*>(space_.values().view().data);
-  const int64_t bytes = space_.elements() * 4;
-  const Stream& stream = space_.stream();
-  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values, bytes, 0);
-  const std::shared_ptr<std::byte> on_host = allocate_pinned(std::min(bytes, piece_bytes));
-  for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
-    const int64_t size = std::min(piece_bytes, bytes - begin);
-    copy_bytes(on_host.get(), cpu_stream(), values + begin, stream, size);
-    communicator_->broadcast(on_host.get(), size, 0);
-    copy_bytes(values + begin, stream, on_host.get(), cpu_stream(), size);
+  for (const Parameter& parameter : space_.parameters()) {
+    if (parameter.is_frozen) continue;
+    LeafGradient& leaf = leaf_gradient(parameter.tensor);
+    leaf.ready = leaf.begin = nullptr;
+    if (reducer_->cuts_gradients()) leaf.buffer = {};
   }
 }
 
 void DataParallel::make_report() {
   constexpr int64_t reserved = BucketPlan::reserved, floats_a_block = sizeof(double) / sizeof(float);
   const int64_t blocks = space_.trainable_elements() / ParameterSpace::block;
-  const auto memory = reducer_->allocate(reserved + floats_a_block * blocks, false);
-  report_ = Tensor(memory, 0, {reserved + floats_a_block * blocks}, DType::f32);
+  const int64_t elements = reserved + floats_a_block * blocks;
+  const auto memory = reducer_->allocate(elements, false);
+  report_ = Tensor(memory, 0, {elements}, DType::f32);
   squares_ = Tensor(memory, reserved * 4, {blocks}, DType::f64);
   const auto place = [](int64_t element) {
     return reserved + floats_a_block * element / ParameterSpace::block;
   };
-  for (const std::vector<Range>& segments : segments_) {
-    report_owned_.emplace_back();
-    if (report_owned_.size() == 1) report_owned_.back().push_back({0, reserved});
-    for (const Range& range : segments)
-      report_owned_.back().push_back({place(range.begin), place(range.end)});
+  Ownership owned;
+  for (const std::vector<Range>& segments : sharding_.updates) {
+    owned.emplace_back();
+    if (owned.size() == 1) owned.back().push_back({0, reserved});
+    for (const Range& range : segments) owned.back().push_back({place(range.begin), place(range.end)});
   }
+  report_transfer_ = Transfer::in_place(owned, elements, communicator_->rank());
+}
+
+std::vector<int> DataParallel::replicas() const {
+  std::vector<int> replicas;
+  for (const MicroBatch& one : micro_batches_)
+    if (!one.is_empty && (replicas.empty() || replicas.back() != one.replica))
+      replicas.push_back(one.replica);
+  return replicas;
+}
+
+void DataParallel::begin_step() {
+  if (units_) units_->open();
+}
+
+void DataParallel::forget_gathered() {
+  if (units_) units_->close();
 }
 
 void DataParallel::count_down(int bucket) {
-  if (micro_batches_done_ % options_.accumulate != options_.accumulate - 1) return;
+  const int parts = reducer_->cuts_gradients() ? 1 : options_.accumulate;
+  if (micro_batches_done_ % parts != parts - 1) return;
   if (--missing_in_bucket_[static_cast<size_t>(bucket)] == 0)
-    reducer_->complete(bucket, micro_batches_done_ / options_.accumulate);
+    reducer_->complete(bucket, micro_batches_done_ / parts);
+}
+
+/// Where gradients are cut: a parameter's lies with those of its unit.
+void DataParallel::bind_leaf(size_t p) {
+  const Parameter& parameter = space_.parameters()[p];
+  LeafGradient& leaf = leaf_gradient(parameter.tensor);
+  if (leaf.buffer) return;
+  const int unit = 1 + space_.unit_of(parameter.place);  // after the reserved elements
+  const int64_t begin = BucketPlan::reserved + parameter.place.begin -
+                        reducer_->buckets().units[static_cast<size_t>(unit)].begin;
+  leaf.buffer =
+      reducer_->leaf(unit).slice(begin, begin + parameter.place.size()).reshape(parameter.tensor.shape());
 }
 
 void DataParallel::on_ready(size_t parameter) {
   const Parameter& ready = space_.parameters()[parameter];
   expect(!is_ready_[parameter], ready.name, " became ready twice in one backward");
   is_ready_[parameter] = true;
+  if (reducer_->cuts_gradients()) leaf_gradient(ready.tensor).buffer = {};  // it goes with its unit
   const auto [first, end] = reducer_->buckets().buckets_of(ready.place);
   for (int bucket = first; bucket < end; ++bucket) count_down(bucket);
 }
 
-Tensor DataParallel::reserved(int slot, int64_t element, const Shape& shape) const {
-  return {reducer_->storage(), (slot * reducer_->buckets().elements + element) * 4, shape, DType::f32};
-}
-
-/// The mean over a replica's micro-batches, added up from left to right.
-void DataParallel::write_loss(const Tensor& loss, int slot, int micro) const {
+/// The mean over a replica's micro-batches is a sum of shares, from left to right.
+void DataParallel::write_loss(const Tensor& loss, const Tensor& reserved, bool adds) const {
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
-  const View sum = reserved(slot, loss_element, {}).view();
-  const View value{loss.view().data, {}, DType::f32};
   const Stream& stream = space_.stream();
-  if (micro == 0)
-    launch(stream, Copy{.x = value, .y = sum});
+  const Tensor share = empty({1}, DType::f32, stream);
+  const Tensor sum = reserved.slice(loss_element, loss_element + 1);
+  const View value{loss.view().data, {1}, DType::f32};
+  launch(stream, Scale{.x = value, .y = share.view(), .factor = 1.0 / options_.accumulate});
+  if (adds)
+    launch(stream, Add{.a = sum.view(), .b = share.view(), .y = sum.view()});
   else
-    launch(stream, Add{.a = sum, .b = value, .y = sum});
-  if (micro > 0 && micro == options_.accumulate - 1)
-    launch(stream, Scale{.x = sum, .y = sum, .factor = 1.0 / options_.accumulate});
+    copy(share, sum);
+  copy(votes_, reserved.slice(first_vote, first_vote + vote_kinds));
 }
 
 void DataParallel::backward(const Tensor& loss) {
   expect(micro_batches_done_ < owed(), "backward() was called more than ", owed(),
          " times in this step; call wait() after the last");
-  const int micro = micro_batches_done_ % options_.accumulate;
-  const int slot = reducer_->begin(micro_batches_done_ / options_.accumulate);
-  space_.set_gradients_are_whole(true);
-  space_.bind_gradients(gradients_[static_cast<size_t>(slot)], micro > 0);
+  const bool cuts = reducer_->cuts_gradients();
+  const int part = cuts ? 0 : micro_batches_done_ % options_.accumulate;
+  const int slot = reducer_->begin(micro_batches_done_ / (cuts ? 1 : options_.accumulate));
+  space_.set_gradients_are_whole(!cuts);
+  if (!cuts) space_.bind_gradients(gradients_[static_cast<size_t>(slot)], part > 0);
   std::fill(missing_in_bucket_.begin(), missing_in_bucket_.end(), 0);
   ++missing_in_bucket_[0];  // the reserved elements
   for (size_t p = 0; p < is_ready_.size(); ++p) {
@@ -155,8 +189,7 @@ void DataParallel::backward(const Tensor& loss) {
     for (int bucket = first; bucket < end; ++bucket) ++missing_in_bucket_[static_cast<size_t>(bucket)];
   }
 
-  write_loss(loss, slot, micro);
-  copy(votes_, reserved(slot, first_vote, votes_.shape()));
+  write_loss(loss, cuts ? reducer_->leaf(0) : reserved_[static_cast<size_t>(slot)], part > 0);
   count_down(0);
   const double factor = 1.0 / options_.accumulate;
   options_.scaler ? options_.scaler->backward(loss, factor) : lockstep::backward(loss, factor);
@@ -174,7 +207,10 @@ void DataParallel::end_step(bool everything) {
   expect(micro_batches_done_ == owed(), "wait() after ", micro_batches_done_, " of ", owed(),
          " backward() calls");
   reducer_->finish(everything);
-  space_.bind_gradients(gradients_[0]);
+  if (reducer_->cuts_gradients())
+    space_.place_gradients({reducer_->shard(), Placement(sharding_.updates[rank()])});
+  else
+    space_.bind_gradients(gradients_[0]);
   micro_batches_done_ = 0;
   updates_by_owners_ = is_scattered_ = !everything;
 }
@@ -199,76 +235,84 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   expect(!options_.scaler || optimizer.counts_on_device(),
          "a GradScaler may skip steps: the optimizer has to count_on_device() before it prepares one");
   end_step(false);
-  share_states(optimizer);
-  const std::vector<Range>& mine = segments_[rank()];
-  const Tensor told = report_.slice(0, BucketPlan::reserved);
-  const Tensor kept = reserved(0, 0, {BucketPlan::reserved});
-  copy(kept, told);
+  forget_gathered();
+  place_states(optimizer);
+  const std::vector<Range>& mine = sharding_.updates[rank()];
+  const Tensor on_the_way = report_.slice(0, BucketPlan::reserved);
+  if (!reducer_->cuts_gradients() || rank() == 0) copy(reducer_->reserved_mean(), on_the_way);
   square_blocks(space_, mine, squares_);
-  reducer_->gather(report_.data<float>(), report_owned_);
-  copy(told, kept);
+  auto* const report = reinterpret_cast<std::byte*>(report_.data<float>());
+  reducer_->transfer(
+      {.pieces = *report_transfer_, .from = report, .from_bytes = report_.view().bytes(), .to = report});
+  if (!reducer_->cuts_gradients()) copy(on_the_way, told_);
   // From the same numbers on every rank, so that all skip a step or none.
   norm_ = norm_of_blocks(squares_, max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
   optimizer.update(mine, norm_.factor);
   if (options_.scaler) options_.scaler->update(norm_.factor);
-  reducer_->gather(space_.values().data<float>(), segments_);
-  if (segments_.size() > 1) space_.refresh_copies();
+  gather_updates();
   space_.set_gradients_are_whole(false);
 }
 
 void DataParallel::gather_gradients() {
+  expect(!reducer_->cuts_gradients(),
+         "each rank keeps the gradients of what it updates, dist.shard = ", lockstep::name(sharding_.stage),
+         ": nobody has them all");
   expect(
       !options_.scaler,
       "gradients are multiplied by a scale that is gone by now: wait() and GradScaler::unscale() make them, "
       "before the step");
-  if (is_scattered_) reducer_->gather(reducer_->slot(0), reducer_->buckets().owned);
+  if (is_scattered_) reducer_->gather_slot();
   is_scattered_ = false;
   space_.set_gradients_are_whole(true);
 }
 
-void DataParallel::share_states(Optimizer& optimizer) {
-  if (segments_.size() == 1) return;
+void DataParallel::place_states(Optimizer& optimizer) {
+  if (communicator_->size() == 1) return;
   optimizer.set_states_are_whole(false);
-  auto& states = optimizer.states();
-  const auto is_known = [](const Tensor& known, const auto& state) { return known.id() == state.flat.id(); };
+  if (sharding_.stage != Shard::none) return optimizer.place_states(Placement(sharding_.updates[rank()]));
+  const auto& states = optimizer.states();
+  const auto is_known = [](const Tensor& known, const auto& state) {
+    return known.id() == state.flat.memory().id();
+  };
   if (std::ranges::equal(known_states_, states, is_known)) return;
   const MemoryScope scope("optimizer");
   known_states_.clear();
-  states_are_shared_ = true;
-  for (auto& state : states) {
-    const auto memory = states_are_shared_ ? reducer_->allocate(state.flat.size(), true) : nullptr;
-    states_are_shared_ = memory != nullptr;
-    if (memory) {
-      const Tensor shared(memory, 0, state.flat.shape(), DType::f32);
-      for (const Range& range : segments_[rank()])
-        copy(state.flat.slice(range.begin, range.end), shared.slice(range.begin, range.end));
-      state.flat = shared;
-    }
-    known_states_.push_back(state.flat);
-  }
+  std::vector<Tensor> memory;
+  const int64_t elements = space_.trainable_elements();
+  for (size_t i = 0; i < states.size(); ++i)
+    if (const auto shared = reducer_->allocate(elements, true))
+      memory.emplace_back(shared, 0, Shape{elements}, DType::f32);
+  states_are_shared_ = memory.size() == states.size();
+  if (states_are_shared_)
+    optimizer.place_states(memory, Placement::whole(elements), sharding_.updates[rank()]);
+  for (const auto& state : states) known_states_.push_back(state.flat.memory());
   release_cached_memory(space_.stream());
   communicator_->barrier();
 }
 
 void DataParallel::gather_states(Optimizer& optimizer) {
-  share_states(optimizer);
-  if (states_are_shared_) return;
-  for (const auto& state : optimizer.states()) reducer_->gather(state.flat.data<float>(), segments_, 0);
+  place_states(optimizer);
+  if (states_are_shared_ || communicator_->size() == 1 || sharding_.stage != Shard::none) return;
+  const Transfer pieces =
+      Transfer::in_place(sharding_.updates, space_.trainable_elements(), communicator_->rank(), 0);
+  for (const auto& state : optimizer.states()) bring(state.flat, pieces);
 }
 
-Tensor DataParallel::mean_loss() const { return reserved(0, loss_element, {}); }
+Tensor DataParallel::mean_loss() const {
+  return told_.slice(loss_element, loss_element + 1).reshape(Shape{});
+}
 
 void DataParallel::vote(Vote what, bool wanted) {
   const auto element = static_cast<int64_t>(what);
   fill(votes_.slice(element, element + 1), wanted ? 1.0 : 0.0);
 }
 
-Tensor DataParallel::votes() const { return reserved(0, first_vote, {vote_kinds}); }
+Tensor DataParallel::votes() const { return told_.slice(first_vote, first_vote + vote_kinds); }
 
 void DataParallel::replay(const Graph& step) {
   reducer_->replay([&step] { step.launch(); });
   is_scattered_ = updates_by_owners_;
-  space_.set_gradients_are_whole(!is_scattered_);
+  space_.set_gradients_are_whole(!is_scattered_ && !reducer_->cuts_gradients());
 }
 
 }  // namespace lockstep

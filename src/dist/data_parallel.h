@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/world.h"
 #include "core/graph.h"
 #include "dist/gradient_reducer.h"
+#include "dist/unit_pool.h"
 #include "parameters/grad_scaler.h"
 #include "parameters/optimizer.h"
 
@@ -32,27 +34,54 @@ enum class Vote {
 /// or, where gradients are wanted: `float loss = ddp.wait(); optimizer.step(learning_rate);` with equal bits.
 /// On a GPU the host only queues; finish() in the place of wait() leaves it so. With a GradScaler (Options)
 /// backward() and step() do all that is its; after wait() come scaler.step() and scaler.update().
+///
+/// Sharded (Options::shard), ranks cut what they keep, with equal bits again. Then the model's precision is
+/// set before, batches are those of micro_batches(), and with full sharding begin_step() comes first:
+///
+///     ddp.begin_step();
+///     for (const MicroBatch& part : ddp.micro_batches()) ddp.backward(loss_of(part));
+///     ddp.step(optimizer, learning_rate, max_norm);
 class DataParallel {
  public:
   using Options = DataParallelOptions;
 
-  /// Compares the parameters over all ranks (UserError naming the first that differs) and copies rank 0's
-  /// values to all. Parameters are f32. Whoever keeps copies in 16 bits renews them afterwards. Keeps a
-  /// reference to the space.
+  /// Compares the parameters over all ranks (UserError naming the first that differs) and brings rank 0's
+  /// values to all that keep them. Parameters are f32. Keeps a reference to the space.
   DataParallel(ParameterSpace& space, const World& world, Options options);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// The replicas that this rank executes, in order.
-  std::vector<int> replicas() const { return reducer_->plan().replicas(); }
+  /// What this rank executes, in order: what backward() is called for. An empty one is run as the others are,
+  /// on the data that it names, so that ranks stay together.
+  const std::vector<MicroBatch>& micro_batches() const { return micro_batches_; }
+  /// The replicas of which that are parts, in order.
+  std::vector<int> replicas() const;
   int total_replicas() const { return options_.replicas; }
+  const Sharding& sharding() const { return sharding_; }
+
+  /// Begins what all ranks do together, until the step ends: with full sharding, before any operation that
+  /// reads parameters.
+  void begin_step();
+  /// The same for what is no step, an evaluation or a text: all ranks run the same operations while it lives.
+  class Together {
+   public:
+    explicit Together(DataParallel& data_parallel) : data_parallel_(data_parallel) {
+      data_parallel_.begin_step();
+    }
+    ~Together() { data_parallel_.forget_gathered(); }
+    Together(const Together&) = delete;
+    Together& operator=(const Together&) = delete;
+
+   private:
+    DataParallel& data_parallel_;
+  };
 
   /// The backward of the next micro-batch. Throws Error naming a parameter that the loss does not reach, and
   /// when it is called more often than this rank has micro-batches.
   void backward(const Tensor& loss);
   /// Ends the step: every parameter's grad() is the mean over replicas, for whatever is queued from now on.
-  /// Throws Error if backward() is owed.
+  /// Throws Error if backward() is owed, and where gradients are cut.
   void finish();
   /// finish(), and the loss as a number: the host waits for it.
   float wait();
@@ -66,13 +95,20 @@ class DataParallel {
   /// optimizer has to count_on_device().
   void update(Optimizer& optimizer, double max_norm);
   /// Makes every parameter's grad() the mean over replicas, after step(). All ranks call it. Throws Error
-  /// where a GradScaler is, whose scale may have changed by then.
+  /// where gradients are cut, and where a GradScaler is, whose scale may have changed by then.
   void gather_gradients();
-  /// Lets states lie in memory that the ranks of a host share, if they do; else step() does it.
-  void share_states(Optimizer& optimizer);
+  /// Lets states lie where they stay: cut, or in memory that the ranks of a host share, if they do; else
+  /// step() does it.
+  void place_states(Optimizer& optimizer);
   /// Makes the optimizer's states whole on rank 0, which may then read them until the next step. All ranks
-  /// call it; costs nothing where they are shared.
+  /// call it; costs nothing where they are shared. Nothing where they are cut.
   void gather_states(Optimizer& optimizer);
+  /// Brings copies in 16 bits up to date on all ranks, after something else than a step has changed the
+  /// values that each keeps. All ranks call it.
+  void refresh_copies();
+  /// Brings the f32 values of a unit, `space.units()[unit]`, to all ranks, in memory that holds until the
+  /// next call. All ranks call it; costs nothing where every rank keeps them.
+  Tensor gather_values(int unit);
 
   /// The mean of the replicas' losses, one element beside the parameters, with equal bits on every rank.
   /// Holds from the end of a step to the next backward().
@@ -104,28 +140,40 @@ class DataParallel {
   int gradient_sets() const { return reducer_->plan().slots; }
 
  private:
-  void copy_first_ranks_values();
+  void place_values();
+  FlatBuffer make_buffer(const Ownership& ownership, DType dtype) const;
+  void fill_masters(const FlatBuffer& masters) const;
+  void broadcast(const Tensor& tensor) const;
+  void bring(const FlatBuffer& buffer, const Transfer& pieces) const;
+  void gather_updates();
+  void hook(size_t parameter);
+  void bind_leaf(size_t parameter);
+  void forget_gathered();
   void make_report();
   void end_step(bool everything);
-  Tensor reserved(int slot, int64_t element, const Shape& shape) const;
-  void write_loss(const Tensor& loss, int slot, int micro) const;
+  void write_loss(const Tensor& loss, const Tensor& target, bool adds) const;
   void count_down(int bucket);
   void on_ready(size_t parameter);
-  int owed() const { return static_cast<int>(replicas().size()) * options_.accumulate; }
+  int owed() const { return static_cast<int>(micro_batches_.size()); }
   size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
 
   ParameterSpace& space_;
   std::shared_ptr<Communicator> communicator_;
   Options options_;
-  Ownership segments_;  ///< of the space
-  Tensor report_;       ///< what ranks tell each other in a step: reserved elements, then
-  Tensor squares_;      ///< the sums of squares of all blocks
-  Ownership report_owned_;
+  Sharding sharding_;
+  std::unique_ptr<GradientReducer> reducer_;  ///< goes after all that lies in memory that it has made
+  std::unique_ptr<UnitPool> units_;           ///< where reads are cut
+  std::vector<MicroBatch> micro_batches_;
+  Tensor report_;   ///< what ranks tell each other in a step: reserved elements, then
+  Tensor squares_;  ///< the sums of squares of all blocks
+  std::optional<Transfer> report_transfer_, value_transfer_, copies_transfer_;
   GradientNorm norm_;
-  std::unique_ptr<GradientReducer> reducer_;  ///< goes before the memory that it has made
-  Tensor votes_;                              ///< of this rank, in the order of Vote: 0 or 1
-  std::vector<Tensor> gradients_;             ///< [slot]: the trainable elements
-  std::vector<Tensor> known_states_;          ///< that are, or could not be, shared
+  Tensor told_;                       ///< the reserved elements of the last step
+  Tensor votes_;                      ///< of this rank, in the order of Vote: 0 or 1
+  std::vector<Tensor> gradients_;     ///< [slot]: the trainable elements
+  std::vector<Tensor> reserved_;      ///< [slot]
+  Tensor gathered_;                   ///< of gather_values()
+  std::vector<Tensor> known_states_;  ///< that were placed
   bool states_are_shared_ = false;
   bool updates_by_owners_ = false;  ///< the last step did
   bool is_scattered_ = false;       ///< slot 0 holds what this rank owns

@@ -36,26 +36,51 @@ Transport settle_transport(Communicator& communicator, Transport wanted, int dev
 
 }  // namespace
 
+GradientReducer::GradientReducer(const std::shared_ptr<Communicator>& communicator,
+                                 const ParameterSpace& space, const Sharding& sharding,
+                                 const DataParallelOptions& options)
+    // Where reads are cut, the thread that walks gathers: two must not do what all ranks do together.
+    : GradientReducer(communicator, BucketPlan(space, sharding, options.bucket_bytes), options,
+                      space.stream(), sharding.cuts_gradients() ? &space : nullptr, !sharding.cuts_reads()) {
+  lets_go_ = sharding.stage != Shard::none;
+}
+
 GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
-                                 const DataParallelOptions& options, const Stream& stream)
+                                 const DataParallelOptions& options, const Stream& stream,
+                                 const ParameterSpace* cut, bool may_overlap)
     : communicator_(std::move(communicator)),
+      stream_(stream),
       buckets_(std::move(buckets)),
       reduction_(options.reduction),
-      plan_(options.replicas > 0 ? options.replicas : communicator_->size(), communicator_->size(),
-            communicator_->rank(), reduction_ == Reduction::native ? Execution::ranges : options.execution,
-            false),
+      plan_(options.replicas > 0 ? options.replicas : communicator_->size(), options.accumulate,
+            communicator_->size(), communicator_->rank(),
+            cut != nullptr ? Execution::interleaved : Execution::ranges, false),
+      in_place_(Transfer::in_place(buckets_.owned, buckets_.elements, plan_.rank)),
       ready_(buckets_.buckets.size(), false) {
-  make_movement(options, stream);
+  make_movement(options);
   for (size_t r = 0; r < plan_.rounds.size(); ++r)
     for (const Replica& replica : plan_.rounds[r].replicas) replicas_.emplace_back(r, replica);
-  if (plan_.levels > 0) {
-    int64_t owned = 0;
-    for (const Range& range : buckets_.owned[static_cast<size_t>(plan_.rank)]) owned += range.size();
-    const MemoryScope scope("gradients");
-    counter_ = Storage::make(plan_.levels * owned * 4, movement_->stream());
-  }
-  const bool has_peers = communicator_->size() > 1;
-  if (options.overlap && has_peers && !on_gpu()) server_ = std::thread([this] { serve(); });
+  if (cut != nullptr) make_counter(*cut);
+  const bool has_room = communicator_->size() > 1 && !on_gpu() && may_overlap;
+  if (options.overlap && has_room) server_ = std::thread([this] { serve(); });
+}
+
+void GradientReducer::make_counter(const ParameterSpace& space) {
+  const MemoryScope scope("gradients");
+  leaves_ =
+      std::make_unique<LeafPool>(space, buckets_, [this](int64_t count) { return allocate(count, false); });
+  owned_ = Placement(buckets_.owned[static_cast<size_t>(plan_.rank)]);
+  const int64_t bytes = owned_.elements() * 4;
+  counter_ = Storage::make(std::max(plan_.levels, 1) * bytes, movement_->stream());
+  if (on_gpu() && !is_queued())
+    mean_ = Storage::make(bytes, stream_);
+  else  // on the stream of who updates, which has waited by then for whoever made it
+    mean_ = std::make_shared<Storage>(Storage{counter_->data, bytes, stream_});
+}
+
+Tensor GradientReducer::shard() const {
+  const int64_t reserved = plan_.rank == 0 ? BucketPlan::reserved : 0;
+  return {mean_, reserved * 4, {owned_.elements() - reserved}, DType::f32};
 }
 
 GradientReducer::~GradientReducer() {
@@ -72,64 +97,98 @@ GradientReducer::~GradientReducer() {
 
 /// Makes the movement between hosts' memories, and this rank's slots there. Returns whether ranks share them.
 bool GradientReducer::make_host_movement(bool may_share) {
-  const int64_t count = plan_.slots * buckets_.elements;
   if (may_share && plan_.ranks > 1) {
     movement_ = move_in_shared_memory(communicator_);
-    if ((storage_ = movement_->allocate(count, false))) return true;
+    if ((storage_ = make_slots())) return true;
   }
   movement_ = move_as_messages(communicator_, cpu_stream());
-  storage_ = movement_->allocate(count, false);
+  storage_ = make_slots();
   return false;
 }
 
-void GradientReducer::make_movement(const DataParallelOptions& options, const Stream& stream) {
+/// Where gradients are cut, just enough to know whether there is such memory.
+std::shared_ptr<Storage> GradientReducer::make_slots() {
+  return movement_->allocate(buckets_.units.empty() ? plan_.slots * buckets_.elements : 1, false);
+}
+
+void GradientReducer::make_movement(const DataParallelOptions& options) {
   const MemoryScope scope("gradients");
-  const bool is_host = device_of(stream) == Device::cpu;
+  const bool is_host = device_of(stream_) == Device::cpu;
+  if (!is_host && mode_of(stream_).is_dry) {  // of a GPU's memory nothing depends on how it moves
+    movement_ = move_as_messages(communicator_, stream_);
+    storage_ = make_slots();
+    return;
+  }
   const Transport transport =
-      is_host ? Transport::staged : settle_transport(*communicator_, options.transport, gpu_of(stream));
+      is_host ? Transport::staged : settle_transport(*communicator_, options.transport, gpu_of(stream_));
   const bool is_shared = transport == Transport::staged &&
                          make_host_movement(options.shared_memory && reduction_ == Reduction::tree);
   // Where slots are read in place, the last replica's additions are part of the fold.
-  plan_ = ReductionPlan(plan_.total_replicas, plan_.ranks, plan_.rank, plan_.execution,
+  plan_ = ReductionPlan(plan_.total_replicas, plan_.accumulate, plan_.ranks, plan_.rank, plan_.execution,
                         plan_.ranks > 1 && !is_shared);
   if (is_host) return;
   if (transport == Transport::staged) {
-    movement_ = move_through_host(std::move(movement_), std::move(storage_), plan_.rank, stream);
+    storage_ = nullptr;
+    movement_ = move_through_host(std::move(movement_), plan_.rank, stream_);
   } else if (transport == Transport::nccl) {
-    movement_ = move_by_nccl(communicator_, buckets_, plan_, stream);
+    movement_ = move_by_nccl(communicator_, buckets_, plan_, stream_);
   } else {
     expect(plan_.ranks == 1, plan_.ranks, " ranks cannot reduce alone");
-    movement_ = move_as_messages(communicator_, stream);
+    movement_ = move_as_messages(communicator_, stream_);
   }
-  storage_ = movement_->allocate(plan_.slots * buckets_.elements, false);
+  storage_ = make_slots();
 }
 
 /// Where an element that this rank owns lies in a level.
 float* GradientReducer::counter(int level, int64_t element) const {
-  int64_t before = 0, all = 0;
-  for (const Range& range : buckets_.owned[static_cast<size_t>(plan_.rank)]) {
-    before += intersection(range, {0, element}).size();
-    all += range.size();
+  return reinterpret_cast<float*>(counter_->data.get()) + level * owned_.elements() +
+         owned_.offset_of({element, element + 1});
+}
+
+const Tensor& GradientReducer::leaf(int unit) {
+  std::unique_lock lock(mutex_);
+  if (const Tensor& there = leaves_->gradients(unit)) return there;
+  // Once it is known where units lie, another thread may still read what lay there.
+  if (server_.joinable()) {
+    const auto begin = Clock::now();
+    const auto is_idle = [&] { return next_ == ready_.size() || !ready_[next_] || failure_; };
+    changed_.wait(lock, [&] { return leaves_->is_free(unit) || is_idle(); });
+    exposed_seconds_ += seconds_since(begin);
   }
-  return reinterpret_cast<float*>(counter_->data.get()) + level * all + before;
+  if (failure_) std::rethrow_exception(failure_);
+  return leaves_->acquire(unit);
+}
+
+/// After a bucket's fold: who has met for it has read the unit before.
+void GradientReducer::retire(int bucket) {
+  if (!leaves_ || bucket == 0) return;
+  const int unit = buckets_.buckets[static_cast<size_t>(bucket)].unit;
+  const int before = buckets_.buckets[static_cast<size_t>(bucket) - 1].unit;
+  if (before != unit) leaves_->release(before, movement_->stream());
 }
 
 Movement::Scatter GradientReducer::scatter_of(int bucket) const {
-  return {.bucket = buckets_.buckets[static_cast<size_t>(bucket)],
+  const BucketPlan::Bucket& what = buckets_.buckets[static_cast<size_t>(bucket)];
+  float* first = nullptr;
+  if (leaves_)
+    first = leaves_->gradients(what.unit).data<float>() + what.range.begin -
+            buckets_.units[static_cast<size_t>(what.unit)].begin;
+  else
+    first = slot(0) + what.range.begin;
+  return {.bucket = what,
           .slots_of_rank = round().slots_of_rank,
-          .slots = slot(0),
+          .first = first,
           .written = round().replicas.empty() ? 0 : round().replicas.back().slot + 1,
           .stride = buckets_.elements,
           .begins_step = round_ == 0 && bucket == 0};
 }
 
 /// slot `last - 1` += slot `last`, and so on downwards.
-void GradientReducer::add_slots(const Stream& stream, float* slots, const BucketPlan::Bucket& bucket,
-                                int last, int times) {
-  for (float* right = slots + last * buckets_.elements + bucket.range.begin; times > 0;
-       --times, right -= buckets_.elements) {
-    float* left = right - buckets_.elements;
-    launch_fold(stream, {0, 1, Fold::add}, {left, right}, left, bucket.range.size(), 1.0f);
+void GradientReducer::add_slots(const Stream& stream, const Movement::Scatter& what, int last, int times) {
+  for (; times > 0; --times, --last) {
+    float* const left = what.at(last - 1, what.bucket.range.begin);
+    launch_fold(stream, {0, 1, Fold::add}, {left, what.at(last, what.bucket.range.begin)}, left,
+                what.bucket.range.size(), 1.0f);
   }
 }
 
@@ -144,14 +203,22 @@ void GradientReducer::complete(int bucket, int k) {
   const auto b = static_cast<size_t>(bucket);
   const auto& [index, replica] = replicas_[static_cast<size_t>(k)];
   if (replica.index != round().replicas.back().index)
-    return add_slots(storage_->stream, slot(0), buckets_.buckets[b], replica.slot, replica.additions);
-  movement_->offer(scatter_of(bucket));
-  if (!is_queued()) written_.record(storage_->stream);
+    return add_slots(stream_, scatter_of(bucket), replica.slot, replica.additions);
   std::unique_lock lock(mutex_);
+  movement_->offer(scatter_of(bucket));
+  if (!is_queued()) written_.record(stream_);
   ready_[b] = true;
-  if (is_queued()) reduce_ready_buckets(lock);
-  if (failure_ && is_queued()) std::rethrow_exception(std::exchange(failure_, nullptr));
-  if (server_.joinable()) changed_.notify_all();
+  // What units are under way at a time is found out without a thread beside it.
+  const bool is_at_once = is_queued() || (leaves_ && (!server_.joinable() || leaves_->is_settling()));
+  if (is_at_once) {
+    if (!is_queued()) written_.synchronize();
+    const auto begin = Clock::now();
+    reduce_ready_buckets(lock);
+    exposed_seconds_ += seconds_since(begin);
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  } else if (server_.joinable()) {
+    changed_.notify_all();
+  }
 }
 
 void GradientReducer::end_round() {
@@ -174,21 +241,35 @@ void GradientReducer::end_round() {
   next_ = 0;
   ++round_;
   movement_->join();
+  if (leaves_) leaves_->release_all();
   exposed_seconds_ += seconds_since(begin);
 }
 
 void GradientReducer::finish(bool everything) {
+  expect(!everything || !leaves_,
+         "gradients are kept where they are used, dist.shard = gradients or full: end the step by "
+         "DataParallel::step()");
   check();
   while (round_ < plan_.rounds.size()) end_round();
   round_ = 0;
+  if (leaves_) {
+    if (mean_->data != counter_->data)
+      copy_bytes(mean_->data.get(), stream_, counter_->data.get(), cpu_stream(), mean_->bytes);
+    return;
+  }
   const bool has_everything = gathers_early_ || reduction_ == Reduction::native;
   gathers_early_ = everything;
-  if (everything && !has_everything) gather(slot(0), buckets_.owned);
+  if (everything && !has_everything) gather_slot();
 }
 
-void GradientReducer::gather(float* flat, const Ownership& owned, int root) {
+void GradientReducer::gather_slot() {
+  auto* const first = reinterpret_cast<std::byte*>(slot(0));
+  transfer({.pieces = in_place_, .from = first, .from_bytes = buckets_.elements * 4, .to = first});
+}
+
+void GradientReducer::transfer(const Movement::Route& route) {
   const auto begin = Clock::now();
-  movement_->gather(flat, owned, root);
+  movement_->transfer(route);
   movement_->join();
   exposed_seconds_ += seconds_since(begin);
 }
@@ -200,6 +281,7 @@ void GradientReducer::reduce_ready_buckets(std::unique_lock<std::mutex>& lock) {
     try {
       reduce(bucket);
       lock.lock();
+      retire(bucket);
       ++next_;
     } catch (...) {
       lock.lock();
@@ -212,7 +294,10 @@ void GradientReducer::reduce_ready_buckets(std::unique_lock<std::mutex>& lock) {
 void GradientReducer::serve() {
   std::unique_lock lock(mutex_);
   while (!failure_) {
-    changed_.wait(lock, [this] { return stopping_ || (next_ < ready_.size() && ready_[next_]); });
+    changed_.wait(lock, [this] {
+      const bool is_here = !leaves_ || !leaves_->is_settling();  // else the other thread reduces
+      return stopping_ || (is_here && next_ < ready_.size() && ready_[next_]);
+    });
     if (stopping_) return;
     reduce_ready_buckets(lock);
     changed_.notify_all();
@@ -220,20 +305,25 @@ void GradientReducer::serve() {
 }
 
 void GradientReducer::reduce(int bucket) {
-  const Movement::Scatter what = scatter_of(bucket);
-  float* const slots = movement_->land(what);
+  Movement::Scatter what = scatter_of(bucket);
+  what.first = movement_->land(what);
   const bool has_last = plan_.merges_last && !round().replicas.empty();
   if (has_last)
-    add_slots(movement_->stream(), slots, what.bucket, round().replicas.back().slot,
-              round().replicas.back().additions);
-  if (reduction_ == Reduction::native) return reduce_natively(what, slots);
-  fold(what, slots);
+    add_slots(movement_->stream(), what, round().replicas.back().slot, round().replicas.back().additions);
+  if (reduction_ == Reduction::native) return reduce_natively(what);
+  fold(what);
+  if (lets_go_) movement_->let_go(what);
+  if (leaves_) return;
   if (round_ + 1 < plan_.rounds.size()) return;
-  movement_->deliver(what);
-  if (gathers_early_) movement_->gather(slot(0), what.bucket.owned, Movement::everybody);
+  movement_->deliver(scatter_of(bucket));
+  if (!gathers_early_) return;
+  const Transfer pieces = Transfer::in_place(what.bucket.owned, buckets_.elements, plan_.rank);
+  auto* const slot0 = reinterpret_cast<std::byte*>(slot(0));
+  movement_->transfer({.pieces = pieces, .from = slot0, .from_bytes = buckets_.elements * 4, .to = slot0});
 }
 
-void GradientReducer::fold(const Movement::Scatter& what, float* slots) {
+/// `what.first` is where it has landed.
+void GradientReducer::fold(const Movement::Scatter& what) {
   const auto arrived = movement_->scatter(what);
   for (size_t i = 0; i < arrived.size(); ++i) {
     const Range range = what.bucket.owned[static_cast<size_t>(plan_.rank)][i];
@@ -242,27 +332,27 @@ void GradientReducer::fold(const Movement::Scatter& what, float* slots) {
     inputs.insert(inputs.end(), arrived[i].begin(), arrived[i].end());
     for (const auto& [program, level] : round().folds) {
       const bool is_mean = level == ReductionPlan::Fold::mean;
-      launch_fold(movement_->stream(), program, inputs,
-                  is_mean ? slots + range.begin : counter(level, range.begin), range.size(),
+      float* const y = leaves_ ? counter(is_mean ? 0 : level, range.begin) : what.at(0, range.begin);
+      launch_fold(movement_->stream(), program, inputs, y, range.size(),
                   is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
     }
   }
 }
 
-void GradientReducer::reduce_natively(const Movement::Scatter& what, float* slots) {
+void GradientReducer::reduce_natively(const Movement::Scatter& what) {
   const Stream& stream = movement_->stream();
-  const int64_t count = what.bucket.range.size();
-  float* const sum = slots + what.bucket.range.begin;
+  const int64_t begin = what.bucket.range.begin, count = what.bucket.range.size();
+  float* const sum = what.at(0, begin);
   const int pending = what.slots_of_rank[static_cast<size_t>(plan_.rank)];
-  for (int i = 1; i < pending; ++i)
-    launch_fold(stream, {0, 1, Fold::add}, {sum, sum + i * what.stride}, sum, count, 1.0f);
+  for (int slot = 1; slot < pending; ++slot)
+    launch_fold(stream, {0, 1, Fold::add}, {sum, what.at(slot, begin)}, sum, count, 1.0f);
   if (plan_.ranks > 1) movement_->sum(sum, count);
   launch_fold(stream, {0}, {sum}, sum, count, 1.0f / static_cast<float>(plan_.total_replicas));
   // Every rank has all of it.
-  const BucketPlan::Bucket everything{what.bucket.range,
-                                      Ownership(what.bucket.owned.size(), {what.bucket.range})};
+  const BucketPlan::Bucket everything{.range = what.bucket.range,
+                                      .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
   movement_->deliver(
-      {everything, what.slots_of_rank, what.slots, what.written, what.stride, what.begins_step});
+      {everything, what.slots_of_rank, slot(0) + begin, what.written, what.stride, what.begins_step});
 }
 
 }  // namespace lockstep

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "core/error.h"
 #include "core/event.h"
@@ -17,10 +20,33 @@ std::shared_ptr<Storage> private_memory(int64_t count, const Stream& stream) {
   return storage;
 }
 
-int64_t size_of(const std::vector<Range>& ranges) {
-  int64_t size = 0;
-  for (const Range& range : ranges) size += range.size();
-  return size;
+/// What a rank has for itself in both buffers.
+void copy_what_stays(const Movement::Route& route, const Stream& stream) {
+  if (mode_of(stream).is_dry) return;
+  for (const Transfer::Piece& piece : route.pieces.stays)
+    std::memcpy(route.to + piece.to * route.element_bytes, route.from + piece.from * route.element_bytes,
+                static_cast<size_t>(piece.count * route.element_bytes));
+}
+
+void transfer_as_messages(Communicator& communicator, const Movement::Route& route) {
+  copy_what_stays(route, cpu_stream());
+  if (communicator.size() == 1) return;
+  communicator.exchange(route.pieces.send_messages(route.from, route.element_bytes),
+                        route.pieces.receive_messages(route.to, route.element_bytes));
+}
+
+std::vector<std::vector<const float*>> scatter_as_messages(Communicator& communicator,
+                                                           const Movement::Scatter& what,
+                                                           std::shared_ptr<Storage>& arrived,
+                                                           const Stream& stream) {
+  const int64_t bytes = 4 * arriving_elements(what.bucket, what.slots_of_rank, communicator.rank());
+  if (!arrived || arrived->bytes < bytes) {
+    const MemoryScope scope("gradients");
+    arrived = Storage::make(bytes, stream);
+  }
+  ScatterMessages messages(what, communicator.rank(), reinterpret_cast<float*>(arrived->data.get()));
+  if (communicator.size() > 1) communicator.exchange(messages.sends, messages.receives);
+  return std::move(messages.inputs);
 }
 
 class InSharedMemory final : public Movement {
@@ -46,40 +72,57 @@ class InSharedMemory final : public Movement {
   }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
+    if (!block_of(reinterpret_cast<const std::byte*>(what.first)))
+      return scatter_as_messages(*communicator_, what, arrived_, stream());
     meet("tree_scatter", what.bucket.range.size() * 4);
     std::vector<std::vector<const float*>> inputs;
     for (const Range& range : what.bucket.owned[rank_]) {
       inputs.emplace_back();
       for (size_t peer = 0; peer < what.slots_of_rank.size(); ++peer)
         for (int slot = 0; slot < what.slots_of_rank[peer]; ++slot)
-          inputs.back().push_back(of_peer(what.slots, peer) + slot * what.stride + range.begin);
+          inputs.back().push_back(of_peer(what.at(slot, range.begin), peer));
     }
     return inputs;
   }
 
-  void gather(float* flat, const Ownership& owned, int root) override {
-    if (!block_of(flat)) {
-      const GatherMessages messages(flat, owned, communicator_->rank(), root);
-      return communicator_->exchange(messages.sends, messages.receives);
+  void transfer(const Route& route) override {
+    if (!block_of(route.from)) return transfer_as_messages(*communicator_, route);
+    if (!route.is_settled) meet("tree_gather", route.from_bytes);
+    copy_what_stays(route, cpu_stream());
+    if (mode_of(stream()).is_dry) return;
+    constexpr int64_t piece_bytes = int64_t{1} << 18;
+    struct Part {
+      const std::byte* from;
+      std::byte* to;
+      int64_t bytes;
+    };
+    std::vector<Part> parts;
+    for (const Transfer::Piece& piece : route.pieces.receives) {
+      const std::byte* from =
+          of_peer(route.from, static_cast<size_t>(piece.peer)) + piece.from * route.element_bytes;
+      std::byte* const to = route.to + piece.to * route.element_bytes;
+      const int64_t bytes = piece.count * route.element_bytes;
+      for (int64_t begin = 0; begin < bytes; begin += piece_bytes)
+        parts.push_back({from + begin, to + begin, std::min(bytes - begin, piece_bytes)});
     }
-    meet("tree_gather", size_of(owned[rank_]) * 4);
-    if (root != everybody && root != communicator_->rank()) return;
-    constexpr int64_t piece_elements = int64_t{1} << 16;
-    std::vector<std::pair<const float*, Range>> pieces;
-    for (size_t step = 1; step < owned.size(); ++step) {
-      const size_t peer = (rank_ + step) % owned.size();
-      for (const Range& range : owned[peer])
-        for (int64_t begin = range.begin; begin < range.end; begin += piece_elements)
-          pieces.emplace_back(of_peer(flat, peer), Range{begin, std::min(range.end, begin + piece_elements)});
-    }
+    const SharedMemory& block = *block_of(route.from);
     std::get<CpuStream>(stream()).for_each_chunk(
-        static_cast<int64_t>(pieces.size()), 1, [&](int64_t index, int64_t) {
-          const auto& [from, range] = pieces[static_cast<size_t>(index)];
-          std::copy(from + range.begin, from + range.end, flat + range.begin);
+        static_cast<int64_t>(parts.size()), 1, [&](int64_t index, int64_t) {
+          const auto& [from, to, bytes] = parts[static_cast<size_t>(index)];
+          std::memcpy(to, from, static_cast<size_t>(bytes));
+          if (route.is_lent) block.let_go(from, bytes);
         });
   }
 
   void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
+  void let_go(const Scatter& what) override {
+    const SharedMemory* const block = block_of(reinterpret_cast<const std::byte*>(what.first));
+    for (size_t peer = 0; peer < what.slots_of_rank.size() && block != nullptr; ++peer)
+      for (int slot = 0; slot < what.slots_of_rank[peer] && peer != rank_; ++slot)
+        for (const Range& range : what.bucket.owned[rank_])
+          block->let_go(reinterpret_cast<const std::byte*>(of_peer(what.at(slot, range.begin), peer)),
+                        range.size() * 4);
+  }
   /// Nobody may overwrite what a slower rank still reads.
   void join() override { meet("tree_release", 0); }
 
@@ -88,23 +131,25 @@ class InSharedMemory final : public Movement {
     communicator_->recorded(name, bytes,
                             [&] { meeting_->wait(communicator_->timeout(), communicator_->cancelled()); });
   }
-  const SharedMemory* block_of(const float* memory) const {
-    const auto* at = reinterpret_cast<const std::byte*>(memory);
+  const SharedMemory* block_of(const std::byte* at) const {
     for (const auto& block : blocks_)
       if (at >= block->of_rank[rank_] && at < block->of_rank[rank_] + block->bytes) return block.get();
     return nullptr;
   }
   /// The same place in the memory of another rank.
-  const float* of_peer(const float* mine, size_t peer) const {
+  const std::byte* of_peer(const std::byte* mine, size_t peer) const {
     const SharedMemory* block = block_of(mine);
-    const auto offset = reinterpret_cast<const std::byte*>(mine) - block->of_rank[rank_];
-    return reinterpret_cast<const float*>(block->of_rank[peer] + offset);
+    return block->of_rank[peer] + (mine - block->of_rank[rank_]);
+  }
+  const float* of_peer(const float* mine, size_t peer) const {
+    return reinterpret_cast<const float*>(of_peer(reinterpret_cast<const std::byte*>(mine), peer));
   }
 
   std::shared_ptr<Communicator> communicator_;
   size_t rank_;
   std::unique_ptr<SharedBarrier> meeting_;
   std::vector<std::shared_ptr<SharedMemory>> blocks_;
+  std::shared_ptr<Storage> arrived_;
 };
 
 class AsMessages final : public Movement {
@@ -119,94 +164,114 @@ class AsMessages final : public Movement {
   }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
-    const int rank = communicator_->rank();
-    const auto arriving = static_cast<size_t>(arriving_elements(what.bucket, what.slots_of_rank, rank));
-    if (arrived_.size() < arriving) arrived_.resize(arriving);
-    ScatterMessages messages(what, rank, arrived_.data());
-    if (communicator_->size() > 1) communicator_->exchange(messages.sends, messages.receives);
-    return std::move(messages.inputs);
+    return scatter_as_messages(*communicator_, what, arrived_, stream());
   }
-  void gather(float* flat, const Ownership& owned, int root) override {
-    const GatherMessages messages(flat, owned, communicator_->rank(), root);
-    if (communicator_->size() > 1) communicator_->exchange(messages.sends, messages.receives);
-  }
+  void transfer(const Route& route) override { transfer_as_messages(*communicator_, route); }
   void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
 
  private:
   std::shared_ptr<Communicator> communicator_;
   Stream stream_;
-  std::vector<float> arrived_;
+  std::shared_ptr<Storage> arrived_;
 };
 
 /// Ranks whose GPUs cannot speak to each other, or that share one. Copies to the host run beside the
 /// backward; the rest is the host's, which waits.
 class ThroughHost final : public Movement {
  public:
-  ThroughHost(std::unique_ptr<Movement> on_host, std::shared_ptr<Storage> slots, int rank,
-              const Stream& stream)
+  ThroughHost(std::unique_ptr<Movement> on_host, int rank, const Stream& stream)
       : on_host_(std::move(on_host)),
-        slots_(std::move(slots)),
         rank_(static_cast<size_t>(rank)),
         stream_(stream),
-        copies_(make_gpu_stream(gpu_of(stream), true)),
-        pinned_(allocate_pinned(slots_->bytes)) {}
+        copies_(make_gpu_stream(gpu_of(stream), true)) {}
 
   const char* name() const override { return "through the host"; }
   const Stream& stream() const override { return cpu_stream(); }
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
-    return is_common ? nullptr : private_memory(count, stream_);
+    if (is_common) return nullptr;
+    auto storage = private_memory(count, stream_);
+    images_[storage->data.get()] = {.bytes = count * 4, .memory = on_host_->allocate(count, false)};
+    return storage;
   }
 
   void offer(const Scatter& what) override {
     written_.record(stream_);
     written_.hold(copies_);
-    const Range range = what.bucket.range;
-    for (int64_t at = range.begin, i = 0; i < what.written; ++i, at += what.stride)
-      copy_bytes_in_background(pinned() + at, what.slots + at, range.size() * 4, copies_);
-    arrived_[range.begin].record(copies_);
+    const int64_t begin = what.bucket.range.begin;
+    for (int slot = 0; slot < what.written; ++slot)
+      copy_bytes_in_background(pinned(what.at(slot, begin)), what.at(slot, begin),
+                               what.bucket.range.size() * 4, copies_);
+    arrived_[begin].record(copies_);
   }
   float* land(const Scatter& what) override {
-    const Range range = what.bucket.range;
-    if (what.written > 0) arrived_.at(range.begin).synchronize();
-    for (int64_t at = range.begin, i = 0; i < what.written; ++i, at += what.stride)
-      std::copy_n(pinned() + at, range.size(), host() + at);
-    return host();
+    const int64_t begin = what.bucket.range.begin;
+    if (what.written > 0) arrived_.at(begin).synchronize();
+    for (int slot = 0; slot < what.written; ++slot)
+      std::copy_n(pinned(what.at(slot, begin)), what.bucket.range.size(), on_host(what.at(slot, begin)));
+    return on_host(what.first);
   }
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
-    Scatter host_scatter = what;
-    host_scatter.slots = host();
-    return on_host_->scatter(host_scatter);
+    return on_host_->scatter(what);
   }
   void deliver(const Scatter& what) override {
     for (const Range& range : what.bucket.owned[rank_]) {
-      std::copy(host() + range.begin, host() + range.end, pinned() + range.begin);
-      copy_bytes_in_background(what.slots + range.begin, pinned() + range.begin, range.size() * 4, stream_);
+      float* const mean = what.at(0, range.begin);
+      std::copy_n(on_host(mean), range.size(), pinned(mean));
+      copy_bytes_in_background(mean, pinned(mean), range.size() * 4, stream_);
     }
   }
-  void gather(float* flat, const Ownership& owned, int root) override {
-    for (const Range& range : owned[rank_])
-      copy_bytes(host() + range.begin, cpu_stream(), flat + range.begin, stream_, range.size() * 4);
-    on_host_->gather(host(), owned, root);
-    const bool receives = root == everybody || root == static_cast<int>(rank_);
-    for (size_t peer = 0; peer < owned.size() && receives; ++peer)
-      for (const Range& range : owned[peer])
-        if (peer != rank_)
-          copy_bytes(flat + range.begin, stream_, host() + range.begin, cpu_stream(), range.size() * 4);
-    on_host_->join();
+  void transfer(const Route& route) override {
+    std::vector<std::byte> from(static_cast<size_t>(route.from_bytes)), arrived;
+    const auto copy = [&](const Transfer::Piece& piece) {
+      copy_bytes(from.data() + piece.from * route.element_bytes, cpu_stream(),
+                 route.from + piece.from * route.element_bytes, stream_, piece.count * route.element_bytes);
+    };
+    std::ranges::for_each(route.pieces.sends, copy);
+    std::ranges::for_each(route.pieces.stays, copy);
+    int64_t end = 0;
+    for (const auto& pieces : {route.pieces.receives, route.pieces.stays})
+      for (const Transfer::Piece& piece : pieces) end = std::max(end, piece.to + piece.count);
+    arrived.resize(static_cast<size_t>(end * route.element_bytes));
+    on_host_->transfer(
+        {route.pieces, from.data(), route.from_bytes, arrived.data(), route.element_bytes, route.is_settled});
+    for (const auto& pieces : {route.pieces.receives, route.pieces.stays})
+      for (const Transfer::Piece& piece : pieces)
+        copy_bytes(route.to + piece.to * route.element_bytes, stream_,
+                   arrived.data() + piece.to * route.element_bytes, cpu_stream(),
+                   piece.count * route.element_bytes);
   }
   void sum(float* values, int64_t count) override { on_host_->sum(values, count); }
   void join() override { on_host_->join(); }
 
  private:
-  float* host() const { return reinterpret_cast<float*>(slots_->data.get()); }
-  float* pinned() const { return reinterpret_cast<float*>(pinned_.get()); }
+  /// Memory of the host that stands for some of the GPU's.
+  struct Image {
+    int64_t bytes = 0;
+    std::shared_ptr<Storage> memory = {};
+    std::shared_ptr<std::byte> pinned = {};
+  };
+
+  std::pair<Image&, int64_t> image_of(const float* on_gpu) {
+    auto* const at = reinterpret_cast<std::byte*>(const_cast<float*>(on_gpu));
+    const auto image = std::prev(images_.upper_bound(at));
+    expect(at < image->first + image->second.bytes, "gradients lie where no movement has made memory");
+    return {image->second, at - image->first};
+  }
+  float* on_host(const float* on_gpu) {
+    const auto [image, offset] = image_of(on_gpu);
+    return reinterpret_cast<float*>(image.memory->data.get() + offset);
+  }
+  float* pinned(const float* on_gpu) {
+    const auto [image, offset] = image_of(on_gpu);
+    if (!image.pinned) image.pinned = allocate_pinned(image.bytes);
+    return reinterpret_cast<float*>(image.pinned.get() + offset);
+  }
 
   std::unique_ptr<Movement> on_host_;
-  std::shared_ptr<Storage> slots_;
   size_t rank_;
   Stream stream_;
   Stream copies_;  ///< a queue of their own
-  std::shared_ptr<std::byte> pinned_;
+  std::map<std::byte*, Image> images_;
   Event written_;
   std::map<int64_t, Event> arrived_;  ///< by where a bucket begins: it is in pinned memory
 };
@@ -226,9 +291,9 @@ std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communi
   return std::make_unique<AsMessages>(std::move(communicator), stream);
 }
 
-std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, std::shared_ptr<Storage> slots,
-                                            int rank, const Stream& stream) {
-  return std::make_unique<ThroughHost>(std::move(on_host), std::move(slots), rank, stream);
+std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, int rank,
+                                            const Stream& stream) {
+  return std::make_unique<ThroughHost>(std::move(on_host), rank, stream);
 }
 
 ScatterMessages::ScatterMessages(const Movement::Scatter& what, int rank, float* arrived)
@@ -237,7 +302,7 @@ ScatterMessages::ScatterMessages(const Movement::Scatter& what, int rank, float*
   for (int peer = 0; peer < static_cast<int>(what.slots_of_rank.size()); ++peer) {
     for (int slot = 0; slot < what.slots_of_rank[static_cast<size_t>(peer)]; ++slot)
       for (size_t i = 0; i < mine.size(); ++i) {
-        inputs[i].push_back(peer == rank ? what.slots + slot * what.stride + mine[i].begin : arrived);
+        inputs[i].push_back(peer == rank ? what.at(slot, mine[i].begin) : arrived);
         if (peer == rank) continue;
         receives.push_back(message(peer, arrived, mine[i].size()));
         arrived += mine[i].size();
@@ -245,7 +310,7 @@ ScatterMessages::ScatterMessages(const Movement::Scatter& what, int rank, float*
     if (peer == rank) continue;
     for (int slot = 0; slot < what.slots_of_rank[static_cast<size_t>(rank)]; ++slot)
       for (const Range& range : what.bucket.owned[static_cast<size_t>(peer)])
-        sends.push_back(message(peer, what.slots + slot * what.stride + range.begin, range.size()));
+        sends.push_back(message(peer, what.at(slot, range.begin), range.size()));
   }
 }
 
@@ -254,19 +319,6 @@ int64_t arriving_elements(const BucketPlan::Bucket& bucket, const std::vector<in
   for (size_t peer = 0; peer < slots_of_rank.size(); ++peer)
     if (static_cast<int>(peer) != rank) slots += slots_of_rank[peer];
   return slots * size_of(bucket.owned[static_cast<size_t>(rank)]);
-}
-
-GatherMessages::GatherMessages(float* flat, const Ownership& owned, int rank, int root) {
-  const auto receives_it = [&](int peer) { return root == Movement::everybody || root == peer; };
-  for (int peer = 0; peer < static_cast<int>(owned.size()); ++peer) {
-    if (peer == rank) continue;
-    if (receives_it(peer))
-      for (const Range& range : owned[static_cast<size_t>(rank)])
-        sends.push_back(message(peer, flat + range.begin, range.size()));
-    if (receives_it(rank))
-      for (const Range& range : owned[static_cast<size_t>(peer)])
-        receives.push_back(message(peer, flat + range.begin, range.size()));
-  }
 }
 
 }  // namespace lockstep

@@ -8,24 +8,29 @@
 #include "comm/communicator.h"
 #include "dist/bucket_plan.h"
 #include "dist/reduction_plan.h"
+#include "dist/transfer.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
 
-/// How gradients travel between ranks; what is added to what is the plan's business (reduction_plan.h). All
-/// ranks call the same operations in the same order. Where stream() is a GPU's, operations are queued.
+/// How gradients and values travel between ranks; what is added to what is the plan's business
+/// (reduction_plan.h). All ranks call the same operations in the same order. Where stream() is a GPU's,
+/// operations are queued.
 class Movement {
  public:
   /// A bucket on its way to the owners of its elements.
   struct Scatter {
     const BucketPlan::Bucket& bucket;
     const std::vector<int>& slots_of_rank;  ///< how many slots each rank hands over
-    float* slots;                           ///< of this rank, one after the other
-    int written;                            ///< how many its replicas have written
-    int64_t stride;                         ///< elements of a slot
+    float* first;                           ///< where this rank's first slot has the bucket's first element
+    int written;                            ///< how many slots its replicas have written
+    int64_t stride;                         ///< from slot to slot
     bool begins_step;
+
+    float* at(int slot, int64_t element) const {
+      return first + slot * stride + (element - bucket.range.begin);
+    }
   };
-  static constexpr int everybody = -1;
 
   virtual ~Movement() = default;
   /// In words: "by NCCL".
@@ -33,21 +38,35 @@ class Movement {
   /// Where folds run.
   virtual const Stream& stream() const = 0;
 
-  /// `count` zeroed floats beside the gradients, from where gather() is cheapest; null on all ranks where not
-  /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it.
+  /// `count` zeroed floats for what travels, from where others reach it cheapest; null on all ranks where not
+  /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it
+  /// with the same count.
   virtual std::shared_ptr<Storage> allocate(int64_t count, bool is_common) = 0;
 
   /// Tells that the kernels which write a bucket's slots are queued; copies may begin.
   virtual void offer(const Scatter&) {}
   /// Returns where folds find this rank's slots: in their place, or in a copy which is there by then.
-  virtual float* land(const Scatter& what) { return what.slots; }
-  /// Brings what all ranks hand over. Returns what the folds of this rank read: for each range that it owns
-  /// of the bucket, the first element in each slot of each rank, in order.
+  virtual float* land(const Scatter& what) { return what.first; }
+  /// Brings what all ranks hand over, from where it has landed. Returns what the folds of this rank read: for
+  /// each range that it owns of the bucket, the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
-  /// Tells that folds have left the mean of what this rank owns in slot 0.
+  /// Tells that folds have read what others have handed over, which need not count as this rank's memory.
+  virtual void let_go(const Scatter&) {}
+  /// Tells that folds have left the mean of what this rank owns in the first slot, as it was landed.
   virtual void deliver(const Scatter&) {}
-  /// Brings what each rank owns of `flat`, which lies beside the gradients, to all, or to `root` alone.
-  virtual void gather(float* flat, const Ownership& owned, int root) = 0;
+
+  /// Elements of one buffer on their way into another, or into other parts of the same.
+  struct Route {
+    const Transfer& pieces;
+    const std::byte* from;  ///< this rank's buffer, which allocate() has made, or nobody gets it cheaply
+    int64_t from_bytes;     ///< its size
+    std::byte* to;
+    int64_t element_bytes = 4;
+    bool is_settled = false;  ///< since ranks last met nobody has written what is read
+    bool is_lent = false;  ///< what arrives is forgotten soon, and must not count as this rank's for longer
+  };
+  /// Brings what other ranks send, and what stays.
+  virtual void transfer(const Route& route) = 0;
   /// values = the sum over ranks, in an order of the transport's.
   virtual void sum(float* values, int64_t count) = 0;
   /// Ends what was begun: the gradients' stream may use, and overwrite, all of it from now on.
@@ -66,9 +85,9 @@ std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communi
 /// Between GPUs, in a queue beside `stream` that has precedence.
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
                                        const ReductionPlan& plan, const Stream& stream);
-/// From a GPU's queue through `slots` on the host, where `on_host` takes over.
-std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, std::shared_ptr<Storage> slots,
-                                            int rank, const Stream& stream);
+/// From a GPU's queue through memory of the host, where `on_host` takes over.
+std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, int rank,
+                                            const Stream& stream);
 
 /// A scatter as messages. What other ranks send arrives at `arrived`, with room for arriving_elements().
 struct ScatterMessages {
@@ -78,11 +97,5 @@ struct ScatterMessages {
   ScatterMessages(const Movement::Scatter& what, int rank, float* arrived);
 };
 int64_t arriving_elements(const BucketPlan::Bucket& bucket, const std::vector<int>& slots_of_rank, int rank);
-
-struct GatherMessages {
-  std::vector<Message> sends, receives;
-
-  GatherMessages(float* flat, const Ownership& owned, int rank, int root);
-};
 
 }  // namespace lockstep

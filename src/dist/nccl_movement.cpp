@@ -57,10 +57,15 @@ class ByNccl final : public Movement {
     return std::move(messages.inputs);
   }
 
-  void gather(float* flat, const Ownership& owned, int root) override {
+  void transfer(const Route& route) override {
     fork();
-    const GatherMessages messages(flat, owned, communicator_->rank(), root);
-    if (communicator_->size() > 1) exchange("nccl_gather", messages.sends, messages.receives);
+    for (const Transfer::Piece& piece : route.pieces.stays)
+      copy_bytes_in_background(route.to + piece.to * route.element_bytes,
+                               route.from + piece.from * route.element_bytes,
+                               piece.count * route.element_bytes, communication_);
+    if (communicator_->size() > 1)
+      exchange("nccl_gather", route.pieces.send_messages(route.from, route.element_bytes),
+               route.pieces.receive_messages(route.to, route.element_bytes));
   }
 
   void sum(float* values, int64_t elements) override {

@@ -12,8 +12,9 @@ namespace {
 using Replica = ReductionPlan::Replica;
 using Round = ReductionPlan::Round;
 
-/// A node of the tree.
+/// A node of the tree, or, below its leaves, a replica of which some micro-batches are added up.
 struct TreeNode {
+  static constexpr int unfinished = -1;
   int level = 0;
   int index = 0;
 
@@ -29,7 +30,7 @@ struct TreeFold {
   /// Pushes the node that follows all earlier ones and returns how many additions that makes possible.
   int push(TreeNode node) {
     int additions = 0;
-    for (;;) {
+    while (node.level != TreeNode::unfinished) {
       const int64_t next_begin = (int64_t{node.index} + 1) << node.level;
       const bool is_root = node.index == 0 && next_begin >= replicas;
       if (is_root) break;
@@ -52,31 +53,45 @@ struct LocalPart {
   std::vector<Replica> replicas;
   std::vector<TreeNode> nodes;
 
-  LocalPart(int total, const std::vector<int>& indices, bool merges_last) {
+  LocalPart(int total, const std::vector<MicroBatch>& replicas_of_rank, bool merges_last) {
     TreeFold fold{total};
-    for (const int index : indices) {
+    for (const MicroBatch& one : replicas_of_rank) {
       nodes = fold.pending;
-      nodes.push_back({0, index});
-      replicas.push_back({index, static_cast<int>(fold.pending.size()), fold.push({0, index})});
+      nodes.push_back({0, one.replica});
+      replicas.push_back({one.replica, static_cast<int>(fold.pending.size()), fold.push({0, one.replica})});
     }
     if (merges_last) nodes = fold.pending;
   }
 };
 
 /// Pushes nodes and keeps, for each pending one, the fold that makes it.
-struct Folder {
+class Folder {
+ public:
   TreeFold fold;
   std::vector<ReductionPlan::Fold> pieces;
 
   void push(TreeNode node, int input) {
     pieces.push_back({.program = {input}});
-    for (int additions = fold.push(node); additions > 0; --additions) {
-      const std::vector<int> right = pieces.back().program;
-      pieces.pop_back();
-      std::vector<int>& left = pieces.back().program;
-      left.insert(left.end(), right.begin(), right.end());
-      left.push_back(Fold::add);
-    }
+    for (int additions = fold.push(node); additions > 0; --additions) add_last();
+  }
+
+  /// The next micro-batch.
+  void push(const MicroBatch& micro_batch, bool is_last, int input) {
+    const TreeNode node{is_last ? 0 : TreeNode::unfinished, micro_batch.replica};
+    if (micro_batch.part == 0) return push(node, input);
+    fold.pending.pop_back();
+    pieces.push_back({.program = {input}});
+    add_last();
+    for (int additions = fold.push(node); additions > 0; --additions) add_last();
+  }
+
+ private:
+  void add_last() {
+    const std::vector<int> right = pieces.back().program;
+    pieces.pop_back();
+    std::vector<int>& left = pieces.back().program;
+    left.insert(left.end(), right.begin(), right.end());
+    left.push_back(Fold::add);
   }
 };
 
@@ -107,22 +122,38 @@ std::string expression(const Round& round, const std::vector<int>& program) {
 
 const char* name(Execution execution) { return execution == Execution::ranges ? "ranges" : "interleaved"; }
 
-std::vector<int> replicas_of(int replicas, int ranks, int rank, Execution execution) {
+std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks, int rank,
+                                         Execution execution) {
   require(replicas >= ranks, "dist.replicas = ", replicas, " is fewer than the ", ranks,
           " ranks: start at most one rank per replica, or raise dist.replicas");
-  const auto bound = [&](int r) { return static_cast<int>(int64_t{replicas} * r / ranks); };
-  const bool is_range = execution == Execution::ranges;
-  std::vector<int> mine;
-  for (int v = is_range ? bound(rank) : rank; v < (is_range ? bound(rank + 1) : replicas);
-       v += is_range ? 1 : ranks)
-    mine.push_back(v);
+  std::vector<MicroBatch> mine;
+  if (execution == Execution::ranges) {
+    const auto bound = [&](int r) { return static_cast<int>(int64_t{replicas} * r / ranks); };
+    for (int replica = bound(rank); replica < bound(rank + 1); ++replica)
+      for (int part = 0; part < accumulate; ++part) mine.push_back({replica, part});
+    return mine;
+  }
+  const int64_t all = int64_t{replicas} * accumulate;
+  for (int64_t i = rank; i / ranks <= (all - 1) / ranks; i += ranks) {
+    const bool is_empty = i >= all;  // what it did before, again
+    const int64_t shown = is_empty ? i - ranks : i;
+    mine.push_back({static_cast<int>(shown / accumulate), static_cast<int>(shown % accumulate), is_empty});
+  }
   return mine;
 }
 
-ReductionPlan::ReductionPlan(int total, int of_ranks, int this_rank, Execution policy, bool merges)
-    : total_replicas(total), ranks(of_ranks), rank(this_rank), execution(policy), merges_last(merges) {
+ReductionPlan::ReductionPlan(int total, int parts, int of_ranks, int this_rank, Execution policy, bool merges)
+    : total_replicas(total),
+      accumulate(parts),
+      ranks(of_ranks),
+      rank(this_rank),
+      execution(policy),
+      merges_last(merges) {
   const bool is_range = execution == Execution::ranges;
-  rounds.resize(is_range ? 1 : static_cast<size_t>((total + ranks - 1) / ranks));
+  std::vector<std::vector<MicroBatch>> of_rank;
+  for (int r = 0; r < ranks; ++r)
+    of_rank.push_back(micro_batches_of(total, is_range ? 1 : parts, ranks, r, execution));
+  rounds.resize(is_range ? 1 : of_rank.front().size());
   std::vector<TreeNode> kept;  // in the owners' counters
   for (size_t i = 0; i < rounds.size(); ++i) {
     Round& round = rounds[i];
@@ -131,9 +162,14 @@ ReductionPlan::ReductionPlan(int total, int of_ranks, int this_rank, Execution p
     for (const TreeNode& node : kept) folder.push(node, inputs++);
     round.levels = inputs;
     for (int r = 0; r < ranks; ++r) {
-      std::vector<int> indices = replicas_of(total, ranks, r, execution);
-      if (!is_range) indices = i < indices.size() ? std::vector<int>{indices[i]} : std::vector<int>{};
-      const LocalPart part(total, indices, merges_last);
+      const std::vector<MicroBatch>& its = of_rank[static_cast<size_t>(r)];
+      if (!is_range) {
+        if (r == rank) round.replicas.push_back({.index = its[i].replica});
+        if (!its[i].is_empty) folder.push(its[i], its[i].part + 1 == parts, inputs++);
+        round.slots_of_rank.push_back(its[i].is_empty ? 0 : 1);
+        continue;
+      }
+      const LocalPart part(total, its, merges_last);
       if (r == rank) round.replicas = part.replicas;
       for (const Replica& replica : part.replicas) slots = std::max(slots, replica.slot + 1);
       for (const TreeNode& node : part.nodes) folder.push(node, inputs++);
@@ -149,13 +185,6 @@ ReductionPlan::ReductionPlan(int total, int of_ranks, int this_rank, Execution p
     }
     if (!is_last) levels = std::max(levels, static_cast<int>(kept.size()));
   }
-}
-
-std::vector<int> ReductionPlan::replicas() const {
-  std::vector<int> mine;
-  for (const Round& round : rounds)
-    for (const Replica& replica : round.replicas) mine.push_back(replica.index);
-  return mine;
 }
 
 std::string ReductionPlan::to_text() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 
 #include "core/memory.h"
 #include "core/stream.h"
@@ -26,11 +27,18 @@ std::shared_ptr<std::byte> allocate_scratch(const On& on, const K& kernel) {
   return bytes == 0 ? nullptr : allocate(bytes, on);
 }
 
+/// How many kernels this thread has launched: who lends memory to the next one knows by it that this is over.
+inline uint64_t& launches_of_this_thread() {
+  thread_local uint64_t launches = 0;
+  return launches;
+}
+
 /// The one way a kernel is run: preconditions, trace range, backend of the stream. On a dry stream it does
 /// not run, and its scratch memory is counted.
 template <Kernel K>
 void launch(const Stream& stream, const K& kernel) {
   kernel.check();
+  ++launches_of_this_thread();
   const TraceRange range(K::name);
   std::visit(
       [&](const auto& on) {

@@ -43,13 +43,13 @@ void AdamW::apply(std::span<const Range> ranges, const Tensor& clip, float gradi
                    .schedule = schedule_.view(),
                    .clip = clip.view()};
   for (const auto& [range, group] : space_.by_group(ranges))
-    update.segments.push_back({.parameter = part(space_.values(), range),
-                               .gradient = part(space_.gradients(), range),
-                               .first_moment = part(states_[0].flat, range),
-                               .second_moment = part(states_[1].flat, range),
+    update.segments.push_back({.parameter = space_.values().view(range),
+                               .gradient = space_.gradients().view(range),
+                               .first_moment = states_[0].flat.view(range),
+                               .second_moment = states_[1].flat.view(range),
                                .weight_decay = group.decays ? options_.weight_decay : 0.0,
                                .learning_rate_factor = group.learning_rate_factor,
-                               .compute_copy = part(space_.copies(), range)});
+                               .compute_copy = space_.copies().view(range)});
   if (!update.segments.empty()) launch(space_.stream(), update);
 }
 

@@ -18,8 +18,7 @@ Tensor Linear::operator()(const Tensor& x, const Tensor& residual) const {
 }
 
 LayerNorm::LayerNorm(int64_t columns, bool has_bias, DType dtype)
-    : weight_(add_parameter("weight", {columns}, dtype)) {
-  fill(weight_, 1.0);
+    : weight_(add_parameter("weight", {columns}, dtype, constant_values(1.0))) {
   if (has_bias) bias_ = add_parameter("bias", {columns}, dtype);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "nn/initial_values.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {
@@ -45,8 +46,9 @@ class Module {
   std::vector<NamedTensor> parameters(const std::string& prefix = "") const;
 
  protected:
-  /// A new fp32 (or f64) leaf of zeros.
-  Tensor add_parameter(const std::string& name, const Shape& shape, DType dtype = DType::f32);
+  /// A new fp32 (or f64) leaf, declared: its values are made at first use.
+  Tensor add_parameter(const std::string& name, const Shape& shape, DType dtype = DType::f32,
+                       const InitialValues& values = constant_values(0.0));
   /// A part, which must be a member or owned by one.
   void add_part(const std::string& name, const Module& part);
 
@@ -57,21 +59,5 @@ class Module {
 
 /// Number of elements of all parameters, each tensor once.
 int64_t count_parameters(const std::vector<NamedTensor>& parameters);
-
-// Initial values are functions of the seed and of a parameter's place in the list, so every rank makes the
-// same.
-
-/// True for the weights of a GPT's products, which lie [inputs, outputs] as transformers' Conv1D keeps them:
-/// c_attn, c_fc and c_proj.
-bool is_in_out(const std::string& parameter);
-
-/// GPT-2's: N(0, 0.02) for matrices, scaled by 1/sqrt(2 * layers) for the products that end a residual branch
-/// ("c_proj.weight"); biases 0; norm weights 1. Vectors keep what their module gave them. Element (out, in)
-/// of a weight is the same number in either order.
-void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed);
-
-/// PyTorch's default for Linear: U(-1/sqrt(inputs), 1/sqrt(inputs)) for weight and bias, where each bias
-/// follows its weight.
-void initialize_linears(const std::vector<NamedTensor>& parameters, uint64_t seed);
 
 }  // namespace lockstep

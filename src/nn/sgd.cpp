@@ -13,17 +13,17 @@ Sgd::Sgd(ParameterSpace& space, Options options)
 
 void Sgd::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
   for (const auto& [range, group] : space_.by_group(ranges))
-    launch(space_.stream(), SgdStep{.parameter = part(space_.values(), range),
-                                    .gradient = part(space_.gradients(), range),
+    launch(space_.stream(), SgdStep{.parameter = space_.values().view(range),
+                                    .gradient = space_.gradients().view(range),
                                     .learning_rate = learning_rate_ * group.learning_rate_factor,
                                     .weight_decay = group.decays ? options_.weight_decay : 0.0,
                                     .momentum = options_.momentum,
-                                    .velocity = states_.empty() ? View{} : part(states_[0].flat, range),
+                                    .velocity = states_.empty() ? View{} : states_[0].flat.view(range),
                                     .gradient_scale = gradient_scale,
                                     .clip = clip.view()});
   if (!space_.copies()) return;
   for (const Range& range : ranges)
-    launch(space_.stream(), Convert{.x = part(space_.values(), range), .y = part(space_.copies(), range)});
+    launch(space_.stream(), Convert{.x = space_.values().view(range), .y = space_.copies().view(range)});
 }
 
 }  // namespace lockstep

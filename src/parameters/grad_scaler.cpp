@@ -16,8 +16,7 @@ GradScaler::GradScaler(ParameterSpace& space, const Options& options)
   const auto scale = static_cast<float>(options.initial_scale);
   expect(std::isfinite(scale) && scale > 0.0f, "a loss scale of ", options.initial_scale,
          "; it must be a positive fp32 number");
-  expect(space.values().dtype() == DType::f32, "a GradScaler for parameters in ", space.values().dtype(),
-         "; they must be f32");
+  expect(space.dtype() == DType::f32, "a GradScaler for parameters in ", space.dtype(), "; they must be f32");
   const MemoryScope scope("optimizer");
   const auto memory = Storage::make(sizeof(GradScale), space.stream());
   state_ = Tensor(memory, 0, {grad_scale_words}, DType::i32);
@@ -44,7 +43,7 @@ void GradScaler::unscale() {
   space_.expect_gradients();
   const Tensor inverse = full({}, 1.0, DType::f32, space_.stream());
   launch(space_.stream(), Divide{.a = inverse.view(), .b = scale_.view(), .y = inverse.view()});
-  const View gradients = space_.gradients().view();
+  const View gradients = space_.gradients().memory().view();
   launch(space_.stream(), ScaleBy{.x = gradients, .factor = inverse.view(), .y = gradients});
   space_.set_gradients_have_no_scale();
   phase_ = Phase::unscaled;

@@ -9,11 +9,15 @@ namespace lockstep {
 
 void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const Tensor& squares) {
   constexpr int64_t block = ParameterSpace::block;
-  BlockSquares kernel{.x = space.gradients().view(), .y = squares.view(), .ranges = {}};
+  const FlatBuffer& gradients = space.gradients();
+  BlockSquares kernel{.x = gradients.memory().view(), .y = squares.view(), .ranges = {}};
   for (const Range& range : ranges) {
     expect(range.begin % block == 0 && range.end % block == 0, "elements [", range.begin, ", ", range.end,
            ") are no whole blocks");
-    if (range.size() > 0) kernel.ranges.push_back({range.begin / block, range.end / block});
+    if (range.size() == 0) continue;
+    kernel.ranges.push_back({.first = range.begin / block,
+                             .last = range.end / block,
+                             .shift = (range.begin - gradients.placement().offset_of(range)) / block});
   }
   if (!kernel.ranges.empty()) launch(space.stream(), kernel);
 }

@@ -9,10 +9,39 @@
 namespace lockstep {
 
 Optimizer::Optimizer(ParameterSpace& space, const std::vector<std::string>& states) : space_(space) {
+  for (const std::string& name : states) states_.push_back({name, {}});
+}
+
+const std::vector<Optimizer::State>& Optimizer::states() {
+  if (!states_.empty() && !states_.front().flat) place_states(Placement::whole(space_.trainable_elements()));
+  return states_;
+}
+
+std::vector<std::string> Optimizer::state_names() const {
+  std::vector<std::string> names;
+  for (const State& state : states_) names.push_back(state.name);
+  return names;
+}
+
+void Optimizer::place_states(const Placement& placement) {
   const MemoryScope scope("optimizer");
-  for (const std::string& name : states)
-    states_.push_back(
-        {name, full({space.trainable_elements()}, 0.0, space.values().dtype(), space.stream())});
+  for (State& state : states_) {
+    if (state.flat && state.flat.placement() == placement) continue;
+    const FlatBuffer before = state.flat;
+    state.flat = {full({placement.elements()}, 0.0, space_.dtype(), space_.stream()), placement};
+    if (!before) continue;
+    for (const Range& range : placement.ranges()) copy(before.part(range), state.flat.part(range));
+  }
+}
+
+void Optimizer::place_states(const std::vector<Tensor>& memory, const Placement& placement,
+                             std::span<const Range> mine) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const FlatBuffer before = states_[i].flat;
+    states_[i].flat = {memory[i], placement};
+    if (!before) continue;
+    for (const Range& range : mine) copy(before.part(range), states_[i].flat.part(range));
+  }
 }
 
 void Optimizer::step(double learning_rate, float gradient_scale) {
@@ -20,6 +49,7 @@ void Optimizer::step(double learning_rate, float gradient_scale) {
   space_.expect_gradients_without_scale();
   expect(!count_, "a GradScaler counts the steps of this optimizer: GradScaler::step() makes them");
   space_.gradients();
+  states();
   prepare(learning_rate);
   apply(std::array{Range{0, space_.trainable_elements()}}, {}, gradient_scale);
 }
@@ -52,24 +82,20 @@ void Optimizer::update(const Tensor& clip) {
 }
 
 void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
+  states();
   if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
   apply(ranges, clip, 1.0f);
 }
 
-std::vector<NamedTensor> Optimizer::state() const {
+std::vector<NamedTensor> Optimizer::state() {
   std::vector<NamedTensor> all;
-  for (const State& state : states_) {
-    const std::vector<NamedTensor> parts = space_.named_parts(state.flat, state.name);
+  for (const State& state : states()) {
+    expect(state.flat.is_whole(space_.trainable_elements()),
+           "this rank keeps the optimizer's states of what it updates");
+    const std::vector<NamedTensor> parts = space_.named_parts(state.flat.memory(), state.name);
     all.insert(all.end(), parts.begin(), parts.end());
   }
   return all;
-}
-
-View Optimizer::part(const Tensor& flat, Range range) {
-  if (!flat) return {};
-  return {static_cast<std::byte*>(flat.view().data) + range.begin * bytes(flat.dtype()),
-          {range.size()},
-          flat.dtype()};
 }
 
 }  // namespace lockstep

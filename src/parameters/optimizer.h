@@ -43,16 +43,24 @@ class Optimizer {
   /// A number for each trainable element that lives from step to step.
   struct State {
     std::string name;  ///< "exp_avg"
-    Tensor flat;       ///< [trainable_elements()]
+    FlatBuffer flat;   ///< of trainable elements: all, unless place_states() was told otherwise
   };
-  /// May be moved to another place: whoever does copies the numbers.
-  std::vector<State>& states() { return states_; }
+  /// Made at first use, as zeros.
+  const std::vector<State>& states();
+  /// From now on this rank keeps those of some elements, which are copied there.
+  void place_states(const Placement& placement);
+  /// The same into memory that was made for them, one piece of [placement.elements()] for each state: of
+  /// `mine`, what this rank updates, the numbers are copied there.
+  void place_states(const std::vector<Tensor>& memory, const Placement& placement,
+                    std::span<const Range> mine);
+  std::vector<std::string> state_names() const;
   /// Tells whether this rank holds its states of all elements for itself. Else updates of all elements throw
   /// Error.
   void set_states_are_whole(bool whole) { states_are_whole_ = whole; }
 
-  /// What a snapshot must keep besides the parameters and steps_taken(), named "<parameter>.<state>".
-  std::vector<NamedTensor> state() const;
+  /// What a snapshot must keep besides the parameters and steps_taken(), named "<parameter>.<state>". Throws
+  /// Error where this rank keeps a part of it.
+  std::vector<NamedTensor> state();
 
   /// Updates so far (Adam's t). Where they are counted on a device the host waits for it.
   int64_t steps_taken() const;
@@ -63,8 +71,6 @@ class Optimizer {
   Optimizer(ParameterSpace& space, const std::vector<std::string>& states);
 
   virtual void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) = 0;
-  /// These elements of a flat buffer.
-  static View part(const Tensor& flat, Range range);
 
   ParameterSpace& space_;
   std::vector<State> states_;

@@ -17,9 +17,10 @@ constexpr int64_t parameter_alignment = 16;
 int64_t round_up(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
 /// The part of a model that a parameter belongs to: up to the first number, else its module.
-std::string unit_of(const Parameter& parameter) {
+std::string name_of_unit(const Parameter& parameter, const ParameterSpace::UnitRule& rule) {
   const std::string& name = parameter.name;
   if (!parameter.other_names.empty()) return name;
+  if (rule) return rule(name);
   for (size_t begin = 0, end = 0; (end = name.find('.', begin)) != std::string::npos; begin = end + 1)
     if (name.find_first_not_of("0123456789", begin) == end) return name.substr(0, end);
   return name.substr(0, name.rfind('.'));
@@ -31,14 +32,65 @@ ParameterGroup matrices_decay(const std::string&, const Tensor& tensor) {
   return {.decays = tensor.shape().rank() >= 2};
 }
 
-ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group)
-    : memory_(std::make_shared<FlatMemory>()) {
+/// What a space's tensors know of it, and what outlives it with them.
+class ParameterSpace::Memory final : public ParameterMemory {
+ public:
+  std::byte* find(Range place, DType dtype) override {
+    if (space) {
+      space->values();
+      space->copies();
+    }
+    const FlatBuffer& buffer = copies && dtype == copies.dtype() ? copies : values;
+    expect(buffer && buffer.dtype() == dtype, "a parameter in ", values ? values.dtype() : dtype,
+           " has no copy in ", dtype, ", which this operation computes in");
+    if (buffer.is_whole(elements)) return static_cast<std::byte*>(buffer.view(place).data);
+    expect(dtype == precision, "an operation reads a parameter in ", dtype,
+           ", of which each rank keeps a part, "
+           "where the model computes in ",
+           precision, ": convert() what it meets");
+    expect(residency != nullptr,
+           "this rank keeps a part of the parameters, and the DataParallel that would "
+           "bring the rest is gone");
+    return residency->find(place, dtype);
+  }
+  DType compute_dtype() const override { return precision; }
+
+  const ParameterSpace* space = nullptr;  ///< while it lives
+  int64_t elements = 0;
+  DType precision = DType::f32;  ///< that a model computes in
+  FlatBuffer values;             ///< made at first use, as the next two are
+  FlatBuffer copies;
+  FlatBuffer gradients;
+  Residency* residency = nullptr;
+};
+
+ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group,
+                               const UnitRule& unit)
+    : memory_(std::make_shared<Memory>()) {
   for (const NamedTensor& one : listed) add(one, group);
-  lay_out();
-  make_values();
+  lay_out(unit);
+  dtype_ = parameters_.empty() ? DType::f32 : parameters_.front().tensor.dtype();
+  stream_ = parameters_.empty() ? current_stream() : parameters_.front().tensor.stream();
+  memory_->space = this;
+  memory_->elements = elements();
+  memory_->precision = dtype_;
+  bool has_memory = parameters_.empty();
+  for (const Parameter& parameter : parameters_) {
+    const auto& state = Tape::state(parameter.tensor);
+    has_memory |= state->storage->data != nullptr;
+    state->space = memory_;
+    state->place = parameter.place.begin;
+  }
+  // Handles to memory of their own would miss a later move.
+  if (has_memory) values();
 }
 
-ParameterSpace::~ParameterSpace() = default;
+ParameterSpace::~ParameterSpace() {
+  memory_->space = nullptr;
+  if (memory_->values) return;
+  for (const Parameter& parameter : parameters_)  // as they were
+    if (const auto& state = Tape::state(parameter.tensor); state->space == memory_) state->space = nullptr;
+}
 
 void ParameterSpace::add(const NamedTensor& listed, const GroupRule& group) {
   const auto& [name, tensor] = listed;
@@ -61,12 +113,12 @@ void ParameterSpace::add(const NamedTensor& listed, const GroupRule& group) {
                          .is_frozen = !tensor.requires_grad()});
 }
 
-void ParameterSpace::lay_out() {
+void ParameterSpace::lay_out(const UnitRule& rule) {
   // In reverse order of registration, and what belongs to one unit together, where its last member lies.
   std::map<std::string, size_t> rank_of_unit;
   std::vector<size_t> order(parameters_.size()), unit(parameters_.size());
   for (size_t p = parameters_.size(); p-- > 0;)
-    unit[p] = rank_of_unit.try_emplace(unit_of(parameters_[p]), rank_of_unit.size()).first->second;
+    unit[p] = rank_of_unit.try_emplace(name_of_unit(parameters_[p], rule), rank_of_unit.size()).first->second;
   std::iota(order.rbegin(), order.rend(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t p) { return std::pair(parameters_[p].is_frozen, unit[p]); });
 
@@ -92,25 +144,54 @@ void ParameterSpace::lay_out() {
   for (size_t i = 0; i + 1 < groups_.size(); ++i) groups_[i].range.end = groups_[i + 1].range.begin;
 }
 
-void ParameterSpace::make_values() {
-  const MemoryScope scope("parameters");
-  const DType dtype = parameters_.empty() ? DType::f32 : parameters_.front().tensor.dtype();
-  const Stream stream = parameters_.empty() ? current_stream() : parameters_.front().tensor.stream();
-  memory_->values = full({units_.empty() ? 0 : units_.back().end}, 0.0, dtype, stream);
-  move_values(Tape::state(memory_->values)->storage);
-  release_cached_memory(stream);  // where they were
+std::string ParameterSpace::initial_values() const {
+  std::string rules;
+  if (memory_->values) return rules;
+  for (const Parameter& parameter : parameters_)
+    rules += concat(parameter.name, " ", Tape::state(parameter.tensor)->initial->name, "\n");
+  return rules;
+}
+
+const FlatBuffer& ParameterSpace::values() const {
+  if (!memory_->values) {
+    const MemoryScope scope("parameters");
+    const FlatBuffer all = FlatBuffer::make(Placement::whole(elements()), dtype_, stream_);
+    write_values({0, elements()}, all.memory());
+    const_cast<ParameterSpace*>(this)->place_values(all);
+    release_cached_memory(stream_);  // where they were
+  }
+  return memory_->values;
+}
+
+void ParameterSpace::write_values(Range range, const Tensor& target) const {
+  if (memory_->values) return copy(memory_->values.part(range), target);
+  fill(target, 0.0);
   for (const Parameter& parameter : parameters_) {
+    const Range both = intersection(range, parameter.place);
+    if (both.size() == 0) continue;
     const auto& state = Tape::state(parameter.tensor);
-    state->space = memory_;
-    state->place = parameter.place.begin;
+    const Tensor part = target.slice(both.begin - range.begin, both.end - range.begin);
+    const int64_t first = both.begin - parameter.place.begin;
+    if (state->initial)
+      state->initial->fill(part, first);
+    else
+      copy(Tensor(state->storage, state->offset_bytes + first * bytes(dtype_), part.shape(), dtype_), part);
   }
 }
 
-void ParameterSpace::move_values(const std::shared_ptr<Storage>& storage) {
-  if (Tape::state(memory_->values)->storage != storage) memory_->values.move_to(storage, 0);
-  for (Parameter& parameter : parameters_)
-    parameter.tensor.move_to(storage, parameter.place.begin * bytes(values().dtype()));
+void ParameterSpace::place_values(const FlatBuffer& buffer) {
+  memory_->values = buffer;
+  const bool is_whole = buffer.is_whole(elements());
+  const auto& whole = Tape::state(buffer.memory());
+  for (const Parameter& parameter : parameters_) {
+    const auto& state = Tape::state(parameter.tensor);
+    state->initial = nullptr;
+    state->storage = is_whole ? whole->storage : std::make_shared<Storage>(Storage{nullptr, 0, stream_});
+    state->offset_bytes = is_whole ? whole->offset_bytes + parameter.place.begin * bytes(dtype_) : 0;
+  }
 }
+
+void ParameterSpace::set_residency(Residency* residency) { memory_->residency = residency; }
 
 std::vector<NamedTensor> ParameterSpace::named() const {
   std::vector<NamedTensor> all;
@@ -128,10 +209,15 @@ std::vector<NamedTensor> ParameterSpace::named_parts(const Tensor& flat, const s
   return all;
 }
 
-Ownership ParameterSpace::segments(int ranks) const {
+int ParameterSpace::unit_of(Range place) const {
+  const auto after = std::ranges::upper_bound(units_, place.begin, {}, &Range::begin);
+  return static_cast<int>(after - units_.begin()) - 1;
+}
+
+Ownership ParameterSpace::segments(int ranks, bool frozen_too) const {
   Ownership owned(static_cast<size_t>(ranks));
   for (const Range& unit : units_) {
-    if (unit.begin >= trainable_) break;
+    if (unit.begin >= trainable_ && !frozen_too) break;
     const int64_t blocks = unit.size() / block;
     for (int rank = 0; rank < ranks; ++rank) {
       const Range range{unit.begin + blocks * rank / ranks * block,
@@ -151,28 +237,42 @@ std::vector<ParameterSpace::GroupRange> ParameterSpace::by_group(std::span<const
   return cut;
 }
 
-const Tensor& ParameterSpace::values() const { return memory_->values; }
-const Tensor& ParameterSpace::copies() const { return memory_->copies; }
-
 void ParameterSpace::set_precision(DType dtype) {
-  const MemoryScope scope("parameters");
-  expect(dtype == DType::f32 || values().dtype() == DType::f32, "copies in ", dtype, " of parameters in ",
-         values().dtype(), "; they must be f32");
-  if (dtype == DType::f32)
-    memory_->copies = {};
-  else if (!copies() || copies().dtype() != dtype)
-    memory_->copies = empty(values().shape(), dtype, stream());
-  refresh_copies();
+  expect(dtype == DType::f32 || dtype_ == DType::f32, "copies in ", dtype, " of parameters in ", dtype_,
+         "; they must be f32");
+  if (dtype != precision()) memory_->copies = {};
+  memory_->precision = dtype == DType::f32 ? dtype_ : dtype;
+  if (memory_->values) refresh_copies();
+}
+
+DType ParameterSpace::precision() const { return memory_->precision; }
+
+const FlatBuffer& ParameterSpace::copies() const {
+  if (precision() != dtype_ && !memory_->copies) {
+    const MemoryScope scope("parameters");
+    memory_->copies = FlatBuffer::make(values().placement(), precision(), stream_);
+    refresh_copies();
+  }
+  return memory_->copies;
+}
+
+void ParameterSpace::place_copies(const FlatBuffer& buffer) {
+  expect(buffer.dtype() == precision(), "copies in ", buffer.dtype(), " for a model in ", precision());
+  memory_->copies = buffer;
 }
 
 void ParameterSpace::refresh_copies() const {
-  if (copies()) launch(stream(), Convert{.x = values().view(), .y = copies().view()});
+  if (precision() == dtype_) return;
+  if (!memory_->copies) return void(copies());
+  const FlatBuffer& masters = values();
+  for (const Range& range : masters.placement().ranges())
+    launch(stream_, Convert{.x = masters.view(range), .y = copies().view(range)});
 }
 
 void ParameterSpace::bind_gradients(const Tensor& flat, bool accumulate) {
-  expect(flat.size() == trainable_ && flat.dtype() == values().dtype(), "gradients are ", flat.shape(), " ",
-         flat.dtype(), " for ", trainable_, " elements in ", values().dtype());
-  memory_->gradients = flat;
+  expect(flat.size() == trainable_ && flat.dtype() == dtype_, "gradients are ", flat.shape(), " ",
+         flat.dtype(), " for ", trainable_, " elements in ", dtype_);
+  memory_->gradients = {flat, Placement::whole(trainable_)};
   for (const Parameter& parameter : parameters_) {
     if (parameter.is_frozen) continue;
     LeafGradient& leaf = leaf_gradient(parameter.tensor);
@@ -181,10 +281,12 @@ void ParameterSpace::bind_gradients(const Tensor& flat, bool accumulate) {
   }
 }
 
-const Tensor& ParameterSpace::gradients() {
+void ParameterSpace::place_gradients(const FlatBuffer& buffer) { memory_->gradients = buffer; }
+
+const FlatBuffer& ParameterSpace::gradients() {
   if (!memory_->gradients) {
     const MemoryScope scope("gradients");
-    const Tensor flat = full({trainable_}, 0.0, values().dtype(), stream());
+    const Tensor flat = full({trainable_}, 0.0, dtype_, stream_);
     for (const Parameter& parameter : parameters_)  // what backward() has left so far
       if (const Tensor gradient = parameter.tensor.grad())
         copy(gradient, flat.slice(parameter.place.begin, parameter.place.end));

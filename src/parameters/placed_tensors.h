@@ -46,18 +46,21 @@ class PlacedTensors {
   std::vector<Buffer> buffers_;
 };
 
-/// A parameter space, which each rank holds, and what its optimizer keeps, of which each holds its segments:
-/// a run with DataParallel, or one rank alone.
+/// A parameter space and what its optimizer keeps, of which each rank holds something: a run with
+/// DataParallel, or one rank alone.
 class SpaceTensors : public PlacedTensors {
  public:
-  /// Keeps references. `optimizer` may be null.
+  /// Keeps references. `optimizer` may be null. `values` and `states` say what each rank holds.
+  SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, const Ownership& values,
+               const Ownership& states);
+  /// The same where each rank holds all values, and the states of its segments.
   SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, int ranks);
 
   void get(size_t buffer, Range range, std::byte* to) const override;
   void set(size_t buffer, Range range, const std::byte* from) override;
 
  private:
-  const Tensor& flat(size_t buffer) const;
+  const FlatBuffer& flat(size_t buffer) const;
 
   const ParameterSpace& space_;
   Optimizer* optimizer_;

@@ -74,10 +74,10 @@ class Builder {
         place_(place),
         rehearsal_(rehearsal),
         blame_(config),
-        reduction_(static_cast<int>(std::max<int64_t>(config.dist.replicas, place.ranks)), place.ranks, 0,
+        reduction_(static_cast<int>(std::max<int64_t>(config.dist.replicas, place.ranks)), 1, place.ranks, 0,
                    Execution::ranges, false),
         on_gpu_(gpu_of(current_stream()) >= 0),
-        shares_(!on_gpu_ && place.ranks > 1 && place.ranks == place.ranks_of_host &&
+        shares_(!on_gpu_ && !rehearsal.is_sharded && place.ranks > 1 && place.ranks == place.ranks_of_host &&
                 config.dist.reduction == "tree") {
     for (const auto& [label, bytes] : rehearsal.memory.used_by_label)
       left_[label] = static_cast<double>(bytes);
@@ -86,14 +86,19 @@ class Builder {
   MemoryPlan build() {
     if (!on_gpu_) add("program and MPI", place_.program.resident);
     if (!on_gpu_) add("order of samples", static_cast<double>(rehearsal_.order_bytes));
-    add_weights();
-    add_gradients();
-    add_states();
+    if (rehearsal_.is_sharded) {
+      add_parts();
+    } else {
+      add_weights();
+      add_gradients();
+      add_states();
+    }
     for (const char* name : {"batches", "activations", "logits", "backward", "validation", "sample text"})
       add(name, take(name));
     // Ranks of one host write to one disk, each its part; else rank 0 may have to write everything.
     const bool all_write = place_.ranks == place_.ranks_of_host;
-    const double snapshot = take("snapshot") / (all_write ? place_.ranks : 1);
+    const bool is_part = rehearsal_.is_sharded || !all_write;
+    const double snapshot = take("snapshot") / (is_part ? 1 : place_.ranks);
     if (!on_gpu_) add("snapshot", snapshot);
     // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.
     const auto rounding = static_cast<double>(rehearsal_.memory.mapped_bytes - rehearsal_.memory.used_bytes);
@@ -136,6 +141,18 @@ class Builder {
   void share_blocks(double bytes) {
     plan_.shared += place_.ranks * bytes;
     shared_mapped_ += place_.ranks * bytes;
+  }
+
+  /// What rank 0 keeps of what ranks cut, as it was rehearsed. What it reads of others' memory it lets go of.
+  void add_parts() {
+    const auto shared = static_cast<double>(rehearsal_.shared_bytes);
+    add("weights", take("parameters"));
+    add("gathered weights", take("gathered values"));
+    add("gradients", take("gradients"));
+    add("optimizer", take("optimizer"));
+    shared_touched_ = shared;
+    plan_.shared = place_.ranks * shared;
+    shared_mapped_ = place_.ranks * shared;
   }
 
   void add_weights() {
@@ -207,7 +224,7 @@ PlannedRanks planned_ranks(const World& world) {
 }
 
 MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
-  return Builder(config, place, rehearse(config, place.ranks, make)).build();
+  return Builder(config, place, rehearse(config, place, make)).build();
 }
 
 MemoryPlan plan_memory(const std::function<void()>& steps) {

@@ -32,13 +32,6 @@ struct MemoryPlan {
   std::vector<MemoryUse> uses;  ///< of a rank alone with one replica: what its memory_table() will say
 };
 
-/// What a plan is told besides the configuration.
-struct PlannedRanks {
-  int ranks = 1;
-  int ranks_of_host = 1;
-  ProcessMemory program = {};  ///< of a rank's process before there is a model
-};
-
 /// Of this run, the most that any of its ranks has; all ranks call it.
 PlannedRanks planned_ranks(const World& world);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "comm/dry_communicator.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "train/step_runner.h"
@@ -15,12 +16,12 @@ int64_t samples_of_step(const Config& config, const Dataset& data) {
   return std::min(config.train.batch_size, (data.size() + replicas - 1) / replicas);
 }
 
-/// The batches of a rank's replicas: for a step, and for the next one.
+/// The micro-batches of a rank's replicas: for a step, and for the next one.
 std::vector<Batch> dry_batches(const Config& config, const Dataset& data, int64_t replicas) {
   const MemoryScope scope("batches");
-  const int64_t samples = samples_of_step(config, data);
+  const int64_t samples = samples_of_step(config, data) / config.train.accumulate;
   std::vector<Batch> batches;
-  for (int64_t i = 0; i < 2 * replicas; ++i)
+  for (int64_t i = 0; i < 2 * replicas * config.train.accumulate; ++i)
     batches.push_back({.inputs = make_batch_memory(data.input(), samples, current_stream()),
                        .targets = make_batch_memory(data.target(), samples, current_stream()),
                        .samples = samples});
@@ -32,12 +33,6 @@ Batch part_of(Batch batch, int64_t samples) {
   batch.inputs = batch.inputs.slice(0, samples);
   batch.targets = batch.targets.slice(0, samples);
   return batch;
-}
-
-/// As much of a batch as two micro-batches are, which show what more of them need too.
-Batch beginning(const Batch& batch, int64_t accumulate) {
-  const int64_t parts = std::min<int64_t>(accumulate, 2);
-  return part_of(batch, std::min(batch.samples, std::max<int64_t>(1, batch.samples / accumulate) * parts));
 }
 
 /// A last batch of other size makes blocks of its own, on the last rank.
@@ -64,40 +59,61 @@ int64_t short_batch(const Config& config, const Dataset& data) {
              : 0;
 }
 
-/// The copy that is written while training goes on, in one piece.
-Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, const Optimizer& optimizer) {
+/// Of all tensors in a space, what lies in these places.
+int64_t elements_in(const ParameterSpace& space, const Placement& placement) {
+  int64_t elements = 0;
+  for (const Parameter& parameter : space.parameters())
+    for (const Range& range : placement.ranges()) elements += intersection(range, parameter.place).size();
+  return elements;
+}
+
+/// The copy that is written while training goes on, in one piece: all, or where ranks cut what they keep,
+/// this one's part.
+Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, Optimizer& optimizer) {
   if (config.snapshot.path.empty()) return {};
   const MemoryScope scope("snapshot");
-  int64_t elements = 0;
-  for (const auto& tensors : {space.named(), optimizer.state()})
-    for (const NamedTensor& one : tensors) elements += one.tensor.size();
-  return empty({elements}, space.values().dtype(), cpu_stream());
+  int64_t elements = elements_in(space, space.values().placement());
+  for (const Optimizer::State& state : optimizer.states())
+    elements += elements_in(space, state.flat.placement());
+  return empty({elements}, space.dtype(), cpu_stream());
 }
 
 }  // namespace
 
-Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make) {
-  const int64_t replicas = (std::max<int64_t>(config.dist.replicas, 1) + ranks - 1) / ranks;
-  Config alone = config;
-  alone.dist.replicas = 1;
-  alone.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
-  alone.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
-  const World world = World::alone();
+Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
+  const bool is_sharded = shard_of(config.dist.shard) != Shard::none && place.ranks > 1;
+  const int64_t replicas = (std::max<int64_t>(config.dist.replicas, 1) + place.ranks - 1) / place.ranks;
+  Config rehearsed = config;
+  if (!is_sharded) {
+    rehearsed.dist.replicas = 1;
+    rehearsed.dist.shard = "none";
+    rehearsed.dist.group = 0;
+    rehearsed.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
+    rehearsed.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
+  }
+  const auto others = std::make_shared<DryCommunicator>(0, place.ranks, place.ranks_of_host);
+  const World world = is_sharded ? World(others) : World::alone();
   const DryRun dry;
   const auto [model, task] = make(config);
   ParameterSpace space(task.parameters, task.group);
-  space.set_precision(precision_of(config));
-  TrainingEngine engine(alone, world, task, space);
-  StepRunner runner(alone.train, task, engine, [] {});
+  TrainingEngine engine(rehearsed, world, task, space);
+  StepRunner runner(rehearsed.train, task, engine, [] {});
   const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
-  const Batch whole = beginning(batches.front(), config.train.accumulate);
+  // Two micro-batches show what more of them need too, but for what travels between rounds.
+  const std::vector<Batch> step(engine.data_parallel.micro_batches().size(), batches.front());
   const int64_t last = short_batch(config, *task.training_data);
-  runner.start({.batches = {last > 0 ? part_of(whole, last) : whole}}, config.train.learning_rate);
-  rehearse_validation(config, task);
+  runner.start({.batches = last > 0 ? std::vector(step.size(), part_of(step.front(), last)) : step},
+               config.train.learning_rate);
+  {
+    const DataParallel::Together together(engine.data_parallel);
+    rehearse_validation(config, task);
+  }
+  if (is_sharded) engine.data_parallel.gather_values(0);  // for the hash of the parameters
   const Tensor snapshot = rehearse_snapshot(config, space, *engine.optimizer);
-  runner.start({.batches = {whole}}, config.train.learning_rate);  // while that is being written
+  runner.start({.batches = step}, config.train.learning_rate);  // while that is being written
   if (task.sample_text && config.train.sample_every > 0) {
     const MemoryScope scope("sample text");
+    const DataParallel::Together together(engine.data_parallel);
     task.sample_text([] { return true; });
   }
   return {.memory = dry.peak(),
@@ -105,8 +121,10 @@ Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make
           .elements = space.elements(),
           .trainable = space.trainable_elements(),
           .states = static_cast<int64_t>(engine.optimizer->states().size()),
-          .copy_bytes = space.copies() ? space.copies().view().bytes() : 0,
-          .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0};
+          .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
+          .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0,
+          .is_sharded = is_sharded,
+          .shared_bytes = others->shared_bytes()};
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/memory_limit.h"
 #include "core/dry_run.h"
 #include "train/trainer.h"
 
@@ -14,7 +15,15 @@ namespace lockstep {
 /// Makes a model and its training on the current stream. What the task refers to lives as long as the first.
 using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
 
-/// What a step of one rank takes if it shares nothing, and the sizes of what ranks would share.
+/// What a plan is told besides the configuration.
+struct PlannedRanks {
+  int ranks = 1;
+  int ranks_of_host = 1;
+  ProcessMemory program = {};  ///< of a rank's process before there is a model
+};
+
+/// What a step of one rank takes: of rank 0 where ranks cut what they keep, else if it shares nothing, and
+/// the sizes of what ranks would share.
 struct Rehearsal {
   DryMemory memory;
   std::vector<MemoryUse> uses;
@@ -23,12 +32,14 @@ struct Rehearsal {
   int64_t states = 0;     ///< of the optimizer, numbers for each
   int64_t copy_bytes = 0;
   int64_t order_bytes = 0;  ///< of the samples of an epoch, shuffled
+  bool is_sharded = false;
+  int64_t shared_bytes = 0;  ///< of what a sharded rank has, in memory that others can read
 };
 
-/// Runs steps of a training dry on one rank that has the replicas of one of `ranks`, with all that belongs to
+/// Runs steps of a training dry on one rank that has the replicas of one of several, with all that belongs to
 /// them: a last batch of an epoch, a validation, a snapshot that is being written, a sample text. `config` is
 /// settled (dist.replicas). Nothing is allocated. Throws what the model throws where sizes do not fit
 /// together.
-Rehearsal rehearse(const Config& config, int64_t ranks, const MakeTraining& make);
+Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make);
 
 }  // namespace lockstep

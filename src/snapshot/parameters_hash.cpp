@@ -38,18 +38,42 @@ void Hasher::reset() { XXH3_64bits_reset(&state_->xxh3); }
 
 uint64_t Hasher::value() const { return XXH3_64bits_digest(&state_->xxh3); }
 
+namespace {
+
+void add(Hasher& hasher, const std::string& name, const Shape& shape, const Tensor& values) {
+  const Tensor on_cpu = to_stream(values, cpu_stream());
+  hasher.add(std::as_bytes(std::span(name.c_str(), name.size() + 1)));
+  for (const int64_t extent : shape) hasher.add(std::as_bytes(std::span(&extent, 1)));
+  hasher.add({static_cast<const std::byte*>(on_cpu.view().data), static_cast<size_t>(on_cpu.view().bytes())});
+}
+
+}  // namespace
+
 uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
   std::ranges::sort(parameters, {}, &NamedTensor::name);
   Hasher hasher;
   std::set<const void*> seen;
-  for (const NamedTensor& parameter : parameters) {
-    if (!seen.insert(parameter.tensor.id()).second) continue;
-    const Tensor on_cpu = to_stream(parameter.tensor, cpu_stream());
-    const View view = on_cpu.view();
-    const std::span name(parameter.name.c_str(), parameter.name.size() + 1);
-    hasher.add(std::as_bytes(name));
-    for (const int64_t extent : view.shape) hasher.add(std::as_bytes(std::span(&extent, 1)));
-    hasher.add({static_cast<const std::byte*>(view.data), static_cast<size_t>(view.bytes())});
+  for (const auto& [name, tensor] : parameters)
+    if (seen.insert(tensor.id()).second) add(hasher, name, tensor.shape(), tensor.detach());
+  return hasher.value();
+}
+
+uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_parallel) {
+  if (space.values_are_whole()) return parameters_hash(space.named());
+  std::vector<const Parameter*> parameters;
+  for (const Parameter& parameter : space.parameters()) parameters.push_back(&parameter);
+  std::ranges::sort(parameters, {}, &Parameter::name);
+  Hasher hasher;
+  int unit = -1;
+  Tensor values;
+  for (const Parameter* parameter : parameters) {
+    if (const int its = space.unit_of(parameter->place); its != unit) {
+      unit = its;
+      values = data_parallel.gather_values(unit);
+    }
+    const int64_t first = parameter->place.begin - space.units()[static_cast<size_t>(unit)].begin;
+    add(hasher, parameter->name, parameter->tensor.shape(),
+        values.slice(first, first + parameter->place.size()));
   }
   return hasher.value();
 }
@@ -78,7 +102,7 @@ void require_same(const std::vector<uint64_t>& hashes, int64_t step) {
 
 uint64_t ParameterCheck::compare(int64_t step) {
   const Clock::time_point begin = Clock::now();
-  const uint64_t mine = parameters_hash(space_.named());
+  const uint64_t mine = parameters_hash(space_, data_parallel_);
   seconds_ = seconds_since(begin);
   std::vector<uint64_t> all(static_cast<size_t>(world_.size()));
   world_.communicator().all_gather(&mine, sizeof mine, all.data());

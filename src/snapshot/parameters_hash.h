@@ -11,7 +11,7 @@
 
 #include "comm/world.h"
 #include "core/clock.h"
-#include "parameters/parameter_space.h"
+#include "dist/data_parallel.h"
 
 namespace lockstep {
 
@@ -19,13 +19,16 @@ namespace lockstep {
 /// byte, every extent as int64, the elements as stored (fp32 masters); all little-endian. A tensor with
 /// several names (a tied weight) counts once, under the first of them.
 uint64_t parameters_hash(std::vector<NamedTensor> parameters);
+/// The same of parameters that ranks keep between them. All ranks call it.
+uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_parallel);
 
 /// Whether all ranks have the same parameters, by their hash: one that computes or remembers wrongly is found
 /// at the next snapshot, and not when the run is over. All ranks call it alike.
 class ParameterCheck {
  public:
-  /// Keeps references to both.
-  ParameterCheck(const World& world, const ParameterSpace& space) : world_(world), space_(space) {}
+  /// Keeps references.
+  ParameterCheck(const World& world, const ParameterSpace& space, DataParallel& data_parallel)
+      : world_(world), space_(space), data_parallel_(data_parallel) {}
 
   /// Returns the hash. Error naming the ranks that differ from most of the others, or all where no hash has
   /// most of them.
@@ -37,6 +40,7 @@ class ParameterCheck {
  private:
   const World& world_;
   const ParameterSpace& space_;
+  DataParallel& data_parallel_;
   double seconds_ = 0.0;  ///< that it took
   Clock::time_point last_ = Clock::now();
 };

@@ -49,9 +49,10 @@ std::vector<std::shared_ptr<TensorState>> inputs_from_elsewhere(const Nodes& nod
   return inputs;
 }
 
-bool is_sole_owner(const Tensor& tensor) {
+/// Whether nobody else can see it: there are as many handles as that.
+bool is_sole_owner(const Tensor& tensor, int64_t handles = 1) {
   const auto& state = Tape::state(tensor);
-  return state.use_count() == 1 && state->storage.use_count() == 1;
+  return state.use_count() == handles && state->storage.use_count() == 1;
 }
 
 /// a + b, into whichever of the two nobody else can see.
@@ -59,18 +60,6 @@ Tensor add_gradients(Tensor a, Tensor b) {
   Tensor sum = is_sole_owner(a) ? a : is_sole_owner(b) ? b : empty_like(a);
   launch(a.stream(), Add{.a = a.view(), .b = b.view(), .y = sum.view()});
   return sum;
-}
-
-void receive(LeafGradient& leaf, const Tensor& gradient, bool first_use) {
-  leaf.is_written = true;
-  if (leaf.buffer && leaf.buffer.id() == gradient.id()) return;  // written in place
-  const bool overwrite = !leaf.buffer || (first_use && !leaf.accumulate);
-  if (!leaf.buffer) leaf.buffer = empty_like(gradient);
-  const View target = leaf.buffer.view();
-  if (overwrite)
-    launch(gradient.stream(), Copy{.x = gradient.view(), .y = target});
-  else
-    launch(gradient.stream(), Add{.a = target, .b = gradient.view(), .y = target});
 }
 
 }  // namespace
@@ -154,7 +143,7 @@ class Walk {
            ", its input is ", input->shape);
     if (input->leaf) {
       if (input->space) input->space->gradients_are_scaled = static_cast<bool>(scale_);
-      receive(*input->leaf, gradient, used_.insert(input).second);
+      receive(input, std::move(gradient));
       if (--uses_left_[input] == 0 && input->leaf->ready) input->leaf->ready();
     } else if (input->node) {  // a leaf may have been frozen since the forward
       Tensor& sum = input->node->output_gradient;
@@ -162,9 +151,40 @@ class Walk {
     }
   }
 
+  /// Whether a leaf that accumulates has several uses here, whose sum is added then: as if this backward()
+  /// had been the only one, and its gradient were added.
+  bool is_summed_apart(TensorState* input) {
+    return input->leaf->accumulate && (uses_left_[input] > 1 || apart_.contains(input));
+  }
+
+  void receive(TensorState* input, Tensor gradient) {
+    LeafGradient& leaf = *input->leaf;
+    if (is_summed_apart(input)) {
+      Tensor& sum = apart_[input];
+      if (!sum)
+        sum = std::move(gradient);
+      else if (sum.id() != gradient.id())
+        sum = add_gradients(std::exchange(sum, {}), std::move(gradient));
+      if (uses_left_[input] > 1) return;
+      gradient = std::exchange(sum, {});
+    }
+    if (leaf.begin) leaf.begin();
+    const bool is_first = used_.insert(input).second;
+    const bool overwrites = !leaf.buffer || (is_first && !leaf.accumulate);
+    leaf.is_written = true;
+    if (leaf.buffer && leaf.buffer.id() == gradient.id()) return;  // written in place
+    if (!leaf.buffer) leaf.buffer = empty_like(gradient);
+    const View target = leaf.buffer.view();
+    if (overwrites)
+      launch(gradient.stream(), Copy{.x = gradient.view(), .y = target});
+    else
+      launch(gradient.stream(), Add{.a = target, .b = gradient.view(), .y = target});
+  }
+
   Nodes nodes_;                                      ///< still to run, the next last
   std::unordered_map<TensorState*, int> uses_left_;  ///< of leaves
   std::unordered_set<TensorState*> used_;            ///< leaves that have their gradient, or are about to
+  std::unordered_map<TensorState*, Tensor> apart_;   ///< sums over uses
   const GradientNode* root_;
   std::optional<double> seed_;
   Tensor scale_;
@@ -173,9 +193,16 @@ class Walk {
 GradientTarget GradientContext::gradient_target(size_t i, const Tensor& model) {
   TensorState* input = node_.inputs[i].get();
   LeafGradient* leaf = input ? input->leaf.get() : nullptr;
-  if (!leaf || !leaf->buffer || leaf->buffer.dtype() != model.dtype() ||
-      leaf->buffer.shape() != model.shape())
-    return {empty_like(model), {}};
+  const auto is_like_model = [&](const Tensor& memory) {
+    return memory && memory.dtype() == model.dtype() && memory.shape() == model.shape();
+  };
+  if (leaf && walk_.is_summed_apart(input)) {
+    const Tensor sum = walk_.apart_[input];
+    return is_like_model(sum) && is_sole_owner(sum, 2) ? GradientTarget{sum, sum}
+                                                       : GradientTarget{empty_like(model), {}};
+  }
+  if (leaf && leaf->begin) leaf->begin();
+  if (!leaf || !is_like_model(leaf->buffer)) return {empty_like(model), {}};
   // Marked as used at once, so that a second input that is the same leaf gets memory of its own, or adds.
   const bool overwrites = walk_.used_.insert(input).second && !leaf->accumulate;
   return {leaf->buffer, overwrites ? Tensor() : leaf->buffer};

@@ -72,6 +72,7 @@ struct LeafGradient {
   Tensor buffer;                ///< like the leaf; made at first use if empty
   bool accumulate = false;      ///< add to what the buffer holds instead of overwriting it
   bool is_written = false;      ///< some backward() has left a gradient
+  std::function<void()> begin;  ///< called before a backward() writes the buffer, perhaps more than once
   std::function<void()> ready;  ///< called once per backward(), after the last use of the leaf
 };
 
@@ -79,8 +80,9 @@ struct LeafGradient {
 LeafGradient& leaf_gradient(const Tensor& leaf);
 
 /// Walks the tape from the scalar `loss`, newest operation first, with d loss = `seed`. The first use of a
-/// leaf overwrites its gradient, later uses add in tape order. Each node is freed as soon as it has run, so a
-/// loss can be walked once. Throws Error if `loss` is not a scalar on the tape.
+/// leaf overwrites its gradient, later uses add in tape order; a leaf that accumulates gets their sum. Each
+/// node is freed as soon as it has run, so a loss can be walked once. Throws Error if `loss` is not a scalar
+/// on the tape.
 void backward(const Tensor& loss, double seed = 1.0);
 /// The same with all gradients multiplied by `scale`, one f32 element beside the loss: GradScaler's. A loss
 /// that was told this scale holds it already; one that is computed from such a loss is an Error.

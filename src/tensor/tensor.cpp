@@ -17,6 +17,35 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape sha
   state_->dtype = dtype;
 }
 
+Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values) {
+  Tensor tensor;
+  tensor.state_ = std::make_shared<TensorState>();
+  tensor.state_->storage = std::make_shared<Storage>(Storage{nullptr, 0, stream});
+  tensor.state_->shape = shape;
+  tensor.state_->dtype = dtype;
+  tensor.state_->initial = std::make_unique<InitialValues>(std::move(values));
+  return tensor;
+}
+
+void Tensor::initialize(InitialValues values) const {
+  expect(state_ != nullptr && !state_->node, "only a leaf has initial values");
+  if (state_->initial)
+    *state_->initial = std::move(values);
+  else
+    values.fill(part(0, {size()}), 0);
+}
+
+std::byte* TensorState::data() {
+  if (!storage->data && space) return space->find({place, place + shape.elements()}, dtype);
+  if (initial) {
+    const MemoryScope scope("parameters");
+    const std::unique_ptr<InitialValues> values = std::move(initial);
+    storage = Storage::make(shape.elements() * bytes(dtype), storage->stream);
+    values->fill({storage, 0, {shape.elements()}, dtype}, 0);
+  }
+  return storage->data.get() + offset_bytes;
+}
+
 const Shape& Tensor::shape() const {
   expect(state_ != nullptr, "the shape of an empty tensor");
   return state_->shape;
@@ -34,13 +63,25 @@ const Stream& Tensor::stream() const {
 
 View Tensor::view() const {
   if (!state_) return {};
-  return {state_->storage->data.get() + state_->offset_bytes, state_->shape, state_->dtype};
+  return {state_->data(), state_->shape, state_->dtype};
+}
+
+Tensor Tensor::part(int64_t first, const Shape& part_shape) const {
+  if (!state_->space) state_->data();  // what is only declared must not be made twice
+  Tensor part;
+  part.state_ = std::make_shared<TensorState>();
+  part.state_->storage = state_->storage;
+  part.state_->offset_bytes = state_->offset_bytes + first * bytes(dtype());
+  part.state_->shape = part_shape;
+  part.state_->dtype = dtype();
+  part.state_->space = state_->space;
+  part.state_->place = state_->place + first;
+  return part;
 }
 
 Tensor Tensor::reshape(Shape new_shape) const {
   expect(new_shape.elements() == size(), "cannot reshape ", shape(), " to ", new_shape);
-  const Tensor y(state_->storage, state_->offset_bytes, new_shape, dtype());
-  return record("reshape", y, {*this},
+  return record("reshape", part(0, new_shape), {*this},
                 [old_shape = shape()](const Tensor& dy) -> Gradients { return {dy.reshape(old_shape)}; });
 }
 
@@ -59,24 +100,18 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> extents) const {
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
   expect(shape().rank() > 0 && 0 <= begin && begin <= end && end <= shape()[0], "rows [", begin, ", ", end,
          ") of ", shape());
-  const int64_t row_bytes = shape()[0] == 0 ? 0 : view().bytes() / shape()[0];
+  const int64_t row_elements = shape()[0] == 0 ? 0 : size() / shape()[0];
   Shape rows{end - begin};
   for (int i = 1; i < shape().rank(); ++i) rows.append(shape()[i]);
-  const Tensor y(state_->storage, state_->offset_bytes + begin * row_bytes, rows, dtype());
-  return record("slice", y, {*this}, [all = shape(), begin, end](const Tensor& dy) -> Gradients {
-    const Tensor dx = full(all, 0.0, dy.dtype(), dy.stream());
-    copy(dy, dx.slice(begin, end));
-    return {dx};
-  });
+  return record("slice", part(begin * row_elements, rows), {*this},
+                [all = shape(), begin, end](const Tensor& dy) -> Gradients {
+                  const Tensor dx = full(all, 0.0, dy.dtype(), dy.stream());
+                  copy(dy, dx.slice(begin, end));
+                  return {dx};
+                });
 }
 
-Tensor Tensor::detach() const {
-  if (!state_) return {};
-  Tensor same(state_->storage, state_->offset_bytes, state_->shape, state_->dtype);
-  same.state_->space = state_->space;
-  same.state_->place = state_->place;
-  return same;
-}
+Tensor Tensor::detach() const { return state_ ? part(0, shape()) : Tensor(); }
 
 Tensor& Tensor::set_requires_grad(bool on) {
   expect(state_ != nullptr && !state_->node, "only a leaf can be told to require a gradient");
@@ -98,21 +133,11 @@ View Tensor::operand(DType wanted) const {
   if (!state_ || dtype() == wanted) return view();
   expect(compute_dtype() == wanted, "a parameter in ", dtype(), " has no copy in ", wanted,
          ", which this operation computes in");
-  const View copies = state_->space->copies.view();
-  return {static_cast<std::byte*>(copies.data) + state_->place * bytes(wanted), shape(), wanted};
+  return {state_->space->find({state_->place, state_->place + size()}, wanted), shape(), wanted};
 }
 
 DType Tensor::compute_dtype() const {
-  const bool has_copy = state_ && state_->space && state_->space->copies;
-  return has_copy ? state_->space->copies.dtype() : dtype();
-}
-
-void Tensor::move_to(std::shared_ptr<Storage> storage, int64_t offset_bytes) {
-  expect(state_ != nullptr && !state_->node, "only a leaf can be moved");
-  const Tensor target(storage, offset_bytes, shape(), dtype());
-  copy(*this, target);
-  state_->storage = std::move(storage);
-  state_->offset_bytes = offset_bytes;
+  return state_ && state_->space ? state_->space->compute_dtype() : dtype();
 }
 
 }  // namespace lockstep

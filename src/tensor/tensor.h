@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,7 +12,16 @@ namespace lockstep {
 
 struct TensorState;
 struct GradientNode;
-struct FlatMemory;
+class Tensor;
+
+/// What a parameter begins with, as a function of the element: so that any part of it can be made by whoever
+/// needs that part.
+struct InitialValues {
+  /// Fills `part`, [n], with elements [first, first + n) in the order in which the parameter lies in memory.
+  std::function<void(const Tensor& part, int64_t first)> fill;
+  /// Says which function that is: equal texts mean equal values.
+  std::string name;
+};
 
 /// A contiguous array of one dtype, with a place on the tape. Copies are handles to the same tensor, as in
 /// PyTorch: what one copy sees (data, gradient, rebinding), all see.
@@ -21,12 +31,19 @@ class Tensor {
   Tensor() = default;
   /// `shape` elements of `dtype` in `storage` from byte `offset_bytes`. Throws Error if they do not fit.
   Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape shape, DType dtype);
+  /// A leaf without memory, until something reads or writes it: a parameter, which its model's space may
+  /// place elsewhere first, or cut between ranks.
+  static Tensor declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values);
+  /// Gives such a leaf other initial values; one that has memory by now is filled with them.
+  void initialize(InitialValues values) const;
 
   explicit operator bool() const { return state_ != nullptr; }
   const Shape& shape() const;
   DType dtype() const;
   int64_t size() const { return shape().elements(); }
   const Stream& stream() const;
+  /// The elements in memory. Of a parameter that is cut between ranks: in a buffer that holds until the next
+  /// kernel has been launched; see ParameterMemory.
   View view() const;
   template <class T>
   T* data() const {
@@ -55,14 +72,14 @@ class Tensor {
   /// The dtype in which a model computes with this parameter.
   DType compute_dtype() const;
 
-  /// Moves this leaf's data to another place of the same size; the values are copied there.
-  void move_to(std::shared_ptr<Storage> storage, int64_t offset_bytes);
-
   /// Identity of the tensor: equal for copies of one handle.
   const void* id() const { return state_.get(); }
 
  private:
   friend class Tape;
+  /// The same elements from the `first` on under another shape, off the tape.
+  Tensor part(int64_t first, const Shape& shape) const;
+
   std::shared_ptr<TensorState> state_;
 };
 

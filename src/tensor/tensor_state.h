@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tensor/autograd.h"
+#include "tensor/parameter_memory.h"
 
 namespace lockstep {
 
@@ -23,28 +24,22 @@ struct GradientNode {
   }
 };
 
-/// The buffers of a parameter space, as its tensors know them.
-struct FlatMemory {
-  Tensor values;
-  Tensor copies;     ///< in 16 bits, or empty
-  Tensor gradients;  ///< of the trainable part, or empty
-  bool gradients_are_whole = true;
-  mutable bool gradients_are_scaled = false;  ///< by a loss scale: what walks leave
-};
-
 /// What all handles of one tensor share.
 struct TensorState {
-  std::shared_ptr<Storage> storage;
+  std::shared_ptr<Storage> storage;  ///< without memory: of a parameter that has none of its own
   int64_t offset_bytes = 0;
   Shape shape;
   DType dtype = DType::f32;
 
-  std::shared_ptr<GradientNode> node;       ///< set on what recorded operations return
-  std::unique_ptr<LeafGradient> leaf;       ///< set on leaves that require a gradient
-  std::shared_ptr<const FlatMemory> space;  ///< that a parameter lies in, or null
-  int64_t place = 0;                        ///< and its first element there
+  std::shared_ptr<GradientNode> node;      ///< set on what recorded operations return
+  std::unique_ptr<LeafGradient> leaf;      ///< set on leaves that require a gradient
+  std::unique_ptr<InitialValues> initial;  ///< of a parameter whose values nobody has made yet
+  std::shared_ptr<ParameterMemory> space;  ///< that a parameter lies in, or null
+  int64_t place = 0;                       ///< and its first element there
 
   bool wants_gradient() const { return node != nullptr || leaf != nullptr; }
+  /// Where the elements lie. Makes what was only declared, and asks the space for what lies there.
+  std::byte* data();
 };
 
 /// The tape's view of a handle's inside.

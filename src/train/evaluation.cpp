@@ -11,9 +11,12 @@
 
 namespace lockstep {
 
-std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
-                               int64_t batch_size, const std::function<void(int64_t, int64_t)>& progress) {
+std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
+                               const Dataset& data, int64_t batch_size,
+                               const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
+  const DataParallel::Together together(data_parallel);
+  const bool gathers = data_parallel.sharding().cuts_reads();
   const MemoryScope scope("validation");
   const int64_t batches = (data.size() + batch_size - 1) / batch_size;
   const int64_t most = (batches + world.size() - 1) / world.size();
@@ -24,14 +27,16 @@ std::optional<double> evaluate(const World& world, const TrainingTask& task, con
   for (int64_t round = 0; round < most; ++round) {
     if (any_rank_was_asked_to_stop(world)) return std::nullopt;
     if (progress) progress(round, most);
-    if (begin + round >= end) continue;
-    const int64_t first = (begin + round) * batch_size;
+    const bool is_empty = begin + round >= end;
+    if (is_empty && !gathers) continue;
+    // Who has nothing to do in a round takes part in what others gather.
+    const int64_t first = is_empty ? 0 : (begin + round) * batch_size;
     std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size, data.size() - first)));
     std::iota(indices.begin(), indices.end(), first);
     beat("evaluation");
     const Batch batch = collect(data, indices, current_stream());
     const double mean = item(task.loss(batch.inputs, batch.targets, {}));
-    sums[static_cast<size_t>(round)] = mean * static_cast<double>(indices.size());
+    if (!is_empty) sums[static_cast<size_t>(round)] = mean * static_cast<double>(indices.size());
   }
   std::vector<double> all(sums.size() * static_cast<size_t>(world.size()));
   world.communicator().all_gather(sums.data(), most * 8, all.data());

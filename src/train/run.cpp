@@ -47,6 +47,12 @@ void require_finite(int64_t step, const StepResult& result, double learning_rate
           "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
 }
 
+std::vector<BatchPart> parts_of(const std::vector<MicroBatch>& micro_batches) {
+  std::vector<BatchPart> parts;
+  for (const MicroBatch& one : micro_batches) parts.push_back({one.replica, one.part});
+  return parts;
+}
+
 /// One run, from start to end, on one rank.
 class Run {
  public:
@@ -59,7 +65,8 @@ class Run {
         folder_(folder),
         engine_(config, world, task, space),
         loader_(task.training_data, {.replicas = config.dist.replicas,
-                                     .local_replicas = engine_.data_parallel.replicas(),
+                                     .local_parts = parts_of(engine_.data_parallel.micro_batches()),
+                                     .parts = config.train.accumulate,
                                      .batch_size = config.train.batch_size,
                                      .seed = static_cast<uint64_t>(config.train.seed),
                                      .shuffle = task.shuffle,
@@ -71,8 +78,9 @@ class Run {
                   .warmup_steps = config.train.warmup_steps,
                   .decay_steps = config.train.decay_steps},
         peak_flops_(peak_flops(config, world)),
-        parameter_check_(world, space),
-        tensors_(space, engine_.optimizer.get(), world.size()),
+        parameter_check_(world, space, engine_.data_parallel),
+        tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
+                 engine_.data_parallel.sharding().updates),
         snapshots_(config, world, folder, tensors_, [this] { return snapshot(); }) {}
 
   int operator()();
@@ -149,12 +157,12 @@ int Run::operator()() {
 /// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
 /// missing.
 void Run::resume() {
+  // Before they are read, so that a rank has room for its own alone.
+  engine_.data_parallel.place_states(*engine_.optimizer);
   folder_.load(tensors_);
-  engine_.data_parallel.share_states(
-      *engine_.optimizer);  // before activations need room beside states of this rank's own
   const Snapshot* found = folder_.snapshot();
   if (found == nullptr) return;
-  space_.refresh_copies();
+  engine_.data_parallel.refresh_copies();
   engine_.optimizer->set_steps_taken(found->optimizer_steps);
   if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
   first_step_ = last_step_ = found->step;
@@ -166,9 +174,8 @@ void Run::resume() {
 /// reads and the files of an earlier run stay.
 void Run::open_files() {
   tell_start(config_, world_, task_, engine_.data_parallel, total_steps_);
-  int64_t bytes = 0;
-  for (const auto& tensors : {space_.named(), engine_.optimizer->state()})
-    for (const NamedTensor& tensor : tensors) bytes += tensor.tensor.view().bytes();
+  const auto states = std::ssize(engine_.optimizer->state_names());
+  const int64_t bytes = 4 * (space_.elements() + states * space_.trainable_elements());
   snapshots_.describe(bytes, task_.validation_data != nullptr);
   write_meaning(config_, task_.artifacts);
   writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
@@ -236,7 +243,7 @@ void Run::start(int64_t index) {
                      .learning_rate = schedule_.at(index),
                      .data_wait_ms = seconds_since(started.begin) * 1e3};
   // Every replica has the same number of samples, so this rank knows the whole step.
-  started.samples_of_replica = step.batches.front().samples;
+  started.samples_of_replica = step.batches.front().samples * config_.train.accumulate;
   if (progress_ && task_.epoch_text && index % loader_.steps_per_epoch() == 0)
     progress_->begin_epoch(step.epoch, [this, samples = started.samples_of_replica](int64_t a, int64_t b) {
       return task_.epoch_text(a, b, samples, loader_.steps_per_epoch());
@@ -312,8 +319,8 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
 std::optional<double> Run::validate(int64_t step) {
   if (!validates(step)) return std::nullopt;
   const auto loss =
-      evaluate(world_, task_, *task_.validation_data, config_.train.batch_size / config_.train.accumulate,
-               [this](int64_t done, int64_t batches) {
+      evaluate(world_, engine_.data_parallel, task_, *task_.validation_data,
+               config_.train.batch_size / config_.train.accumulate, [this](int64_t done, int64_t batches) {
                  if (progress_) progress_->validate(done, batches);
                });
   validation_is_pending_ = !loss;
@@ -350,15 +357,18 @@ void Run::save(int64_t step, bool due, bool best) {
 }
 
 /// Rank 0 writes where it is due, and after the last step to show what the model has learnt. The others wait
-/// for it token by token.
+/// for it token by token, or write the same where all have to read the model together.
 void Run::write_sample(int64_t step) {
   const int64_t every = config_.train.sample_every;
   if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
-  stopping_ |= !on_first_rank_in_parts(world_, [&](const std::function<bool()>& go_on) {
+  const auto write = [&](const std::function<bool()>& go_on) {
     const MemoryScope scope("sample text");
+    const DataParallel::Together together(engine_.data_parallel);
     const std::string text = task_.sample_text(go_on);
     if (progress_) progress_->print(concat("step ", step, ", the model writes:\n", text));
-  });
+  };
+  const bool gathers = engine_.data_parallel.sharding().cuts_reads();
+  stopping_ |= !(gathers ? on_all_ranks_in_parts(world_, write) : on_first_rank_in_parts(world_, write));
   last_end_ = Clock::now();
 }
 

@@ -23,8 +23,8 @@ int run_training(const Config& config, const World& world, const TrainingTask& t
 /// double in index order, so that it does not depend on ranks. Nothing, on all ranks, if one of them was
 /// asked to stop: they agree on it after each batch. `progress` hears how many of this rank's batches are
 /// done, first that none is.
-std::optional<double> evaluate(const World& world, const TrainingTask& task, const Dataset& data,
-                               int64_t batch_size,
+std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
+                               const Dataset& data, int64_t batch_size,
                                const std::function<void(int64_t done, int64_t batches)>& progress = {});
 
 /// The first words about a run: ranks and device, data and model, memory, length, and where results go.

@@ -31,19 +31,28 @@ DataParallel::Options options_of(const Config& config, const World& world, GradS
   return {.replicas = static_cast<int>(config.dist.replicas),
           .accumulate = static_cast<int>(config.train.accumulate),
           .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
+          .shard = shard_of(config.dist.shard),
+          .group = static_cast<int>(config.dist.group),
           .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
-          .overlap = world.has_spare_core(static_cast<int>(config.train.threads)),
+          .overlap = !mode_of(current_stream()).is_dry &&
+                     world.has_spare_core(static_cast<int>(config.train.threads)),
           .scaler = scaler};
+}
+
+/// What decides where values and their copies lie comes before DataParallel.
+std::unique_ptr<GradScaler> make_scaler(const Config& config, ParameterSpace& space) {
+  const DType precision = precision_of(config);
+  space.set_precision(precision);
+  return precision == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr;
 }
 
 }  // namespace
 
 TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
                                ParameterSpace& space)
-    : scaler(precision_of(config) == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr),
+    : scaler(make_scaler(config, space)),
       data_parallel(space, world, options_of(config, world, scaler.get())),
       optimizer(task.make_optimizer(space)) {
-  space.set_precision(precision_of(config));  // of rank 0's values, which are everybody's now
   if (scaler) optimizer->count_on_device();
 }
 
@@ -55,7 +64,7 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Trai
       optimizer_(*engine.optimizer),
       before_votes_(std::move(before_votes)),
       stream_(current_stream()),
-      feeder_(stream_, config.batch_size),
+      feeder_(stream_, config.batch_size / config.accumulate),
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_(empty({}, DType::f32, stream_)),
       votes_(empty(data_parallel_.votes().shape(), DType::f32, stream_)),
@@ -90,7 +99,7 @@ void StepRunner::start(const Step& step, double learning_rate) {
 /// The first step runs as it is: it makes what is made at first use. So does one whose batches are short.
 bool StepRunner::can_record(const std::vector<Batch>& batches) const {
   return on_gpu() && config_.graph && started_ > 0 && data_parallel_.is_capturable() &&
-         optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size;
+         optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size / config_.accumulate;
 }
 
 void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
@@ -108,6 +117,7 @@ void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
 }
 
 void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
+  data_parallel_.begin_step();
   for (const Batch& batch : batches) backward(batch, index);
   // From here a rank waits for others, under the deadline of the collective.
   beat_in_training();
@@ -118,26 +128,21 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
 }
 
 void StepRunner::backward(const Batch& batch, int64_t index) {
-  const int64_t micro_samples = batch.samples / config_.accumulate;
-  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    const int64_t first = micro * micro_samples;
-    const Context context{
-        .training = true,
-        .seed = static_cast<uint64_t>(config_.seed),
-        .step = static_cast<uint32_t>(index),
-        .sample = static_cast<uint32_t>(batch.first_sample + first),
-        .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
-        .loss_scale = data_parallel_.scaler() ? data_parallel_.scaler()->scale() : Tensor()};
-    beat_in_training();
-    const Tensor loss = [&] {
-      const MemoryScope scope("activations");
-      return task_.loss(batch.inputs.slice(first, first + micro_samples),
-                        batch.targets.slice(first, first + micro_samples), context);
-    }();
-    if (!on_gpu()) before_votes_();
-    const MemoryScope scope("backward");
-    data_parallel_.backward(loss);
-  }
+  const Context context{
+      .training = true,
+      .seed = static_cast<uint64_t>(config_.seed),
+      .step = static_cast<uint32_t>(index),
+      .sample = static_cast<uint32_t>(batch.first_sample),
+      .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
+      .loss_scale = data_parallel_.scaler() ? data_parallel_.scaler()->scale() : Tensor()};
+  beat_in_training();
+  const Tensor loss = [&] {
+    const MemoryScope scope("activations");
+    return task_.loss(batch.inputs, batch.targets, context);
+  }();
+  if (!on_gpu()) before_votes_();
+  const MemoryScope scope("backward");
+  data_parallel_.backward(loss);
 }
 
 void StepRunner::report() {

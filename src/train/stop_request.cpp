@@ -51,6 +51,17 @@ bool stop_was_requested() { return requested.load(); }
 
 bool any_rank_was_asked_to_stop(const World& world) { return holds_request(say(world, own_word())); }
 
+bool on_all_ranks_in_parts(const World& world,
+                           const std::function<void(const std::function<bool()>& go_on)>& work) {
+  bool is_asked = false;
+  work([&] {
+    beat("writing");
+    is_asked |= holds_request(say(world, own_word()));
+    return !is_asked;
+  });
+  return !is_asked;
+}
+
 bool on_first_rank_in_parts(const World& world,
                             const std::function<void(const std::function<bool()>& go_on)>& work) {
   bool is_asked = false;

@@ -22,5 +22,8 @@ bool any_rank_was_asked_to_stop(const World& world);
 /// it may do the next: false once a rank was asked to stop. Returns false on all ranks if one was.
 bool on_first_rank_in_parts(const World& world,
                             const std::function<void(const std::function<bool()>& go_on)>& work);
+/// The same where all ranks run it, in equally many parts.
+bool on_all_ranks_in_parts(const World& world,
+                           const std::function<void(const std::function<bool()>& go_on)>& work);
 
 }  // namespace lockstep

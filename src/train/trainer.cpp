@@ -72,6 +72,18 @@ bool is_stopped_before_start(const World& world) {
   return true;
 }
 
+/// PyTorch's names for stages, and what does not go together, before anything is made.
+void settle_sharding(Config& config, const World& world) {
+  DistConfig& dist = config.dist;
+  if (dist.shard == "HYBRID_SHARD" && dist.group == 0) dist.group = world.local_size();
+  const std::map<std::string, std::string> names{
+      {"NO_SHARD", "none"}, {"SHARD_GRAD_OP", "gradients"}, {"FULL_SHARD", "full"}, {"HYBRID_SHARD", "full"}};
+  if (const auto found = names.find(dist.shard); found != names.end()) dist.shard = found->second;
+  require(dist.shard == "none" || dist.reduction == "tree", "dist.shard = ", dist.shard,
+          " needs dist.reduction = tree: what is cut is added by its owners, in the tree's order");
+  check_group(shard_of(dist.shard), world.size(), static_cast<int>(dist.group));
+}
+
 void require_same_configuration(const Config& config, const World& world) {
   std::string lines = scope_of_bits();
   for (const ConfigValue& value : config_values(config))
@@ -127,6 +139,13 @@ int train(Config config, const World& world, const TrainingTask& task) {
   return run_training(config, world, task, space, folder);
 }
 
+Shard shard_of(const std::string& stage) {
+  return stage == "full"        ? Shard::full
+         : stage == "gradients" ? Shard::gradients
+         : stage == "optimizer" ? Shard::optimizer
+                                : Shard::none;
+}
+
 DType precision_of(const Config& config) {
   const std::string& precision = config.train.precision;
   return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
@@ -139,6 +158,7 @@ void settle(Config& config, const World& world) {
   adopt_from_earlier_run(config, world);
   settle_device(config);  // it may have to be the earlier run's
   settle_replicas(config, world.size());
+  settle_sharding(config, world);
   require_same_configuration(config, world);
   if (config.train.threads == 0) config.train.threads = world.share_of_cores();
   set_threads(static_cast<int>(config.train.threads));

@@ -49,6 +49,8 @@ int train(Config config, const World& world, const TrainingTask& task);
 
 /// The dtype of activations and products.
 DType precision_of(const Config& config);
+/// What dist.shard means; PyTorch's names are settled before.
+Shard shard_of(const std::string& stage);
 
 /// Settles what is open in a configuration, the same on all ranks, which all call it: where an earlier run
 /// goes on, what nobody has set is as it was there, which is said. Then each rank has its threads. UserError

@@ -315,6 +315,8 @@ sample_every = 0
 [dist]
 replicas = 4
 reduction = tree
+shard = none
+group = 0
 bucket_mib = 25
 timeout_s = 300
 

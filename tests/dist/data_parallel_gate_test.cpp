@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing but the replicas shows in the bits of a run.
+// Nothing but the replicas and their micro-batches shows in the bits of a run.
 #include <cstring>
 #include <gtest/gtest.h>
 
@@ -13,29 +13,61 @@
 namespace lockstep {
 namespace {
 
-/// What a run leaves: the loss and the norm of each step, then the last gradients, the momenta and all
-/// parameters.
-using Outcome = std::vector<float>;
+/// What a run leaves: of each step the loss, the norm, and the loss of the new model on other data; and of
+/// all elements of the space the last gradients, the momenta and the values.
+struct Outcome {
+  std::vector<float> numbers;
+  std::vector<float> gradients, states, values;
+};
 
-void append(const Tensor& tensor, Outcome& outcome) {
-  for (const float value : values_of(tensor)) outcome.push_back(value);
+/// The model of a run: which parameters it has.
+struct Kind {
+  bool tied = true;
+  bool has_frozen = false;
+  bool is_small = false;  ///< every unit is one block, so that one rank has all
+  DType precision = DType::f32;
+};
+
+struct Setting {
+  Kind kind = {};
+  int ranks = 1;
+  int threads = 1;
+  bool by_owners = true;
+  bool is_declared = false;     ///< its parameters have no memory at first
+  bool has_equal_seeds = true;  ///< else only rank 0's values may count
+  DataParallel::Options options;
+};
+
+std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+  const DataParallel::Options& options = setting.options;
+  return out << options.replicas << " replicas on " << setting.ranks << " ranks, " << setting.threads
+             << " threads, accumulate " << options.accumulate << ", shard " << name(options.shard)
+             << " in groups of " << options.group << ", " << setting.kind.precision << ", buckets of "
+             << options.bucket_bytes << " bytes, overlap " << options.overlap << ", shared memory "
+             << options.shared_memory << (setting.is_declared ? ", declared" : "")
+             << (setting.has_equal_seeds ? "" : ", other seeds")
+             << (setting.by_owners ? ", step()" : ", wait()");
 }
 
-void append_ends(const ParameterSpace& space, const Optimizer& optimizer, bool with_states,
-                 Outcome& outcome) {
-  for (const Parameter& one : space.parameters()) append(one.tensor.grad(), outcome);
-  for (const Parameter& one : space.parameters()) append(one.tensor, outcome);
-  if (with_states)
-    for (const auto& [name, tensor] : optimizer.state()) append(tensor, outcome);
+TinyModel model_of(const Kind& kind, uint64_t seed, bool is_declared) {
+  TinyModel model(seed, kind.tied, is_declared, kind.is_small ? 50 : 401);
+  if (kind.has_frozen) model.bias.set_requires_grad(false);
+  return model;
+}
+
+float evaluate(const TinyModel& model, int step) {
+  const NoGrad no_grad;
+  return static_cast<float>(item(model.loss(static_cast<uint64_t>(77 + step))));
 }
 
 /// The definition: each replica by itself, its micro-batches from left to right, then the tree over replicas;
 /// norm, clipping and update by one rank.
-Outcome reference_run(int replicas, int accumulate, bool tied) {
-  const TinyModel model(0, tied);
+Outcome reference_run(const Kind& kind, int replicas, int accumulate) {
+  const TinyModel model = model_of(kind, 0, false);
   ParameterSpace space(model.parameters());
+  space.set_precision(kind.precision);
   Momentum optimizer(space);
-  const float scale = 1.0f / static_cast<float>(replicas);
+  const float scale = 1.0f / static_cast<float>(replicas), share = 1.0f / static_cast<float>(accumulate);
   Outcome outcome;
   for (int step = 0; step < steps; ++step) {
     std::vector<float> losses;
@@ -45,123 +77,191 @@ Outcome reference_run(int replicas, int accumulate, bool tied) {
       std::vector<float> sum;
       for (int micro = 0; micro < accumulate; ++micro) {
         const Tensor loss = model.loss(batch_of(step, replica, micro));
-        sum_of_losses = micro == 0 ? loss.data<float>()[0] : sum_of_losses + loss.data<float>()[0];
+        const float part = loss.data<float>()[0] * share;
+        sum_of_losses = micro == 0 ? part : sum_of_losses + part;
         backward(loss, 1.0 / accumulate);
         const std::vector<float> gradient = values_of(space.gradients());
         if (micro == 0) sum = gradient;
         for (size_t i = 0; i < gradient.size() && micro > 0; ++i) sum[i] += gradient[i];
       }
       gradients.push_back(sum);
-      losses.push_back(sum_of_losses * (1.0f / static_cast<float>(accumulate)));
+      losses.push_back(sum_of_losses);
     }
-    outcome.push_back(reference_tree_sum(losses) * scale);
+    outcome.numbers.push_back(reference_tree_sum(losses) * scale);
     for (size_t i = 0; i < gradients[0].size(); ++i) {
       std::vector<float> of_replicas;
       for (const auto& gradient : gradients) of_replicas.push_back(gradient[i]);
       space.gradients().data<float>()[i] = reference_tree_sum(of_replicas) * scale;
     }
     const GradientNorm norm = measure_gradient_norm(space, max_norm);
-    outcome.push_back(static_cast<float>(item(norm.norm)));
+    outcome.numbers.push_back(static_cast<float>(item(norm.norm)));
     optimizer.prepare(learning_rate);
     optimizer.update(norm.factor);
+    outcome.numbers.push_back(evaluate(model, step));
   }
-  append_ends(space, optimizer, true, outcome);
+  outcome.gradients = values_of(space.gradients());
+  outcome.states = values_of(optimizer.states()[0].flat);
+  outcome.values = values_of(space.values());
   return outcome;
 }
 
-struct Setting {
-  int ranks = 1;
-  int threads = 1;
-  bool tied = true;
-  bool by_owners = false;
-  DataParallel::Options options;
-};
+/// Bytes, because 0 == -0 and NaN != NaN.
+void expect_bits(const float* found, const float* expected, int64_t count, const std::string& what) {
+  for (int64_t i = 0; i < count; ++i)
+    ASSERT_EQ(std::memcmp(found + i, expected + i, 4), 0)
+        << what << " " << i << " is " << found[i] << " instead of " << expected[i];
+}
 
-std::ostream& operator<<(std::ostream& out, const Setting& setting) {
-  const DataParallel::Options& options = setting.options;
-  return out << options.replicas << " replicas on " << setting.ranks << " ranks, " << setting.threads
-             << " threads, accumulate " << options.accumulate << ", buckets of " << options.bucket_bytes
-             << " bytes, overlap " << options.overlap << ", shared memory " << options.shared_memory << ", "
-             << name(options.execution) << (setting.by_owners ? ", step()" : ", wait()");
+/// What a rank has of these elements.
+void expect_bits(const FlatBuffer& found, const std::vector<float>& expected, const std::string& what) {
+  for (const Range& range : found.placement().ranges())
+    expect_bits(found.view(range).as<float>(), expected.data() + range.begin, range.size(), what);
+}
+
+void run_step(DataParallel& ddp, ParameterSpace& space, Momentum& optimizer, const TinyModel& model, int step,
+              bool by_owners, std::vector<float>& numbers) {
+  ddp.begin_step();
+  for (const MicroBatch& one : ddp.micro_batches())
+    ddp.backward(model.loss(batch_of(step, one.replica, one.part)));
+  if (by_owners) {
+    ddp.step(optimizer, learning_rate, max_norm);
+    numbers.push_back(static_cast<float>(item(ddp.mean_loss())));
+    numbers.push_back(static_cast<float>(item(ddp.gradient_norm())));
+  } else {
+    numbers.push_back(ddp.wait());
+    const GradientNorm norm = measure_gradient_norm(space, max_norm);
+    numbers.push_back(static_cast<float>(item(norm.norm)));
+    optimizer.prepare(learning_rate);
+    optimizer.update(norm.factor);
+  }
+  const DataParallel::Together together(ddp);
+  numbers.push_back(evaluate(model, step));
 }
 
 /// The same by thread ranks; every rank is compared with the reference.
 void expect_outcome(const Setting& setting, const Outcome& expected) {
   run_ranks(setting.ranks, [&](Communicator& communicator) {
     set_threads(setting.threads);
-    // Only rank 0's initial values may count.
-    const TinyModel model(static_cast<uint64_t>(communicator.rank()), setting.tied);
+    SCOPED_TRACE(testing::Message() << setting << ", rank " << communicator.rank());
+    const auto seed = static_cast<uint64_t>(setting.has_equal_seeds ? 0 : communicator.rank());
+    const TinyModel model = model_of(setting.kind, seed, setting.is_declared);
     ParameterSpace space(model.parameters());
+    space.set_precision(setting.kind.precision);
     DataParallel ddp(space, World(communicator.shared_from_this()), setting.options);
     Momentum optimizer(space);
     Outcome outcome;
-    for (int step = 0; step < steps; ++step) {
-      for (const int replica : ddp.replicas())
-        for (int micro = 0; micro < setting.options.accumulate; ++micro)
-          ddp.backward(model.loss(batch_of(step, replica, micro)));
-      if (setting.by_owners) {
-        ddp.step(optimizer, learning_rate, max_norm);
-        outcome.push_back(static_cast<float>(item(ddp.mean_loss())));
-        outcome.push_back(static_cast<float>(item(ddp.gradient_norm())));
-        continue;
-      }
-      outcome.push_back(ddp.wait());
-      const GradientNorm norm = measure_gradient_norm(space, max_norm);
-      outcome.push_back(static_cast<float>(item(norm.norm)));
-      optimizer.prepare(learning_rate);
-      optimizer.update(norm.factor);
-    }
-    ddp.gather_gradients();
+    for (int step = 0; step < steps; ++step)
+      run_step(ddp, space, optimizer, model, step, setting.by_owners, outcome.numbers);
+    ASSERT_EQ(outcome.numbers.size(), expected.numbers.size());
+    expect_bits(outcome.numbers.data(), expected.numbers.data(), std::ssize(expected.numbers), "number");
+
+    const Sharding& sharding = ddp.sharding();
+    if (!sharding.cuts_gradients()) ddp.gather_gradients();
+    expect_bits(space.gradients(), expected.gradients, "gradient");
     ddp.gather_states(optimizer);
-    const bool has_states = communicator.rank() == 0 || !setting.by_owners;
-    append_ends(space, optimizer, has_states, outcome);
-    ASSERT_EQ(outcome.size() == expected.size(), has_states) << outcome.size();
-    // Bytes, because 0 == -0 and NaN != NaN.
-    for (size_t i = 0; i < outcome.size(); ++i)
-      ASSERT_EQ(std::memcmp(&outcome[i], &expected[i], 4), 0)
-          << "value " << i << " is " << outcome[i] << " instead of " << expected[i] << " with " << setting
-          << ", rank " << communicator.rank();
+    const FlatBuffer& states = optimizer.states()[0].flat;
+    if (communicator.rank() == 0 || !setting.by_owners || sharding.stage != Shard::none)
+      expect_bits(states, expected.states, "state");
+    expect_bits(space.values(), expected.values, "value");
+    for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit) {
+      const Range range = space.units()[static_cast<size_t>(unit)];
+      expect_bits(ddp.gather_values(unit).data<float>(), expected.values.data() + range.begin, range.size(),
+                  concat("value of unit ", unit));
+    }
+    // Each keeps what its stage says.
+    const auto rank = static_cast<size_t>(communicator.rank());
+    EXPECT_EQ(space.values().placement(), Placement(sharding.masters[rank]));
+    const Placement updates(sharding.updates[rank]);
+    const Placement whole = Placement::whole(space.trainable_elements());
+    EXPECT_EQ(states.placement(), sharding.stage != Shard::none ? updates : whole);
+    EXPECT_EQ(space.gradients().placement(), sharding.cuts_gradients() ? updates : whole);
   });
+}
+
+/// Runs whose settings meet each other in pairs: the rows of an orthogonal array of seven columns, of which
+/// each case takes the half that its neighbours do not.
+class Rows {
+ public:
+  explicit Rows(int case_index) : case_(case_index) {}
+
+  template <class Body>
+  void for_each(Body&& body) const {
+    for (int i = 0; i < 4; ++i) {
+      const int a = i & 1, b = i >> 1, c = (a ^ b ^ case_) & 1;
+      body({.threads = 1 + (a & b),
+            .by_owners = a == c,
+            .is_declared = a == b,
+            .has_equal_seeds = c == 0,
+            .options = {.accumulate = 1 + (i + case_) % 3,
+                        .bucket_bytes = b ? int64_t{1} << 20 : 0,
+                        .overlap = a == 1,
+                        .shared_memory = b == c}});
+    }
+  }
+
+ private:
+  int case_;
+};
+
+struct Cut {
+  Shard stage;
+  int group;
+};
+
+std::vector<Cut> cuts_of(int ranks) {
+  if (ranks == 1) return {{Shard::none, 0}, {Shard::full, 0}};
+  std::vector<Cut> cuts = {{Shard::none, 0}, {Shard::optimizer, 0}, {Shard::gradients, 0}, {Shard::full, 0}};
+  for (const int group : {1, 2, 3})
+    if (ranks % group == 0 && group < ranks && group * ranks != 6) cuts.push_back({Shard::full, group});
+  return cuts;
 }
 
 class DataParallelGate : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Replicas, DataParallelGate, testing::Values(1, 3, 7, 8, 12));
 
-TEST_P(DataParallelGate, RanksThreadsBucketsTransportsExecutionAndOwnersDoNotShowInTheBits) {
+TEST_P(DataParallelGate, NeitherRanksNorThreadsBucketsTransportsOrShardsShowInTheBits) {
   const int replicas = GetParam();
-  const Outcome expected = reference_run(replicas, 1, true);
-  for (int ranks = 1; ranks <= std::min(replicas, 7); ++ranks)
-    for (const int64_t bucket_bytes : {int64_t{0}, int64_t{1} << 20})
-      for (const bool overlap : {false, true})
-        for (const bool shared_memory : {true, false})
-          for (const Execution execution : {Execution::ranges, Execution::interleaved})
-            for (const bool by_owners : {false, true})
-              expect_outcome({.ranks = ranks,
-                              .threads = overlap ? 1 : 2,
-                              .by_owners = by_owners,
-                              .options = {.replicas = replicas,
-                                          .execution = execution,
-                                          .bucket_bytes = bucket_bytes,
-                                          .overlap = overlap,
-                                          .shared_memory = shared_memory}},
-                             expected);
+  std::vector<Outcome> expected;
+  const auto kind_of = [](int accumulate) {
+    return Kind{.tied = accumulate < 3, .has_frozen = accumulate == 2, .is_small = accumulate == 3};
+  };
+  for (const int accumulate : {1, 2, 3})
+    expected.push_back(reference_run(kind_of(accumulate), replicas, accumulate));
+  int case_index = 0;
+  for (const int ranks : {1, 2, 3, 4, 6, 7})
+    for (const Cut cut : cuts_of(ranks)) {
+      if (ranks > replicas) break;
+      Rows(case_index++ + ranks).for_each([&](Setting setting) {
+        setting.kind = kind_of(setting.options.accumulate);
+        setting.ranks = ranks;
+        setting.options.replicas = replicas;
+        setting.options.shard = cut.stage;
+        setting.options.group = cut.group;
+        setting.by_owners |= ranks > 1 && (cut.stage == Shard::gradients || cut.stage == Shard::full);
+        expect_outcome(setting, expected[static_cast<size_t>(setting.options.accumulate - 1)]);
+      });
+    }
 }
 
-TEST_P(DataParallelGate, MicroBatchesAreAddedFromLeftToRight) {
-  const int replicas = GetParam();
-  for (const int accumulate : {2, 3}) {
-    const Outcome expected = reference_run(replicas, accumulate, false);
-    for (const int ranks : {1, 2, 3})
-      if (ranks <= replicas)
-        expect_outcome({.ranks = ranks,
-                        .tied = false,
-                        .by_owners = ranks == 3,
-                        .options = {.replicas = replicas,
-                                    .accumulate = accumulate,
-                                    .execution = ranks == 1 ? Execution::ranges : Execution::interleaved,
-                                    .bucket_bytes = 1200,
-                                    .overlap = ranks == 2}},
-                       expected);
+TEST(DataParallelGateIn16Bits, NeitherRanksNorShardsShowInTheBits) {
+  constexpr int replicas = 5;
+  int case_index = 0;
+  for (const DType precision : {DType::bf16, DType::f16}) {
+    const Kind kind{.has_frozen = true, .precision = precision};
+    std::vector<Outcome> expected;
+    for (const int accumulate : {1, 2, 3}) expected.push_back(reference_run(kind, replicas, accumulate));
+    for (const int ranks : {1, 2, 4})
+      for (const Cut cut : cuts_of(ranks))
+        Rows(case_index++).for_each([&](Setting setting) {
+          setting.kind = kind;
+          setting.ranks = ranks;
+          setting.options.replicas = replicas;
+          setting.options.shard = cut.stage;
+          setting.options.group = cut.group;
+          // Where the f32 values are cut, nobody can update them all.
+          setting.by_owners |= ranks > 1 && cut.stage != Shard::none;
+          expect_outcome(setting, expected[static_cast<size_t>(setting.options.accumulate - 1)]);
+        });
   }
 }
 

@@ -62,17 +62,22 @@ TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
 }
 
 TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
-  for (const bool by_owners : {false, true})
-    run_ranks(3, [&](Communicator& ranks) {
+  for (const auto& [shard, by_owners] : {std::pair(Shard::none, false),
+                                         {Shard::none, true},
+                                         {Shard::optimizer, true},
+                                         {Shard::gradients, true},
+                                         {Shard::full, true}})
+    run_ranks(3, [&, shard = shard, by_owners = by_owners](Communicator& ranks) {
       const TinyModel model;
       ParameterSpace space(model.parameters());
-      DataParallel ddp(space, World(ranks.shared_from_this()), {.replicas = 4});
+      DataParallel ddp(space, World(ranks.shared_from_this()), {.replicas = 4, .shard = shard});
       Momentum optimizer(space);
       const auto step = [&] {
-        for (size_t i = 0; i < ddp.replicas().size(); ++i) ddp.backward(model.loss(1));
+        ddp.begin_step();
+        for (size_t i = 0; i < ddp.micro_batches().size(); ++i) ddp.backward(model.loss(1));
         by_owners ? ddp.step(optimizer, 0.0) : ddp.finish();
-        ddp.gather_gradients();
-        return std::pair(item(ddp.mean_loss()), to_doubles(model.weight.grad()));
+        if (!ddp.sharding().cuts_gradients()) ddp.gather_gradients();
+        return std::pair(item(ddp.mean_loss()), to_doubles(space.gradients()));
       };
       const auto before = step();
       EXPECT_EQ(to_doubles(ddp.votes()), (std::vector<double>{0.0, 0.0}));
@@ -110,60 +115,6 @@ TEST(DataParallel, AfterAStepByOwnersWhatARankDoesNotHoldIsRefused) {
     Momentum stranger(other_space);
     EXPECT_THROW(ddp.update(stranger, 0.0), Error);
   });
-}
-
-/// Has memory to share for some requests only.
-class Stingy : public LocalCommunicator {
- public:
-  Stingy(std::shared_ptr<Group> group, int rank, int requests)
-      : LocalCommunicator(std::move(group), rank), requests_(requests) {}
-  std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common) override {
-    return requests_-- > 0 ? LocalCommunicator::share(bytes, is_common) : nullptr;
-  }
-
- private:
-  int requests_;
-};
-
-TEST(DataParallel, WhereSharedMemoryEndsMessagesBegin) {
-  std::vector<double> expected;
-  for (int requests = 0; requests <= 6; ++requests) {  // a meeting point, slots, values, a report, a state
-    const auto group = LocalCommunicator::make_group(2);
-    run_ranks(2, [&](Communicator& launched) {
-      const auto stingy = std::make_shared<Stingy>(group, launched.rank(), requests);
-      const TinyModel model;
-      ParameterSpace space(model.parameters());
-      DataParallel ddp(space, World(stingy), {.replicas = 3});
-      Momentum optimizer(space);
-      for (int step = 0; step < steps; ++step) {
-        for (const int replica : ddp.replicas()) ddp.backward(model.loss(batch_of(step, replica, 0)));
-        ddp.step(optimizer, learning_rate, max_norm);
-      }
-      ddp.gather_states(optimizer);
-      EXPECT_STREQ(ddp.transport(), requests < 2 ? "as messages" : "in shared memory");
-      if (launched.rank() > 0) return;
-      std::vector<double> outcome = to_doubles(space.values());
-      for (const double value : to_doubles(optimizer.states()[0].flat)) outcome.push_back(value);
-      if (requests == 0) expected = outcome;
-      EXPECT_EQ(outcome, expected) << requests << " pieces of shared memory";
-    });
-  }
-}
-
-TEST(DataParallel, FrozenParametersAreCopiedOnceAndKeepTheirValues) {
-  for (const bool by_owners : {false, true})
-    run_ranks(3, [&](Communicator& ranks) {
-      TinyModel model(static_cast<uint64_t>(ranks.rank()));
-      model.wide.set_requires_grad(false);
-      ParameterSpace space(model.parameters());
-      EXPECT_LT(space.trainable_elements(), space.elements());
-      DataParallel ddp(space, World(ranks.shared_from_this()), {});
-      Momentum optimizer(space);
-      ddp.backward(model.loss(1));
-      by_owners ? ddp.step(optimizer, learning_rate) : static_cast<void>(ddp.wait());
-      EXPECT_EQ(values_of(model.wide), values_of(TinyModel().wide));
-      EXPECT_EQ(values_of(model.out) == values_of(TinyModel().out), !by_owners);
-    });
 }
 
 TEST(DataParallel, NothingIsTrainedWhereEverythingIsFrozen) {
@@ -236,11 +187,18 @@ TEST(DataParallel, OptionsThatChangeTheStepMustAgree) {
   expect_refusal({"accumulate = 1", "accumulate = 2", "rank 1"}, [&](Communicator& communicator) {
     construct(communicator, {.accumulate = communicator.rank() == 1 ? 2 : 1});
   });
-  expect_refusal(
-      {"execution = ranges", "execution = interleaved", "rank 2"}, [&](Communicator& communicator) {
-        construct(communicator,
-                  {.execution = communicator.rank() == 2 ? Execution::interleaved : Execution::ranges});
-      });
+  expect_refusal({"shard = optimizer", "shard = full", "rank 2"}, [&](Communicator& communicator) {
+    construct(communicator, {.shard = communicator.rank() == 2 ? Shard::full : Shard::optimizer});
+  });
+  expect_refusal({"dist.group = 2 does not divide the 3 ranks"}, [&](Communicator& communicator) {
+    construct(communicator, {.shard = Shard::full, .group = 2});
+  });
+  expect_refusal({"dist.group = 1", "dist.shard = gradients"}, [&](Communicator& communicator) {
+    construct(communicator, {.shard = Shard::gradients, .group = 1});
+  });
+  expect_refusal({"dist.shard = optimizer", "dist.reduction = native"}, [&](Communicator& communicator) {
+    construct(communicator, {.reduction = Reduction::native, .shard = Shard::optimizer});
+  });
   expect_refusal({"dist.replicas = 2", "3 ranks"},
                  [&](Communicator& communicator) { construct(communicator, {.replicas = 2}); });
 }
@@ -250,54 +208,6 @@ TEST(DataParallel, OnlyFp32IsTrained) {
   EXPECT_THROW(DataParallel(in_f64, World::alone(), {}), Error);
   ParameterSpace space(TinyModel().parameters());
   EXPECT_THROW(DataParallel(space, World::alone(), {.accumulate = 0}), Error);
-}
-
-TEST(DataParallel, NotANumberReachesEveryRankAndUpdatesNothing) {
-  for (const bool overlap : {false, true})
-    for (const Execution execution : {Execution::ranges, Execution::interleaved})
-      run_ranks(3, [&](Communicator& communicator) {
-        const TinyModel model;
-        ParameterSpace space(model.parameters());
-        DataParallel ddp(space, World(communicator.shared_from_this()),
-                         {.replicas = 7, .execution = execution, .overlap = overlap});
-        Momentum optimizer(space);
-        for (const int replica : ddp.replicas()) ddp.backward(scale(model.loss(0), replica == 4 ? NAN : 1.0));
-        ddp.step(optimizer, learning_rate);
-        EXPECT_TRUE(std::isnan(item(ddp.mean_loss())));
-        EXPECT_EQ(values_of(model.out), values_of(TinyModel().out));
-        ddp.gather_gradients();
-        for (const float value : values_of(model.out.grad())) ASSERT_TRUE(std::isnan(value));
-      });
-}
-
-TEST(DataParallel, ARankThatThrowsEndsAllOfThemWithItsOwnException) {
-  for (const bool overlap : {false, true})
-    for (const bool shared_memory : {false, true})
-      for (const Execution execution : {Execution::ranges, Execution::interleaved})
-        for (const int bad_replica : {2, 3}) {
-          std::string failure;
-          try {
-            run_ranks(3, [&](Communicator& communicator) {
-              communicator.set_timeout(1e6);
-              const TinyModel model;
-              ParameterSpace space(model.parameters());
-              DataParallel ddp(space, World(communicator.shared_from_this()),
-                               {.replicas = 6,
-                                .execution = execution,
-                                .bucket_bytes = 4,
-                                .overlap = overlap,
-                                .shared_memory = shared_memory});
-              for (const int replica : ddp.replicas()) {
-                require(replica != bad_replica, "the data of replica ", replica, " are gone");
-                ddp.backward(model.loss(0));
-              }
-              ddp.wait();
-            });
-          } catch (const UserError& error) {
-            failure = error.what();
-          }
-          EXPECT_EQ(failure, concat("the data of replica ", bad_replica, " are gone"));
-        }
 }
 
 }  // namespace

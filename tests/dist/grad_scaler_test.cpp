@@ -27,6 +27,7 @@ struct Setting {
   bool by_owners = true;
   bool is_scaled = true;  ///< else the steps that overflow are not made
   Reduction reduction = Reduction::tree;
+  Shard shard = Shard::none;
 };
 
 struct Outcome {
@@ -44,18 +45,19 @@ Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer
                    {.replicas = replicas,
                     .accumulate = 2,
                     .reduction = setting.reduction,
+                    .shard = setting.shard,
                     .bucket_bytes = 1200,
                     .scaler = setting.is_scaled ? &scaler : nullptr});
   const auto optimizer = make_optimizer(space);
   Outcome outcome;
   for (int step = 0; step < all_steps; ++step) {
     if (!setting.is_scaled && overflows(step)) continue;
-    for (const int replica : ddp.replicas())
-      for (int micro = 0; micro < 2; ++micro) {
-        const Tensor loss = model.loss(batch_of(step, replica, micro));
-        ddp.backward(is_planted(step, replica, micro) ? scale(loss, std::numeric_limits<double>::infinity())
-                                                      : loss);
-      }
+    ddp.begin_step();
+    for (const auto& [replica, part, is_empty] : ddp.micro_batches()) {
+      const Tensor loss = model.loss(batch_of(step, replica, part));
+      ddp.backward(is_planted(step, replica, part) ? scale(loss, std::numeric_limits<double>::infinity())
+                                                   : loss);
+    }
     Tensor norm;
     if (setting.by_owners) {
       ddp.step(*optimizer, learning_rate, max_norm);
@@ -70,8 +72,8 @@ Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer
     outcome.values.push_back(static_cast<float>(item(ddp.mean_loss())));
     outcome.values.push_back(static_cast<float>(item(norm)));
   }
-  const std::vector<float> parameters = values_of(space.values());
-  outcome.values.insert(outcome.values.end(), parameters.begin(), parameters.end());
+  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+    for (const float value : values_of(ddp.gather_values(unit))) outcome.values.push_back(value);
   outcome.steps = optimizer->steps_taken();
   outcome.scale = scaler.state();
   return outcome;
@@ -109,6 +111,21 @@ TEST(GradScalerOnRanks, AllSkipTheStepsThatOverflowOnOne) {
         EXPECT_EQ(outcome.values, of_adam.values) << ranks << " ranks, step(): " << by_owners;
     }
   EXPECT_NE(of_adam.values, expected.values);
+}
+
+TEST(GradScalerOnRanks, AllSkipThemWhereTheyAreShardedToo) {
+  const Outcome expected = run({.is_scaled = false}, momentum).front();
+  const Outcome of_adam = run({}, adamw).front();
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::full}) {
+    const Setting setting{.ranks = 3, .shard = shard};
+    for (const Outcome& outcome : run(setting, momentum)) {
+      EXPECT_EQ(outcome.values, expected.values) << name(shard);
+      EXPECT_EQ(outcome.steps, 3);
+      EXPECT_EQ(outcome.scale, (GradScale{128.0f, 1, 3}));
+    }
+    for (const Outcome& outcome : run(setting, adamw))
+      EXPECT_EQ(outcome.values, of_adam.values) << name(shard);
+  }
 }
 
 TEST(GradScalerOnRanks, ANativeReductionDecidesEquallyToo) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What data_parallel_test.cpp does not reach: buckets, the reducer's own errors, native reduction.
+// What data_parallel_test.cpp does not reach: buckets, the reducer's own errors, native reduction, and what
+// owners keep of gradients that are cut.
 #include "dist/gradient_reducer.h"
 
 #include <bit>
@@ -10,6 +11,7 @@
 #include "comm/local_communicator.h"
 #include "core/error.h"
 #include "tensor/create.h"
+#include "tests/dist/reference_tree.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +30,8 @@ ParameterSpace small_space() {
 TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
   const ParameterSpace space = small_space();
   for (const int64_t bucket_bytes : {int64_t{0}, int64_t{1}, 2 * block * 4, int64_t{25} << 20}) {
-    const BucketPlan plan(space, 2, bucket_bytes);
+    const BucketPlan plan(space, Sharding(space, Shard::optimizer, 2, 0), bucket_bytes);
+    EXPECT_TRUE(plan.units.empty());
     EXPECT_EQ(plan.elements, BucketPlan::reserved + 9 * block);
     int64_t end = 0;
     for (const BucketPlan::Bucket& bucket : plan.buckets) {
@@ -44,11 +47,45 @@ TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
   EXPECT_EQ(mibs.buckets[1].range.size(), 256 * block) << "4 MiB";
 }
 
+TEST(BucketPlan, WhereGradientsAreCutNoBucketMeetsTwoUnits) {
+  const ParameterSpace space = small_space();
+  const Sharding sharding(space, Shard::gradients, 2, 0);
+  const auto in_slot = [](Range range) {
+    return Range{BucketPlan::reserved + range.begin, BucketPlan::reserved + range.end};
+  };
+  for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{25} << 20}) {
+    const BucketPlan plan(space, sharding, bucket_bytes);
+    EXPECT_EQ(plan.units, (std::vector<Range>{{0, BucketPlan::reserved},
+                                              in_slot({0, 3 * block}),
+                                              in_slot({3 * block, 4 * block}),
+                                              in_slot({4 * block, 9 * block})}));
+    int64_t end = 0;
+    for (const BucketPlan::Bucket& bucket : plan.buckets) {
+      EXPECT_EQ(bucket.range.begin, end);
+      end = bucket.range.end;
+      const Range unit = plan.units.at(static_cast<size_t>(bucket.unit));
+      EXPECT_EQ(intersection(unit, bucket.range), bucket.range);
+    }
+    EXPECT_EQ(end, plan.elements);
+    // One for what is reserved; of the units, of 3, 1 and 5 blocks, as many as it takes.
+    EXPECT_EQ(plan.buckets.size(), 1u + (bucket_bytes == 0               ? 9u
+                                         : bucket_bytes == 2 * block * 4 ? 2u + 1u + 3u
+                                                                         : 3u));
+  }
+  EXPECT_TRUE(BucketPlan(space, Sharding(space, Shard::full, 1, 0), 0).units.empty())
+      << "one rank cuts nothing";
+}
+
 TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
   const ParameterSpace space = small_space();
-  for (const int ranks : {1, 2, 3})
+  for (const auto& [stage, ranks] : {std::pair(Shard::none, 1),
+                                     {Shard::none, 2},
+                                     {Shard::optimizer, 3},
+                                     {Shard::gradients, 2},
+                                     {Shard::gradients, 3},
+                                     {Shard::full, 3}})
     for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{1} << 30}) {
-      const BucketPlan plan(space, ranks, bucket_bytes);
+      const BucketPlan plan(space, Sharding(space, stage, ranks, 0), bucket_bytes);
       const Ownership segments = space.segments(ranks);
       for (int rank = 0; rank < ranks; ++rank) {
         std::vector<Range> owned;
@@ -74,7 +111,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
 
 TEST(BucketPlan, AParameterMayMeetSeveralBuckets) {
   const ParameterSpace space = small_space();
-  const BucketPlan plan(space, 1, 0);
+  const BucketPlan plan(space, Sharding(space, Shard::none, 1, 0), 0);
   EXPECT_EQ(plan.buckets_of({0, 3 * block}), (std::pair{0, 3}));
   EXPECT_EQ(plan.buckets_of({3 * block, 3 * block + 7}), (std::pair{3, 4}));
   EXPECT_EQ(plan.buckets_of({4 * block + 100, 8 * block + 1}), (std::pair{4, 9}));
@@ -83,7 +120,8 @@ TEST(BucketPlan, AParameterMayMeetSeveralBuckets) {
 
 TEST(GradientReducer, OneReplicaOnOneRankIsLeftAlone) {
   const ParameterSpace space = small_space();
-  GradientReducer reducer(LocalCommunicator::alone(), BucketPlan(space, 1, 0), {}, cpu_stream());
+  GradientReducer reducer(LocalCommunicator::alone(), space, Sharding(space, Shard::none, 1, 0),
+                          {.bucket_bytes = 0});
   const auto signalling = std::bit_cast<float>(0x7f800001u);  // any arithmetic would make it quiet
   for (int64_t i = 0; i < reducer.buckets().elements; ++i)
     std::memcpy(reducer.slot(0) + i, &signalling, sizeof(float));
@@ -102,12 +140,12 @@ float gradient(int replica, int64_t i) {
 TEST(GradientReducer, NativeReductionIsNearTheMean) {
   run_ranks(3, [&](Communicator& ranks) {
     const ParameterSpace space = small_space();
-    GradientReducer reducer(ranks.shared_from_this(), BucketPlan(space, 3, 2 * block * 4),
-                            {.replicas = 7, .reduction = Reduction::native}, cpu_stream());
-    const std::vector<int> replicas = reducer.plan().replicas();
-    for (size_t k = 0; k < replicas.size(); ++k) {
+    GradientReducer reducer(ranks.shared_from_this(), space, Sharding(space, Shard::none, 3, 0),
+                            {.replicas = 7, .reduction = Reduction::native, .bucket_bytes = 2 * block * 4});
+    const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
+    for (size_t k = 0; k < mine.size(); ++k) {
       float* leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
-      for (int64_t i = 0; i < reducer.buckets().elements; ++i) leaf[i] = gradient(replicas[k], i);
+      for (int64_t i = 0; i < reducer.buckets().elements; ++i) leaf[i] = gradient(mine[k].replica, i);
       for (int b = 0; b < 5; ++b) reducer.complete(b, static_cast<int>(k));
     }
     reducer.finish(true);
@@ -123,16 +161,71 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
   });
 }
 
+TEST(GradientReducer, WhereGradientsAreCutOwnersKeepTheMean) {
+  constexpr int replicas = 5, accumulate = 2;
+  for (const bool shared_memory : {false, true})
+    for (const bool overlap : {false, true})
+      run_ranks(3, [&](Communicator& ranks) {
+        const ParameterSpace space = small_space();
+        const Sharding sharding(space, Shard::gradients, 3, 0);
+        GradientReducer reducer(ranks.shared_from_this(), space, sharding,
+                                {.replicas = replicas,
+                                 .accumulate = accumulate,
+                                 .shard = Shard::gradients,
+                                 .bucket_bytes = 2 * block * 4,
+                                 .overlap = overlap,
+                                 .shared_memory = shared_memory});
+        ASSERT_TRUE(reducer.cuts_gradients());
+        const std::vector<Range>& units = reducer.buckets().units;
+        const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
+        for (int step = 0; step < 2; ++step) {
+          for (size_t k = 0; k < mine.size(); ++k) {
+            reducer.begin(static_cast<int>(k));
+            for (size_t b = 0; b < reducer.buckets().buckets.size(); ++b) {
+              const auto& [range, unit, owned] = reducer.buckets().buckets[b];
+              const int64_t first = units[static_cast<size_t>(unit)].begin;
+              float* const leaf = reducer.leaf(unit).data<float>();
+              for (int64_t i = range.begin; i < range.end; ++i)  // what an empty one brings must not count
+                leaf[i - first] =
+                    mine[k].is_empty ? NAN : gradient(step + accumulate * mine[k].replica + mine[k].part, i);
+              reducer.complete(static_cast<int>(b), static_cast<int>(k));
+            }
+          }
+          reducer.finish(false);
+          std::vector<float> expected;
+          for (const Range& range : reducer.buckets().owned[static_cast<size_t>(ranks.rank())])
+            for (int64_t i = range.begin; i < range.end; ++i) {
+              std::vector<float> leaves;
+              for (int v = 0; v < replicas; ++v)
+                leaves.push_back(gradient(step + accumulate * v, i) + gradient(step + accumulate * v + 1, i));
+              expected.push_back(reference_tree_sum(leaves) * (1.0f / replicas));
+            }
+          if (ranks.rank() == 0) {
+            const float* const reserved = reducer.reserved_mean().data<float>();
+            EXPECT_TRUE(std::equal(reserved, reserved + BucketPlan::reserved, expected.begin()));
+            expected.erase(expected.begin(), expected.begin() + BucketPlan::reserved);
+          }
+          const Tensor shard = reducer.shard();
+          ASSERT_EQ(shard.size(), static_cast<int64_t>(expected.size()));
+          EXPECT_EQ(std::memcmp(shard.data<float>(), expected.data(), 4 * expected.size()), 0)
+              << "rank " << ranks.rank() << ", step " << step;
+        }
+      });
+}
+
 TEST(GradientReducer, AnUnfinishedBucketIsAnErrorAlsoWhereAThreadWaitsForIt) {
   for (const int ranks : {1, 2})
-    run_ranks(ranks, [](Communicator& launched) {
-      const ParameterSpace space = small_space();
-      GradientReducer reducer(launched.shared_from_this(), BucketPlan(space, launched.size(), 0),
-                              {.overlap = true}, cpu_stream());
-      reducer.begin(0);
-      reducer.complete(0, 0);
-      EXPECT_THROW(reducer.finish(true), Error);
-    });
+    for (const Shard stage : {Shard::none, Shard::gradients})
+      run_ranks(ranks, [&](Communicator& launched) {
+        const ParameterSpace space = small_space();
+        const Sharding sharding(space, stage, launched.size(), 0);
+        GradientReducer reducer(launched.shared_from_this(), space, sharding,
+                                {.shard = stage, .bucket_bytes = 0, .overlap = true});
+        reducer.begin(0);
+        if (reducer.cuts_gradients()) reducer.leaf(0);
+        reducer.complete(0, 0);
+        EXPECT_THROW(reducer.finish(false), Error);
+      });
 }
 
 }  // namespace

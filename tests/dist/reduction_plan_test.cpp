@@ -11,21 +11,37 @@
 namespace lockstep {
 namespace {
 
-constexpr Execution executions[] = {Execution::ranges, Execution::interleaved};
+/// A way to cut the work of a step.
+struct Cut {
+  Execution execution;
+  int accumulate;  ///< as the plan adds it up: in ranges a backward adds to what is there
+};
 
-/// The definition over texts: "((0+1)+2)" for three leaves.
-std::string reference_text(int leaves, int level, int index) {
-  if (level == 0) return concat(index);
-  const int middle = (2 * index + 1) << (level - 1);
-  const std::string left = reference_text(leaves, level - 1, 2 * index);
-  if (middle >= leaves) return left;
-  return concat("(", left, "+", reference_text(leaves, level - 1, 2 * index + 1), ")");
+constexpr Cut cuts[] = {{Execution::ranges, 1},
+                        {Execution::interleaved, 1},
+                        {Execution::interleaved, 2},
+                        {Execution::interleaved, 3}};
+
+/// What a replica's backwards leave: "(2.0+2.1)" for two micro-batches, from left to right.
+std::string leaf_text(int replica, int accumulate) {
+  std::string text = accumulate == 1 ? concat(replica) : concat(replica, ".0");
+  for (int part = 1; part < accumulate; ++part) text = concat("(", text, "+", replica, ".", part, ")");
+  return text;
 }
 
-std::string reference_text(int leaves) {
+/// The definition over texts: "((0+1)+2)" for three leaves.
+std::string reference_text(int leaves, int accumulate, int level, int index) {
+  if (level == 0) return leaf_text(index, accumulate);
+  const int middle = (2 * index + 1) << (level - 1);
+  const std::string left = reference_text(leaves, accumulate, level - 1, 2 * index);
+  if (middle >= leaves) return left;
+  return concat("(", left, "+", reference_text(leaves, accumulate, level - 1, 2 * index + 1), ")");
+}
+
+std::string reference_text(int leaves, int accumulate) {
   int level = 0;
   while ((1 << level) < leaves) ++level;
-  return reference_text(leaves, level, 0);
+  return reference_text(leaves, accumulate, level, 0);
 }
 
 std::string run_program(const ReductionPlan::Fold& fold, const std::vector<std::string>& inputs) {
@@ -42,6 +58,28 @@ std::string run_program(const ReductionPlan::Fold& fold, const std::vector<std::
   return stack.size() == 1 ? stack[0] : "not one value";
 }
 
+/// What a rank's backwards leave in its slots in a round, with the additions that are its own.
+std::vector<std::string> run_backwards(const ReductionPlan& plan, size_t round) {
+  std::vector<std::string> slots(static_cast<size_t>(plan.slots), "nothing");
+  const auto& replicas = plan.rounds[round].replicas;
+  for (size_t k = 0; k < replicas.size(); ++k) {
+    std::string& slot = slots.at(static_cast<size_t>(replicas[k].slot));
+    slot = concat(replicas[k].index);
+    if (plan.execution == Execution::interleaved && plan.accumulate > 1) {
+      EXPECT_EQ(replicas.size(), 1u);
+      const MicroBatch one = plan.micro_batches().at(round);
+      EXPECT_EQ(one.replica, replicas[k].index);
+      slot = concat(one.replica, ".", one.part);
+    }
+    if (k + 1 == replicas.size() && !plan.merges_last) continue;
+    for (int n = 0; n < replicas[k].additions; ++n) {
+      const auto right = static_cast<size_t>(replicas[k].slot - n);
+      slots.at(right - 1) = concat("(", slots.at(right - 1), "+", slots.at(right), ")");
+    }
+  }
+  return slots;
+}
+
 /// Carries out the plans of all ranks on texts and returns what an owner ends with.
 std::string carry_out(const std::vector<ReductionPlan>& plans) {
   using Texts = std::vector<std::string>;
@@ -49,18 +87,7 @@ std::string carry_out(const std::vector<ReductionPlan>& plans) {
   std::string mean;
   for (size_t i = 0; i < plans[0].rounds.size(); ++i) {
     std::vector<Texts> slots;  // [rank][slot]
-    for (const ReductionPlan& plan : plans) {
-      Texts& mine = slots.emplace_back(static_cast<size_t>(plan.slots), "nothing");
-      const auto& replicas = plan.rounds[i].replicas;
-      for (size_t k = 0; k < replicas.size(); ++k) {
-        mine.at(static_cast<size_t>(replicas[k].slot)) = concat(replicas[k].index);
-        if (k + 1 == replicas.size() && !plan.merges_last) continue;
-        for (int n = 0; n < replicas[k].additions; ++n) {
-          const auto right = static_cast<size_t>(replicas[k].slot - n);
-          mine.at(right - 1) = concat("(", mine.at(right - 1), "+", mine.at(right), ")");
-        }
-      }
-    }
+    for (const ReductionPlan& plan : plans) slots.push_back(run_backwards(plan, i));
     for (const ReductionPlan::Fold& fold : plans[0].rounds[i].folds) {
       Texts inputs(counter.begin(), counter.begin() + plans[0].rounds[i].levels);
       for (size_t rank = 0; rank < plans.size(); ++rank) {
@@ -77,12 +104,12 @@ std::string carry_out(const std::vector<ReductionPlan>& plans) {
 TEST(ReductionPlan, EveryPlanAddsWhatTheTreeAddsAsTheTreeAddsIt) {
   for (int replicas = 1; replicas <= 12; ++replicas)
     for (int ranks = 1; ranks <= replicas; ++ranks)
-      for (const Execution execution : executions)
+      for (const auto [execution, accumulate] : cuts)
         for (const bool merges_last : {false, true}) {
           std::vector<ReductionPlan> plans;
           for (int rank = 0; rank < ranks; ++rank)
-            plans.emplace_back(replicas, ranks, rank, execution, merges_last);
-          EXPECT_EQ(carry_out(plans), reference_text(replicas))
+            plans.emplace_back(replicas, accumulate, ranks, rank, execution, merges_last);
+          EXPECT_EQ(carry_out(plans), reference_text(replicas, accumulate))
               << ranks << " ranks, " << name(execution) << ", merges last " << merges_last << "\n"
               << plans[0].to_text();
           for (const ReductionPlan& plan : plans) {
@@ -93,38 +120,82 @@ TEST(ReductionPlan, EveryPlanAddsWhatTheTreeAddsAsTheTreeAddsIt) {
         }
 }
 
-TEST(ReductionPlan, EveryReplicaIsRunOnceAndTheLoadDiffersByOneAtMost) {
+TEST(ReductionPlan, RangesLeaveMicroBatchesToTheBackward) {
+  const ReductionPlan once(7, 1, 3, 1, Execution::ranges, true), thrice(7, 3, 3, 1, Execution::ranges, true);
+  EXPECT_EQ(once.to_text(), thrice.to_text());
+  EXPECT_EQ(thrice.micro_batches().size(), 3 * once.micro_batches().size());
+}
+
+TEST(ReductionPlan, EveryMicroBatchIsRunOnceInOrderAndTheLoadDiffersByOneAtMost) {
   for (int replicas = 1; replicas <= 12; ++replicas)
     for (int ranks = 1; ranks <= replicas; ++ranks)
-      for (const Execution execution : executions) {
-        std::vector<int> runs(static_cast<size_t>(replicas));
-        for (int rank = 0; rank < ranks; ++rank) {
-          const ReductionPlan plan(replicas, ranks, rank, execution, true);
-          const std::vector<int> mine = plan.replicas();
-          EXPECT_EQ(mine, replicas_of(replicas, ranks, rank, execution));
-          EXPECT_TRUE(std::is_sorted(mine.begin(), mine.end()));
-          const auto count = static_cast<int>(mine.size());
-          EXPECT_TRUE(count == replicas / ranks || count == replicas / ranks + 1);
-          for (const int replica : mine) ++runs.at(static_cast<size_t>(replica));
+      for (const Execution execution : {Execution::ranges, Execution::interleaved})
+        for (const int accumulate : {1, 2, 3}) {
+          std::vector<int> runs(static_cast<size_t>(replicas * accumulate));
+          for (int rank = 0; rank < ranks; ++rank) {
+            const ReductionPlan plan(replicas, accumulate, ranks, rank, execution, true);
+            const std::vector<MicroBatch> mine = plan.micro_batches();
+            EXPECT_EQ(mine, micro_batches_of(replicas, accumulate, ranks, rank, execution));
+            const int unit = execution == Execution::ranges ? accumulate : 1;
+            int count = 0, last = -1;
+            for (const MicroBatch& one : mine) {
+              if (one.is_empty) continue;
+              const int index = one.replica * accumulate + one.part;
+              EXPECT_GT(index, last);
+              last = index;
+              ++count;
+              ++runs.at(static_cast<size_t>(index));
+            }
+            const int share = replicas * accumulate / unit / ranks * unit;
+            EXPECT_TRUE(count == share || count == share + unit) << count << " of " << share;
+          }
+          EXPECT_EQ(runs, std::vector<int>(runs.size(), 1));
         }
-        EXPECT_EQ(runs, std::vector<int>(static_cast<size_t>(replicas), 1));
+}
+
+TEST(ReductionPlan, InterleavedRanksRunEquallyManyRoundsOfWhichOnlyTheLastMayBeEmpty) {
+  for (int replicas = 1; replicas <= 12; ++replicas)
+    for (int ranks = 1; ranks <= replicas; ++ranks)
+      for (const int accumulate : {1, 2, 3}) {
+        const int all = replicas * accumulate;
+        const auto rounds = static_cast<size_t>((all + ranks - 1) / ranks);
+        for (int rank = 0; rank < ranks; ++rank) {
+          const ReductionPlan plan(replicas, accumulate, ranks, rank, Execution::interleaved, false);
+          const std::vector<MicroBatch> mine = plan.micro_batches();
+          ASSERT_EQ(mine.size(), rounds);
+          EXPECT_EQ(plan.rounds.size(), rounds);
+          for (size_t i = 0; i < rounds; ++i) {
+            const bool is_beyond = static_cast<int>(i) * ranks + rank >= all;
+            EXPECT_EQ(mine[i].is_empty, is_beyond);
+            EXPECT_EQ(plan.rounds[i].slots_of_rank[static_cast<size_t>(rank)], is_beyond ? 0 : 1);
+            EXPECT_EQ(plan.rounds[i].replicas.size(), 1u) << "an empty one is run too";
+            if (is_beyond) {
+              EXPECT_EQ(i + 1, rounds);
+              EXPECT_EQ(mine[i].replica, mine[i - 1].replica) << "on data that this rank has";
+              EXPECT_EQ(mine[i].part, mine[i - 1].part);
+            }
+          }
+        }
       }
 }
 
 TEST(ReductionPlan, MemoryIsThatOfABinaryCounter) {
   for (const auto& [replicas, slots] : {std::pair(1, 1), {2, 2}, {4, 3}, {8, 4}, {16, 5}})
-    EXPECT_EQ(ReductionPlan(replicas, 1, 0, Execution::ranges, false).slots, slots) << replicas;
-  // Interleaved, a rank has one slot; the counter lies on what its owners own.
-  for (const auto& [replicas, levels] : {std::pair(2, 0), {4, 1}, {8, 2}, {16, 3}}) {
-    const ReductionPlan plan(replicas, 2, 0, Execution::interleaved, false);
-    EXPECT_EQ(plan.slots, 1);
-    EXPECT_EQ(plan.levels, levels) << replicas;
-  }
+    EXPECT_EQ(ReductionPlan(replicas, 1, 1, 0, Execution::ranges, false).slots, slots) << replicas;
+  // Interleaved, a rank has one slot; the counter lies on what its owners own. With two micro-batches a round
+  // of two ranks ends with each replica, not with each second; with three it may end in the midst of one,
+  // which waits too.
+  for (const auto& [replicas, levels] : {std::pair(2, 0), {4, 1}, {8, 2}, {16, 3}})
+    for (const int accumulate : {1, 2, 3}) {
+      const ReductionPlan plan(replicas, accumulate, 2, 0, Execution::interleaved, false);
+      EXPECT_EQ(plan.slots, 1);
+      EXPECT_EQ(plan.levels, levels + accumulate - 1) << replicas << " replicas, accumulate " << accumulate;
+    }
 }
 
 TEST(ReductionPlan, FewerReplicasThanRanksAreRefusedByName) {
   try {
-    ReductionPlan(2, 3, 0, Execution::ranges, true);
+    ReductionPlan(2, 1, 3, 0, Execution::ranges, true);
     FAIL() << "accepted";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("dist.replicas = 2"), std::string::npos) << error.what();
@@ -132,7 +203,7 @@ TEST(ReductionPlan, FewerReplicasThanRanksAreRefusedByName) {
 }
 
 TEST(ReductionPlan, ReadsAsText) {
-  EXPECT_EQ(ReductionPlan(5, 2, 1, Execution::ranges, true).to_text(),
+  EXPECT_EQ(ReductionPlan(5, 1, 2, 1, Execution::ranges, true).to_text(),
             "rank 1 of 2, 5 replicas, ranges\n"
             "round 0\n"
             "  replica 2 writes slot 0\n"
@@ -140,7 +211,7 @@ TEST(ReductionPlan, ReadsAsText) {
             "  slot 0 += slot 1\n"
             "  replica 4 writes slot 1\n"
             "  owners: sum = ((slot 0 of rank 0 + slot 0 of rank 1) + slot 1 of rank 1)\n");
-  EXPECT_EQ(ReductionPlan(3, 2, 0, Execution::interleaved, false).to_text(),
+  EXPECT_EQ(ReductionPlan(3, 1, 2, 0, Execution::interleaved, false).to_text(),
             "rank 0 of 2, 3 replicas, interleaved\n"
             "round 0\n"
             "  replica 0 writes slot 0\n"
@@ -148,6 +219,14 @@ TEST(ReductionPlan, ReadsAsText) {
             "round 1\n"
             "  replica 2 writes slot 0\n"
             "  owners: sum = (level 0 + slot 0 of rank 0)\n");
+  EXPECT_EQ(ReductionPlan(2, 2, 2, 1, Execution::interleaved, false).to_text(),
+            "rank 1 of 2, 2 replicas, interleaved\n"
+            "round 0\n"
+            "  replica 0 writes slot 0\n"
+            "  owners: level 0 = (slot 0 of rank 0 + slot 0 of rank 1)\n"
+            "round 1\n"
+            "  replica 1 writes slot 0\n"
+            "  owners: sum = (level 0 + (slot 0 of rank 0 + slot 0 of rank 1))\n");
 }
 
 TEST(ReductionPlan, TheTreeIsNotASumFromLeftToRight) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "nn/initial_values.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -14,19 +15,28 @@ inline constexpr int steps = 3;
 
 inline Tensor parameter(const Shape& shape) { return zeros(shape).set_requires_grad(); }
 
-/// A few parameters of odd sizes, one of several blocks. With `tied`, one more is used twice and listed under
-/// two names.
+/// A few parameters of odd sizes, one of several blocks unless `width` is small. With `tied`, one more is
+/// used twice and listed under two names. They have memory from the beginning, or are only declared, with the
+/// same values. It computes in its space's precision.
 struct TinyModel {
   bool tied;
-  Tensor mix = parameter({7, 7});
-  Tensor weight = parameter({33, 7});
-  Tensor bias = parameter({33});
-  Tensor wide = parameter({401, 33});
-  Tensor out = parameter({3, 401});
+  Tensor mix = zeros({7, 7});
+  Tensor weight = zeros({33, 7});
+  Tensor bias = zeros({33});
+  Tensor wide;
+  Tensor out;
 
-  explicit TinyModel(uint64_t seed = 0, bool has_tied = true) : tied(has_tied) {
+  explicit TinyModel(uint64_t seed = 0, bool has_tied = true, bool is_declared = false, int64_t width = 401)
+      : tied(has_tied), wide(zeros({width, 33})), out(zeros({3, width})) {
     uint32_t site = 0;
-    for (const Tensor& tensor : {mix, weight, bias, wide, out}) fill_uniform(tensor, -0.7, 0.7, seed, site++);
+    for (Tensor* tensor : {&mix, &weight, &bias, &wide, &out}) {
+      const InitialValues values = uniform_values(-0.7, 0.7, seed, site++);
+      if (is_declared)
+        *tensor = Tensor::declare(tensor->shape(), DType::f32, cpu_stream(), values);
+      else
+        tensor->initialize(values);
+      tensor->set_requires_grad();
+    }
   }
 
   std::vector<NamedTensor> parameters() const {
@@ -42,8 +52,10 @@ struct TinyModel {
     Tensor x = empty({5, 7}), y = empty({5, 3});
     fill_uniform(x, -1, 1, batch, 10);
     fill_uniform(y, -1, 1, batch, 11);
+    x = convert(x, weight.compute_dtype());
     if (tied) x = linear(tanh(linear(x, mix)), mix);
-    return mean_squared_error(linear(tanh(linear(tanh(linear(x, weight, bias)), wide)), out), y);
+    x = linear(tanh(linear(tanh(linear(x, weight, bias)), wide)), out);
+    return mean_squared_error(convert(x, DType::f32), y);
   }
 };
 

@@ -2,9 +2,9 @@
 #include "nn/module.h"
 
 #include "nn/layers.h"
+#include "parameters/parameter_space.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
-#include "parameters/parameter_space.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "nn/adamw.h"
 #include "nn/sgd.h"
-#include "support/gradient_check.h"
 #include "parameters/gradient_norm.h"
+#include "support/gradient_check.h"
 #include "tensor/ops.h"
 
 namespace lockstep {

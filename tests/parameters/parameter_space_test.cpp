@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "parameters/gradient_norm.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
-#include "parameters/gradient_norm.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -67,7 +67,7 @@ TEST(ParameterSpace, ValuesMoveAndTensorsStayTheSame) {
   const ParameterSpace space(model);
   EXPECT_EQ(to_doubles(model[1].tensor), std::vector<double>(100, 7.0));
   const Range place = space.parameters()[1].place;
-  fill(space.values().slice(place.begin, place.end), 3.0);
+  fill(space.values().part(place), 3.0);
   EXPECT_EQ(to_doubles(model[1].tensor), std::vector<double>(100, 3.0));
   const ParameterSpace again(model);
   EXPECT_EQ(to_doubles(model[1].tensor), std::vector<double>(100, 3.0));

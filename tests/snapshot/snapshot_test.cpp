@@ -197,8 +197,9 @@ TEST(ParameterCheck, ARankWithOneOtherBitIsNamedByTheMajorityAndOfTwoBoth) {
     run_ranks(ranks, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
       const Tensor weight = full({3, 5}, 0.5);
-      const ParameterSpace space({{"weight", weight}});
-      ParameterCheck check(world, space);
+      ParameterSpace space({{"weight", weight}});
+      DataParallel data_parallel(space, world, {});
+      ParameterCheck check(world, space, data_parallel);
       const uint64_t hash = check.compare(3);
       EXPECT_EQ(hash, parameters_hash({{"weight", full({3, 5}, 0.5)}}));
       check.compare_if_cheap(3);

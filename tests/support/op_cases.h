@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "parameters/parameter_space.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
-#include "parameters/parameter_space.h"
 
 namespace lockstep {
 

@@ -83,17 +83,30 @@ TEST(Tensor, DetachLeavesTheTapeAndKeepsTheMemory) {
   EXPECT_NE(off.id(), y.id());
 }
 
-TEST(Tensor, MovingALeafKeepsItsValuesAndItsHandles) {
-  Tensor x = counting({2, 2});
+TEST(Tensor, WhatIsDeclaredIsMadeAtFirstUseAndOnce) {
+  int fills = 0;
+  const InitialValues counted{.fill =
+                                  [&](const Tensor& part, int64_t first) {
+                                    ++fills;
+                                    for (int64_t i = 0; i < part.size(); ++i)
+                                      part.data<float>()[i] = static_cast<float>(first + i);
+                                  },
+                              .name = "counted"};
+  Tensor x = Tensor::declare({2, 3}, DType::f32, current_stream(), counted);
   x.set_requires_grad();
-  const Tensor other_handle = x;
-  const auto storage = Storage::make(64, current_stream());
-  x.move_to(storage, 16);
-  EXPECT_EQ(static_cast<std::byte*>(other_handle.view().data), storage->data.get() + 16);
-  EXPECT_EQ(to_doubles(other_handle), (std::vector<double>{0, 1, 2, 3}));
-  EXPECT_TRUE(other_handle.requires_grad());
-  expect_error("does not fit its storage of 64 bytes", [&] { x.move_to(storage, 52); });
-  expect_error("only a leaf can be moved", [&] { scale(x, 2.0).move_to(storage, 0); });
+  EXPECT_EQ(x.size(), 6);
+  EXPECT_EQ(fills, 0) << "nobody has read it";
+  const Tensor other_handle = x, row = x.slice(1, 2), off = x.detach();
+  EXPECT_EQ(to_doubles(row), (std::vector<double>{3, 4, 5}));
+  EXPECT_EQ(to_doubles(other_handle), (std::vector<double>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(off.view().data, x.view().data);
+  EXPECT_EQ(fills, 1);
+  x.initialize({.fill = [](const Tensor& part, int64_t) { fill(part, 7.0); }, .name = "sevens"});
+  EXPECT_EQ(to_doubles(row), (std::vector<double>{7, 7, 7})) << "it has memory by now";
+  const Tensor later = Tensor::declare({2}, DType::f32, current_stream(), counted);
+  later.initialize({.fill = [](const Tensor& part, int64_t) { fill(part, 2.0); }, .name = "twos"});
+  EXPECT_EQ(fills, 1);
+  EXPECT_EQ(to_doubles(later), (std::vector<double>{2, 2}));
 }
 
 TEST(Tensor, AdoptedMemoryKeepsItsOwner) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must not show in the bits of a run (ranks, threads, recomputation) against what does, in every pair.
+// What must not show in the bits of a run (ranks, threads, sharding, recomputation) against what does, in
+// every pair.
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
@@ -11,31 +12,38 @@ namespace lockstep {
 namespace {
 
 /// Levels of the factors below.
-using Row = std::array<int, 7>;
-enum Factor : uint8_t { ranks, recompute, precision, dropout, clip, tied, accumulate };
-constexpr std::array levels = {4, 4, 3, 2, 2, 2, 2};
+using Row = std::array<int, 9>;
+enum Factor : uint8_t { ranks, shard, recompute, precision, replicas, dropout, clip, tied, accumulate };
+constexpr std::array levels = {5, 4, 5, 3, 2, 2, 2, 2, 2};
 
-/// Sixteen rows in which every level of every factor meets every level of every other: lines of the plane
-/// over the field of four elements, where addition is exclusive or (Rao 1947). Two factors of two levels
-/// share one of four.
+/// Twenty-five rows in which every level of every factor meets every level of every other: lines of the plane
+/// over the field of five elements (Rao 1947). Factors of few levels share a column.
 std::vector<Row> orthogonal_rows() {
-  const auto twice = [](int x) { return x < 2 ? 2 * x : 5 - x; };  // 0, 2, 3, 1
+  const auto half = [](int x) { return std::min(x, 3) / 2; };
+  const auto other_half = [](int x) { return std::min(x, 3) % 2; };
   std::vector<Row> rows;
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 4; ++j) {
-      const int first = i ^ twice(j), second = first ^ j;
-      rows.push_back({i, j, (i ^ j) % 3, first % 2, first / 2, second % 2, second / 2});
+  for (int i = 0; i < 5; ++i)
+    for (int j = 0; j < 5; ++j) {
+      const auto column = [&](int k) { return (i + k * j) % 5; };
+      rows.push_back({i, std::min(j, 3), column(1), column(2) % 3, other_half(column(3)), half(column(3)),
+                      half(column(4)), other_half(column(4)), half(column(4)) ^ other_half(column(4))});
     }
   return rows;
 }
 
+/// Four ranks also in two groups, where values are cut.
+int rank_count(const Row& row) { return std::min(row[ranks] + 1, 4); }
+
 Config config_of(const Row& row, const TemporaryDirectory& directory) {
+  constexpr std::array stages = {"none", "optimizer", "gradients", "full"};
   constexpr std::array names = {"fp32", "bf16", "fp16"};
-  constexpr std::array ways = {"none", "attention", "block", "segments=2"};
-  Config config = tiny_config(directory, 5);
+  constexpr std::array ways = {"none", "attention", "block", "segments=2", "segments=3"};
+  Config config = tiny_config(directory, 4 + row[replicas]);
   config.train.steps = 10;
   config.model.n_layer = 3;
   config.train.batch_size = 2;
+  config.dist.shard = stages[static_cast<size_t>(row[shard])];
+  if (row[ranks] == 4 && row[shard] == 3) config.dist.group = 2;
   config.train.recompute = ways[static_cast<size_t>(row[recompute])];
   config.train.precision = names[static_cast<size_t>(row[precision])];
   config.model.dropout = row[dropout] * 0.1;
@@ -54,20 +62,22 @@ TEST(EqualBits, TheTableHasEveryPair) {
     }
 }
 
-TEST(EqualBits, OverRanksThreadsAndRecomputation) {
+TEST(EqualBits, OverRanksThreadsShardingAndRecomputation) {
   const TemporaryDirectory directory;
+  std::map<Row, RunResult> expected;  // by what shows in the bits
   std::set<std::string> hashes;
   for (const Row& row : orthogonal_rows()) {
     Row plain = row;
-    plain[ranks] = plain[recompute] = 0;
-    const RunResult expected = train_on(1, 1, config_of(plain, directory));
-    ASSERT_EQ(expected.loss_bits.size(), 10U);
+    plain[ranks] = plain[shard] = plain[recompute] = 0;
+    if (!expected.contains(plain)) expected[plain] = train_on(1, 1, config_of(plain, directory));
+    ASSERT_EQ(expected[plain].loss_bits.size(), 10U);
     const Config config = config_of(row, directory);
-    EXPECT_EQ(train_on(row[ranks] + 1, 2, config), expected)
-        << row[ranks] + 1 << " ranks, " << config.train.recompute << ", " << config.train.precision;
-    hashes.insert(expected.parameters_hash);
+    EXPECT_EQ(train_on(rank_count(row), 2, config), expected[plain])
+        << rank_count(row) << " ranks, " << config.dist.shard << " in groups of " << config.dist.group << ", "
+        << config.train.recompute << ", " << config.train.precision;
+    hashes.insert(expected[plain].parameters_hash);
   }
-  EXPECT_EQ(hashes.size(), 16U) << "rows of other meaning have the same bits";
+  EXPECT_EQ(hashes.size(), expected.size()) << "rows of other meaning have the same bits";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "dist/data_parallel.h"
 #include "dist/momentum.h"
 #include "dist/reference_tree.h"
+#include "kernels/elementwise.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
@@ -17,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t sizes[] = {5000, 700, 3};
+constexpr int64_t sizes[] = {5000, 700, 3, 4500, 20};
 constexpr int steps = 3;
 
 float value_at(int step, int replica, int micro, int64_t i) {
@@ -38,12 +39,13 @@ std::vector<float> values_of(int step, int replica, int micro) {
 std::vector<float> reference_step(int step, int replicas, int accumulate) {
   std::vector<std::vector<float>> of_replica;
   for (int v = 0; v < replicas; ++v) {
-    std::vector<float> sum = values_of(step, v, 0);
-    for (int micro = 1; micro < accumulate; ++micro) {
-      const std::vector<float> next = values_of(step, v, micro);
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
+    std::vector<float> sum;
+    for (int micro = 0; micro < accumulate; ++micro) {
+      std::vector<float> next = values_of(step, v, micro);
+      next[0] *= 1.0f / static_cast<float>(accumulate);
+      for (size_t i = 0; i < sum.size(); ++i) next[i] = sum[i] + next[i];
+      sum = next;
     }
-    if (accumulate > 1) sum[0] *= 1.0f / static_cast<float>(accumulate);
     of_replica.push_back(sum);
   }
   std::vector<float> mean;
@@ -55,42 +57,55 @@ std::vector<float> reference_step(int step, int replicas, int accumulate) {
   return mean;
 }
 
-/// Parameters whose gradients, and whose loss, are what was loaded.
+/// Parameters that each forward reads one after the other, and whose gradients, and whose loss, are what was
+/// loaded.
 struct Model {
   std::vector<NamedTensor> parameters;
+  std::vector<Tensor> seen;  ///< the parameters' values in the last forward, in f32
 
-  Model() {
-    for (size_t p = 0; p < std::size(sizes); ++p)
+  explicit Model(int seed = 0) {
+    for (size_t p = 0; p < std::size(sizes); ++p) {
       parameters.push_back({concat("p", p), zeros({sizes[p]}).set_requires_grad()});
+      seen.push_back(zeros({sizes[p]}));
+      fill_uniform(parameters.back().tensor, -1.0, 1.0, static_cast<uint64_t>(seed),
+                   static_cast<uint32_t>(p));
+    }
   }
   Tensor loss(const Tensor& values) const {
-    const Tensor y = empty({});
+    Tensor y = empty({});
     copy(values.slice(0, 1), y);
-    std::vector<Tensor> inputs;
-    for (const NamedTensor& parameter : parameters) inputs.push_back(parameter.tensor);
-    return record("given", y, inputs, [values](const Tensor&) -> Gradients {
-      Gradients gradients;
-      int64_t begin = 1;
-      for (const int64_t size : sizes) {
-        gradients.push_back(values.slice(begin, begin + size));
-        begin += size;
-      }
-      return gradients;
-    });
+    int64_t begin = 1;
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      const Tensor& parameter = parameters[p].tensor;
+      const DType dtype = parameter.compute_dtype();
+      if (dtype == DType::f32)
+        launch(parameter.stream(), Scale{.x = parameter.view(), .y = seen[p].view(), .factor = 1.0});
+      else
+        launch(parameter.stream(), Convert{.x = parameter.operand(dtype), .y = seen[p].view()});
+      const Tensor given = values.slice(begin, begin + sizes[p]), next = empty({});
+      begin += sizes[p];
+      copy(y, next);
+      y = record("given", next, {y, parameter}, [given](const Tensor& dy) -> Gradients {
+        return {dy, given};
+      });
+    }
+    return y;
   }
 };
 
 struct Setting {
   int ranks = 1;
   bool is_recorded = false;
-  bool by_owners = false;
-  DataParallel::Options options;
+  bool by_owners = true;
+  DType precision = DType::f32;
+  DataParallel::Options options = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Setting& setting) {
   return out << setting.options.replicas << " replicas on " << setting.ranks << " ranks, accumulate "
-             << setting.options.accumulate << ", " << name(setting.options.transport) << ", "
-             << name(setting.options.execution) << (setting.by_owners ? ", step()" : ", wait()")
+             << setting.options.accumulate << ", " << name(setting.options.transport) << ", shard "
+             << name(setting.options.shard) << " in groups of " << setting.options.group << ", "
+             << setting.precision << (setting.by_owners ? ", step()" : ", wait()")
              << (setting.is_recorded ? ", recorded" : "");
 }
 
@@ -100,22 +115,62 @@ std::vector<float> numbers(const Tensor& tensor) {
   return values;
 }
 
-/// The values after each step, of one rank.
-using Outcome = std::vector<std::vector<float>>;
+/// Those of these ranges.
+std::vector<float> parts(const std::vector<float>& all, const Placement& placement) {
+  std::vector<float> some;
+  for (const Range& range : placement.ranges())
+    some.insert(some.end(), all.begin() + range.begin, all.begin() + range.end);
+  return some;
+}
 
-/// Checks losses and gradients of a run against the definition.
+/// What a run leaves of all elements of the space: the values after each step, then the momenta.
+struct Outcome {
+  std::vector<std::vector<float>> values;
+  std::vector<float> states;
+};
+
+std::vector<float> gather_values(DataParallel& ddp, const ParameterSpace& space) {
+  std::vector<float> all;
+  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+    for (const float value : numbers(ddp.gather_values(unit))) all.push_back(value);
+  return all;
+}
+
+/// Losses and gradients of a step against the definition, values that the step has read against `before`.
+void check_step(const Setting& setting, int step, DataParallel& ddp, ParameterSpace& space,
+                const Model& model, const std::vector<float>& before) {
+  const std::vector<float> expected =
+      reference_step(step, setting.options.replicas, setting.options.accumulate);
+  EXPECT_EQ(numbers(ddp.mean_loss()), std::vector<float>{expected[0]}) << setting << ", step " << step;
+  std::vector<float> flat(static_cast<size_t>(space.trainable_elements()));
+  auto next = expected.begin() + 1;
+  for (const Parameter& parameter : space.parameters()) {
+    std::copy_n(next, parameter.tensor.size(), flat.begin() + parameter.place.begin);
+    next += parameter.tensor.size();
+  }
+  const FlatBuffer& gradients = space.gradients();
+  EXPECT_EQ(numbers(gradients.memory()), parts(flat, gradients.placement())) << setting << ", step " << step;
+  for (size_t p = 0; p < std::size(sizes); ++p) {
+    const Range place = space.parameters()[p].place;
+    std::vector<float> values(before.begin() + place.begin, before.begin() + place.end);
+    if (setting.precision != DType::f32)
+      values = numbers(convert(from_values(values, {place.size()}), setting.precision));
+    EXPECT_EQ(numbers(model.seen[p]), values) << setting << ", step " << step << ", parameter " << p;
+  }
+}
+
 Outcome run(const Setting& setting, Communicator& communicator, const Stream& stream) {
-  const int accumulate = setting.options.accumulate;
-  const Model model;
+  const Model model(communicator.rank());  // only rank 0's values count
   ParameterSpace space(model.parameters);
+  space.set_precision(setting.precision);
   DataParallel ddp(space, World(communicator.shared_from_this()), setting.options);
   Momentum optimizer(space);
   std::vector<Tensor> given;
   const auto size = static_cast<int64_t>(values_of(0, 0, 0).size());
-  const std::vector<int> replicas = ddp.replicas();
-  for (size_t i = 0; i < replicas.size() * static_cast<size_t>(accumulate); ++i)
-    given.push_back(empty({size}));
+  const std::vector<MicroBatch>& micro_batches = ddp.micro_batches();
+  for (size_t i = 0; i < micro_batches.size(); ++i) given.push_back(empty({size}));
   const auto enqueue = [&] {
+    ddp.begin_step();
     for (const Tensor& values : given) ddp.backward(model.loss(values));
     if (setting.by_owners) return ddp.update(optimizer, 1.0);
     ddp.finish();
@@ -124,45 +179,62 @@ Outcome run(const Setting& setting, Communicator& communicator, const Stream& st
   std::unique_ptr<Graph> graph;
   Outcome outcome;
   for (int step = 0; step < steps; ++step) {
-    for (size_t i = 0; i < given.size(); ++i) {
-      const int replica = replicas[i / static_cast<size_t>(accumulate)];
-      copy(from_values(values_of(step, replica, static_cast<int>(i) % accumulate), {size}), given[i]);
-    }
+    const std::vector<float> before = step > 0 ? outcome.values.back() : gather_values(ddp, space);
+    for (size_t i = 0; i < given.size(); ++i)
+      copy(from_values(values_of(step, micro_batches[i].replica, micro_batches[i].part), {size}), given[i]);
     if (step == 1 && setting.is_recorded) graph = std::make_unique<Graph>(stream, enqueue);
     optimizer.prepare(0.1);
     graph ? ddp.replay(*graph) : enqueue();
-    std::vector<float> results = numbers(ddp.mean_loss());
-    if (setting.by_owners) {
-      EXPECT_THROW(model.parameters[0].tensor.grad(), Error);
-      ddp.gather_gradients();
-    }
-    for (const NamedTensor& parameter : model.parameters)
-      for (const float value : numbers(parameter.tensor.grad())) results.push_back(value);
+    if (setting.by_owners) EXPECT_THROW(model.parameters[0].tensor.grad(), Error);
+    if (setting.by_owners && !ddp.sharding().cuts_gradients()) ddp.gather_gradients();
+    check_step(setting, step, ddp, space, model, before);
     ddp.check();
-    EXPECT_EQ(results, reference_step(step, setting.options.replicas, accumulate))
-        << setting << ", step " << step;
-    outcome.push_back(numbers(space.values()));
+    outcome.values.push_back(gather_values(ddp, space));
   }
   ddp.gather_states(optimizer);
-  if (communicator.rank() == 0) outcome.push_back(numbers(optimizer.states()[0].flat));
+  outcome.states = numbers(optimizer.states()[0].flat);
   return outcome;
 }
 
 /// Runs it on all ranks; values and states are those of one rank that updates everything.
 void expect_outcome(const Setting& setting, const Outcome& expected) {
   run_gpu_ranks(setting.ranks, [&](Communicator& communicator, const Stream& stream) {
-    Outcome outcome = run(setting, communicator, stream);
-    if (communicator.rank() > 0) outcome.push_back(expected.back());
-    ASSERT_EQ(outcome, expected) << setting;
+    const Outcome outcome = run(setting, communicator, stream);
+    ASSERT_EQ(outcome.values, expected.values) << setting;
+    const auto elements = static_cast<int64_t>(expected.states.size());
+    Placement placement = Placement::whole(elements);
+    if (setting.options.shard != Shard::none) {
+      const ParameterSpace space(Model().parameters);
+      const Sharding sharding(space, setting.options.shard, setting.ranks, setting.options.group);
+      placement = Placement(sharding.updates[static_cast<size_t>(communicator.rank())]);
+    } else if (communicator.rank() > 0 && setting.by_owners) {
+      return;
+    }
+    ASSERT_EQ(outcome.states, parts(expected.states, placement)) << setting;
   });
 }
 
-Outcome of_one_rank(int replicas, int accumulate) {
+Outcome of_one_rank(int replicas, int accumulate, DType precision = DType::f32) {
   Outcome outcome;
   run_gpu_ranks(1, [&](Communicator& communicator, const Stream& stream) {
-    outcome = run({.options = {.replicas = replicas, .accumulate = accumulate}}, communicator, stream);
+    outcome = run({.by_owners = false,
+                   .precision = precision,
+                   .options = {.replicas = replicas, .accumulate = accumulate}},
+                  communicator, stream);
   });
   return outcome;
+}
+
+struct Cut {
+  Shard stage;
+  int group;
+};
+
+std::vector<Cut> cuts_of(int ranks) {
+  if (ranks == 1) return {{Shard::none, 0}};
+  std::vector<Cut> cuts = {{Shard::none, 0}, {Shard::optimizer, 0}, {Shard::gradients, 0}, {Shard::full, 0}};
+  if (ranks == 4) cuts.push_back({Shard::full, 2});
+  return cuts;
 }
 
 class GpuDataParallel : public testing::Test {
@@ -171,21 +243,21 @@ class GpuDataParallel : public testing::Test {
 };
 
 TEST_F(GpuDataParallel, LossesGradientsAndUpdatesAreThoseOfTheDefinition) {
-  for (const int replicas : {1, 3, 7})
-    for (const int accumulate : {1, 3}) {
-      const Outcome expected = of_one_rank(replicas, accumulate);
-      for (int ranks = 1; ranks <= std::min(replicas, most_ranks); ++ranks)
-        for (const Transport transport : transports_for(ranks))
-          for (const Execution execution : {Execution::ranges, Execution::interleaved})
-            expect_outcome({.ranks = ranks,
-                            .by_owners = (accumulate == 3) == (execution == Execution::ranges),
-                            .options = {.replicas = replicas,
-                                        .accumulate = accumulate,
-                                        .execution = execution,
-                                        .bucket_bytes = 33000,
-                                        .transport = transport}},
-                           expected);
-    }
+  for (const auto& [replicas, accumulate] : {std::pair(1, 3), {3, 1}, {7, 2}}) {
+    const Outcome expected = of_one_rank(replicas, accumulate);
+    for (int ranks = 1; ranks <= std::min(replicas, most_ranks); ++ranks)
+      for (const Transport transport : transports_for(ranks))
+        for (const Cut cut : cuts_of(ranks))
+          expect_outcome({.ranks = ranks,
+                          .by_owners = cut.stage != Shard::none || accumulate == 2,
+                          .options = {.replicas = replicas,
+                                      .accumulate = accumulate,
+                                      .shard = cut.stage,
+                                      .group = cut.group,
+                                      .bucket_bytes = 33000,
+                                      .transport = transport}},
+                         expected);
+  }
 }
 
 TEST_F(GpuDataParallel, ARecordedStepGivesTheSameBitsInEveryOrderThatItsEventsAllow) {
@@ -193,17 +265,48 @@ TEST_F(GpuDataParallel, ARecordedStepGivesTheSameBitsInEveryOrderThatItsEventsAl
   for_each_schedule([&] {
     for (int ranks = 1; ranks <= most_ranks; ++ranks)
       for (const Transport transport : transports_for(ranks))
-        for (const Execution execution : {Execution::ranges, Execution::interleaved})
+        for (const Cut cut : cuts_of(ranks))
           if (transport != Transport::staged)
             expect_outcome({.ranks = ranks,
                             .is_recorded = true,
-                            .by_owners = ranks != 2,
+                            .by_owners = cut.stage != Shard::none || ranks != 2,
                             .options = {.replicas = 4,
-                                        .execution = execution,
+                                        .shard = cut.stage,
+                                        .group = cut.group,
                                         .bucket_bytes = 0,
                                         .transport = transport}},
                            expected);
   });
+}
+
+TEST_F(GpuDataParallel, GroupsOfRanksKeepTheModelBetweenThem) {
+  constexpr int ranks = 4;
+  const Outcome expected = of_one_rank(5, 2);
+  for (const Transport transport : transports_for(ranks))
+    expect_outcome({.ranks = ranks,
+                    .is_recorded = transport == Transport::nccl,
+                    .options = {.replicas = 5,
+                                .accumulate = 2,
+                                .shard = Shard::full,
+                                .group = 2,
+                                .bucket_bytes = 0,
+                                .transport = transport}},
+                   expected);
+}
+
+TEST_F(GpuDataParallel, CopiesIn16BitsAreGatheredInTheirPlace) {
+  const Outcome expected = of_one_rank(3, 2, DType::bf16);
+  for (const Transport transport : transports_for(2))
+    for (const Cut cut : cuts_of(2))
+      expect_outcome({.ranks = 2,
+                      .is_recorded = transport == Transport::nccl,
+                      .precision = DType::bf16,
+                      .options = {.replicas = 3,
+                                  .accumulate = 2,
+                                  .shard = cut.stage,
+                                  .group = cut.group,
+                                  .transport = transport}},
+                     expected);
 }
 
 TEST_F(GpuDataParallel, RankZerosValuesReachAllAndCopiesFollowUpdates) {

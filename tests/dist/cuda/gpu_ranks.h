@@ -15,8 +15,8 @@ namespace lockstep {
 constexpr int most_ranks = 3;
 
 #if defined(LOCKSTEP_EMULATED)
-/// As many GPUs as ranks, so that NCCL has one for each.
-inline const bool has_enough_gpus = ::setenv("LOCKSTEP_EMULATED_GPUS", "3", 1) == 0;
+/// As many GPUs as ranks, of which one test has one more, so that NCCL has one for each.
+inline const bool has_enough_gpus = ::setenv("LOCKSTEP_EMULATED_GPUS", "4", 1) == 0;
 #endif
 
 /// Runs body(communicator, stream) by threads, each with a queue of its own; they share GPUs if there are too

@@ -9,17 +9,26 @@
 #include "dist/gradient_reducer.h"
 #include "dist/reference_tree.h"
 #include "kernels/fold.h"
+#include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t block = ParameterSpace::block;
 
-/// Three blocks, of which the last rank owns all.
-BucketPlan three_buckets(int ranks) {
-  Ownership segments(static_cast<size_t>(ranks));
-  segments.back() = {{0, 3 * block}};
-  return BucketPlan(3 * block, segments, 0);
+/// Three units of a block, of which the last rank owns all: three buckets.
+ParameterSpace three_blocks() {
+  std::vector<NamedTensor> parameters;
+  for (const char* name : {"a", "b", "c"}) parameters.push_back({name, zeros({block}).set_requires_grad()});
+  return ParameterSpace(parameters);
+}
+
+/// Of gradients that nobody cuts.
+GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& space,
+                           DataParallelOptions options) {
+  options.bucket_bytes = 0;
+  const Sharding sharding(space, Shard::none, communicator.size(), 0);
+  return {communicator.shared_from_this(), space, sharding, options};
 }
 
 float gradient(int replica, int64_t i) {
@@ -29,13 +38,15 @@ float gradient(int replica, int64_t i) {
 
 /// The mean of what gradient() says, as rank 0 finds it.
 std::vector<float> reduce(int ranks, const DataParallelOptions& options) {
-  std::vector<float> mean(static_cast<size_t>(three_buckets(1).elements));
+  std::vector<float> mean(static_cast<size_t>(BucketPlan::reserved + 3 * block));
   run_gpu_ranks(ranks, [&](Communicator& communicator, const Stream& stream) {
-    GradientReducer reducer(communicator.shared_from_this(), three_buckets(ranks), options, stream);
-    const std::vector<int> replicas = reducer.plan().replicas();
-    for (size_t k = 0; k < replicas.size(); ++k) {
+    const ParameterSpace space = three_blocks();
+    GradientReducer reducer = reducer_of(communicator, space, options);
+    const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
+    for (size_t k = 0; k < mine.size(); ++k) {
       std::vector<float> leaf;
-      for (size_t i = 0; i < mean.size(); ++i) leaf.push_back(gradient(replicas[k], static_cast<int64_t>(i)));
+      for (size_t i = 0; i < mean.size(); ++i)
+        leaf.push_back(gradient(mine[k].replica, static_cast<int64_t>(i)));
       const int slot = reducer.begin(static_cast<int>(k));
       copy_bytes(reducer.slot(slot), stream, leaf.data(), cpu_stream(),
                  static_cast<int64_t>(leaf.size()) * 4);
@@ -74,9 +85,9 @@ TEST(GpuReducer, NativeReductionIsNearTheMeanAndNotTheTree) {
 TEST(GpuReducer, OnlyWhatNeverWaitsOnTheHostIsCapturable) {
   LOCKSTEP_NEEDS_GPU();
   run_gpu_ranks(1, [&](Communicator& communicator, const Stream& stream) {
-    const auto alone = communicator.shared_from_this();
+    const ParameterSpace space = three_blocks();
     for (const Transport transport : transports_for(1)) {
-      GradientReducer reducer(alone, three_buckets(1), {.transport = transport}, stream);
+      GradientReducer reducer = reducer_of(communicator, space, {.transport = transport});
       EXPECT_EQ(reducer.is_capturable(), transport != Transport::staged);
       const auto step = [&] {
         reducer.begin(0);
@@ -85,19 +96,21 @@ TEST(GpuReducer, OnlyWhatNeverWaitsOnTheHostIsCapturable) {
       };
       if (transport == Transport::staged) EXPECT_THROW(Graph(stream, step), Error);
     }
-    EXPECT_FALSE(GradientReducer(alone, three_buckets(1), {}, cpu_stream()).is_capturable());
+    set_current_stream(cpu_stream());
+    EXPECT_FALSE(reducer_of(communicator, three_blocks(), {}).is_capturable());
   });
 }
 
 TEST(GpuReducer, OneGradientIsItsOwnMean) {
   LOCKSTEP_NEEDS_GPU();
-  run_gpu_ranks(1, [&](Communicator& communicator, const Stream& stream) {
+  run_gpu_ranks(1, [&](Communicator& communicator, const Stream&) {
+    const ParameterSpace space = three_blocks();
     Trace& trace = Trace::current();
     trace.start();
     for (const Transport transport : transports_for(1))
       for (const Reduction reduction : {Reduction::tree, Reduction::native}) {
-        GradientReducer reducer(communicator.shared_from_this(), three_buckets(1),
-                                {.reduction = reduction, .transport = transport}, stream);
+        GradientReducer reducer =
+            reducer_of(communicator, space, {.reduction = reduction, .transport = transport});
         reducer.begin(0);
         for (int bucket = 0; bucket < 3; ++bucket) reducer.complete(bucket, 0);
         reducer.finish(true);
@@ -110,8 +123,9 @@ TEST(GpuReducer, OneGradientIsItsOwnMean) {
 
 TEST(GpuReducer, AnUnfinishedBucketIsAnError) {
   LOCKSTEP_NEEDS_GPU();
-  run_gpu_ranks(1, [&](Communicator& communicator, const Stream& stream) {
-    GradientReducer reducer(communicator.shared_from_this(), three_buckets(1), {}, stream);
+  run_gpu_ranks(1, [&](Communicator& communicator, const Stream&) {
+    const ParameterSpace space = three_blocks();
+    GradientReducer reducer = reducer_of(communicator, space, {});
     reducer.begin(0);
     reducer.complete(1, 0);
     EXPECT_THROW(reducer.finish(true), Error);

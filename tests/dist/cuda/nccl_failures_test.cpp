@@ -10,12 +10,21 @@
 #include "dist/gradient_reducer.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
+#include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
-/// Two buckets for two ranks.
-const BucketPlan buckets(2 * ParameterSpace::block, {{{0, 4096}}, {{4096, 8192}}}, 0);
+/// Two blocks: two buckets, each owned by one of two ranks.
+ParameterSpace two_blocks() {
+  return ParameterSpace({{"weight", zeros({2 * ParameterSpace::block}).set_requires_grad()}});
+}
+
+GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& space) {
+  const Sharding sharding(space, Shard::none, 2, 0);
+  return {
+      communicator.shared_from_this(), space, sharding, {.bucket_bytes = 0, .transport = Transport::nccl}};
+}
 
 std::vector<FlightRecord> flights_of(const std::string& directory, int rank) {
   return FlightRecorder::read(flight_path(directory, rank));
@@ -30,8 +39,8 @@ TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {
   try {
     run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
       communicator.record_flights_in(directory.path());
-      GradientReducer reducer(communicator.shared_from_this(), buckets, {.transport = Transport::nccl},
-                              stream);
+      const ParameterSpace space = two_blocks();
+      GradientReducer reducer = reducer_of(communicator, space);
       const auto step = [&] {
         reducer.begin(0);
         for (int bucket = 0; bucket < 2; ++bucket) reducer.complete(bucket, 0);
@@ -65,9 +74,10 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
   LOCKSTEP_NEEDS_GPU();
   if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
   const TemporaryDirectory directory;
-  run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
+  run_gpu_ranks(2, [&](Communicator& communicator, const Stream&) {
     communicator.record_flights_in(directory.path());
-    GradientReducer reducer(communicator.shared_from_this(), buckets, {.transport = Transport::nccl}, stream);
+    const ParameterSpace space = two_blocks();
+    GradientReducer reducer = reducer_of(communicator, space);
     for (int step = 0; step < 2; ++step) {  // the second gathers each bucket as soon as it is reduced
       reducer.begin(0);
       for (int bucket = 0; bucket < 2; ++bucket) reducer.complete(bucket, 0);

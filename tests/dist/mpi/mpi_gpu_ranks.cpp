@@ -18,28 +18,56 @@
 namespace lockstep {
 namespace {
 
-/// The mean of two steps over these replicas, by the given ranks.
+std::vector<float> gradients_of(int replica, Range range) {
+  std::vector<float> gradients;
+  for (int64_t i = range.begin; i < range.end; ++i)
+    gradients.push_back(static_cast<float>(1 + i % 97) / static_cast<float>(1 + replica * 7 + i % 5));
+  return gradients;
+}
+
+/// The mean of two steps over these replicas, by the given ranks: of all elements, or, where gradients are
+/// cut, of those that this rank owns, one after the other.
 std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options,
-                          const Stream& stream) {
+                          const Stream& stream, std::vector<Range>* owned = nullptr) {
+  set_current_stream(stream);
   std::vector<NamedTensor> parameters;
   for (const int64_t size : {700, 1, 33, 9000, 16})
     parameters.push_back({concat("p", parameters.size()), zeros({size}).set_requires_grad()});
-  const BucketPlan buckets(ParameterSpace(parameters), ranks->size(), 33000);
-  GradientReducer reducer(ranks, buckets, options, stream);
-  const std::vector<int> replicas = reducer.plan().replicas();
+  const ParameterSpace space(parameters);
+  GradientReducer reducer(ranks, space, Sharding(space, options.shard, ranks->size(), 0), options);
+  const BucketPlan& buckets = reducer.buckets();
+  const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
   for (int step = 0; step < 2; ++step) {
-    for (int k = 0; k < static_cast<int>(replicas.size()); ++k) {
-      std::vector<float> leaf(static_cast<size_t>(buckets.elements));
-      for (size_t i = 0; i < leaf.size(); ++i)
-        leaf[i] = static_cast<float>(1 + i % 97) /
-                  static_cast<float>(1 + replicas[static_cast<size_t>(k)] * 7 + static_cast<int>(i % 5));
-      copy_bytes(reducer.slot(reducer.begin(k)), stream, leaf.data(), cpu_stream(), buckets.elements * 4);
-      for (size_t b = 0; b < buckets.buckets.size(); ++b) reducer.complete(static_cast<int>(b), k);
+    for (int k = 0; k < static_cast<int>(mine.size()); ++k) {
+      const int replica = mine[static_cast<size_t>(k)].replica, slot = reducer.begin(k);
+      for (int b = 0; b < static_cast<int>(buckets.buckets.size()); ++b) {
+        const BucketPlan::Bucket& bucket = buckets.buckets[static_cast<size_t>(b)];
+        float* leaf = nullptr;
+        if (reducer.cuts_gradients())
+          leaf = reducer.leaf(bucket.unit).data<float>() + bucket.range.begin -
+                 buckets.units[static_cast<size_t>(bucket.unit)].begin;
+        else
+          leaf = reducer.slot(slot) + bucket.range.begin;
+        const std::vector<float> gradients = gradients_of(replica, bucket.range);
+        copy_bytes(leaf, stream, gradients.data(), cpu_stream(), bucket.range.size() * 4);
+        reducer.complete(b, k);
+      }
     }
-    reducer.finish(true);
+    reducer.finish(!reducer.cuts_gradients());
   }
-  std::vector<float> mean(static_cast<size_t>(buckets.elements));
-  copy_bytes(mean.data(), cpu_stream(), reducer.slot(0), stream, buckets.elements * 4);
+  std::vector<float> mean;
+  const auto append = [&](const float* from, int64_t count) {
+    const size_t before = mean.size();
+    mean.resize(before + static_cast<size_t>(count));
+    copy_bytes(mean.data() + before, cpu_stream(), from, stream, count * 4);
+  };
+  if (!reducer.cuts_gradients()) {
+    append(reducer.slot(0), buckets.elements);
+  } else {
+    if (ranks->rank() == 0) append(reducer.reserved_mean().data<float>(), BucketPlan::reserved);
+    append(reducer.shard().data<float>(), reducer.shard().size());
+    *owned = buckets.owned[static_cast<size_t>(ranks->rank())];
+  }
   reducer.check();
   return mean;
 }
@@ -58,14 +86,23 @@ int compare_transports() {
   if (has_own_gpu) transports.push_back(Transport::nccl);
   for (const int replicas : {world.size(), 4, 7}) {
     const std::shared_ptr<Communicator> alone = LocalCommunicator::alone();
-    const std::vector<float> expected = reduce(alone, {.replicas = replicas}, cpu_stream());
+    const std::vector<float> expected =
+        reduce(alone, {.replicas = replicas, .bucket_bytes = 33000}, cpu_stream());
     for (const Transport transport : transports)
-      for (const Execution execution : {Execution::ranges, Execution::interleaved})
-        expect(reduce(world.shared_communicator(),
-                      {.replicas = replicas, .execution = execution, .transport = transport},
-                      stream) == expected,
-               "the mean of ", replicas, " replicas on ", world.size(), " ranks by ", name(transport), ", ",
-               name(execution), ", is not that of one process");
+      for (const Shard stage : {Shard::none, Shard::gradients}) {
+        std::vector<Range> owned = {{0, std::ssize(expected)}};
+        const std::vector<float> mean =
+            reduce(world.shared_communicator(),
+                   {.replicas = replicas, .shard = stage, .bucket_bytes = 33000, .transport = transport},
+                   stream, &owned);
+        auto next = mean.begin();
+        bool is_equal = std::ssize(mean) == size_of(owned);
+        for (const Range& range : owned)
+          for (int64_t i = range.begin; is_equal && i < range.end; ++i)
+            is_equal = *next++ == expected[static_cast<size_t>(i)];
+        expect(is_equal, "the mean of ", replicas, " replicas on ", world.size(), " ranks by ",
+               name(transport), ", shard ", name(stage), ", is not that of one process");
+      }
   }
   if (world.is_first())
     std::printf("%d ranks: %zu transports give the bits of one rank\n", world.size(), transports.size());

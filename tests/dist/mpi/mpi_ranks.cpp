@@ -13,8 +13,10 @@
 #include "comm/world.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/gradient_reducer.h"
+#include "dist/data_parallel.h"
 #include "tensor/create.h"
+#include "tests/dist/momentum.h"
+#include "tests/dist/tiny_model.h"
 
 namespace lockstep {
 namespace {
@@ -112,19 +114,19 @@ ParameterSpace space_of(std::initializer_list<int64_t> sizes) {
   return ParameterSpace(parameters);
 }
 
-/// The mean of two steps over these replicas, by the given ranks.
+/// The mean of two steps over these replicas, by the given ranks, which keep all of it.
 std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options) {
   const ParameterSpace space = space_of({700, 1, 33, 25000, 16});
-  const BucketPlan buckets(space, ranks->size(), options.bucket_bytes);
-  GradientReducer reducer(ranks, buckets, options, cpu_stream());
-  const std::vector<int> replicas = reducer.plan().replicas();
+  GradientReducer reducer(ranks, space, Sharding(space, Shard::none, ranks->size(), 0), options);
+  const BucketPlan& buckets = reducer.buckets();
+  const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
   for (int step = 0; step < 2; ++step) {
-    for (size_t k = 0; k < replicas.size(); ++k) {
+    for (size_t k = 0; k < mine.size(); ++k) {
       float* leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
       for (size_t b = 0; b < buckets.buckets.size(); ++b) {
         const Range range = buckets.buckets[b].range;
         for (int64_t i = range.begin; i < range.end; ++i)
-          leaf[i] = static_cast<float>(1 + i % 97) / static_cast<float>(1 + replicas[k] * 7 + i % 5);
+          leaf[i] = static_cast<float>(1 + i % 97) / static_cast<float>(1 + mine[k].replica * 7 + i % 5);
         reducer.complete(static_cast<int>(b), static_cast<int>(k));
       }
     }
@@ -138,21 +140,58 @@ void check_reductions(const std::shared_ptr<Communicator>& ranks) {
     const std::vector<float> alone = reduce(LocalCommunicator::alone(), {.replicas = replicas});
     for (const bool overlap : {false, true}) {
       for (const bool shared_memory : {false, true})
-        for (const Execution execution : {Execution::ranges, Execution::interleaved})
-          expect(reduce(ranks, {.replicas = replicas,
-                                .execution = execution,
-                                .bucket_bytes = 33000,
-                                .overlap = overlap,
-                                .shared_memory = shared_memory}) == alone,
-                 "the mean of ", replicas, " replicas on ", ranks->size(),
-                 " ranks is not that of one process; overlap ", overlap, ", shared memory ", shared_memory,
-                 ", ", name(execution));
+        expect(reduce(ranks, {.replicas = replicas,
+                              .bucket_bytes = 33000,
+                              .overlap = overlap,
+                              .shared_memory = shared_memory}) == alone,
+               "the mean of ", replicas, " replicas on ", ranks->size(),
+               " ranks is not that of one process; overlap ", overlap, ", shared memory ", shared_memory);
       const std::vector<float> native =
           reduce(ranks, {.replicas = replicas, .reduction = Reduction::native, .overlap = overlap});
       std::vector<float> of_rank_0 = native;
       ranks->broadcast(of_rank_0.data(), static_cast<int64_t>(of_rank_0.size()) * 4, 0);
       expect(native == of_rank_0, "native reduction differs between ranks");
     }
+  }
+}
+
+/// What three steps make of a model's values, and the losses on the way.
+std::vector<float> train(const World& world, DType precision, DataParallelOptions options) {
+  const TinyModel model(static_cast<uint64_t>(world.rank()));
+  ParameterSpace space(model.parameters());
+  space.set_precision(precision);
+  options.replicas = 5;
+  options.accumulate = 3;
+  DataParallel ddp(space, world, options);
+  Momentum optimizer(space);
+  std::vector<float> results;
+  for (int step = 0; step < steps; ++step) {
+    ddp.begin_step();
+    for (const MicroBatch& one : ddp.micro_batches())
+      ddp.backward(model.loss(batch_of(step, one.replica, one.part)));
+    ddp.step(optimizer, learning_rate, max_norm);
+    results.push_back(static_cast<float>(item(ddp.mean_loss())));
+  }
+  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+    for (const float value : values_of(ddp.gather_values(unit))) results.push_back(value);
+  return results;
+}
+
+void check_sharding(const World& world) {
+  for (const DType precision : {DType::f32, DType::bf16}) {
+    const std::vector<float> alone = train(World::alone(), precision, {});
+    for (const Shard stage : {Shard::none, Shard::optimizer, Shard::gradients, Shard::full})
+      for (const bool shared_memory : {false, true})
+        for (const int group : {0, 2})
+          if (group == 0 || (stage == Shard::full && world.size() % 2 == 0))
+            expect(train(world, precision,
+                         {.shard = stage,
+                          .group = group,
+                          .overlap = shared_memory,
+                          .shared_memory = shared_memory}) == alone,
+                   "a training in ", name(precision), " on ", world.size(),
+                   " ranks is not that of one; shard ", name(stage), ", group ", group, ", shared memory ",
+                   shared_memory);
   }
 }
 
@@ -187,16 +226,17 @@ void check_all(const World& world) {
   check_shared_memory(ranks);
   check_common_memory(ranks);
   check_reductions(world.shared_communicator());
+  check_sharding(world);
   check_no_name_is_left(ranks);
 }
 
 /// Rank 1 ends in the middle of a step whose other ranks wait for it.
 void leave_a_step(const World& world, const std::function<void()>& leave) {
   const ParameterSpace space = space_of({100, 100, 100});
-  const BucketPlan buckets(space, world.size(), 0);
+  const Sharding sharding(space, Shard::none, world.size(), 0);
   for (bool shared_memory : {false, true}) {
-    GradientReducer reducer(world.shared_communicator(), buckets,
-                            {.overlap = true, .shared_memory = shared_memory}, cpu_stream());
+    GradientReducer reducer(world.shared_communicator(), space, sharding,
+                            {.bucket_bytes = 0, .overlap = true, .shared_memory = shared_memory});
     reducer.begin(0);
     reducer.complete(0, 0);
     if (world.rank() == 1 && shared_memory) leave();

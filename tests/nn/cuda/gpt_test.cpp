@@ -5,10 +5,10 @@
 #include <cmath>
 #include <map>
 
+#include "parameters/parameter_space.h"
 #include "support/cuda.h"
 #include "support/gradient_check.h"
 #include "tensor/checkpoint.h"
-#include "parameters/parameter_space.h"
 
 namespace lockstep {
 namespace {

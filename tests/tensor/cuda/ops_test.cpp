@@ -2,9 +2,9 @@
 // The table of all operations, on a GPU against the CPU in double precision.
 #include <algorithm>
 
+#include "parameters/parameter_space.h"
 #include "support/cuda.h"
 #include "support/op_cases.h"
-#include "parameters/parameter_space.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the values of a model lie between ranks: that part of DataParallel.
+#include <algorithm>
+#include <functional>
+
+#include "dist/data_parallel.h"
+#include "tensor/create.h"
+
+namespace lockstep {
+
+/// Brings values to where they stay: rank 0's, to whoever keeps them.
+void DataParallel::place_values() {
+  if (communicator_->size() == 1) return void(space_.values());
+  const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32);
+  fill_masters(masters);
+  space_.place_values(masters);
+  release_cached_memory(space_.stream());  // where they were
+  if (sharding_.cuts_reads())
+    units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_->movement(), communicator_->rank());
+  const bool has_copies = space_.precision() != space_.dtype();
+  const std::vector<Placement> places = places_of(sharding_.reads);
+  value_transfer_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
+  value_transfer_->stays.clear();
+  if (!has_copies) return;
+  const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision());
+  space_.place_copies(copies);
+  copies_transfer_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
+  copies_transfer_->stays.clear();
+  refresh_copies();
+}
+
+void DataParallel::refresh_copies() {
+  space_.refresh_copies();
+  if (sharding_.stage != Shard::none && copies_transfer_) bring(space_.copies(), *copies_transfer_);
+}
+
+/// Zeroed memory for a rank's part of the space, from where others reach it: equally large on all ranks.
+FlatBuffer DataParallel::make_buffer(const Ownership& ownership, DType dtype) const {
+  const MemoryScope scope("parameters");
+  int64_t most = 0;
+  for (const std::vector<Range>& ranges : ownership) most = std::max(most, size_of(ranges));
+  const Placement placement(ownership[rank()]);
+  const bool is_part = std::ranges::adjacent_find(ownership, std::not_equal_to()) != ownership.end();
+  const auto memory = reducer_->allocate((most * bytes(dtype) + 3) / 4, false);
+  return {Tensor(memory, 0, {placement.elements()}, dtype), placement, is_part};
+}
+
+void DataParallel::fill_masters(const FlatBuffer& masters) const {
+  if (masters.is_whole(space_.elements())) {
+    space_.write_values({0, space_.elements()}, masters.memory());
+    return broadcast(masters.memory());
+  }
+  // No rank ever has all of them: each makes its own, or gets them unit by unit.
+  const std::string rules = space_.initial_values();
+  const std::vector<std::string> all = communicator_->all_gather_text(rules);
+  if (!rules.empty() && std::ranges::count(all, rules) == std::ssize(all)) {
+    for (const Range& range : masters.placement().ranges()) space_.write_values(range, masters.part(range));
+    return;
+  }
+  for (const Range& unit : space_.units()) {
+    const Tensor values = empty({unit.size()}, DType::f32, space_.stream());
+    if (communicator_->rank() == 0) space_.write_values(unit, values);
+    broadcast(values);
+    for (const Range& kept : masters.placement().ranges())
+      if (const Range both = intersection(kept, unit); both.size() > 0)
+        copy(values.slice(both.begin - unit.begin, both.end - unit.begin), masters.part(both));
+  }
+}
+
+/// Rank 0's on all ranks.
+void DataParallel::broadcast(const Tensor& tensor) const {
+  constexpr int64_t piece_bytes = int64_t{64} << 20;
+  auto* const values = static_cast<std::byte*>(tensor.view().data);
+  const int64_t bytes = tensor.view().bytes();
+  const Stream& stream = tensor.stream();
+  if (mode_of(stream).is_dry) return;
+  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values, bytes, 0);
+  const std::shared_ptr<std::byte> on_host = allocate_pinned(std::min(bytes, piece_bytes));
+  for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
+    const int64_t size = std::min(piece_bytes, bytes - begin);
+    copy_bytes(on_host.get(), cpu_stream(), values + begin, stream, size);
+    communicator_->broadcast(on_host.get(), size, 0);
+    copy_bytes(values + begin, stream, on_host.get(), cpu_stream(), size);
+  }
+}
+
+/// Pieces of one buffer, from whoever has made them to whoever keeps them.
+void DataParallel::bring(const FlatBuffer& buffer, const Transfer& pieces) const {
+  const View view = buffer.memory().view();
+  auto* const first = static_cast<std::byte*>(view.data);
+  reducer_->transfer({.pieces = pieces,
+                      .from = first,
+                      .from_bytes = view.bytes(),
+                      .to = first,
+                      .element_bytes = bytes(view.dtype),
+                      .is_lent = sharding_.stage != Shard::none});
+}
+
+/// Brings new values to all that read them.
+void DataParallel::gather_updates() {
+  if (communicator_->size() == 1) return;
+  const bool has_copies = space_.precision() != space_.dtype();
+  if (has_copies && sharding_.stage != Shard::none) return bring(space_.copies(), *value_transfer_);
+  // In one group, all that a rank reads of others it gathers.
+  if (sharding_.cuts_reads() && sharding_.group == communicator_->size()) return;
+  bring(space_.values(), *value_transfer_);
+  if (has_copies) space_.refresh_copies();
+}
+
+Tensor DataParallel::gather_values(int unit) {
+  const Range range = space_.units()[static_cast<size_t>(unit)];
+  const FlatBuffer& masters = space_.values();
+  if (masters.is_whole(space_.elements())) return masters.part(range);
+  const bool has_copies = space_.precision() != space_.dtype();
+  const Transfer pieces = gather_of(
+      sharding_.masters, range, has_copies ? communicator_->size() : sharding_.group, communicator_->rank());
+  if (!gathered_) {
+    int64_t most = 0;
+    for (const Range& one : space_.units()) most = std::max(most, one.size());
+    const MemoryScope scope("gathered values");
+    gathered_ = empty({most}, DType::f32, space_.stream());
+  }
+  const View from = masters.memory().view();
+  reducer_->transfer({.pieces = pieces,
+                      .from = static_cast<const std::byte*>(from.data),
+                      .from_bytes = from.bytes(),
+                      .to = static_cast<std::byte*>(gathered_.view().data),
+                      .is_lent = true});
+  return gathered_.slice(0, range.size());
+}
+
+}  // namespace lockstep

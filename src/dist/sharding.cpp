@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/sharding.h"
+
+#include "core/error.h"
+
+namespace lockstep {
+
+const char* name(Shard shard) {
+  constexpr const char* names[] = {"none", "optimizer", "gradients", "full"};
+  return names[static_cast<size_t>(shard)];
+}
+
+void check_group(Shard stage, int ranks, int group) {
+  if (ranks == 1) return;
+  require(group >= 0 && (group == 0 || ranks % group == 0), "dist.group = ", group, " does not divide the ",
+          ranks, " ranks: groups of equal size keep the model between them");
+  require(group == 0 || group == ranks || stage == Shard::full, "dist.group = ", group,
+          " is for dist.shard = full: with dist.shard = ", name(stage), " every rank keeps all values");
+}
+
+Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int group_size)
+    : stage(ranks == 1 ? Shard::none : of_stage), group(ranks == 1 || group_size == 0 ? ranks : group_size) {
+  check_group(of_stage, ranks, group_size);
+  // Segments nest: those of `parts` ranks, one of each group, are what such a rank reads.
+  const int parts = stage == Shard::full ? ranks / group : 1;
+  const auto segment = [&](int rank) {
+    return static_cast<size_t>(parts == 1 ? rank : rank % group * parts + rank / group);
+  };
+  const Ownership trainable = space.segments(ranks), all = space.segments(ranks, true);
+  const Ownership of_group = space.segments(group, true);
+  const bool has_copies = space.precision() != space.dtype();
+  for (int rank = 0; rank < ranks; ++rank) {
+    updates.push_back(trainable[segment(rank)]);
+    reads.push_back(stage == Shard::full ? of_group[static_cast<size_t>(rank % group)]
+                                         : std::vector<Range>{{0, space.elements()}});
+    masters.push_back(has_copies && stage != Shard::none ? all[segment(rank)] : reads.back());
+  }
+}
+
+std::vector<Placement> places_of(const Ownership& ownership) {
+  std::vector<Placement> places;
+  for (const std::vector<Range>& ranges : ownership) places.emplace_back(ranges);
+  return places;
+}
+
+Transfer gather_of(const Ownership& owned, Range range, int group, int rank) {
+  Ownership of_group(owned.size()), wanted(owned.size());
+  for (size_t peer = 0; peer < owned.size(); ++peer) {
+    if (static_cast<int>(peer) / group != rank / group) continue;
+    of_group[peer] = owned[peer];
+    wanted[peer] = {range};
+  }
+  return {of_group, places_of(owned), wanted, std::vector<Placement>(owned.size(), Placement({range})), rank};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/transfer.h"
+
+namespace lockstep {
+namespace {
+
+/// What the ranges of two lists, each in order, have in common.
+std::vector<Range> intersections(const std::vector<Range>& a, const std::vector<Range>& b) {
+  std::vector<Range> both;
+  for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    if (const Range common = intersection(a[i], b[k]); common.size() > 0) both.push_back(common);
+    a[i].end < b[k].end ? ++i : ++k;
+  }
+  return both;
+}
+
+}  // namespace
+
+Transfer::Transfer(const Ownership& owned, std::span<const Placement> from, const Ownership& wanted,
+                   std::span<const Placement> to, int rank) {
+  const auto mine = static_cast<size_t>(rank);
+  const auto piece = [&](int peer, size_t sender, size_t receiver, Range range) {
+    return Piece{peer, from[sender].offset_of(range), to[receiver].offset_of(range), range.size()};
+  };
+  for (int peer = 0; peer < static_cast<int>(owned.size()); ++peer) {
+    const auto other = static_cast<size_t>(peer);
+    if (peer == rank) {
+      for (const Range& range : intersections(owned[mine], wanted[mine]))
+        stays.push_back(piece(rank, mine, mine, range));
+      continue;
+    }
+    for (const Range& range : intersections(owned[mine], wanted[other]))
+      sends.push_back(piece(peer, mine, other, range));
+    for (const Range& range : intersections(owned[other], wanted[mine]))
+      receives.push_back(piece(peer, other, mine, range));
+  }
+}
+
+Transfer Transfer::in_place(const Ownership& owned, int64_t elements, int rank, int root) {
+  const std::vector<Placement> places(owned.size(), Placement::whole(elements));
+  Ownership wanted(owned.size());
+  for (size_t r = 0; r < wanted.size(); ++r)
+    if (root == everybody || root == static_cast<int>(r)) wanted[r] = {{0, elements}};
+  Transfer transfer(owned, places, wanted, places, rank);
+  transfer.stays.clear();
+  return transfer;
+}
+
+std::vector<Message> Transfer::send_messages(const std::byte* from, int64_t element_bytes) const {
+  std::vector<Message> messages;
+  // Of a message that is sent, nothing is written.
+  for (const Piece& piece : sends)
+    messages.push_back(
+        {piece.peer, const_cast<std::byte*>(from) + piece.from * element_bytes, piece.count * element_bytes});
+  return messages;
+}
+
+std::vector<Message> Transfer::receive_messages(std::byte* to, int64_t element_bytes) const {
+  std::vector<Message> messages;
+  for (const Piece& piece : receives)
+    messages.push_back({piece.peer, to + piece.to * element_bytes, piece.count * element_bytes});
+  return messages;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/initial_values.h"
+
+#include <cmath>
+
+#include "tensor/create.h"
+#include "tensor/ops.h"
+
+namespace lockstep {
+namespace {
+
+/// normal_values() of a matrix [columns, rows] of which this is the transpose, [rows, columns].
+InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id) {
+  const int64_t rows = shape[0], columns = shape[1];
+  return {.fill =
+              [=](const Tensor& part, int64_t first) {
+                if (part.size() == 0) return;
+                // What is drawn are the rows that the part meets, a run of each column.
+                const int64_t begin = first / columns, end = (first + part.size() - 1) / columns + 1;
+                const Tensor drawn = empty({columns, end - begin}, part.dtype(), part.stream());
+                if (end - begin == rows)
+                  fill_normal(drawn, 0.0, std, seed, stream_id);
+                else
+                  for (int64_t column = 0; column < columns; ++column)
+                    fill_normal(drawn.slice(column, column + 1), 0.0, std, seed, stream_id,
+                                column * rows + begin);
+                const Tensor turned = transpose(drawn).reshape({drawn.size()});
+                const int64_t skipped = first - begin * columns;
+                copy(turned.slice(skipped, skipped + part.size()), part);
+              },
+          .name = concat(std::hexfloat, "transposed normal ", rows, " ", columns, " ", std, " ", seed, " ",
+                         stream_id)};
+}
+
+}  // namespace
+
+InitialValues constant_values(double value) {
+  return {.fill = [value](const Tensor& part, int64_t) { fill(part, value); },
+          .name = concat(std::hexfloat, "constant ", value)};
+}
+
+InitialValues normal_values(double mean, double std, uint64_t seed, uint32_t stream_id) {
+  return {.fill = [=](const Tensor& part,
+                      int64_t first) { fill_normal(part, mean, std, seed, stream_id, first); },
+          .name = concat(std::hexfloat, "normal ", mean, " ", std, " ", seed, " ", stream_id)};
+}
+
+InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t stream_id) {
+  return {.fill = [=](const Tensor& part,
+                      int64_t first) { fill_uniform(part, low, high, seed, stream_id, first); },
+          .name = concat(std::hexfloat, "uniform ", low, " ", high, " ", seed, " ", stream_id)};
+}
+
+bool is_in_out(const std::string& parameter) {
+  return parameter.ends_with(".c_attn.weight") || parameter.ends_with(".c_fc.weight") ||
+         parameter.ends_with(".c_proj.weight");
+}
+
+void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed) {
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const auto& [name, tensor] = parameters[p];
+    if (tensor.shape().rank() != 2) continue;
+    const auto stream_id = static_cast<uint32_t>(p);
+    const bool ends_branch = name.ends_with("c_proj.weight");
+    const double std = ends_branch ? 0.02 / std::sqrt(2.0 * static_cast<double>(layers)) : 0.02;
+    tensor.initialize(is_in_out(name) ? transposed_normal_values(tensor.shape(), std, seed, stream_id)
+                                      : normal_values(0.0, std, seed, stream_id));
+  }
+}
+
+void initialize_linears(const std::vector<NamedTensor>& parameters, uint64_t seed) {
+  double bound = 0.0;
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const Tensor& tensor = parameters[p].tensor;
+    if (tensor.shape().rank() == 2) bound = 1.0 / std::sqrt(static_cast<double>(tensor.shape()[1]));
+    tensor.initialize(uniform_values(-bound, bound, seed, static_cast<uint32_t>(p)));
+  }
+}
+
+}  // namespace lockstep

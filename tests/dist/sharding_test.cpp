@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who keeps what, and what goes from whom to whom: both are values, so all ranks' are carried out here by
+// one.
+#include "dist/sharding.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tensor/create.h"
+#include "tests/support/user_error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t block = ParameterSpace::block;
+constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
+
+/// Units of 1, 3, 1 and 7 blocks; then one of 2 blocks that is frozen.
+ParameterSpace space_of_units() {
+  const auto parameter = [](int64_t size) { return zeros({size}).set_requires_grad(); };
+  return ParameterSpace({{"a.0.weight", parameter(6 * block + 5)},
+                         {"a.0.bias", parameter(100)},
+                         {"b.weight", parameter(7)},
+                         {"c.weight", parameter(3 * block)},
+                         {"frozen.weight", zeros({block + 1})},
+                         {"d.weight", parameter(block - 1)}});
+}
+
+struct Case {
+  Shard stage;
+  int ranks;
+  int group;
+  DType precision;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const DType precision : {DType::f32, DType::bf16})
+    for (int ranks = 1; ranks <= 6; ++ranks)
+      for (const Shard stage : stages)
+        for (int group = 1; group <= ranks; ++group)
+          if (ranks % group == 0 && (group == ranks || stage == Shard::full))
+            cases.push_back({stage, ranks, group, precision});
+  return cases;
+}
+
+std::ostream& operator<<(std::ostream& out, const Case& one) {
+  return out << name(one.stage) << " on " << one.ranks << " ranks in groups of " << one.group << ", "
+             << name(one.precision);
+}
+
+/// How many of some ranks have each element.
+std::vector<int> holders(const Ownership& ownership, int first, int end, int64_t elements) {
+  std::vector<int> count(static_cast<size_t>(elements));
+  for (int rank = first; rank < end; ++rank)
+    for (const Range& range : ownership[static_cast<size_t>(rank)])
+      for (int64_t i = range.begin; i < range.end; ++i) ++count.at(static_cast<size_t>(i));
+  return count;
+}
+
+bool lies_within(const std::vector<Range>& inner, const std::vector<Range>& outer) {
+  const Placement place(outer);
+  return std::ranges::all_of(inner, [&](const Range& range) { return place.holds(range); });
+}
+
+TEST(Sharding, EachElementIsUpdatedOnceAndReadByOneOfEachGroup) {
+  for (const Case& one : all_cases()) {
+    ParameterSpace space = space_of_units();
+    space.set_precision(one.precision);
+    const int64_t elements = space.elements();
+    const Sharding sharding(space, one.stage, one.ranks, one.group);
+    std::vector<int> once(static_cast<size_t>(elements), 1), trainable = once;
+    std::fill(trainable.begin() + space.trainable_elements(), trainable.end(), 0);
+    EXPECT_EQ(holders(sharding.updates, 0, one.ranks, elements), trainable) << one;
+    const bool cuts_reads = one.stage == Shard::full && one.ranks > 1;
+    EXPECT_EQ(sharding.cuts_reads(), cuts_reads) << one;
+    for (int first = 0; first < one.ranks; first += cuts_reads ? one.group : 1)
+      EXPECT_EQ(holders(sharding.reads, first, first + (cuts_reads ? one.group : 1), elements), once) << one;
+    const bool cuts_masters = one.stage != Shard::none && one.ranks > 1 && one.precision != DType::f32;
+    if (cuts_masters)
+      EXPECT_EQ(holders(sharding.masters, 0, one.ranks, elements), once) << one;
+    else
+      EXPECT_EQ(sharding.masters, sharding.reads) << one;
+  }
+}
+
+TEST(Sharding, WhatARankUpdatesLiesWithinWhatItKeeps) {
+  for (const Case& one : all_cases()) {
+    ParameterSpace space = space_of_units();
+    space.set_precision(one.precision);
+    const Sharding sharding(space, one.stage, one.ranks, one.group);
+    for (size_t rank = 0; rank < sharding.updates.size(); ++rank) {
+      EXPECT_TRUE(lies_within(sharding.updates[rank], sharding.masters[rank])) << one << ", rank " << rank;
+      EXPECT_TRUE(lies_within(sharding.masters[rank], sharding.reads[rank])) << one << ", rank " << rank;
+      for (const Range& range : sharding.updates[rank]) {
+        EXPECT_EQ(range.begin % block, 0) << "the norm's blocks have one owner";
+        EXPECT_EQ(range.end % block, 0);
+      }
+    }
+  }
+}
+
+TEST(Sharding, NoStageCutsMoreThanTheNext) {
+  const ParameterSpace space = space_of_units();
+  for (const int ranks : {2, 3, 4}) {
+    const Sharding none(space, Shard::none, ranks, 0), gradients(space, Shard::gradients, ranks, 0);
+    EXPECT_FALSE(none.cuts_gradients());
+    EXPECT_FALSE(Sharding(space, Shard::optimizer, ranks, 0).cuts_gradients());
+    EXPECT_TRUE(gradients.cuts_gradients());
+    EXPECT_FALSE(gradients.cuts_reads());
+    const Sharding full(space, Shard::full, ranks, 0);
+    EXPECT_TRUE(full.cuts_gradients() && full.cuts_reads());
+    EXPECT_EQ(full.group, ranks);
+    EXPECT_EQ(full.updates, none.updates) << "one group: who updates an element keeps it";
+  }
+  EXPECT_EQ(Sharding(space, Shard::full, 1, 0).stage, Shard::none);
+}
+
+TEST(Sharding, GroupsThatCannotBeAreRefused) {
+  const auto refusal = [](Shard stage, int ranks, int group) {
+    return user_error([&] { check_group(stage, ranks, group); });
+  };
+  expect_contains(refusal(Shard::full, 4, 3), {"dist.group = 3 does not divide the 4 ranks"});
+  expect_contains(refusal(Shard::full, 4, -1), {"dist.group = -1"});
+  expect_contains(refusal(Shard::full, 2, 4), {"dist.group = 4"});
+  expect_contains(refusal(Shard::gradients, 4, 2),
+                  {"dist.group = 2", "dist.shard = gradients every rank keeps all values"});
+  for (const int group : {0, 1, 2, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group));
+  EXPECT_NO_THROW(check_group(Shard::none, 4, 4));
+  EXPECT_NO_THROW(check_group(Shard::full, 1, 8)) << "the same configuration on one rank";
+}
+
+// Each element of a sender's buffer is its own number, plus a share for each rank that has sent it: what a
+// transfer brings, and that no more than what is wanted is written, shows in the numbers.
+constexpr int64_t nothing = -1;
+using Numbers = std::vector<int64_t>;
+
+int64_t number_of(int64_t element, int rank) { return 1000 * element + rank; }
+
+Numbers numbers_of(const Placement& placement, int rank) {
+  Numbers numbers;
+  for (const Range& range : placement.ranges())
+    for (int64_t i = range.begin; i < range.end; ++i) numbers.push_back(number_of(i, rank));
+  return numbers;
+}
+
+/// Carries out the transfers of all ranks, from buffers that hold their own numbers into others, or in place.
+std::vector<Numbers> carry_out(const std::vector<Transfer>& transfers, const std::vector<Placement>& from,
+                               const std::vector<Placement>& to, bool in_place) {
+  std::vector<Numbers> sources, targets;
+  for (size_t rank = 0; rank < transfers.size(); ++rank) {
+    sources.push_back(numbers_of(from[rank], static_cast<int>(rank)));
+    targets.push_back(in_place ? sources.back() : Numbers(static_cast<size_t>(to[rank].elements()), nothing));
+  }
+  const auto take = [&](size_t sender, size_t receiver, const Transfer::Piece& piece) {
+    for (int64_t i = 0; i < piece.count; ++i)
+      targets[receiver].at(static_cast<size_t>(piece.to + i)) =
+          sources[sender].at(static_cast<size_t>(piece.from + i));
+  };
+  for (size_t rank = 0; rank < transfers.size(); ++rank) {
+    for (const Transfer::Piece& piece : transfers[rank].stays) take(rank, rank, piece);
+    for (size_t peer = 0; peer < transfers.size(); ++peer) {
+      // As messages do, the i-th that is sent meets the i-th that is expected.
+      std::vector<Transfer::Piece> sent, expected;
+      for (const Transfer::Piece& piece : transfers[peer].sends)
+        if (piece.peer == static_cast<int>(rank)) sent.push_back(piece);
+      for (const Transfer::Piece& piece : transfers[rank].receives)
+        if (piece.peer == static_cast<int>(peer)) expected.push_back(piece);
+      EXPECT_EQ(sent.size(), expected.size()) << "from rank " << peer << " to rank " << rank;
+      for (size_t i = 0; i < std::min(sent.size(), expected.size()); ++i) {
+        EXPECT_EQ(sent[i].count, expected[i].count);
+        EXPECT_EQ(sent[i].from, expected[i].from) << "where ranks read each other's memory";
+        take(peer, rank, expected[i]);
+      }
+    }
+  }
+  return targets;
+}
+
+TEST(Transfer, AnUpdateReachesWhoeverReadsIt) {
+  for (const Case& one : all_cases()) {
+    ParameterSpace space = space_of_units();
+    space.set_precision(one.precision);
+    const Sharding sharding(space, one.stage, one.ranks, one.group);
+    const std::vector<Placement> places = places_of(sharding.reads);
+    std::vector<Transfer> transfers;
+    for (int rank = 0; rank < one.ranks; ++rank)
+      transfers.push_back({sharding.updates, places, sharding.reads, places, rank});
+    const std::vector<Numbers> after = carry_out(transfers, places, places, true);
+    std::vector<int> owner(static_cast<size_t>(space.elements()), -1);
+    for (int rank = 0; rank < one.ranks; ++rank)
+      for (const Range& range : sharding.updates[static_cast<size_t>(rank)])
+        std::fill(owner.begin() + range.begin, owner.begin() + range.end, rank);
+    for (int rank = 0; rank < one.ranks; ++rank) {
+      Numbers expected;  // frozen elements stay this rank's
+      for (const Range& range : places[static_cast<size_t>(rank)].ranges())
+        for (int64_t i = range.begin; i < range.end; ++i) {
+          const int from = owner[static_cast<size_t>(i)];
+          expected.push_back(number_of(i, from < 0 ? rank : from));
+        }
+      EXPECT_EQ(after[static_cast<size_t>(rank)], expected) << one << ", rank " << rank;
+    }
+  }
+}
+
+TEST(Transfer, AUnitIsGatheredWithinEachGroup) {
+  for (const Case& one : all_cases()) {
+    if (one.stage != Shard::full || one.ranks == 1 || one.precision != DType::f32) continue;
+    const ParameterSpace space = space_of_units();
+    const Sharding sharding(space, one.stage, one.ranks, one.group);
+    for (const Range& unit : space.units()) {
+      std::vector<Transfer> transfers;
+      for (int rank = 0; rank < one.ranks; ++rank)
+        transfers.push_back(gather_of(sharding.reads, unit, one.group, rank));
+      const std::vector<Placement> to(static_cast<size_t>(one.ranks), Placement({unit}));
+      const std::vector<Numbers> after = carry_out(transfers, places_of(sharding.reads), to, false);
+      for (int rank = 0; rank < one.ranks; ++rank) {
+        const int first = rank / one.group * one.group;
+        Numbers expected(static_cast<size_t>(unit.size()), nothing);
+        for (int peer = first; peer < first + one.group; ++peer)
+          for (const Range& range : sharding.reads[static_cast<size_t>(peer)])
+            for (int64_t i = range.begin; i < range.end; ++i)
+              if (unit.begin <= i && i < unit.end)
+                expected[static_cast<size_t>(i - unit.begin)] = number_of(i, peer);
+        EXPECT_EQ(std::ranges::count(expected, nothing), 0);
+        EXPECT_EQ(after[static_cast<size_t>(rank)], expected) << one << ", rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Transfer, PartsOfOneBufferAreBroughtToAllOrToOne) {
+  const ParameterSpace space = space_of_units();
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (int root = Transfer::everybody; root < ranks; ++root) {
+      const Ownership owned = space.segments(ranks);
+      const int64_t elements = space.trainable_elements();
+      std::vector<Transfer> transfers;
+      for (int rank = 0; rank < ranks; ++rank) {
+        transfers.push_back(Transfer::in_place(owned, elements, rank, root));
+        EXPECT_TRUE(transfers.back().stays.empty()) << "it is there";
+      }
+      const std::vector<Placement> whole(static_cast<size_t>(ranks), Placement::whole(elements));
+      const std::vector<Numbers> after = carry_out(transfers, whole, whole, true);
+      Numbers gathered(static_cast<size_t>(elements));
+      for (int rank = 0; rank < ranks; ++rank)
+        for (const Range& range : owned[static_cast<size_t>(rank)])
+          for (int64_t i = range.begin; i < range.end; ++i)
+            gathered[static_cast<size_t>(i)] = number_of(i, rank);
+      for (int rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(after[static_cast<size_t>(rank)],
+                  root == Transfer::everybody || root == rank ? gathered : numbers_of(whole.front(), rank));
+    }
+}
+
+TEST(Transfer, MessagesAreAsLongAsTheirElements) {
+  const Ownership owned = {{{0, 10}}, {{10, 30}}};
+  const Transfer transfer = Transfer::in_place(owned, 30, 0);
+  std::vector<std::byte> buffer(60);
+  const std::vector<Message> sends = transfer.send_messages(buffer.data(), 2);
+  const std::vector<Message> receives = transfer.receive_messages(buffer.data(), 2);
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].peer, 1);
+  EXPECT_EQ(sends[0].bytes, 20);
+  ASSERT_EQ(receives.size(), 1u);
+  EXPECT_EQ(receives[0].data, buffer.data() + 20);
+  EXPECT_EQ(receives[0].bytes, 40);
+}
+
+}  // namespace
+}  // namespace lockstep
