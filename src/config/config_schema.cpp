@@ -147,7 +147,7 @@ void add_dist(Rows<DistConfig> rows) {
   rows.add("group", &C::group, collective, "ranks",
            "neighbours that keep all values between them where dist.shard = full; 0: all ranks, or, with "
            "HYBRID_SHARD, those of a host",
-           at_least(0));
+           {.low = 0, .high = 1 << 30});
   rows.add("bucket_mib", &C::bucket_mib, collective, "MiB",
            "size of a bucket: gradients that are sent together", above(0));
   rows.add("timeout_s", &C::timeout_s, collective, "seconds",

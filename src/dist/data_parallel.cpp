@@ -45,7 +45,8 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
     : space_(space),
       communicator_(world.shared_communicator()),
       options_(options),
-      sharding_(space, options.shard, world.size(), options.group) {
+      sharding_(space, options.shard, world.size(), options.group),
+      precision_(space.precision()) {
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
   expect(space.dtype() == DType::f32, "parameters are ", space.dtype(), ", not f32");
@@ -121,7 +122,14 @@ std::vector<int> DataParallel::replicas() const {
   return replicas;
 }
 
+void DataParallel::expect_same_precision() const {
+  expect(sharding_.stage == Shard::none || space_.precision() == precision_, "the model's precision was ",
+         precision_, " when ranks cut it between them, and is ", space_.precision(),
+         ": call set_precision() before DataParallel is made");
+}
+
 void DataParallel::begin_step() {
+  expect_same_precision();
   if (units_) units_->open();
 }
 
@@ -175,6 +183,7 @@ void DataParallel::write_loss(const Tensor& loss, const Tensor& reserved, bool a
 void DataParallel::backward(const Tensor& loss) {
   expect(micro_batches_done_ < owed(), "backward() was called more than ", owed(),
          " times in this step; call wait() after the last");
+  expect_same_precision();
   const bool cuts = reducer_->cuts_gradients();
   const int part = cuts ? 0 : micro_batches_done_ % options_.accumulate;
   const int slot = reducer_->begin(micro_batches_done_ / (cuts ? 1 : options_.accumulate));

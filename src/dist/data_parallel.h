@@ -154,6 +154,7 @@ class DataParallel {
   void write_loss(const Tensor& loss, const Tensor& target, bool adds) const;
   void count_down(int bucket);
   void on_ready(size_t parameter);
+  void expect_same_precision() const;
   int owed() const { return static_cast<int>(micro_batches_.size()); }
   size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
 
@@ -161,14 +162,15 @@ class DataParallel {
   std::shared_ptr<Communicator> communicator_;
   Options options_;
   Sharding sharding_;
-  std::unique_ptr<GradientReducer> reducer_;  ///< goes after all that lies in memory that it has made
+  DType precision_;  ///< for which ranks cut values and copies
+  Tensor report_;    ///< what ranks tell each other in a step: reserved elements, then
+  Tensor squares_;   ///< the sums of squares of all blocks
+  Tensor told_;      ///< the reserved elements of the last step
+  std::unique_ptr<GradientReducer> reducer_;  ///< goes before the memory that it has made
   std::unique_ptr<UnitPool> units_;           ///< where reads are cut
   std::vector<MicroBatch> micro_batches_;
-  Tensor report_;   ///< what ranks tell each other in a step: reserved elements, then
-  Tensor squares_;  ///< the sums of squares of all blocks
   std::optional<Transfer> report_transfer_, value_transfer_, copies_transfer_;
   GradientNorm norm_;
-  Tensor told_;                       ///< the reserved elements of the last step
   Tensor votes_;                      ///< of this rank, in the order of Vote: 0 or 1
   std::vector<Tensor> gradients_;     ///< [slot]: the trainable elements
   std::vector<Tensor> reserved_;      ///< [slot]

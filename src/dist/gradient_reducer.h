@@ -42,7 +42,7 @@ struct DataParallelOptions {
 ///
 /// A bucket leaves as soon as the last replica of a round has written it. On a GPU all of it is queued beside
 /// the backward; on a CPU it happens on a thread of its own, or where the round ends, or, where gradients are
-/// cut, at once. The mean ends in slot 0: of what a rank owns, or, with gather(), of everything; where
+/// cut, at once. The mean ends in slot 0: of what a rank owns, or, with gather_slot(), of everything; where
 /// gradients are cut, in shard().
 class GradientReducer final {
  public:
@@ -142,8 +142,8 @@ class GradientReducer final {
   Transfer in_place_;                                 ///< the parts of slot 0
   std::vector<std::pair<size_t, Replica>> replicas_;  ///< of this rank, with their rounds
   std::shared_ptr<Storage> storage_;                  ///< outlives its registration
+  std::unique_ptr<LeafPool> leaves_;  ///< where gradients are cut, as owned_, counter_ and mean_ are
   std::unique_ptr<Movement> movement_;
-  std::unique_ptr<LeafPool> leaves_;  ///< where gradients are cut, as the next three are
   Placement owned_;                   ///< of this rank, reserved elements too
   std::shared_ptr<Storage> counter_;  ///< [level][owned_]; level 0 is the mean at last
   std::shared_ptr<Storage> mean_;     ///< that, where the gradients' stream reads it

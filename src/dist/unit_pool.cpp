@@ -45,28 +45,32 @@ UnitPool::Buffer* UnitPool::find_buffer(int unit, DType dtype) {
   return nullptr;
 }
 
-/// Of the buffers that are large enough and not about to be read, the one that was found longest ago.
-UnitPool::Buffer& UnitPool::buffer_for(int64_t bytes) {
+/// Of the buffers that are large enough and not about to be read, the one that was found longest ago; null if
+/// there is none.
+UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
+  if (!buffers_[0].memory) {  // all at once: a step that is recorded must find them made
+    const MemoryScope scope("gathered values");
+    for (size_t i = 0; i < buffer_count; ++i)
+      buffers_[i].memory = Storage::make(sizes_[i] * bytes(space_.precision()), space_.stream());
+  }
   Buffer* best = nullptr;
   for (size_t i = 0; i < buffer_count; ++i) {
     Buffer& buffer = buffers_[i];
     const bool is_needed = buffer.used_at >= 0 && buffer.launches == launches_of_this_thread();
-    if (sizes_[i] * 4 < bytes || is_needed) continue;
+    if (sizes_[i] < elements || is_needed) continue;
     if (best == nullptr || buffer.used_at < best->used_at) best = &buffer;
   }
-  expect(best != nullptr, "an operation reads parameters of more than ", buffer_count,
-         " units of the model at once, or of several of the largest: mark them as one unit");
-  if (!best->memory) {
-    const MemoryScope scope("gathered values");
-    best->memory = Storage::make(sizes_[static_cast<size_t>(best - buffers_.data())] * 4, space_.stream());
-  }
-  return *best;
+  return best;
 }
 
-UnitPool::Buffer& UnitPool::gather(int unit, DType dtype) {
+/// Brings a unit; null if there is no buffer for it.
+UnitPool::Buffer* UnitPool::gather(int unit, DType dtype) {
   const Range range = space_.units()[static_cast<size_t>(unit)];
   const FlatBuffer& shard = space_.copies() ? space_.copies() : space_.values();
-  Buffer& buffer = buffer_for(range.size() * bytes(dtype));
+  expect(dtype == shard.dtype(), "units are gathered in ", shard.dtype(), ", not in ", dtype);
+  Buffer* const found = buffer_for(range.size());
+  if (found == nullptr) return nullptr;
+  Buffer& buffer = *found;
   const View from = shard.memory().view();
   movement_.transfer({.pieces = transfers_[static_cast<size_t>(unit)],
                       .from = static_cast<const std::byte*>(from.data),
@@ -81,7 +85,7 @@ UnitPool::Buffer& UnitPool::gather(int unit, DType dtype) {
   buffer.used_at = finds_;
   buffer.is_arriving = device_of(movement_.stream()) == Device::cuda;
   if (buffer.is_arriving) buffer.arrived.record(movement_.stream());
-  return buffer;
+  return found;
 }
 
 std::byte* UnitPool::find(Range place, DType dtype) {
@@ -91,7 +95,10 @@ std::byte* UnitPool::find(Range place, DType dtype) {
     expect(is_open_,
            "this rank keeps a part of the model, and gathers the rest only where all ranks run the "
            "same operations: call DataParallel::begin_step() first, on every rank");
-    buffer = &gather(unit, dtype);
+    buffer = gather(unit, dtype);
+    expect(buffer != nullptr, "an operation reads parameters of more than ", buffer_count,
+           " units of the model at once, or of several of the largest, or their values are read without an "
+           "operation between: mark them as one unit, or use DataParallel::gather_values()");
   }
   buffer->used_at = finds_++;
   buffer->launches = launches_of_this_thread();

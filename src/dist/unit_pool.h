@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/event.h"
@@ -48,8 +49,8 @@ class UnitPool final : public Residency {
   };
 
   Buffer* find_buffer(int unit, DType dtype);
-  Buffer& gather(int unit, DType dtype);
-  Buffer& buffer_for(int64_t bytes);
+  Buffer* gather(int unit, DType dtype);
+  Buffer* buffer_for(int64_t elements);
 
   ParameterSpace& space_;
   Movement& movement_;

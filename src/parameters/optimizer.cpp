@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "core/graph.h"
 #include "kernels/grad_scale.h"
 #include "tensor/create.h"
 
@@ -74,6 +75,7 @@ void Optimizer::expect_whole() const {
   space_.expect_gradients();
   expect(states_are_whole_,
          "each rank holds the optimizer's state of what it updates: go on with DataParallel::step()");
+  expect(space_.values_are_whole(), "each rank holds a part of the values: go on with DataParallel::step()");
 }
 
 void Optimizer::update(const Tensor& clip) {
@@ -82,6 +84,9 @@ void Optimizer::update(const Tensor& clip) {
 }
 
 void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
+  // What is recorded is replayed, and states are made once.
+  expect(!is_recording_graph() || states_.empty() || states_.front().flat,
+         "the first update is recorded, which makes the optimizer's states: call states() before");
   states();
   if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
   apply(ranges, clip, 1.0f);

@@ -2,6 +2,7 @@
 #include "plan/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <sys/resource.h>
 
@@ -97,8 +98,7 @@ class Builder {
       add(name, take(name));
     // Ranks of one host write to one disk, each its part; else rank 0 may have to write everything.
     const bool all_write = place_.ranks == place_.ranks_of_host;
-    const bool is_part = rehearsal_.is_sharded || !all_write;
-    const double snapshot = take("snapshot") / (is_part ? 1 : place_.ranks);
+    const double snapshot = take("snapshot") / (all_write ? place_.ranks : 1);
     if (!on_gpu_) add("snapshot", snapshot);
     // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.
     const auto rounding = static_cast<double>(rehearsal_.memory.mapped_bytes - rehearsal_.memory.used_bytes);
@@ -148,7 +148,8 @@ class Builder {
     const auto shared = static_cast<double>(rehearsal_.shared_bytes);
     add("weights", take("parameters"));
     add("gathered weights", take("gathered values"));
-    add("gradients", take("gradients"));
+    const double level = 4.0 * static_cast<double>(rehearsal_.trainable) / place_.ranks;
+    add("gradients", take("gradients") + std::ceil(rehearsal_.missing_levels) * level);
     add("optimizer", take("optimizer"));
     shared_touched_ = shared;
     plan_.shared = place_.ranks * shared;

@@ -2,6 +2,7 @@
 #include "plan/rehearsal.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/dry_communicator.h"
 #include "tensor/autograd.h"
@@ -11,20 +12,27 @@
 namespace lockstep {
 namespace {
 
+/// In which a sharded step is rehearsed at most.
+constexpr int most_rounds = 8;
+
 int64_t samples_of_step(const Config& config, const Dataset& data) {
   const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
   return std::min(config.train.batch_size, (data.size() + replicas - 1) / replicas);
 }
 
-/// The micro-batches of a rank's replicas: for a step, and for the next one.
+/// The micro-batches of a rank's replicas, for a step, and for the next one: the memory of all, in few pieces
+/// where they are many. A step takes the first rows of the first.
 std::vector<Batch> dry_batches(const Config& config, const Dataset& data, int64_t replicas) {
   const MemoryScope scope("batches");
   const int64_t samples = samples_of_step(config, data) / config.train.accumulate;
+  const int64_t all = 2 * replicas * config.train.accumulate, pieces = std::min<int64_t>(all, 64);
   std::vector<Batch> batches;
-  for (int64_t i = 0; i < 2 * replicas * config.train.accumulate; ++i)
-    batches.push_back({.inputs = make_batch_memory(data.input(), samples, current_stream()),
-                       .targets = make_batch_memory(data.target(), samples, current_stream()),
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t rows = samples * ((all + pieces - 1) / pieces);
+    batches.push_back({.inputs = make_batch_memory(data.input(), rows, current_stream()),
+                       .targets = make_batch_memory(data.target(), rows, current_stream()),
                        .samples = samples});
+  }
   return batches;
 }
 
@@ -59,22 +67,15 @@ int64_t short_batch(const Config& config, const Dataset& data) {
              : 0;
 }
 
-/// Of all tensors in a space, what lies in these places.
-int64_t elements_in(const ParameterSpace& space, const Placement& placement) {
-  int64_t elements = 0;
-  for (const Parameter& parameter : space.parameters())
-    for (const Range& range : placement.ranges()) elements += intersection(range, parameter.place).size();
-  return elements;
-}
-
-/// The copy that is written while training goes on, in one piece: all, or where ranks cut what they keep,
-/// this one's part.
-Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, Optimizer& optimizer) {
+/// The copy of everything that is written while training goes on, in one piece.
+Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, const Optimizer& optimizer) {
   if (config.snapshot.path.empty()) return {};
   const MemoryScope scope("snapshot");
-  int64_t elements = elements_in(space, space.values().placement());
-  for (const Optimizer::State& state : optimizer.states())
-    elements += elements_in(space, state.flat.placement());
+  int64_t elements = 0;
+  for (const Parameter& parameter : space.parameters()) {
+    const bool has_states = parameter.place.begin < space.trainable_elements();
+    elements += parameter.place.size() * (1 + (has_states ? std::ssize(optimizer.state_names()) : 0));
+  }
   return empty({elements}, space.dtype(), cpu_stream());
 }
 
@@ -82,12 +83,18 @@ Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, Opti
 
 Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
   const bool is_sharded = shard_of(config.dist.shard) != Shard::none && place.ranks > 1;
-  const int64_t replicas = (std::max<int64_t>(config.dist.replicas, 1) + place.ranks - 1) / place.ranks;
+  const int64_t all_replicas = std::max<int64_t>(config.dist.replicas, 1);
+  const int64_t replicas = (all_replicas + place.ranks - 1) / place.ranks;
   Config rehearsed = config;
-  if (!is_sharded) {
+  if (is_sharded) {
+    // More rounds show nothing else, but for levels of the counter.
+    rehearsed.dist.replicas = std::min<int64_t>(all_replicas, int64_t{most_rounds} * place.ranks);
+    rehearsed.train.accumulate = std::min<int64_t>(config.train.accumulate, 3);
+  } else {
     rehearsed.dist.replicas = 1;
     rehearsed.dist.shard = "none";
     rehearsed.dist.group = 0;
+    // Two micro-batches show what more of them need too.
     rehearsed.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
     rehearsed.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
   }
@@ -99,8 +106,8 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   TrainingEngine engine(rehearsed, world, task, space);
   StepRunner runner(rehearsed.train, task, engine, [] {});
   const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
-  // Two micro-batches show what more of them need too, but for what travels between rounds.
-  const std::vector<Batch> step(engine.data_parallel.micro_batches().size(), batches.front());
+  const std::vector<Batch> step(engine.data_parallel.micro_batches().size(),
+                                part_of(batches.front(), batches.front().samples));
   const int64_t last = short_batch(config, *task.training_data);
   runner.start({.batches = last > 0 ? std::vector(step.size(), part_of(step.front(), last)) : step},
                config.train.learning_rate);
@@ -124,6 +131,9 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
           .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0,
           .is_sharded = is_sharded,
+          .missing_levels =
+              std::log2(static_cast<double>(all_replicas) /
+                        static_cast<double>(std::min(all_replicas, int64_t{most_rounds} * place.ranks))),
           .shared_bytes = others->shared_bytes()};
 }
 

@@ -33,7 +33,8 @@ struct Rehearsal {
   int64_t copy_bytes = 0;
   int64_t order_bytes = 0;  ///< of the samples of an epoch, shuffled
   bool is_sharded = false;
-  int64_t shared_bytes = 0;  ///< of what a sharded rank has, in memory that others can read
+  double missing_levels = 0;  ///< of a sharded rank's counter: rounds that were not rehearsed
+  int64_t shared_bytes = 0;   ///< of what a sharded rank has, in memory that others can read
 };
 
 /// Runs steps of a training dry on one rank that has the replicas of one of several, with all that belongs to

@@ -11,6 +11,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape sha
   const int64_t end = offset_bytes + shape.elements() * bytes(dtype);
   expect(storage != nullptr && offset_bytes >= 0 && end <= storage->bytes, "a tensor ", shape, " of ", dtype,
          " at byte ", offset_bytes, " does not fit its storage of ", storage ? storage->bytes : 0, " bytes");
+  state_->stream = storage->stream;
   state_->storage = std::move(storage);
   state_->offset_bytes = offset_bytes;
   state_->shape = shape;
@@ -23,6 +24,7 @@ Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, In
   tensor.state_->storage = std::make_shared<Storage>(Storage{nullptr, 0, stream});
   tensor.state_->shape = shape;
   tensor.state_->dtype = dtype;
+  tensor.state_->stream = stream;
   tensor.state_->initial = std::make_unique<InitialValues>(std::move(values));
   return tensor;
 }
@@ -58,7 +60,7 @@ DType Tensor::dtype() const {
 
 const Stream& Tensor::stream() const {
   expect(state_ != nullptr, "the stream of an empty tensor");
-  return state_->storage->stream;
+  return state_->stream;
 }
 
 View Tensor::view() const {
@@ -74,6 +76,7 @@ Tensor Tensor::part(int64_t first, const Shape& part_shape) const {
   part.state_->offset_bytes = state_->offset_bytes + first * bytes(dtype());
   part.state_->shape = part_shape;
   part.state_->dtype = dtype();
+  part.state_->stream = state_->stream;
   part.state_->space = state_->space;
   part.state_->place = state_->place + first;
   return part;
@@ -125,7 +128,8 @@ bool Tensor::requires_grad() const { return state_ && state_->wants_gradient(); 
 Tensor Tensor::grad() const {
   if (!state_ || !state_->leaf || !state_->leaf->is_written) return {};
   expect(!state_->space || state_->space->gradients_are_whole,
-         "each rank holds the gradients of what it updates: call DataParallel::gather_gradients() for all");
+         "each rank holds the gradients of what it updates: call DataParallel::gather_gradients() for all, "
+         "unless dist.shard cuts them");
   return state_->leaf->buffer;
 }
 

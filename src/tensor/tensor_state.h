@@ -30,6 +30,7 @@ struct TensorState {
   int64_t offset_bytes = 0;
   Shape shape;
   DType dtype = DType::f32;
+  Stream stream;  ///< its own, since storage may be replaced while somebody refers to it
 
   std::shared_ptr<GradientNode> node;      ///< set on what recorded operations return
   std::unique_ptr<LeafGradient> leaf;      ///< set on leaves that require a gradient

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <utility>
 
 #include "comm/memory_limit.h"
@@ -81,6 +82,9 @@ void settle_sharding(Config& config, const World& world) {
   if (const auto found = names.find(dist.shard); found != names.end()) dist.shard = found->second;
   require(dist.shard == "none" || dist.reduction == "tree", "dist.shard = ", dist.shard,
           " needs dist.reduction = tree: what is cut is added by its owners, in the tree's order");
+  require(!config.train.tune_matmul || (dist.shard != "gradients" && dist.shard != "full"),
+          "train.tune_matmul runs the whole model on rank 0, which dist.shard = ", dist.shard,
+          " is to avoid: leave one of them out");
   check_group(shard_of(dist.shard), world.size(), static_cast<int>(dist.group));
 }
 
@@ -194,9 +198,14 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
   if (!task.description.empty()) log_info(task.description);
+  const Sharding& sharding = data_parallel.sharding();
+  const std::string gradients =
+      sharding.cuts_gradients()
+          ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
+          : concat(counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
+                   bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank");
   log_info(
-      concat("memory: ", counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
-             bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank",
+      concat("memory: ", gradients,
              task.planned_bytes > 0 ? concat(", ", bytes_text(task.planned_bytes), " planned in all") : ""));
   log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
 }
