@@ -40,18 +40,16 @@ DataParallel::Options options_of(const Config& config, const World& world, GradS
 }
 
 /// What decides where values and their copies lie comes before DataParallel.
-std::unique_ptr<GradScaler> make_scaler(const Config& config, ParameterSpace& space) {
-  const DType precision = precision_of(config);
-  space.set_precision(precision);
-  return precision == DType::f16 ? std::make_unique<GradScaler>(space) : nullptr;
+GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Config& config, ParameterSpace& space) {
+  space.set_precision(precision_of(config));
+  return space.precision() == DType::f16 ? &scaler.emplace(space) : nullptr;
 }
 
 }  // namespace
 
 TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
                                ParameterSpace& space)
-    : scaler(make_scaler(config, space)),
-      data_parallel(space, world, options_of(config, world, scaler.get())),
+    : data_parallel(space, world, options_of(config, world, make_scaler(scaler, config, space))),
       optimizer(task.make_optimizer(space)) {
   if (scaler) optimizer->count_on_device();
 }

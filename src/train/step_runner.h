@@ -54,7 +54,7 @@ struct TrainingEngine {
   /// Gives the space its precision, and keeps a reference to it. All ranks call it.
   TrainingEngine(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space);
 
-  std::unique_ptr<GradScaler> scaler;  ///< in fp16, or null
+  std::optional<GradScaler> scaler;  ///< in fp16
   DataParallel data_parallel;
   std::unique_ptr<Optimizer> optimizer;
 };
