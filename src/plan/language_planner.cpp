@@ -24,27 +24,27 @@ MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
 }  // namespace
 
 Planner language_planner(const Config& config, const World& world, const LanguageData& data) {
-  const PlannedRanks place = planned_ranks(world);
-  const auto plan = [&data, place](const Config& of) {
+  const auto plan = [&data](const Config& of, const PlannedRanks& place) {
     return plan_memory(of, place, [&data](const Config& made) {
       const std::shared_ptr<const Gpt> model = make_gpt(made, data.vocabulary_size);
       return std::pair(std::shared_ptr<const void>(model), language_task(made, *model, data));
     });
   };
-  const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of) {
+  const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of, const PlannedRanks& place) {
     of.model.vocab_size = vocabulary;
     const int64_t layers = of.model.n_layer;
     // As many segments as are asked for need as many layers.
-    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers) return plan(of);
+    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers)
+      return plan(of, place);
     // A row is a line in the number of layers, and that many would take long.
     of.model.n_layer = most_planned_layers / 2;
-    const MemoryPlan half = plan(of);
+    const MemoryPlan half = plan(of, place);
     of.model.n_layer = most_planned_layers;
-    return extended(half, plan(of), 2.0 * static_cast<double>(layers) / most_planned_layers - 2.0);
+    return extended(half, plan(of, place), 2.0 * static_cast<double>(layers) / most_planned_layers - 2.0);
   };
   const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
-  return {.plan = plan_any,
-          .place = place,
+  return {.plan_at = plan_any,
+          .place = planned_ranks(world),
           .limits = memory_limits(world),
           .most_samples = (data.training->size() + replicas - 1) / replicas};
 }

@@ -35,8 +35,17 @@ std::optional<Config> with(const Config& config, const std::vector<MemoryChange>
 /// Changes of one key, the mildest first, of which at most one is taken.
 using Kind = std::vector<MemoryChange>;
 
+/// What ranks can cut between them, and its price.
+const Kind& stages() {
+  static const Kind stages = {
+      {"dist.shard=optimizer", "the same time and bits"},
+      {"dist.shard=gradients", "gradients travel unit by unit; the same bits"},
+      {"dist.shard=full", "values travel for every forward and backward; the same bits"}};
+  return stages;
+}
+
 /// Kinds in the order of their price: first no bit, then no time.
-std::vector<Kind> kinds_of_changes(const Config& config) {
+std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& place) {
   const TrainConfig& train = config.train;
   const int64_t rows = train.batch_size / train.accumulate * config.data.block_size;
   Kind recompute = {{"train.recompute=attention", "attention is computed twice; the same bits"},
@@ -51,7 +60,8 @@ std::vector<Kind> kinds_of_changes(const Config& config) {
   Kind precision;
   if (train.precision == "fp32")
     precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});
-  return {recompute, pieces, parts, precision};
+  const Kind no_copy = {{"snapshot.path=none", "the same bits; a run that is cut off starts over"}};
+  return {recompute, place.ranks > 1 ? stages() : Kind{}, pieces, parts, precision, no_copy};
 }
 
 /// The verdict on a configuration with these changes, if there is such a one.
@@ -88,6 +98,20 @@ std::string large_rows(const MemoryPlan& plan) {
   for (const MemoryRow& row : plan.rows)
     if (row.bytes >= 0.01 * plan.peak) all.push_back(concat(row.name, " ", bytes_text(row.bytes)));
   return joined(all);
+}
+
+/// At which stage how many ranks would do; empty if no number of them does.
+std::string describe_ranks(const Config& config, const Planner& planner) {
+  std::vector<std::string> all;
+  for (const MemoryChange& stage : stages()) {
+    const bool is_here = stage.setting == "dist.shard=" + config.dist.shard;
+    const auto other = is_here ? std::optional(config) : with(config, {stage});
+    if (const auto ranks = other ? fewest_ranks(*other, planner) : std::nullopt)
+      all.push_back(concat(stage.setting, " on ", *ranks));
+  }
+  if (all.empty()) return "";
+  return concat("with more ranks, ", planner.place.ranks_of_host,
+                " on each host like this one: ", joined(all));
 }
 
 std::string describe(const MemoryRemedy& remedy) {
@@ -148,7 +172,7 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
     if (best) taken.push_back(*best);
     return std::nullopt;
   };
-  for (const Kind& kind : kinds_of_changes(config))
+  for (const Kind& kind : kinds_of_changes(config, planner.place))
     if (const auto remedy = from(kind)) return remedy;
   if (const auto batch = largest_batch(config, planner)) {
     const std::vector<MemoryChange> smaller = {{concat("train.batch_size=", *batch), "another training"}};
@@ -158,6 +182,29 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
   for (int64_t layers = config.model.n_layer / 2; layers > 0; layers /= 2)
     models.push_back({concat("model.n_layer=", layers), "a smaller model"});
   return from(models);
+}
+
+std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
+  constexpr int most_hosts = 1 << 12;
+  const auto ranks_on = [&](int hosts) { return hosts * planner.place.ranks_of_host; };
+  const auto fits = [&](int hosts) {
+    PlannedRanks place = planner.place;
+    place.ranks = ranks_on(hosts);
+    place.writes_together = true;
+    Config other = config;
+    other.dist.replicas = std::max<int64_t>(config.dist.replicas, place.ranks);
+    return judge(planner.plan_at(other, place), planner.limits).fits();
+  };
+  int bad = 0, good = 1;
+  for (; !fits(good); good *= 2) {
+    if (good == most_hosts) return std::nullopt;
+    bad = good;
+  }
+  while (good - bad > 1) {
+    const int middle = bad + (good - bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return ranks_on(good);
 }
 
 std::string describe_plan(const Config& config, const Planner& planner) {
@@ -182,8 +229,10 @@ std::string describe_plan(const Config& config, const Planner& planner) {
                   : "no train.batch_size fits\n";
   if (verdict.fits()) return text;
   const auto remedy = cheapest_remedy(config, planner);
-  return text + (remedy ? concat("the cheapest change that fits: ", describe(*remedy), "\n")
-                        : "nothing but a narrower model fits: lower model.n_embd or data.block_size\n");
+  text += remedy ? concat("the cheapest change that fits: ", describe(*remedy), "\n")
+                 : "nothing but a narrower model fits: lower model.n_embd or data.block_size\n";
+  const std::string ranks = describe_ranks(config, planner);
+  return text + (ranks.empty() ? "" : ranks + "\n");
 }
 
 MemoryPlan require_memory(const Config& config, const Planner& planner) {

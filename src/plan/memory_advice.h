@@ -12,10 +12,12 @@ namespace lockstep {
 
 /// Plans trainings, whatever their configuration, and knows what they have to fit into.
 struct Planner {
-  std::function<MemoryPlan(const Config&)> plan;
+  std::function<MemoryPlan(const Config&, const PlannedRanks&)> plan_at;
   PlannedRanks place;
   std::vector<MemoryLimit> limits;
   int64_t most_samples = 1;  ///< of a replica's batch
+
+  MemoryPlan plan(const Config& config) const { return plan_at(config, place); }
 };
 
 /// How a plan stands to the limit that it comes nearest to.
@@ -45,7 +47,11 @@ struct MemoryRemedy {
 /// and none that is not needed.
 std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner);
 
-/// What --plan prints: rows, sums, the limit, the largest batch, and the remedy if it does not fit.
+/// The fewest ranks that can train it, as many on each host as here, with memory like here, and a place for
+/// snapshots that all of them see; nothing if no number of them can. There is a replica for each rank.
+std::optional<int> fewest_ranks(const Config& config, const Planner& planner);
+
+/// What --plan prints: rows, sums, the limit, the largest batch, and the remedies if it does not fit.
 std::string describe_plan(const Config& config, const Planner& planner);
 
 /// The plan. Throws UserError that names the key of the largest need, and the remedy, if it does not fit.

@@ -97,7 +97,7 @@ class Builder {
     for (const char* name : {"batches", "activations", "logits", "backward", "validation", "sample text"})
       add(name, take(name));
     // Ranks of one host write to one disk, each its part; else rank 0 may have to write everything.
-    const bool all_write = place_.ranks == place_.ranks_of_host;
+    const bool all_write = place_.ranks == place_.ranks_of_host || place_.writes_together;
     const double snapshot = take("snapshot") / (all_write ? place_.ranks : 1);
     if (!on_gpu_) add("snapshot", snapshot);
     // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.

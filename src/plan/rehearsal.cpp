@@ -131,9 +131,9 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
           .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0,
           .is_sharded = is_sharded,
-          .missing_levels =
-              std::log2(static_cast<double>(all_replicas) /
-                        static_cast<double>(std::min(all_replicas, int64_t{most_rounds} * place.ranks))),
+          .missing_levels = is_sharded ? std::log2(static_cast<double>(all_replicas) /
+                                                   static_cast<double>(rehearsed.dist.replicas))
+                                       : 0.0,
           .shared_bytes = others->shared_bytes()};
 }
 

@@ -19,7 +19,8 @@ using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, Traini
 struct PlannedRanks {
   int ranks = 1;
   int ranks_of_host = 1;
-  ProcessMemory program = {};  ///< of a rank's process before there is a model
+  bool writes_together = false;  ///< snapshots, by all ranks, though they are not on one host
+  ProcessMemory program = {};    ///< of a rank's process before there is a model
 };
 
 /// What a step of one rank takes: of rank 0 where ranks cut what they keep, else if it shares nothing, and

@@ -112,7 +112,9 @@ Planner planner_of(const Config& config, const MemoryLimit& limit) {
   const auto data = std::make_shared<LanguageData>(load_language_data(config, World::alone()));
   Planner planner = language_planner(config, World::alone(), *data);
   planner.limits = {limit};
-  planner.plan = [data, plan = planner.plan](const Config& of) { return plan(of); };
+  planner.plan_at = [data, plan = planner.plan_at](const Config& of, const PlannedRanks& place) {
+    return plan(of, place);
+  };
   return planner;
 }
 
@@ -176,6 +178,35 @@ TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
   }
   planner.limits[0].bytes = 1;
   EXPECT_FALSE(cheapest_remedy(config, planner).has_value());
+}
+
+TEST(MemoryPlan, AStageThatFitsIsFoundAndTheFewestRanksThatDo) {
+  const Config config =
+      random_tokens({"dist.replicas=2", "model.n_embd=256", "model.n_layer=24", "train.recompute=block"});
+  Planner planner = planner_of(config, {0, "a limit"});
+  planner.place = {.ranks = 2, .ranks_of_host = 2};
+  const auto at = [&](const char* stage, int ranks) {
+    Config other = config;
+    other.dist.shard = stage;
+    other.dist.replicas = ranks;
+    const PlannedRanks place{.ranks = ranks, .ranks_of_host = 2, .writes_together = true};
+    return planner.plan_at(other, place).peak;
+  };
+  for (const std::string stage : {"gradients", "full"}) {
+    planner.limits[0].bytes = at(stage.c_str(), 2);
+    const auto found = cheapest_remedy(config, planner);
+    ASSERT_TRUE(found.has_value()) << stage;
+    ASSERT_EQ(found->changes.size(), 1u);
+    EXPECT_EQ(found->changes[0].setting, "dist.shard=" + stage);
+  }
+  Config full = config;
+  full.dist.shard = "full";
+  EXPECT_EQ(fewest_ranks(full, planner), 2);
+  planner.limits[0].bytes = at("full", 6);
+  ASSERT_GT(at("full", 4), at("full", 6));
+  EXPECT_EQ(fewest_ranks(full, planner), 6);
+  EXPECT_EQ(fewest_ranks(config, planner), std::nullopt) << "everyone keeps everything";
+  expect_contains(describe_plan(config, planner), {"2 on each host like this one: ", "dist.shard=full on 6"});
 }
 
 TEST(MemoryPlan, RanksOfAHostShare) {
