@@ -13,27 +13,25 @@ int64_t blocks_of(int64_t bytes) {
 
 }  // namespace
 
-BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes)
+BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments)
     : elements(reserved + trainable_elements), owned(segments.size()) {
   owned[0].push_back({0, reserved});
   for (size_t rank = 0; rank < segments.size(); ++rank)
     for (const Range& range : segments[rank])
       owned[rank].push_back({reserved + range.begin, reserved + range.end});
+}
 
-  constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
-  int64_t begin = 0;
-  do {
-    const int64_t size = blocks_of(begin == 0 ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes);
-    const int64_t end = std::min(elements, (begin == 0 ? reserved : begin) + size);
-    add({begin, end}, 0);
-    begin = end;
-  } while (begin < elements);
+BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes)
+    : BucketPlan(trainable_elements, segments) {
+  cut(bucket_bytes);
 }
 
 BucketPlan::BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes)
-    : BucketPlan(space.trainable_elements(), sharding.updates, bucket_bytes) {
-  if (!sharding.cuts_gradients()) return;
-  buckets.clear();
+    : BucketPlan(space.trainable_elements(), sharding.updates) {
+  if (!sharding.cuts_gradients()) {
+    cut(bucket_bytes);
+    return;
+  }
   units.push_back({0, reserved});
   for (const Range& unit : space.units())
     if (unit.begin < space.trainable_elements())
@@ -44,6 +42,17 @@ BucketPlan::BucketPlan(const ParameterSpace& space, const Sharding& sharding, in
       add({begin, end}, static_cast<int>(unit));
       begin = end;
     }
+}
+
+void BucketPlan::cut(int64_t bucket_bytes) {
+  constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
+  int64_t begin = 0;
+  do {
+    const int64_t size = blocks_of(begin == 0 ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes);
+    const int64_t end = std::min(elements, (begin == 0 ? reserved : begin) + size);
+    add({begin, end}, 0);
+    begin = end;
+  } while (begin < elements);
 }
 
 void BucketPlan::add(Range range, int unit) {

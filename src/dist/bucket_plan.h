@@ -35,6 +35,8 @@ struct BucketPlan {
   std::vector<Range> units;     ///< where gradients lie unit by unit, else empty
 
  private:
+  BucketPlan(int64_t trainable_elements, const Ownership& segments);
+  void cut(int64_t bucket_bytes);
   void add(Range range, int unit);
 };
 

@@ -138,10 +138,9 @@ void DataParallel::forget_gathered() {
 }
 
 void DataParallel::count_down(int bucket) {
-  const int parts = reducer_->cuts_gradients() ? 1 : options_.accumulate;
-  if (micro_batches_done_ % parts != parts - 1) return;
+  if (micro_batches_done_ % parts() != parts() - 1) return;
   if (--missing_in_bucket_[static_cast<size_t>(bucket)] == 0)
-    reducer_->complete(bucket, micro_batches_done_ / parts);
+    reducer_->complete(bucket, micro_batches_done_ / parts());
 }
 
 /// Where gradients are cut: a parameter's lies with those of its unit.
@@ -185,8 +184,8 @@ void DataParallel::backward(const Tensor& loss) {
          " times in this step; call wait() after the last");
   expect_same_precision();
   const bool cuts = reducer_->cuts_gradients();
-  const int part = cuts ? 0 : micro_batches_done_ % options_.accumulate;
-  const int slot = reducer_->begin(micro_batches_done_ / (cuts ? 1 : options_.accumulate));
+  const int part = micro_batches_done_ % parts();
+  const int slot = reducer_->begin(micro_batches_done_ / parts());
   space_.set_gradients_are_whole(!cuts);
   if (!cuts) space_.bind_gradients(gradients_[static_cast<size_t>(slot)], part > 0);
   std::fill(missing_in_bucket_.begin(), missing_in_bucket_.end(), 0);

@@ -155,6 +155,8 @@ class DataParallel {
   void count_down(int bucket);
   void on_ready(size_t parameter);
   void expect_same_precision() const;
+  /// Micro-batches that are added up before anything travels.
+  int parts() const { return reducer_->cuts_gradients() ? 1 : options_.accumulate; }
   int owed() const { return static_cast<int>(micro_batches_.size()); }
   size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
 

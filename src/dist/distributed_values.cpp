@@ -17,21 +17,22 @@ void DataParallel::place_values() {
   release_cached_memory(space_.stream());  // where they were
   if (sharding_.cuts_reads())
     units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_->movement(), communicator_->rank());
-  const bool has_copies = space_.precision() != space_.dtype();
   const std::vector<Placement> places = places_of(sharding_.reads);
   value_transfer_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
   value_transfer_->stays.clear();
-  if (!has_copies) return;
+  if (!space_.has_copies()) return;
   const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision());
   space_.place_copies(copies);
-  copies_transfer_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
-  copies_transfer_->stays.clear();
+  if (sharding_.stage != Shard::none) {
+    copies_transfer_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
+    copies_transfer_->stays.clear();
+  }
   refresh_copies();
 }
 
 void DataParallel::refresh_copies() {
   space_.refresh_copies();
-  if (sharding_.stage != Shard::none && copies_transfer_) bring(space_.copies(), *copies_transfer_);
+  if (copies_transfer_) bring(space_.copies(), *copies_transfer_);
 }
 
 /// Zeroed memory for a rank's part of the space, from where others reach it: equally large on all ranks.
@@ -99,21 +100,20 @@ void DataParallel::bring(const FlatBuffer& buffer, const Transfer& pieces) const
 /// Brings new values to all that read them.
 void DataParallel::gather_updates() {
   if (communicator_->size() == 1) return;
-  const bool has_copies = space_.precision() != space_.dtype();
-  if (has_copies && sharding_.stage != Shard::none) return bring(space_.copies(), *value_transfer_);
+  if (copies_transfer_) return bring(space_.copies(), *value_transfer_);
   // In one group, all that a rank reads of others it gathers.
   if (sharding_.cuts_reads() && sharding_.group == communicator_->size()) return;
   bring(space_.values(), *value_transfer_);
-  if (has_copies) space_.refresh_copies();
+  if (space_.has_copies()) space_.refresh_copies();
 }
 
 Tensor DataParallel::gather_values(int unit) {
   const Range range = space_.units()[static_cast<size_t>(unit)];
   const FlatBuffer& masters = space_.values();
   if (masters.is_whole(space_.elements())) return masters.part(range);
-  const bool has_copies = space_.precision() != space_.dtype();
-  const Transfer pieces = gather_of(
-      sharding_.masters, range, has_copies ? communicator_->size() : sharding_.group, communicator_->rank());
+  const Transfer pieces =
+      gather_of(sharding_.masters, places_of(sharding_.masters), range,
+                space_.has_copies() ? communicator_->size() : sharding_.group, communicator_->rank());
   if (!gathered_) {
     int64_t most = 0;
     for (const Range& one : space_.units()) most = std::max(most, one.size());

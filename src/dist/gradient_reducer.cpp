@@ -99,16 +99,17 @@ GradientReducer::~GradientReducer() {
 bool GradientReducer::make_host_movement(bool may_share) {
   if (may_share && plan_.ranks > 1) {
     movement_ = move_in_shared_memory(communicator_);
-    if ((storage_ = make_slots())) return true;
+    if ((storage_ = make_slots(on_gpu()))) return true;
   }
   movement_ = move_as_messages(communicator_, cpu_stream());
-  storage_ = make_slots();
+  storage_ = make_slots(on_gpu());
   return false;
 }
 
-/// Where gradients are cut, just enough to know whether there is such memory.
-std::shared_ptr<Storage> GradientReducer::make_slots() {
-  return movement_->allocate(buckets_.units.empty() ? plan_.slots * buckets_.elements : 1, false);
+/// Where gradients are cut, or lie elsewhere, just enough to know whether there is such memory.
+std::shared_ptr<Storage> GradientReducer::make_slots(bool is_probe) {
+  const bool is_one = is_probe || !buckets_.units.empty();
+  return movement_->allocate(is_one ? 1 : plan_.slots * buckets_.elements, false);
 }
 
 void GradientReducer::make_movement(const DataParallelOptions& options) {
@@ -116,7 +117,7 @@ void GradientReducer::make_movement(const DataParallelOptions& options) {
   const bool is_host = device_of(stream_) == Device::cpu;
   if (!is_host && mode_of(stream_).is_dry) {  // of a GPU's memory nothing depends on how it moves
     movement_ = move_as_messages(communicator_, stream_);
-    storage_ = make_slots();
+    storage_ = make_slots(false);
     return;
   }
   const Transport transport =
@@ -136,7 +137,7 @@ void GradientReducer::make_movement(const DataParallelOptions& options) {
     expect(plan_.ranks == 1, plan_.ranks, " ranks cannot reduce alone");
     movement_ = move_as_messages(communicator_, stream_);
   }
-  storage_ = make_slots();
+  storage_ = make_slots(false);
 }
 
 /// Where an element that this rank owns lies in a level.

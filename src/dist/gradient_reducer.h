@@ -59,7 +59,8 @@ class GradientReducer final {
 
   const ReductionPlan& plan() const { return plan_; }
   const BucketPlan& buckets() const { return buckets_; }
-  /// All slots, one after the other, each as long as the bucket plan says; null where gradients are cut.
+  /// All slots, one after the other, each as long as the bucket plan says; nothing to write where gradients
+  /// are cut.
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   bool cuts_gradients() const { return leaves_ != nullptr; }
   /// Where gradients are cut: the gradients of a unit of the bucket plan for the backward that runs, once
@@ -123,8 +124,7 @@ class GradientReducer final {
   void make_counter(const ParameterSpace& space);
   float* counter(int level, int64_t element) const;
   void retire(int bucket);
-
-  std::shared_ptr<Storage> make_slots();
+  std::shared_ptr<Storage> make_slots(bool is_probe);
 
   void add_slots(const Stream& stream, const Movement::Scatter& what, int last, int times);
   void reduce(int bucket);

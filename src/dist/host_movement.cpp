@@ -20,6 +20,15 @@ std::shared_ptr<Storage> private_memory(int64_t count, const Stream& stream) {
   return storage;
 }
 
+/// Memory of at least so many bytes, which is used again.
+std::byte* grown(std::shared_ptr<Storage>& memory, int64_t bytes, const Stream& stream) {
+  if (!memory || memory->bytes < bytes) {
+    const MemoryScope scope("gradients");
+    memory = Storage::make(bytes, stream);
+  }
+  return memory->data.get();
+}
+
 /// What a rank has for itself in both buffers.
 void copy_what_stays(const Movement::Route& route, const Stream& stream) {
   if (mode_of(stream).is_dry) return;
@@ -39,12 +48,9 @@ std::vector<std::vector<const float*>> scatter_as_messages(Communicator& communi
                                                            const Movement::Scatter& what,
                                                            std::shared_ptr<Storage>& arrived,
                                                            const Stream& stream) {
-  const int64_t bytes = 4 * arriving_elements(what.bucket, what.slots_of_rank, communicator.rank());
-  if (!arrived || arrived->bytes < bytes) {
-    const MemoryScope scope("gradients");
-    arrived = Storage::make(bytes, stream);
-  }
-  ScatterMessages messages(what, communicator.rank(), reinterpret_cast<float*>(arrived->data.get()));
+  std::byte* const memory =
+      grown(arrived, 4 * arriving_elements(what.bucket, what.slots_of_rank, communicator.rank()), stream);
+  ScatterMessages messages(what, communicator.rank(), reinterpret_cast<float*>(memory));
   if (communicator.size() > 1) communicator.exchange(messages.sends, messages.receives);
   return std::move(messages.inputs);
 }
@@ -190,7 +196,7 @@ class ThroughHost final : public Movement {
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
     if (is_common) return nullptr;
     auto storage = private_memory(count, stream_);
-    images_[storage->data.get()] = {.bytes = count * 4, .memory = on_host_->allocate(count, false)};
+    images_[storage->data.get()].bytes = count * 4;
     return storage;
   }
 
@@ -221,24 +227,22 @@ class ThroughHost final : public Movement {
     }
   }
   void transfer(const Route& route) override {
-    std::vector<std::byte> from(static_cast<size_t>(route.from_bytes)), arrived;
-    const auto copy = [&](const Transfer::Piece& piece) {
-      copy_bytes(from.data() + piece.from * route.element_bytes, cpu_stream(),
-                 route.from + piece.from * route.element_bytes, stream_, piece.count * route.element_bytes);
-    };
-    std::ranges::for_each(route.pieces.sends, copy);
-    std::ranges::for_each(route.pieces.stays, copy);
     int64_t end = 0;
-    for (const auto& pieces : {route.pieces.receives, route.pieces.stays})
-      for (const Transfer::Piece& piece : pieces) end = std::max(end, piece.to + piece.count);
-    arrived.resize(static_cast<size_t>(end * route.element_bytes));
-    on_host_->transfer(
-        {route.pieces, from.data(), route.from_bytes, arrived.data(), route.element_bytes, route.is_settled});
-    for (const auto& pieces : {route.pieces.receives, route.pieces.stays})
-      for (const Transfer::Piece& piece : pieces)
-        copy_bytes(route.to + piece.to * route.element_bytes, stream_,
-                   arrived.data() + piece.to * route.element_bytes, cpu_stream(),
-                   piece.count * route.element_bytes);
+    for (const auto* pieces : {&route.pieces.receives, &route.pieces.stays})
+      for (const Transfer::Piece& piece : *pieces) end = std::max(end, piece.to + piece.count);
+    std::byte* const from = grown(from_, route.from_bytes, cpu_stream());
+    std::byte* const to = grown(to_, end * route.element_bytes, cpu_stream());
+    for (const auto* pieces : {&route.pieces.sends, &route.pieces.stays})
+      for (const Transfer::Piece& piece : *pieces) {
+        const int64_t at = piece.from * route.element_bytes;
+        copy_bytes(from + at, cpu_stream(), route.from + at, stream_, piece.count * route.element_bytes);
+      }
+    on_host_->transfer({route.pieces, from, route.from_bytes, to, route.element_bytes, route.is_settled});
+    for (const auto* pieces : {&route.pieces.receives, &route.pieces.stays})
+      for (const Transfer::Piece& piece : *pieces) {
+        const int64_t at = piece.to * route.element_bytes;
+        copy_bytes(route.to + at, stream_, to + at, cpu_stream(), piece.count * route.element_bytes);
+      }
   }
   void sum(float* values, int64_t count) override { on_host_->sum(values, count); }
   void join() override { on_host_->join(); }
@@ -259,6 +263,8 @@ class ThroughHost final : public Movement {
   }
   float* on_host(const float* on_gpu) {
     const auto [image, offset] = image_of(on_gpu);
+    // Of what lands, which all ranks do in the same order; values and reports never do.
+    if (!image.memory) image.memory = on_host_->allocate(image.bytes / 4, false);
     return reinterpret_cast<float*>(image.memory->data.get() + offset);
   }
   float* pinned(const float* on_gpu) {
@@ -272,6 +278,7 @@ class ThroughHost final : public Movement {
   Stream stream_;
   Stream copies_;  ///< a queue of their own
   std::map<std::byte*, Image> images_;
+  std::shared_ptr<Storage> from_, to_;  ///< of a transfer
   Event written_;
   std::map<int64_t, Event> arrived_;  ///< by where a bucket begins: it is in pinned memory
 };

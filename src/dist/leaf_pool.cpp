@@ -80,10 +80,4 @@ void LeafPool::release_all() {
   for (Buffer& buffer : buffers_) buffer.is_used = buffer.was_read = false;
 }
 
-int64_t LeafPool::bytes() const {
-  int64_t bytes = 0;
-  for (const Buffer& buffer : buffers_) bytes += buffer.memory->bytes;
-  return bytes;
-}
-
 }  // namespace lockstep

@@ -34,8 +34,6 @@ class LeafPool {
   /// All are free, and the gradients' stream has waited for whoever has read them.
   void release_all();
 
-  int64_t bytes() const;
-
  private:
   struct Buffer {
     std::shared_ptr<Storage> memory;

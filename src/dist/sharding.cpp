@@ -28,7 +28,7 @@ Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int g
   };
   const Ownership trainable = space.segments(ranks), all = space.segments(ranks, true);
   const Ownership of_group = space.segments(group, true);
-  const bool has_copies = space.precision() != space.dtype();
+  const bool has_copies = space.has_copies();
   for (int rank = 0; rank < ranks; ++rank) {
     updates.push_back(trainable[segment(rank)]);
     reads.push_back(stage == Shard::full ? of_group[static_cast<size_t>(rank % group)]
@@ -43,14 +43,15 @@ std::vector<Placement> places_of(const Ownership& ownership) {
   return places;
 }
 
-Transfer gather_of(const Ownership& owned, Range range, int group, int rank) {
+Transfer gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
+                   int rank) {
   Ownership of_group(owned.size()), wanted(owned.size());
   for (size_t peer = 0; peer < owned.size(); ++peer) {
     if (static_cast<int>(peer) / group != rank / group) continue;
     of_group[peer] = owned[peer];
     wanted[peer] = {range};
   }
-  return {of_group, places_of(owned), wanted, std::vector<Placement>(owned.size(), Placement({range})), rank};
+  return {of_group, places, wanted, std::vector<Placement>(owned.size(), Placement({range})), rank};
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
+#include <span>
 #include <vector>
 
 #include "dist/transfer.h"
@@ -46,7 +46,8 @@ struct Sharding {
 std::vector<Placement> places_of(const Ownership& ownership);
 
 /// Brings a range to each of the `group` neighbours that have it between them, all ranks being in such a
-/// group: from buffers placed as places_of(owned) to one of that range alone.
-Transfer gather_of(const Ownership& owned, Range range, int group, int rank);
+/// group: from buffers placed as `places`, places_of(owned), to one of that range alone.
+Transfer gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
+                   int rank);
 
 }  // namespace lockstep

@@ -12,13 +12,14 @@ namespace lockstep {
 
 UnitPool::UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& movement, int rank)
     : space_(space), movement_(movement) {
+  const std::vector<Placement> shards = places_of(sharding.reads);
   std::vector<int64_t> sizes(buffer_count, 0);
   for (const Range& unit : space.units()) {
-    transfers_.push_back(gather_of(sharding.reads, unit, sharding.group, rank));
+    transfers_.push_back(gather_of(sharding.reads, shards, unit, sharding.group, rank));
     sizes.push_back(unit.size());
   }
   std::ranges::sort(sizes, std::greater());
-  std::copy_n(sizes.begin(), buffer_count, sizes_.begin());
+  for (size_t i = 0; i < buffer_count; ++i) buffers_[i].elements = sizes[i];
   space_.set_residency(this);
 }
 
@@ -39,63 +40,67 @@ void UnitPool::close() {
   last_order_ = std::exchange(order_, {});
 }
 
-UnitPool::Buffer* UnitPool::find_buffer(int unit, DType dtype) {
-  for (Buffer& buffer : buffers_)
-    if (buffer.unit == unit && buffer.dtype == dtype) return &buffer;
-  return nullptr;
+UnitPool::Buffer* UnitPool::find_buffer(int unit) {
+  const auto found = std::ranges::find(buffers_, unit, &Buffer::unit);
+  return found == buffers_.end() ? nullptr : &*found;
 }
 
-/// Of the buffers that are large enough and not about to be read, the one that was found longest ago; null if
-/// there is none.
+/// Null if those that are large enough are all about to be read.
 UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
   if (!buffers_[0].memory) {  // all at once: a step that is recorded must find them made
     const MemoryScope scope("gathered values");
-    for (size_t i = 0; i < buffer_count; ++i)
-      buffers_[i].memory = Storage::make(sizes_[i] * bytes(space_.precision()), space_.stream());
+    for (Buffer& buffer : buffers_)
+      buffer.memory = Storage::make(buffer.elements * bytes(space_.precision()), space_.stream());
   }
   Buffer* best = nullptr;
-  for (size_t i = 0; i < buffer_count; ++i) {
-    Buffer& buffer = buffers_[i];
+  for (Buffer& buffer : buffers_) {
     const bool is_needed = buffer.used_at >= 0 && buffer.launches == launches_of_this_thread();
-    if (sizes_[i] < elements || is_needed) continue;
-    if (best == nullptr || buffer.used_at < best->used_at) best = &buffer;
+    if (buffer.elements < elements || is_needed) continue;
+    if (best == nullptr ||
+        std::pair(buffer.elements, buffer.used_at) < std::pair(best->elements, best->used_at))
+      best = &buffer;
   }
   return best;
 }
 
 /// Brings a unit; null if there is no buffer for it.
-UnitPool::Buffer* UnitPool::gather(int unit, DType dtype) {
-  const Range range = space_.units()[static_cast<size_t>(unit)];
-  const FlatBuffer& shard = space_.copies() ? space_.copies() : space_.values();
-  expect(dtype == shard.dtype(), "units are gathered in ", shard.dtype(), ", not in ", dtype);
-  Buffer* const found = buffer_for(range.size());
-  if (found == nullptr) return nullptr;
-  Buffer& buffer = *found;
-  const View from = shard.memory().view();
+UnitPool::Buffer* UnitPool::gather(int unit) {
+  Buffer* const buffer = buffer_for(space_.units()[static_cast<size_t>(unit)].size());
+  if (buffer == nullptr) return nullptr;
+  const View from = (space_.has_copies() ? space_.copies() : space_.values()).memory().view();
   movement_.transfer({.pieces = transfers_[static_cast<size_t>(unit)],
                       .from = static_cast<const std::byte*>(from.data),
                       .from_bytes = from.bytes(),
-                      .to = buffer.memory->data.get(),
-                      .element_bytes = bytes(dtype),
+                      .to = buffer->memory->data.get(),
+                      .element_bytes = bytes(from.dtype),
                       .is_settled = is_settled_,
                       .is_lent = true});
   is_settled_ = true;
-  buffer.unit = unit;
-  buffer.dtype = dtype;
-  buffer.used_at = finds_;
-  buffer.is_arriving = device_of(movement_.stream()) == Device::cuda;
-  if (buffer.is_arriving) buffer.arrived.record(movement_.stream());
-  return found;
+  buffer->unit = unit;
+  buffer->used_at = finds_;
+  buffer->is_arriving = device_of(movement_.stream()) == Device::cuda;
+  if (buffer->is_arriving) buffer->arrived.record(movement_.stream());
+  return buffer;
+}
+
+/// The unit that came next in the last pass, where copies run beside the kernels that read this one.
+void UnitPool::gather_ahead(int unit) {
+  if (!order_.empty() && order_.back() == unit) return;
+  const size_t place = order_.size();
+  order_.push_back(unit);
+  const bool is_known = place + 1 < last_order_.size() && last_order_[place] == unit;
+  if (!is_known || device_of(movement_.stream()) == Device::cpu) return;
+  if (const int next = last_order_[place + 1]; find_buffer(next) == nullptr) gather(next);
 }
 
 std::byte* UnitPool::find(Range place, DType dtype) {
   const int unit = space_.unit_of(place);
-  Buffer* buffer = find_buffer(unit, dtype);
+  Buffer* buffer = find_buffer(unit);
   if (buffer == nullptr) {
     expect(is_open_,
            "this rank keeps a part of the model, and gathers the rest only where all ranks run the "
            "same operations: call DataParallel::begin_step() first, on every rank");
-    buffer = gather(unit, dtype);
+    buffer = gather(unit);
     expect(buffer != nullptr, "an operation reads parameters of more than ", buffer_count,
            " units of the model at once, or of several of the largest, or their values are read without an "
            "operation between: mark them as one unit, or use DataParallel::gather_values()");
@@ -103,16 +108,7 @@ std::byte* UnitPool::find(Range place, DType dtype) {
   buffer->used_at = finds_++;
   buffer->launches = launches_of_this_thread();
   if (std::exchange(buffer->is_arriving, false)) buffer->arrived.hold(space_.stream());
-  if (order_.empty() || order_.back() != Key{unit, dtype}) {
-    order_.push_back({unit, dtype});
-    // Ahead of the kernels that are to come, beside those that read this unit.
-    const bool is_known =
-        device_of(movement_.stream()) == Device::cuda && order_.size() < last_order_.size() &&
-        std::equal(order_.end() - 1, order_.end(), last_order_.begin() + std::ssize(order_) - 1);
-    if (const Key next = is_known ? last_order_[order_.size()] : Key{unit, dtype};
-        find_buffer(next.unit, next.dtype) == nullptr)
-      gather(next.unit, next.dtype);
-  }
+  gather_ahead(unit);
   const int64_t offset = place.begin - space_.units()[static_cast<size_t>(unit)].begin;
   return buffer->memory->data.get() + offset * bytes(dtype);
 }

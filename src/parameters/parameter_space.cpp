@@ -248,7 +248,7 @@ void ParameterSpace::set_precision(DType dtype) {
 DType ParameterSpace::precision() const { return memory_->precision; }
 
 const FlatBuffer& ParameterSpace::copies() const {
-  if (precision() != dtype_ && !memory_->copies) {
+  if (has_copies() && !memory_->copies) {
     const MemoryScope scope("parameters");
     memory_->copies = FlatBuffer::make(values().placement(), precision(), stream_);
     refresh_copies();
@@ -262,7 +262,7 @@ void ParameterSpace::place_copies(const FlatBuffer& buffer) {
 }
 
 void ParameterSpace::refresh_copies() const {
-  if (precision() == dtype_) return;
+  if (!has_copies()) return;
   if (!memory_->copies) return void(copies());
   const FlatBuffer& masters = values();
   for (const Range& range : masters.placement().ranges())

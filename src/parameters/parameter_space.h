@@ -117,6 +117,7 @@ class ParameterSpace {
   void set_precision(DType dtype);
   /// That, or the dtype of the values.
   DType precision() const;
+  bool has_copies() const { return precision() != dtype_; }
   /// The copies that this rank keeps, or empty.
   const FlatBuffer& copies() const;
   void place_copies(const FlatBuffer& buffer);

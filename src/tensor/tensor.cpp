@@ -31,10 +31,11 @@ Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, In
 
 void Tensor::initialize(InitialValues values) const {
   expect(state_ != nullptr && !state_->node, "only a leaf has initial values");
-  if (state_->initial)
-    *state_->initial = std::move(values);
-  else
-    values.fill(part(0, {size()}), 0);
+  if (state_->initial) return void(*state_->initial = std::move(values));
+  expect(state_->storage->data != nullptr,
+         "this rank keeps a part of the parameter: initialize it before "
+         "DataParallel cuts it");
+  values.fill(part(0, {size()}), 0);
 }
 
 std::byte* TensorState::data() {
@@ -69,7 +70,7 @@ View Tensor::view() const {
 }
 
 Tensor Tensor::part(int64_t first, const Shape& part_shape) const {
-  if (!state_->space) state_->data();  // what is only declared must not be made twice
+  if (state_->initial) state_->data();  // what is only declared must not be made twice, and not go away
   Tensor part;
   part.state_ = std::make_shared<TensorState>();
   part.state_->storage = state_->storage;

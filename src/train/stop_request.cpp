@@ -66,11 +66,7 @@ bool on_first_rank_in_parts(const World& world,
                             const std::function<void(const std::function<bool()>& go_on)>& work) {
   bool is_asked = false;
   if (world.is_first()) {
-    work([&] {
-      beat("writing");
-      is_asked |= holds_request(say(world, own_word()));
-      return !is_asked;
-    });
+    is_asked = !on_all_ranks_in_parts(world, work);  // the others answer below
     is_asked |= holds_request(say(world, at_end));
   } else {
     for (std::vector<char> words; words.empty() || words.front() != at_end;) {

@@ -211,7 +211,7 @@ TEST(Transfer, AUnitIsGatheredWithinEachGroup) {
     for (const Range& unit : space.units()) {
       std::vector<Transfer> transfers;
       for (int rank = 0; rank < one.ranks; ++rank)
-        transfers.push_back(gather_of(sharding.reads, unit, one.group, rank));
+        transfers.push_back(gather_of(sharding.reads, places_of(sharding.reads), unit, one.group, rank));
       const std::vector<Placement> to(static_cast<size_t>(one.ranks), Placement({unit}));
       const std::vector<Numbers> after = carry_out(transfers, places_of(sharding.reads), to, false);
       for (int rank = 0; rank < one.ranks; ++rank) {
