@@ -185,7 +185,11 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
 }
 
 std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
-  constexpr int most_hosts = 1 << 12;
+  // More ranks than the data has batches for would have less to do, which is no way to train.
+  const int64_t batches =
+      std::max<int64_t>(1, config.dist.replicas) * planner.most_samples / config.train.batch_size;
+  const int most_hosts =
+      static_cast<int>(std::clamp<int64_t>(batches / planner.place.ranks_of_host, 1, 1 << 12));
   const auto ranks_on = [&](int hosts) { return hosts * planner.place.ranks_of_host; };
   const auto fits = [&](int hosts) {
     PlannedRanks place = planner.place;
@@ -196,7 +200,7 @@ std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
     return judge(planner.plan_at(other, place), planner.limits).fits();
   };
   int bad = 0, good = 1;
-  for (; !fits(good); good *= 2) {
+  for (; !fits(good); good = std::min(2 * good, most_hosts)) {
     if (good == most_hosts) return std::nullopt;
     bad = good;
   }

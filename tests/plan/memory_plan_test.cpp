@@ -205,6 +205,9 @@ TEST(MemoryPlan, AStageThatFitsIsFoundAndTheFewestRanksThatDo) {
   planner.limits[0].bytes = at("full", 6);
   ASSERT_GT(at("full", 4), at("full", 6));
   EXPECT_EQ(fewest_ranks(full, planner), 6);
+  Planner few = planner;
+  few.most_samples = 5 * full.train.batch_size / full.dist.replicas;
+  EXPECT_EQ(fewest_ranks(full, few), std::nullopt) << "the data has five batches";
   EXPECT_EQ(fewest_ranks(config, planner), std::nullopt) << "everyone keeps everything";
   expect_contains(describe_plan(config, planner), {"2 on each host like this one: ", "dist.shard=full on 6"});
 }
