@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/memory_pool.h"
 #include "core/stream.h"
 
 namespace lockstep {
@@ -30,7 +30,9 @@ std::shared_ptr<SharedMemory> DryCommunicator::share(int64_t bytes, bool /*is_co
   auto memory = std::make_shared<SharedMemory>();
   memory->bytes = bytes;
   shared_bytes_ += bytes;
-  memory->owners.assign(static_cast<size_t>(size()), allocate(bytes, cpu_stream()));
+  // What is shared is mapped for that: no block that something else has given back.
+  const MemoryPlace apart{.queue = this};
+  memory->owners.assign(static_cast<size_t>(size()), mode_of(cpu_stream()).memory->take(bytes, apart));
   memory->of_rank.assign(static_cast<size_t>(size()), memory->owners.front().get());
   return memory;
 }

@@ -56,12 +56,10 @@ ProcessMemory process_memory() {
 
 std::vector<MemoryLimit> memory_limits(const World& world) {
   using Bounds = MemoryLimit::Bounds;
-  if (const int gpu = gpu_of(current_stream()); gpu >= 0) {
-    const auto bytes = static_cast<double>(gpu_properties(gpu).memory_bytes);
-    return {{bytes, concat("this GPU has ", bytes_text(bytes)), Bounds::resident}};
-  }
-  // Pages that nobody touches for a while may go to the swap, beyond what a control group limits.
-  const double swap = 1024 * number_in("/proc/meminfo", "SwapTotal:");
+  const int gpu = gpu_of(current_stream());
+  // Pages that nobody touches for a while may go to the swap, beyond what a control group limits; not those
+  // that a GPU copies from.
+  const double swap = gpu >= 0 ? 0 : 1024 * number_in("/proc/meminfo", "SwapTotal:");
   const double machine = 1024 * number_in("/proc/meminfo", "MemTotal:") + swap;
   std::vector<MemoryLimit> limits = {
       {machine,
@@ -69,7 +67,13 @@ std::vector<MemoryLimit> memory_limits(const World& world) {
        Bounds::host}};
   // Not divided: each rank may have a group of its own.
   if (const double group = control_group_limit() + swap; group < machine)
-    limits.push_back({group, concat("its control group has ", bytes_text(group)), Bounds::resident});
+    limits.push_back({group, concat("its control group has ", bytes_text(group)),
+                      gpu >= 0 ? Bounds::on_host : Bounds::resident});
+  if (gpu >= 0) {
+    const auto bytes = static_cast<double>(gpu_properties(gpu).memory_bytes);
+    limits.push_back({bytes, concat("this GPU has ", bytes_text(bytes)), Bounds::resident});
+    return limits;
+  }
   if (const double own = address_space_limit(); std::isfinite(own))
     limits.push_back(
         {own, concat("its address space is limited to ", bytes_text(own), " (ulimit -v)"), Bounds::mapped});

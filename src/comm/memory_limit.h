@@ -20,7 +20,8 @@ ProcessMemory process_memory();
 struct MemoryLimit {
   enum class Bounds {
     resident,  ///< what a rank has touched, or has on a GPU
-    host,      ///< what all ranks of a host have touched, shared memory once
+    host,      ///< what all ranks of a host have touched of its memory, shared memory once
+    on_host,   ///< what a rank with a GPU has besides on the host
     mapped,    ///< a rank's address space
   };
   double bytes = 0;
@@ -28,8 +29,8 @@ struct MemoryLimit {
   Bounds bounds = Bounds::resident;
 };
 
-/// Of the current stream's GPU; else of this machine (with its swap), of this rank's control groups, and of
-/// its address space, those that there are.
+/// Of this machine (with its swap), and of the current stream's GPU; where it is none, of this rank's control
+/// groups and of its address space, those that there are.
 std::vector<MemoryLimit> memory_limits(const World& world);
 
 }  // namespace lockstep

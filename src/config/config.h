@@ -50,6 +50,7 @@ struct TrainConfig {
   int64_t logit_rows = 0;
   std::string recompute = "none";
   int64_t threads = 0;
+  double memory_gib = 0.0;
   int64_t eval_every = 250;
   int64_t sample_every = 0;
 };
@@ -59,6 +60,7 @@ struct DistConfig {
   std::string reduction = "tree";
   std::string shard = "none";
   int64_t group = 0;
+  std::string offload = "none";
   double bucket_mib = 25.0;
   double timeout_s = 300.0;
 };

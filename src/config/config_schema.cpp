@@ -124,6 +124,9 @@ void add_train(Rows<TrainConfig> rows) {
            any, {"none", "attention", "block", "segments=K"});
   rows.add("threads", &C::threads, local, "threads", "threads of one rank; 0: its share of the cores",
            at_least(0));
+  rows.add("memory_gib", &C::memory_gib, local, "GiB",
+           "what a rank may take, for a plan and before the first step; 0: what the machine has",
+           at_least(0));
   rows.add("eval_every", &C::eval_every, collective, "steps",
            "steps between validations; 0: only at the end; -1: never", at_least(-1));
   rows.add("sample_every", &C::sample_every, collective, "steps",
@@ -148,6 +151,10 @@ void add_dist(Rows<DistConfig> rows) {
            "neighbours that keep all values between them where dist.shard = full; 0: all ranks, or, with "
            "HYBRID_SHARD, those of a host",
            {.low = 0, .high = 1 << 30});
+  rows.add("offload", &C::offload, collective, "",
+           "on a GPU: what lies in the host's memory: nothing, the optimizer's states and the fp32 weights, "
+           "which are updated there, or all weights, which are brought block by block (equal bits, slower)",
+           any, {"none", "optimizer", "all"});
   rows.add("bucket_mib", &C::bucket_mib, collective, "MiB",
            "size of a bucket: gradients that are sent together", above(0));
   rows.add("timeout_s", &C::timeout_s, collective, "seconds",

@@ -59,11 +59,16 @@ class DryRun::Pool : public MemoryPool {
   DryMemory held_, peak_;
 };
 
-DryRun::DryRun() : pool_(std::make_unique<Pool>()), scope_({.memory = pool_.get(), .is_dry = true}) {}
+DryRun::DryRun()
+    : pool_(std::make_unique<Pool>()),
+      host_pool_(std::make_unique<Pool>()),
+      scope_({.memory = pool_.get(), .is_dry = true}, {.memory = host_pool_.get(), .is_dry = true}) {}
 
 DryRun::~DryRun() = default;
 
 const DryMemory& DryRun::peak() const { return pool_->peak(); }
+
+const DryMemory& DryRun::host_peak() const { return host_pool_->peak(); }
 
 std::vector<MemoryUse> DryRun::table() const { return pool_->table(); }
 

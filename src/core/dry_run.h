@@ -29,14 +29,17 @@ class DryRun {
   DryRun(const DryRun&) = delete;
   DryRun& operator=(const DryRun&) = delete;
 
-  /// The most that was held at a time so far. Blocks that were given back for later are held.
+  /// The most that was held at a time so far, of the memory of the current stream's device. Blocks that were
+  /// given back for later are held.
   const DryMemory& peak() const;
+  /// The same of the host, where the device is a GPU.
+  const DryMemory& host_peak() const;
   /// What is in use under each label, and was at most, as memory_table() says it of the device.
   std::vector<MemoryUse> table() const;
 
  private:
   class Pool;
-  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Pool> pool_, host_pool_;
   StreamModeScope scope_;
 };
 

@@ -41,9 +41,11 @@ const Stream& cpu_stream() { return state().on_cpu; }
 
 void set_threads(int threads) { state().use(threads); }
 
-StreamModeScope::StreamModeScope(StreamMode mode) : on_cpu_(state().on_cpu), current_(state().current) {
-  for (Stream* stream : {&state().on_cpu, &state().current})
-    std::visit([&](auto& on) { on.mode = mode; }, *stream);
+StreamModeScope::StreamModeScope(StreamMode mode, StreamMode on_cpu)
+    : on_cpu_(state().on_cpu), current_(state().current) {
+  const bool is_on_cpu = device_of(current_) == Device::cpu;
+  std::visit([&](auto& on) { on.mode = is_on_cpu ? mode : on_cpu; }, state().on_cpu);
+  std::visit([&](auto& on) { on.mode = mode; }, state().current);
 }
 
 StreamModeScope::~StreamModeScope() {

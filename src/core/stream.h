@@ -74,7 +74,9 @@ const Stream& cpu_stream();
 /// While it lives, this thread's streams, the current one and that on the CPU, are in this mode.
 class StreamModeScope {
  public:
-  explicit StreamModeScope(StreamMode mode);
+  explicit StreamModeScope(StreamMode mode) : StreamModeScope(mode, mode) {}
+  /// That of the current stream, and, where that is a GPU's, of the one on the CPU.
+  StreamModeScope(StreamMode mode, StreamMode on_cpu);
   ~StreamModeScope();
   StreamModeScope(const StreamModeScope&) = delete;
   StreamModeScope& operator=(const StreamModeScope&) = delete;

@@ -57,9 +57,13 @@ void BucketPlan::cut(int64_t bucket_bytes) {
 
 void BucketPlan::add(Range range, int unit) {
   Bucket bucket{.range = range, .unit = unit, .owned = Ownership(owned.size())};
-  for (size_t rank = 0; rank < owned.size(); ++rank)
-    for (const Range& part : owned[rank])
-      if (const Range both = intersection(part, range); both.size() > 0) bucket.owned[rank].push_back(both);
+  for (size_t rank = 0; rank < owned.size(); ++rank) {
+    // A plan of many ranks and units has many of them to pass over.
+    auto part =
+        std::ranges::partition_point(owned[rank], [&](const Range& one) { return one.end <= range.begin; });
+    for (; part != owned[rank].end() && part->begin < range.end; ++part)
+      if (const Range both = intersection(*part, range); both.size() > 0) bucket.owned[rank].push_back(both);
+  }
   buckets.push_back(std::move(bucket));
 }
 

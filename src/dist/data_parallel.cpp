@@ -34,9 +34,18 @@ std::string describe(const DataParallelOptions& options) {
   return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
                 "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
                 "\nshard = ", name(options.shard), "\ngroup = ", options.group,
-                "\nbucket_bytes = ", options.bucket_bytes, "\nshared_memory = ", options.shared_memory,
-                "\ntransport = ", name(options.transport),
+                "\noffload = ", name(options.offload), "\nbucket_bytes = ", options.bucket_bytes,
+                "\nshared_memory = ", options.shared_memory, "\ntransport = ", name(options.transport),
                 "\nloss scale = ", options.scaler ? options.scaler->state().scale : 1.0f, "\n");
+}
+
+/// What decides who keeps which values.
+Offload begin_offload(ParameterSpace& space, Offload offload) {
+  expect(offload != Offload::none || !space.is_offloaded(),
+         "the values lie on the host, where another DataParallel has left them: offload is none");
+  if (device_of(space.stream()) == Device::cpu) return Offload::none;
+  if (offload == Offload::optimizer) space.keep_copies();
+  return offload;
 }
 
 }  // namespace
@@ -45,15 +54,17 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
     : space_(space),
       communicator_(world.shared_communicator()),
       options_(options),
-      sharding_(space, options.shard, world.size(), options.group),
+      offload_(begin_offload(space, options.offload)),
+      sharding_(space, options.shard, world.size(), options.group, offload_),
       precision_(space.precision()) {
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
   expect(space.dtype() == DType::f32, "parameters are ", space.dtype(), ", not f32");
   expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler is of another space");
-  require(sharding_.stage == Shard::none || options_.reduction == Reduction::tree,
-          "dist.shard = ", name(sharding_.stage),
-          " with dist.reduction = native: what is cut is added by its owners, as a tree");
+  require(
+      sharding_.stage == Shard::none || options_.reduction == Reduction::tree,
+      "dist.shard = ", name(sharding_.stage),
+      " with dist.reduction = native: what is cut, or lies on the host, is added by its owners, as a tree");
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
@@ -275,7 +286,7 @@ void DataParallel::gather_gradients() {
 }
 
 void DataParallel::place_states(Optimizer& optimizer) {
-  if (communicator_->size() == 1) return;
+  if (communicator_->size() == 1 && offload_ == Offload::none) return;
   optimizer.set_states_are_whole(false);
   if (sharding_.stage != Shard::none) return optimizer.place_states(Placement(sharding_.updates[rank()]));
   const auto& states = optimizer.states();

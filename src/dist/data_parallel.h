@@ -41,6 +41,8 @@ enum class Vote {
 ///     ddp.begin_step();
 ///     for (const MicroBatch& part : ddp.micro_batches()) ddp.backward(loss_of(part));
 ///     ddp.step(optimizer, learning_rate, max_norm);
+///
+/// On a GPU what is kept may lie on the host (Options::offload): the same loop, and step() updates there.
 class DataParallel {
  public:
   using Options = DataParallelOptions;
@@ -59,6 +61,8 @@ class DataParallel {
   std::vector<int> replicas() const;
   int total_replicas() const { return options_.replicas; }
   const Sharding& sharding() const { return sharding_; }
+  /// What lies on the host: none where that is where all ranks compute.
+  Offload offload() const { return offload_; }
 
   /// Begins what all ranks do together, until the step ends: with full sharding, before any operation that
   /// reads parameters.
@@ -123,7 +127,7 @@ class DataParallel {
   Tensor votes() const;
 
   /// True if backward() and finish() or update() may be recorded as a graph, after one step that was not.
-  bool is_capturable() const { return reducer_->is_capturable(); }
+  bool is_capturable() const { return offload_ == Offload::none && reducer_->is_capturable(); }
   /// Starts a recorded step: step.launch(), with its communication under the deadline and in the flight
   /// record.
   void replay(const Graph& step);
@@ -141,7 +145,7 @@ class DataParallel {
 
  private:
   void place_values();
-  FlatBuffer make_buffer(const Ownership& ownership, DType dtype) const;
+  FlatBuffer make_buffer(const Ownership& ownership, DType dtype, bool on_host) const;
   void fill_masters(const FlatBuffer& masters) const;
   void broadcast(const Tensor& tensor) const;
   void bring(const FlatBuffer& buffer, const Transfer& pieces) const;
@@ -163,6 +167,7 @@ class DataParallel {
   ParameterSpace& space_;
   std::shared_ptr<Communicator> communicator_;
   Options options_;
+  Offload offload_;  ///< none on a CPU
   Sharding sharding_;
   DType precision_;  ///< for which ranks cut values and copies
   Tensor report_;    ///< what ranks tell each other in a step: reserved elements, then

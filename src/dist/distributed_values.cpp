@@ -10,8 +10,8 @@ namespace lockstep {
 
 /// Brings values to where they stay: rank 0's, to whoever keeps them.
 void DataParallel::place_values() {
-  if (communicator_->size() == 1) return void(space_.values());
-  const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32);
+  if (communicator_->size() == 1 && offload_ == Offload::none) return void(space_.values());
+  const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32, offload_ != Offload::none);
   fill_masters(masters);
   space_.place_values(masters);
   release_cached_memory(space_.stream());  // where they were
@@ -21,7 +21,7 @@ void DataParallel::place_values() {
   value_transfer_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
   value_transfer_->stays.clear();
   if (!space_.has_copies()) return;
-  const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision());
+  const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision(), offload_ == Offload::all);
   space_.place_copies(copies);
   if (sharding_.stage != Shard::none) {
     copies_transfer_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
@@ -35,9 +35,15 @@ void DataParallel::refresh_copies() {
   if (copies_transfer_) bring(space_.copies(), *copies_transfer_);
 }
 
-/// Zeroed memory for a rank's part of the space, from where others reach it: equally large on all ranks.
-FlatBuffer DataParallel::make_buffer(const Ownership& ownership, DType dtype) const {
+/// Zeroed memory for a rank's part of the space, from where others reach it: equally large on all ranks; or
+/// for this rank alone, on the host.
+FlatBuffer DataParallel::make_buffer(const Ownership& ownership, DType dtype, bool on_host) const {
   const MemoryScope scope("parameters");
+  if (on_host) {
+    const FlatBuffer pinned = FlatBuffer::make(Placement(ownership[rank()]), dtype, cpu_stream(), true);
+    fill(pinned.memory(), 0.0);
+    return {pinned.memory(), pinned.placement(), true};
+  }
   int64_t most = 0;
   for (const std::vector<Range>& ranges : ownership) most = std::max(most, size_of(ranges));
   const Placement placement(ownership[rank()]);
@@ -85,8 +91,10 @@ void DataParallel::broadcast(const Tensor& tensor) const {
   }
 }
 
-/// Pieces of one buffer, from whoever has made them to whoever keeps them.
+/// Pieces of one buffer, from whoever has made them to whoever keeps them. On the host a rank has made what
+/// it keeps.
 void DataParallel::bring(const FlatBuffer& buffer, const Transfer& pieces) const {
+  if (device_of(buffer.memory().stream()) != device_of(space_.stream())) return;
   const View view = buffer.memory().view();
   auto* const first = static_cast<std::byte*>(view.data);
   reducer_->transfer({.pieces = pieces,
@@ -125,6 +133,7 @@ Tensor DataParallel::gather_values(int unit) {
                       .from = static_cast<const std::byte*>(from.data),
                       .from_bytes = from.bytes(),
                       .to = static_cast<std::byte*>(gathered_.view().data),
+                      .from_host = space_.is_offloaded(),
                       .is_lent = true});
   return gathered_.slice(0, range.size());
 }

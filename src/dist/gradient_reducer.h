@@ -30,6 +30,7 @@ struct DataParallelOptions {
   Reduction reduction = Reduction::tree;  ///< in the bits
   Shard shard = Shard::none;              ///< what ranks do not all keep
   int group = 0;                          ///< ranks that keep all values between them; 0: all
+  Offload offload = Offload::none;        ///< GPU: what lies in the host's memory
   int64_t bucket_bytes = int64_t{25} << 20;
   bool overlap = false;       ///< CPU: reduce on a thread of its own while the last backward still runs
   bool shared_memory = true;  ///< CPU: read other ranks' gradients in place where ranks share a host

@@ -29,16 +29,8 @@ std::byte* grown(std::shared_ptr<Storage>& memory, int64_t bytes, const Stream& 
   return memory->data.get();
 }
 
-/// What a rank has for itself in both buffers.
-void copy_what_stays(const Movement::Route& route, const Stream& stream) {
-  if (mode_of(stream).is_dry) return;
-  for (const Transfer::Piece& piece : route.pieces.stays)
-    std::memcpy(route.to + piece.to * route.element_bytes, route.from + piece.from * route.element_bytes,
-                static_cast<size_t>(piece.count * route.element_bytes));
-}
-
-void transfer_as_messages(Communicator& communicator, const Movement::Route& route) {
-  copy_what_stays(route, cpu_stream());
+void transfer_as_messages(Communicator& communicator, const Movement::Route& route, const Stream& stream) {
+  copy_what_stays(route, stream);
   if (communicator.size() == 1) return;
   communicator.exchange(route.pieces.send_messages(route.from, route.element_bytes),
                         route.pieces.receive_messages(route.to, route.element_bytes));
@@ -92,7 +84,7 @@ class InSharedMemory final : public Movement {
   }
 
   void transfer(const Route& route) override {
-    if (!block_of(route.from)) return transfer_as_messages(*communicator_, route);
+    if (!block_of(route.from)) return transfer_as_messages(*communicator_, route, stream());
     if (!route.is_settled) meet("tree_gather", route.from_bytes);
     copy_what_stays(route, cpu_stream());
     if (mode_of(stream()).is_dry) return;
@@ -161,10 +153,16 @@ class InSharedMemory final : public Movement {
 class AsMessages final : public Movement {
  public:
   AsMessages(std::shared_ptr<Communicator> communicator, const Stream& stream)
-      : communicator_(std::move(communicator)), stream_(stream) {}
+      : communicator_(std::move(communicator)), stream_(stream), copies_(stream) {
+    if (device_of(stream) == Device::cuda && !mode_of(stream).is_dry)
+      copies_ = make_gpu_stream(gpu_of(stream), true);
+  }
 
   const char* name() const override { return communicator_->size() == 1 ? "in place" : "as messages"; }
   const Stream& stream() const override { return device_of(stream_) == Device::cpu ? cpu_stream() : stream_; }
+  const Stream& arrivals() const override {
+    return device_of(copies_) == Device::cpu ? cpu_stream() : copies_;
+  }
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
     return is_common ? nullptr : private_memory(count, stream());
   }
@@ -172,12 +170,27 @@ class AsMessages final : public Movement {
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
     return scatter_as_messages(*communicator_, what, arrived_, stream());
   }
-  void transfer(const Route& route) override { transfer_as_messages(*communicator_, route); }
+  void transfer(const Route& route) override {
+    if (device_of(copies_) == Device::cpu) return transfer_as_messages(*communicator_, route, stream());
+    if (route.pieces.stays.empty()) return;
+    written_.record(stream_);
+    written_.hold(copies_);
+    copy_what_stays(route, copies_);
+    is_forked_ = true;
+  }
   void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
+  void join() override {
+    if (!std::exchange(is_forked_, false)) return;
+    done_.record(copies_);
+    done_.hold(stream_);
+  }
 
  private:
   std::shared_ptr<Communicator> communicator_;
   Stream stream_;
+  Stream copies_;  ///< on a GPU a queue of its own
+  Event written_, done_;
+  bool is_forked_ = false;
   std::shared_ptr<Storage> arrived_;
 };
 
@@ -230,13 +243,8 @@ class ThroughHost final : public Movement {
     int64_t end = 0;
     for (const auto* pieces : {&route.pieces.receives, &route.pieces.stays})
       for (const Transfer::Piece& piece : *pieces) end = std::max(end, piece.to + piece.count);
-    std::byte* const from = grown(from_, route.from_bytes, cpu_stream());
+    const std::byte* const from = route.from_host ? route.from : bring_to_host(route);
     std::byte* const to = grown(to_, end * route.element_bytes, cpu_stream());
-    for (const auto* pieces : {&route.pieces.sends, &route.pieces.stays})
-      for (const Transfer::Piece& piece : *pieces) {
-        const int64_t at = piece.from * route.element_bytes;
-        copy_bytes(from + at, cpu_stream(), route.from + at, stream_, piece.count * route.element_bytes);
-      }
     on_host_->transfer({route.pieces, from, route.from_bytes, to, route.element_bytes, route.is_settled});
     for (const auto* pieces : {&route.pieces.receives, &route.pieces.stays})
       for (const Transfer::Piece& piece : *pieces) {
@@ -248,6 +256,17 @@ class ThroughHost final : public Movement {
   void join() override { on_host_->join(); }
 
  private:
+  /// What is sent, and what stays.
+  const std::byte* bring_to_host(const Route& route) {
+    std::byte* const from = grown(from_, route.from_bytes, cpu_stream());
+    for (const auto* pieces : {&route.pieces.sends, &route.pieces.stays})
+      for (const Transfer::Piece& piece : *pieces) {
+        const int64_t at = piece.from * route.element_bytes;
+        copy_bytes(from + at, cpu_stream(), route.from + at, stream_, piece.count * route.element_bytes);
+      }
+    return from;
+  }
+
   /// Memory of the host that stands for some of the GPU's.
   struct Image {
     int64_t bytes = 0;
@@ -289,6 +308,13 @@ Message message(int peer, const float* begin, int64_t count) {
 }
 
 }  // namespace
+
+void copy_what_stays(const Movement::Route& route, const Stream& stream) {
+  for (const Transfer::Piece& piece : route.pieces.stays)
+    copy_bytes_in_background(route.to + piece.to * route.element_bytes,
+                             route.from + piece.from * route.element_bytes, piece.count * route.element_bytes,
+                             stream);
+}
 
 std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> communicator) {
   return std::make_unique<InSharedMemory>(std::move(communicator));

@@ -37,6 +37,8 @@ class Movement {
   virtual const char* name() const = 0;
   /// Where folds run.
   virtual const Stream& stream() const = 0;
+  /// Where what transfer() brings arrives.
+  virtual const Stream& arrivals() const { return stream(); }
 
   /// `count` zeroed floats for what travels, from where others reach it cheapest; null on all ranks where not
   /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it
@@ -63,6 +65,7 @@ class Movement {
     std::byte* to;
     int64_t element_bytes = 4;
     bool is_settled = false;  ///< since ranks last met nobody has written what is read
+    bool from_host = false;   ///< `from` is pinned memory of the host, and `to` a GPU's
     bool is_lent = false;  ///< what arrives is forgotten soon, and must not count as this rank's for longer
   };
   /// Brings what other ranks send, and what stays.
@@ -80,7 +83,8 @@ class Movement {
 
 /// Between ranks of one host, which read each other's memory in place.
 std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> communicator);
-/// Between hosts; for one rank, on any stream, nothing has to move.
+/// Between hosts; for one rank, on any stream, nothing has to move, or only from a GPU's host, beside its
+/// kernels.
 std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator, const Stream& stream);
 /// Between GPUs, in a queue beside `stream` that has precedence.
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
@@ -88,6 +92,9 @@ std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicato
 /// From a GPU's queue through memory of the host, where `on_host` takes over.
 std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, int rank,
                                             const Stream& stream);
+
+/// What a rank has for itself in both buffers; on a GPU in the queue of `stream`.
+void copy_what_stays(const Movement::Route& route, const Stream& stream);
 
 /// A scatter as messages. What other ranks send arrives at `arrived`, with room for arriving_elements().
 struct ScatterMessages {

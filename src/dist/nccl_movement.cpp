@@ -59,13 +59,13 @@ class ByNccl final : public Movement {
 
   void transfer(const Route& route) override {
     fork();
-    for (const Transfer::Piece& piece : route.pieces.stays)
-      copy_bytes_in_background(route.to + piece.to * route.element_bytes,
-                               route.from + piece.from * route.element_bytes,
-                               piece.count * route.element_bytes, communication_);
-    if (communicator_->size() > 1)
-      exchange("nccl_gather", route.pieces.send_messages(route.from, route.element_bytes),
-               route.pieces.receive_messages(route.to, route.element_bytes));
+    copy_what_stays(route, communication_);
+    if (communicator_->size() == 1) return;
+    // It sends from a GPU's memory alone.
+    exchange("nccl_gather",
+             route.from_host ? route.pieces.send_messages_from_there(route.to, route.element_bytes)
+                             : route.pieces.send_messages(route.from, route.element_bytes),
+             route.pieces.receive_messages(route.to, route.element_bytes));
   }
 
   void sum(float* values, int64_t elements) override {

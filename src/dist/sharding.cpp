@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/sharding.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace lockstep {
@@ -10,17 +12,32 @@ const char* name(Shard shard) {
   return names[static_cast<size_t>(shard)];
 }
 
-void check_group(Shard stage, int ranks, int group) {
+const char* name(Offload offload) {
+  constexpr const char* names[] = {"none", "optimizer", "all"};
+  return names[static_cast<size_t>(offload)];
+}
+
+Shard stage_with(Shard stage, Offload offload) {
+  if (offload == Offload::all) return Shard::full;
+  return offload == Offload::optimizer ? std::max(stage, Shard::optimizer) : stage;
+}
+
+void check_group(Shard stage, int ranks, int group, Offload offload) {
   if (ranks == 1) return;
   require(group >= 0 && (group == 0 || ranks % group == 0), "dist.group = ", group, " does not divide the ",
           ranks, " ranks: groups of equal size keep the model between them");
   require(group == 0 || group == ranks || stage == Shard::full, "dist.group = ", group,
           " is for dist.shard = full: with dist.shard = ", name(stage), " every rank keeps all values");
+  require(
+      group == 0 || group == ranks || offload != Offload::all, "dist.group = ", group,
+      " keeps values on the GPUs of each group, and dist.offload = all in the memory of the hosts: leave one "
+      "of them out");
 }
 
-Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int group_size)
-    : stage(ranks == 1 ? Shard::none : of_stage), group(ranks == 1 || group_size == 0 ? ranks : group_size) {
-  check_group(of_stage, ranks, group_size);
+Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int group_size, Offload offload)
+    : stage(stage_with(ranks == 1 ? Shard::none : of_stage, offload)),
+      group(ranks == 1 || group_size == 0 ? ranks : group_size) {
+  check_group(of_stage, ranks, group_size, offload);
   // Segments nest: those of `parts` ranks, one of each group, are what such a rank reads.
   const int parts = stage == Shard::full ? ranks / group : 1;
   const auto segment = [&](int rank) {

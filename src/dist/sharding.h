@@ -21,15 +21,28 @@ enum class Shard {
 
 const char* name(Shard shard);
 
-/// Throws UserError for a group that does not divide the ranks, or where values are not cut.
-void check_group(Shard stage, int ranks, int group);
+/// What lies in the memory of the host while a model computes on a GPU (ZeRO-Offload, Ren et al. 2021). No
+/// bit depends on it. On a CPU it is all one memory, and nothing changes.
+enum class Offload {
+  none,
+  optimizer,  ///< the optimizer's states and the fp32 values, which are updated there
+  all,        ///< and what operations read, from where units are brought when an operation reads them
+};
+
+const char* name(Offload offload);
+
+/// The least stage that offloading is made of, and at least `stage`: also for one rank.
+Shard stage_with(Shard stage, Offload offload);
+
+/// Throws UserError for a group that does not divide the ranks, or where values are not cut, or not on GPUs.
+void check_group(Shard stage, int ranks, int group, Offload offload = Offload::none);
 
 /// Who keeps and who updates which elements of a space: a value, made from the space's units and precision,
 /// the ranks and a stage.
 struct Sharding {
   /// `group`: ranks that keep all values between them, neighbours in rank order; 0 is all ranks. Throws
-  /// UserError as check_group() does. One rank shards nothing.
-  Sharding(const ParameterSpace& space, Shard stage, int ranks, int group);
+  /// UserError as check_group() does. One rank shards nothing, unless it offloads.
+  Sharding(const ParameterSpace& space, Shard stage, int ranks, int group, Offload offload = Offload::none);
 
   bool cuts_gradients() const { return stage == Shard::gradients || stage == Shard::full; }
   /// Whether what operations read is gathered unit by unit.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/transfer.h"
 
+#include <algorithm>
+
+#include "core/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -52,6 +56,19 @@ std::vector<Message> Transfer::send_messages(const std::byte* from, int64_t elem
   for (const Piece& piece : sends)
     messages.push_back(
         {piece.peer, const_cast<std::byte*>(from) + piece.from * element_bytes, piece.count * element_bytes});
+  return messages;
+}
+
+std::vector<Message> Transfer::send_messages_from_there(std::byte* to, int64_t element_bytes) const {
+  std::vector<Message> messages;
+  for (const Piece& piece : sends) {
+    const auto stay = std::ranges::find_if(stays, [&](const Piece& one) {
+      return one.from <= piece.from && piece.from + piece.count <= one.from + one.count;
+    });
+    expect(stay != stays.end(), "elements are sent that this rank does not keep in its other buffer");
+    const int64_t there = stay->to + piece.from - stay->from;
+    messages.push_back({piece.peer, to + there * element_bytes, piece.count * element_bytes});
+  }
   return messages;
 }
 

@@ -30,6 +30,9 @@ struct Transfer {
 
   std::vector<Message> send_messages(const std::byte* from, int64_t element_bytes) const;
   std::vector<Message> receive_messages(std::byte* to, int64_t element_bytes) const;
+  /// The same sends, of what has stayed: from where it lies in this rank's other buffer, once it is there.
+  /// Throws Error where something is sent that does not stay.
+  std::vector<Message> send_messages_from_there(std::byte* to, int64_t element_bytes) const;
 
   std::vector<Piece> sends, receives;  ///< from and to other ranks, in the order of their peers
   std::vector<Piece> stays;            ///< from this rank's buffer to its other one

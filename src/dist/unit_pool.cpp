@@ -67,19 +67,21 @@ UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
 UnitPool::Buffer* UnitPool::gather(int unit) {
   Buffer* const buffer = buffer_for(space_.units()[static_cast<size_t>(unit)].size());
   if (buffer == nullptr) return nullptr;
-  const View from = (space_.has_copies() ? space_.copies() : space_.values()).memory().view();
+  const Tensor& memory = (space_.has_copies() ? space_.copies() : space_.values()).memory();
+  const View from = memory.view();
   movement_.transfer({.pieces = transfers_[static_cast<size_t>(unit)],
                       .from = static_cast<const std::byte*>(from.data),
                       .from_bytes = from.bytes(),
                       .to = buffer->memory->data.get(),
                       .element_bytes = bytes(from.dtype),
                       .is_settled = is_settled_,
+                      .from_host = device_of(memory.stream()) != device_of(space_.stream()),
                       .is_lent = true});
   is_settled_ = true;
   buffer->unit = unit;
   buffer->used_at = finds_;
-  buffer->is_arriving = device_of(movement_.stream()) == Device::cuda;
-  if (buffer->is_arriving) buffer->arrived.record(movement_.stream());
+  buffer->is_arriving = device_of(movement_.arrivals()) == Device::cuda;
+  if (buffer->is_arriving) buffer->arrived.record(movement_.arrivals());
   return buffer;
 }
 
@@ -89,7 +91,7 @@ void UnitPool::gather_ahead(int unit) {
   const size_t place = order_.size();
   order_.push_back(unit);
   const bool is_known = place + 1 < last_order_.size() && last_order_[place] == unit;
-  if (!is_known || device_of(movement_.stream()) == Device::cpu) return;
+  if (!is_known || device_of(movement_.arrivals()) == Device::cpu) return;
   if (const int next = last_order_[place + 1]; find_buffer(next) == nullptr) gather(next);
 }
 

@@ -10,13 +10,19 @@
 namespace lockstep {
 
 AdamW::AdamW(ParameterSpace& space, Options options)
-    : Optimizer(space, {"exp_avg", "exp_avg_sq"}), options_(options) {
-  if (device_of(space.stream()) == Device::cuda) schedule_ = full({3}, 0.0, DType::f64, space.stream());
-}
+    : Optimizer(space, {"exp_avg", "exp_avg_sq"}), options_(options) {}
+
+/// Whether what changes from step to step is read where updates happen: on a GPU, and where steps are
+/// counted.
+bool AdamW::needs_schedule() const { return count_ || device_of(space_.update_stream()) == Device::cuda; }
 
 void AdamW::prepare(double learning_rate) {
   Optimizer::prepare(learning_rate);
-  if (count_ && !schedule_) schedule_ = full({3}, 0.0, DType::f64, space_.stream());
+  const Stream& stream = space_.update_stream();
+  if (!needs_schedule())
+    schedule_ = {};
+  else if (!schedule_ || device_of(schedule_.stream()) != device_of(stream))
+    schedule_ = full({3}, 0.0, DType::f64, stream);
   if (!schedule_) return;
   SetValues update{.y = schedule_.view(), .values = {learning_rate}, .count = 1};
   if (!count_) {
@@ -24,15 +30,16 @@ void AdamW::prepare(double learning_rate) {
                       update.values.begin());
     update.count = 3;
   }
-  launch(schedule_.stream(), update);
+  launch(stream, update);
 }
 
-void AdamW::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
+void AdamW::apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+                  float gradient_scale) {
   if (count_)
-    launch(space_.stream(), AdamWSchedule{.step = count_.view(),
-                                          .schedule = schedule_.view(),
-                                          .beta1 = options_.beta1,
-                                          .beta2 = options_.beta2});
+    launch(stream, AdamWSchedule{.step = count_.view(),
+                                 .schedule = schedule_.view(),
+                                 .beta1 = options_.beta1,
+                                 .beta2 = options_.beta2});
   AdamWStep update{.segments = {},
                    .learning_rate = learning_rate_,
                    .beta1 = options_.beta1,
@@ -42,15 +49,15 @@ void AdamW::apply(std::span<const Range> ranges, const Tensor& clip, float gradi
                    .gradient_scale = gradient_scale,
                    .schedule = schedule_.view(),
                    .clip = clip.view()};
-  for (const auto& [range, group] : space_.by_group(ranges))
-    update.segments.push_back({.parameter = space_.values().view(range),
-                               .gradient = space_.gradients().view(range),
-                               .first_moment = states_[0].flat.view(range),
-                               .second_moment = states_[1].flat.view(range),
-                               .weight_decay = group.decays ? options_.weight_decay : 0.0,
-                               .learning_rate_factor = group.learning_rate_factor,
-                               .compute_copy = space_.copies().view(range)});
-  if (!update.segments.empty()) launch(space_.stream(), update);
+  for (const UpdatePart& part : parts)
+    update.segments.push_back({.parameter = part.value,
+                               .gradient = part.gradient,
+                               .first_moment = part.states[0],
+                               .second_moment = part.states[1],
+                               .weight_decay = part.group.decays ? options_.weight_decay : 0.0,
+                               .learning_rate_factor = part.group.learning_rate_factor,
+                               .compute_copy = part.copy});
+  if (!update.segments.empty()) launch(stream, update);
 }
 
 }  // namespace lockstep

@@ -22,7 +22,9 @@ class AdamW : public Optimizer {
   bool can_be_recorded() const override { return static_cast<bool>(schedule_); }
 
  private:
-  void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) override;
+  bool needs_schedule() const;
+  void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+             float gradient_scale) override;
 
   Options options_;
   Tensor schedule_;  ///< where the device knows it: what changes from step to step, as AdamWStep::schedule

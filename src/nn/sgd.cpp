@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/sgd.h"
 
-#include "kernels/convert.h"
 #include "kernels/sgd.h"
 
 namespace lockstep {
@@ -11,19 +10,18 @@ Sgd::Sgd(ParameterSpace& space, Options options)
                                                : std::vector<std::string>{}),
       options_(options) {}
 
-void Sgd::apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) {
-  for (const auto& [range, group] : space_.by_group(ranges))
-    launch(space_.stream(), SgdStep{.parameter = space_.values().view(range),
-                                    .gradient = space_.gradients().view(range),
-                                    .learning_rate = learning_rate_ * group.learning_rate_factor,
-                                    .weight_decay = group.decays ? options_.weight_decay : 0.0,
-                                    .momentum = options_.momentum,
-                                    .velocity = states_.empty() ? View{} : states_[0].flat.view(range),
-                                    .gradient_scale = gradient_scale,
-                                    .clip = clip.view()});
-  if (!space_.copies()) return;
-  for (const Range& range : ranges)
-    launch(space_.stream(), Convert{.x = space_.values().view(range), .y = space_.copies().view(range)});
+void Sgd::apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+                float gradient_scale) {
+  for (const UpdatePart& part : parts)
+    launch(stream, SgdStep{.parameter = part.value,
+                           .gradient = part.gradient,
+                           .learning_rate = learning_rate_ * part.group.learning_rate_factor,
+                           .weight_decay = part.group.decays ? options_.weight_decay : 0.0,
+                           .momentum = options_.momentum,
+                           .velocity = part.states.empty() ? View{} : part.states[0],
+                           .gradient_scale = gradient_scale,
+                           .clip = clip.view()});
+  write_copies(stream, parts);
 }
 
 }  // namespace lockstep

@@ -17,7 +17,8 @@ class Sgd : public Optimizer {
   Sgd(ParameterSpace& space, Options options);
 
  private:
-  void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) override;
+  void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+             float gradient_scale) override;
 
   Options options_;
 };

@@ -46,8 +46,12 @@ FlatBuffer::FlatBuffer(Tensor memory, Placement placement, bool is_part)
          placement_.elements(), " elements");
 }
 
-FlatBuffer FlatBuffer::make(const Placement& placement, DType dtype, const Stream& stream) {
-  return {empty({placement.elements()}, dtype, stream), placement};
+FlatBuffer FlatBuffer::make(const Placement& placement, DType dtype, const Stream& stream, bool pinned) {
+  const int64_t elements = placement.elements();
+  if (!pinned) return {empty({elements}, dtype, stream), placement};
+  const int64_t size = elements * bytes(dtype);
+  const auto memory = std::make_shared<Storage>(Storage{allocate_pinned(size), size, stream});
+  return {Tensor(memory, 0, {elements}, dtype), placement};
 }
 
 View FlatBuffer::view(Range range) const {

@@ -47,8 +47,8 @@ class FlatBuffer {
   /// `memory` [placement.elements()]. `is_part`: ranks keep a space between them, of which one may happen to
   /// have all.
   FlatBuffer(Tensor memory, Placement placement, bool is_part = false);
-  /// Of undefined contents.
-  static FlatBuffer make(const Placement& placement, DType dtype, const Stream& stream);
+  /// Of undefined contents. `pinned`: memory of the host that a GPU copies from and to.
+  static FlatBuffer make(const Placement& placement, DType dtype, const Stream& stream, bool pinned = false);
 
   explicit operator bool() const { return static_cast<bool>(memory_); }
   /// All of it: [placement().elements()].

@@ -2,8 +2,10 @@
 #include "parameters/optimizer.h"
 
 #include <array>
+#include <cmath>
 
 #include "core/graph.h"
+#include "kernels/convert.h"
 #include "kernels/grad_scale.h"
 #include "tensor/create.h"
 
@@ -27,9 +29,12 @@ std::vector<std::string> Optimizer::state_names() const {
 void Optimizer::place_states(const Placement& placement) {
   const MemoryScope scope("optimizer");
   for (State& state : states_) {
-    if (state.flat && state.flat.placement() == placement) continue;
+    const bool is_there =
+        state.flat && device_of(state.flat.memory().stream()) == device_of(space_.update_stream());
+    if (is_there && state.flat.placement() == placement) continue;
     const FlatBuffer before = state.flat;
-    state.flat = {full({placement.elements()}, 0.0, space_.dtype(), space_.stream()), placement};
+    state.flat = FlatBuffer::make(placement, space_.dtype(), space_.update_stream());
+    fill(state.flat.memory(), 0.0);
     if (!before) continue;
     for (const Range& range : placement.ranges()) copy(before.part(range), state.flat.part(range));
   }
@@ -52,7 +57,8 @@ void Optimizer::step(double learning_rate, float gradient_scale) {
   space_.gradients();
   states();
   prepare(learning_rate);
-  apply(std::array{Range{0, space_.trainable_elements()}}, {}, gradient_scale);
+  const std::array all{Range{0, space_.trainable_elements()}};
+  apply(space_.stream(), parts_of(all, space_.gradients(), space_.copies()), {}, gradient_scale);
 }
 
 void Optimizer::prepare(double learning_rate) {
@@ -61,7 +67,8 @@ void Optimizer::prepare(double learning_rate) {
 }
 
 void Optimizer::count_on_device() {
-  if (!count_) count_ = full({}, static_cast<double>(steps_taken_), DType::i32, space_.stream());
+  if (count_ && device_of(count_.stream()) == device_of(space_.update_stream())) return;
+  count_ = full({}, static_cast<double>(steps_taken()), DType::i32, space_.update_stream());
 }
 
 int64_t Optimizer::steps_taken() const { return count_ ? static_cast<int64_t>(item(count_)) : steps_taken_; }
@@ -88,8 +95,44 @@ void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
   expect(!is_recording_graph() || states_.empty() || states_.front().flat,
          "the first update is recorded, which makes the optimizer's states: call states() before");
   states();
+  if (space_.is_offloaded()) return update_on_host(ranges, clip);
   if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
-  apply(ranges, clip, 1.0f);
+  apply(space_.stream(), parts_of(ranges, space_.gradients(), space_.copies()), clip, 1.0f);
+}
+
+void Optimizer::update_on_host(std::span<const Range> ranges, const Tensor& clip) {
+  expect(!is_recording_graph(), "an update on the host cannot be recorded in a graph");
+  const Tensor factor = to_stream(clip, cpu_stream());
+  if (count_) {
+    count_on_device();
+    launch(cpu_stream(), CountStep{.count = count_.view(), .factor = factor.view()});
+  }
+  // Of a step that is skipped nothing must arrive: pieces carry what an update has not written.
+  if (!std::isfinite(item(factor))) return;
+  if (!host_update_) host_update_ = std::make_unique<HostUpdate>(space_);
+  host_update_->run(ranges,
+                    [&](std::span<const Range> piece, const FlatBuffer& gradients, const FlatBuffer& copies) {
+                      apply(cpu_stream(), parts_of(piece, gradients, copies), factor, 1.0f);
+                    });
+}
+
+std::vector<UpdatePart> Optimizer::parts_of(std::span<const Range> ranges, const FlatBuffer& gradients,
+                                            const FlatBuffer& copies) const {
+  std::vector<UpdatePart> parts;
+  for (const auto& [range, group] : space_.by_group(ranges)) {
+    parts.push_back({.group = group,
+                     .value = space_.values().view(range),
+                     .gradient = gradients.view(range),
+                     .states = {},
+                     .copy = copies.view(range)});
+    for (const State& state : states_) parts.back().states.push_back(state.flat.view(range));
+  }
+  return parts;
+}
+
+void Optimizer::write_copies(const Stream& stream, std::span<const UpdatePart> parts) {
+  for (const UpdatePart& part : parts)
+    if (part.copy) launch(stream, Convert{.x = part.value, .y = part.copy});
 }
 
 std::vector<NamedTensor> Optimizer::state() {

@@ -2,16 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "parameters/host_update.h"
 #include "parameters/parameter_space.h"
 
 namespace lockstep {
 
+/// Some elements of one group on their way through an update.
+struct UpdatePart {
+  ParameterGroup group;
+  View value;                ///< f32, updated
+  View gradient;             ///< like value
+  std::vector<View> states;  ///< like value, in the optimizer's order, updated
+  View copy = {};            ///< optional, what operations read: written, the new value rounded to nearest
+};
+
 /// Updates the parameters of a space from their gradients: all of them, or, where ranks share the work, the
-/// segments that a rank owns. What an update does to an element depends on that element alone.
+/// segments that a rank owns. What an update does to an element depends on that element alone, and is the
+/// same on every device: values that lie on the host are updated there.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -32,7 +44,7 @@ class Optimizer {
   /// The same for these elements of the space alone, whose gradients need not be anywhere else.
   void update(std::span<const Range> ranges, const Tensor& clip);
 
-  /// From now on steps are counted where they happen, and those that a NaN in `clip` skips are not: what a
+  /// From now on steps are counted where updates happen, and those that a NaN in `clip` skips are not: what a
   /// GradScaler needs. step(), which skips none, is an Error then.
   void count_on_device();
   bool counts_on_device() const { return static_cast<bool>(count_); }
@@ -70,17 +82,26 @@ class Optimizer {
   /// Keeps a reference to the space. States begin as zeros.
   Optimizer(ParameterSpace& space, const std::vector<std::string>& states);
 
-  virtual void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) = 0;
+  /// Launches the update of these parts on `stream`, where they and `clip`, which may be empty, lie. Nothing
+  /// is written if gradient_scale * clip is not finite.
+  virtual void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+                     float gradient_scale) = 0;
+  /// For an apply() whose kernel has not done it: part.copy = part.value.
+  static void write_copies(const Stream& stream, std::span<const UpdatePart> parts);
 
   ParameterSpace& space_;
   std::vector<State> states_;
   double learning_rate_ = 0.0;
   int64_t steps_taken_ = 0;  ///< unless there is a count on the device
-  Tensor count_;             ///< i32, or empty
+  Tensor count_;             ///< i32, where updates happen, or empty
 
  private:
   void expect_whole() const;
+  std::vector<UpdatePart> parts_of(std::span<const Range> ranges, const FlatBuffer& gradients,
+                                   const FlatBuffer& copies) const;
+  void update_on_host(std::span<const Range> ranges, const Tensor& clip);
 
+  std::unique_ptr<HostUpdate> host_update_;  ///< where values lie on the host
   bool states_are_whole_ = true;
 };
 

@@ -58,6 +58,7 @@ class ParameterSpace::Memory final : public ParameterMemory {
   const ParameterSpace* space = nullptr;  ///< while it lives
   int64_t elements = 0;
   DType precision = DType::f32;  ///< that a model computes in
+  bool keeps_copies = false;     ///< whatever the precision is
   FlatBuffer values;             ///< made at first use, as the next two are
   FlatBuffer copies;
   FlatBuffer gradients;
@@ -247,6 +248,14 @@ void ParameterSpace::set_precision(DType dtype) {
 
 DType ParameterSpace::precision() const { return memory_->precision; }
 
+void ParameterSpace::keep_copies() { memory_->keeps_copies = true; }
+
+bool ParameterSpace::has_copies() const { return precision() != dtype_ || memory_->keeps_copies; }
+
+bool ParameterSpace::is_offloaded() const {
+  return memory_->values && device_of(memory_->values.memory().stream()) != device_of(stream_);
+}
+
 const FlatBuffer& ParameterSpace::copies() const {
   if (has_copies() && !memory_->copies) {
     const MemoryScope scope("parameters");
@@ -264,9 +273,21 @@ void ParameterSpace::place_copies(const FlatBuffer& buffer) {
 void ParameterSpace::refresh_copies() const {
   if (!has_copies()) return;
   if (!memory_->copies) return void(copies());
+  constexpr int64_t piece = int64_t{1} << 22;
   const FlatBuffer& masters = values();
-  for (const Range& range : masters.placement().ranges())
-    launch(stream_, Convert{.x = masters.view(range), .y = copies().view(range)});
+  const Tensor& target = copies().memory();
+  for (const Range& range : masters.placement().ranges()) {
+    if (device_of(target.stream()) == device_of(update_stream())) {
+      launch(update_stream(), Convert{.x = masters.view(range), .y = copies().view(range)});
+      continue;
+    }
+    for (int64_t begin = range.begin; begin < range.end; begin += piece) {
+      const Range some{begin, std::min(begin + piece, range.end)};
+      const Tensor rounded = empty({some.size()}, precision(), update_stream());
+      launch(update_stream(), Convert{.x = masters.view(some), .y = rounded.view()});
+      copy(rounded, copies().part(some));
+    }
+  }
 }
 
 void ParameterSpace::bind_gradients(const Tensor& flat, bool accumulate) {

@@ -111,13 +111,19 @@ class ParameterSpace {
   void place_values(const FlatBuffer& buffer);
   /// Who brings what this rank does not keep, or null.
   void set_residency(Residency* residency);
+  /// Whether values, and so an optimizer's states, lie on the host while the model computes on a GPU.
+  bool is_offloaded() const;
+  /// Where optimizers work.
+  const Stream& update_stream() const { return is_offloaded() ? cpu_stream() : stream_; }
 
   /// Copies in a 16-bit dtype, in which the model then computes; f32 takes them away. The f32 values stay
   /// what optimizers update, snapshots keep and gradients belong to (Micikevicius et al. 2018).
   void set_precision(DType dtype);
   /// That, or the dtype of the values.
   DType precision() const;
-  bool has_copies() const { return precision() != dtype_; }
+  /// From now on operations read copies, also in the dtype of the values, which may then lie elsewhere.
+  void keep_copies();
+  bool has_copies() const;
   /// The copies that this rank keeps, or empty.
   const FlatBuffer& copies() const;
   void place_copies(const FlatBuffer& buffer);

@@ -33,13 +33,15 @@ const FlatBuffer& SpaceTensors::flat(size_t buffer) const {
 }
 
 void SpaceTensors::get(size_t buffer, Range range, std::byte* to) const {
-  const View from = flat(buffer).view(range);
-  copy_bytes(to, cpu_stream(), from.data, space_.stream(), from.bytes());
+  const FlatBuffer& there = flat(buffer);
+  const View from = there.view(range);
+  copy_bytes(to, cpu_stream(), from.data, there.memory().stream(), from.bytes());
 }
 
 void SpaceTensors::set(size_t buffer, Range range, const std::byte* from) {
-  const View to = flat(buffer).view(range);
-  copy_bytes(to.data, space_.stream(), from, cpu_stream(), to.bytes());
+  const FlatBuffer& there = flat(buffer);
+  const View to = there.view(range);
+  copy_bytes(to.data, there.memory().stream(), from, cpu_stream(), to.bytes());
 }
 
 }  // namespace lockstep

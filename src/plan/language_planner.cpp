@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -16,9 +18,22 @@ MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
     const auto before = std::ranges::find(a.rows, row.name, &MemoryRow::name);
     row.bytes += times * (row.bytes - (before == a.rows.end() ? 0.0 : before->bytes));
   }
-  for (const auto member : {&MemoryPlan::peak, &MemoryPlan::mapped, &MemoryPlan::host, &MemoryPlan::shared})
+  for (const auto member :
+       {&MemoryPlan::peak, &MemoryPlan::mapped, &MemoryPlan::on_host, &MemoryPlan::host, &MemoryPlan::shared})
     b.*member += times * (b.*member - a.*member);
   return b;
+}
+
+/// Those that there are, and what the user leaves a rank of them.
+std::vector<MemoryLimit> limits_of(const Config& config, const World& world) {
+  std::vector<MemoryLimit> limits = memory_limits(world);
+  const double bytes = config.train.memory_gib * 1073741824.0;
+  if (bytes > 0) {
+    const std::string setting = concat("train.memory_gib = ", value_of(config, "train.memory_gib"));
+    limits.push_back(
+        {bytes, concat(setting, " leaves a rank ", bytes_text(bytes)), MemoryLimit::Bounds::resident});
+  }
+  return limits;
 }
 
 }  // namespace
@@ -45,7 +60,7 @@ Planner language_planner(const Config& config, const World& world, const Languag
   const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
   return {.plan_at = plan_any,
           .place = planned_ranks(world),
-          .limits = memory_limits(world),
+          .limits = limits_of(config, world),
           .most_samples = (data.training->size() + replicas - 1) / replicas};
 }
 

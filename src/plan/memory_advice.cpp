@@ -13,11 +13,21 @@ namespace {
 
 double bounded_part(const MemoryPlan& plan, const MemoryLimit& limit) {
   if (limit.bounds == MemoryLimit::Bounds::host) return plan.host;
+  if (limit.bounds == MemoryLimit::Bounds::on_host) return plan.on_host;
   return limit.bounds == MemoryLimit::Bounds::mapped ? plan.mapped : plan.peak;
 }
 
+bool can_be_sharded(const Config& config, int ranks) {
+  try {
+    require_sharding(config, ranks);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 /// The configuration with these changes; nothing where it would be refused, or the last changes nothing.
-std::optional<Config> with(const Config& config, const std::vector<MemoryChange>& changes) {
+std::optional<Config> with(const Config& config, const std::vector<MemoryChange>& changes, int ranks) {
   std::vector<Setting> settings;
   for (const MemoryChange& change : changes) {
     const size_t equals = change.setting.find('=');
@@ -26,7 +36,8 @@ std::optional<Config> with(const Config& config, const std::vector<MemoryChange>
   try {
     if (!settings.empty() && value_of(config, settings.back().key) == settings.back().value)
       return std::nullopt;
-    return changed(config, settings);
+    const Config other = changed(config, settings);
+    return can_be_sharded(other, ranks) ? std::optional(other) : std::nullopt;
   } catch (const UserError&) {
     return std::nullopt;
   }
@@ -42,6 +53,13 @@ const Kind& stages() {
       {"dist.shard=gradients", "gradients travel unit by unit; the same bits"},
       {"dist.shard=full", "values travel for every forward and backward; the same bits"}};
   return stages;
+}
+
+/// What a GPU can leave to its host.
+Kind offloads() {
+  if (gpu_of(current_stream()) < 0) return {};
+  return {{"dist.offload=optimizer", "gradients go to the host, which updates; the same bits"},
+          {"dist.offload=all", "and each block comes from there; the same bits"}};
 }
 
 /// Kinds in the order of their price: first no bit, then no time.
@@ -61,13 +79,13 @@ std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& pla
   if (train.precision == "fp32")
     precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});
   const Kind no_copy = {{"snapshot.path=none", "the same bits; a run that is cut off starts over"}};
-  return {recompute, place.ranks > 1 ? stages() : Kind{}, pieces, parts, precision, no_copy};
+  return {recompute, place.ranks > 1 ? stages() : Kind{}, offloads(), pieces, parts, precision, no_copy};
 }
 
 /// The verdict on a configuration with these changes, if there is such a one.
 std::optional<MemoryVerdict> try_changes(const Config& config, const Planner& planner,
                                          const std::vector<MemoryChange>& changes) {
-  const std::optional<Config> other = with(config, changes);
+  const std::optional<Config> other = with(config, changes, planner.place.ranks);
   return other ? std::optional(judge(planner.plan(*other), planner.limits)) : std::nullopt;
 }
 
@@ -105,7 +123,7 @@ std::string describe_ranks(const Config& config, const Planner& planner) {
   std::vector<std::string> all;
   for (const MemoryChange& stage : stages()) {
     const bool is_here = stage.setting == "dist.shard=" + config.dist.shard;
-    const auto other = is_here ? std::optional(config) : with(config, {stage});
+    const auto other = is_here ? std::optional(config) : with(config, {stage}, planner.place.ranks);
     if (const auto ranks = other ? fewest_ranks(*other, planner) : std::nullopt)
       all.push_back(concat(stage.setting, " on ", *ranks));
   }
@@ -157,7 +175,7 @@ std::optional<int64_t> largest_batch(const Config& config, const Planner& planne
 
 std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner) {
   std::vector<MemoryChange> taken;
-  double least = judge(planner.plan(config), planner.limits).needed;
+  double least = judge(planner.plan(config), planner.limits).share();
   const auto from = [&](const Kind& kind) -> std::optional<MemoryRemedy> {
     std::optional<MemoryChange> best;  // of those that do not suffice
     for (const MemoryChange& change : kind) {
@@ -166,8 +184,8 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
       const auto verdict = try_changes(config, planner, changes);
       if (!verdict) continue;
       if (verdict->fits()) return pruned(config, planner, {changes, *verdict});
-      if (verdict->needed < least) best = change;
-      least = std::min(least, verdict->needed);
+      if (verdict->share() < least) best = change;
+      least = std::min(least, verdict->share());
     }
     if (best) taken.push_back(*best);
     return std::nullopt;
@@ -197,7 +215,7 @@ std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
     place.writes_together = true;
     Config other = config;
     other.dist.replicas = std::max<int64_t>(config.dist.replicas, place.ranks);
-    return judge(planner.plan_at(other, place), planner.limits).fits();
+    return can_be_sharded(other, place.ranks) && judge(planner.plan_at(other, place), planner.limits).fits();
   };
   int bad = 0, good = 1;
   for (; !fits(good); good = std::min(2 * good, most_hosts)) {
@@ -219,11 +237,13 @@ std::string describe_plan(const Config& config, const Planner& planner) {
       concat("memory of ", place.ranks == 1 ? "the rank" : concat("rank 0 of ", place.ranks), "\n");
   for (const MemoryRow& row : plan.rows) text += line(row.name, row.bytes);
   text += line("at most", plan.peak);
+  const bool on_gpu = gpu_of(current_stream()) >= 0;
+  if (on_gpu) text += line("on the host", plan.on_host);
   if (place.ranks_of_host > 1)
-    text += concat(place.ranks_of_host, " ranks of this host: ", bytes_text(plan.host), ", of which ",
-                   bytes_text(plan.shared), " are memory that they share\n");
-  if (gpu_of(current_stream()) >= 0)
-    text += "on a GPU kernels and libraries take more while they run, which is not in the plan\n";
+    text += concat(
+        place.ranks_of_host, " ranks of this host: ", bytes_text(plan.host),
+        on_gpu ? "" : concat(", of which ", bytes_text(plan.shared), " are memory that they share"), "\n");
+  if (on_gpu) text += "on a GPU kernels and libraries take more while they run, which is not in the plan\n";
   if (verdict.limit.bounds == MemoryLimit::Bounds::mapped)
     text += concat("address space: ", bytes_text(plan.mapped), "\n");
   text += concat(verdict.fits() ? "it fits: " : "it does not fit: ", verdict.limit.owner, "\n");
@@ -245,11 +265,16 @@ MemoryPlan require_memory(const Config& config, const Planner& planner) {
   if (verdict.fits()) return plan;
   const auto blamed = [](const MemoryRow& row) { return row.key.empty() ? -1.0 : row.bytes; };
   const MemoryRow& largest = *std::ranges::max_element(plan.rows, {}, blamed);
+  // Rows are of the memory of the device that computes.
+  const bool is_beside = plan.on_host > 0 && verdict.limit.bounds != MemoryLimit::Bounds::resident;
+  const std::string key = is_beside ? "dist.offload" : largest.key;
   const auto remedy = cheapest_remedy(config, planner);
-  throw UserError(concat(largest.key, " = ", value_of(config, largest.key), ": ",
-                         needs(verdict, planner.place), " (", large_rows(plan), "), but ",
+  throw UserError(concat(key, " = ", value_of(config, key), ": ", needs(verdict, planner.place), " (",
+                         is_beside ? "beside a GPU, on the host" : large_rows(plan), "), but ",
                          verdict.limit.owner, "; ",
-                         remedy ? "what fits: " + describe(*remedy) : largest.advice));
+                         remedy      ? "what fits: " + describe(*remedy)
+                         : is_beside ? "train a smaller model, or set snapshot.path=none"
+                                     : largest.advice));
 }
 
 }  // namespace lockstep

@@ -25,6 +25,8 @@ struct MemoryVerdict {
   double needed = 0;
   MemoryLimit limit = {};
   bool fits() const { return needed <= limit.bytes; }
+  /// Of the limit: verdicts on one configuration may be about different ones.
+  double share() const { return needed / limit.bytes; }
 };
 MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limits);
 

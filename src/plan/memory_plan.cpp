@@ -98,7 +98,8 @@ class Builder {
       add(name, take(name));
     // Ranks of one host write to one disk, each its part; else rank 0 may have to write everything.
     const bool all_write = place_.ranks == place_.ranks_of_host || place_.writes_together;
-    const double snapshot = take("snapshot") / (all_write ? place_.ranks : 1);
+    const double copied = copy_for_snapshot();
+    const double snapshot = copied / (all_write ? place_.ranks : 1);
     if (!on_gpu_) add("snapshot", snapshot);
     // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.
     const auto rounding = static_cast<double>(rehearsal_.memory.mapped_bytes - rehearsal_.memory.used_bytes);
@@ -108,7 +109,10 @@ class Builder {
     plan_.mapped = own + rounding + shared_mapped_ + place_.program.mapped - place_.program.resident +
                    stacks_of_threads();
     const double without_copies = all_write ? 0 : (place_.ranks_of_host - 1) * snapshot;
-    plan_.host = place_.ranks_of_host * own - without_copies + plan_.shared;
+    plan_.on_host = on_gpu_ ? place_.program.resident + static_cast<double>(rehearsal_.order_bytes) +
+                                  static_cast<double>(rehearsal_.on_host.used_bytes) - copied + snapshot
+                            : 0;
+    plan_.host = place_.ranks_of_host * (on_gpu_ ? plan_.on_host : own) - without_copies + plan_.shared;
     plan_.uses = rehearsal_.uses;
     plan_.blocks = static_cast<double>(rehearsal_.memory.mapped_bytes);
     return plan_;
@@ -123,6 +127,13 @@ class Builder {
     const double bytes = left(label);
     left_.erase(label);
     return bytes;
+  }
+  /// Of everything; where a GPU computes it is on the host.
+  double copy_for_snapshot() {
+    if (!on_gpu_) return take("snapshot");
+    const auto& labels = rehearsal_.on_host.used_by_label;
+    const auto found = labels.find("snapshot");
+    return found == labels.end() ? 0.0 : static_cast<double>(found->second);
   }
   void add(const std::string& name, double bytes, bool shared = false) {
     plan_.rows.push_back(blame_.row(name, bytes));
@@ -143,17 +154,25 @@ class Builder {
     shared_mapped_ += place_.ranks * bytes;
   }
 
-  /// What rank 0 keeps of what ranks cut, as it was rehearsed. What it reads of others' memory it lets go of.
+  /// What rank 0 keeps of what ranks cut, as it was rehearsed. What it reads of others' memory it lets go of,
+  /// of their gradients bucket by bucket.
   void add_parts() {
     const auto shared = static_cast<double>(rehearsal_.shared_bytes);
     add("weights", take("parameters"));
     add("gathered weights", take("gathered values"));
-    const double level = 4.0 * static_cast<double>(rehearsal_.trainable) / place_.ranks;
-    add("gradients", take("gradients") + std::ceil(rehearsal_.missing_levels) * level);
+    const auto trainable = static_cast<double>(rehearsal_.trainable);
+    // Rounds that were not rehearsed: a rank has slots for them, or levels of the counter where it cuts them.
+    const int slots = rehearsal_.cuts_gradients ? 1 : reduction_.slots;
+    const double missing = rehearsal_.cuts_gradients
+                               ? std::ceil(rehearsal_.missing_levels) * 4.0 * trainable / place_.ranks
+                               : (slots - rehearsal_.slots) * 4.0 * (trainable + BucketPlan::reserved);
+    add("gradients", take("gradients") + missing);
+    add("segments of other ranks", slots * static_cast<double>(rehearsal_.foreign_bytes), true);
     add("optimizer", take("optimizer"));
-    shared_touched_ = shared;
-    plan_.shared = place_.ranks * shared;
-    shared_mapped_ = place_.ranks * shared;
+    const double all_shared = shared > 0 && !rehearsal_.cuts_gradients ? shared + missing : shared;
+    shared_touched_ += all_shared;
+    plan_.shared = place_.ranks * all_shared;
+    shared_mapped_ = place_.ranks * all_shared;
   }
 
   void add_weights() {

@@ -26,7 +26,8 @@ struct MemoryPlan {
   std::vector<MemoryRow> rows;  ///< what lies in memory where that is most
   double peak = 0;              ///< their sum: VmHWM, or on a GPU the memory that is taken there
   double mapped = 0;            ///< at most, of the address space: what `ulimit -v` bounds
-  double host = 0;              ///< of all ranks of a host, what they share once
+  double on_host = 0;           ///< where that is a GPU's: what a rank has besides on the host
+  double host = 0;              ///< of all ranks of a host, in its own memory, what they share once
   double shared = 0;            ///< part of it, in shared memory
   double blocks = 0;            ///< of a rank alone with one replica: in use, or kept for later
   std::vector<MemoryUse> uses;  ///< of a rank alone with one replica: what its memory_table() will say

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "comm/dry_communicator.h"
+#include "dist/movement.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "train/step_runner.h"
@@ -79,25 +80,42 @@ Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, cons
   return empty({elements}, space.dtype(), cpu_stream());
 }
 
+/// The run in as few rounds and micro-batches as show what more of them need too.
+Config shortened(const Config& config, bool is_sharded, int ranks) {
+  Config few = config;
+  if (is_sharded) {
+    // More rounds show nothing else, but for levels of the counter.
+    few.dist.replicas =
+        std::min<int64_t>(std::max<int64_t>(config.dist.replicas, 1), int64_t{most_rounds} * ranks);
+    few.train.accumulate = std::min<int64_t>(config.train.accumulate, 3);
+    return few;
+  }
+  few.dist.replicas = 1;
+  few.dist.shard = "none";
+  few.dist.group = 0;
+  few.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
+  few.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
+  return few;
+}
+
+/// What a rank that folds a bucket reads of each slot of the others, at most.
+int64_t foreign_bytes(const ParameterSpace& space, const Sharding& sharding, double bucket_mib) {
+  const BucketPlan buckets(space, sharding, static_cast<int64_t>(bucket_mib * 1048576.0));
+  const std::vector<int> one_each(sharding.updates.size(), 1);
+  int64_t most = 0;
+  for (const BucketPlan::Bucket& bucket : buckets.buckets)
+    most = std::max(most, 4 * arriving_elements(bucket, one_each, 0));
+  return most;
+}
+
 }  // namespace
 
 Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
-  const bool is_sharded = shard_of(config.dist.shard) != Shard::none && place.ranks > 1;
+  const bool is_cut = shard_of(config.dist.shard) != Shard::none && place.ranks > 1;
+  const bool is_sharded = is_cut || (config.dist.offload != "none" && gpu_of(current_stream()) >= 0);
   const int64_t all_replicas = std::max<int64_t>(config.dist.replicas, 1);
   const int64_t replicas = (all_replicas + place.ranks - 1) / place.ranks;
-  Config rehearsed = config;
-  if (is_sharded) {
-    // More rounds show nothing else, but for levels of the counter.
-    rehearsed.dist.replicas = std::min<int64_t>(all_replicas, int64_t{most_rounds} * place.ranks);
-    rehearsed.train.accumulate = std::min<int64_t>(config.train.accumulate, 3);
-  } else {
-    rehearsed.dist.replicas = 1;
-    rehearsed.dist.shard = "none";
-    rehearsed.dist.group = 0;
-    // Two micro-batches show what more of them need too.
-    rehearsed.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
-    rehearsed.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
-  }
+  const Config rehearsed = shortened(config, is_sharded, place.ranks);
   const auto others = std::make_shared<DryCommunicator>(0, place.ranks, place.ranks_of_host);
   const World world = is_sharded ? World(others) : World::alone();
   const DryRun dry;
@@ -124,6 +142,7 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
     task.sample_text([] { return true; });
   }
   return {.memory = dry.peak(),
+          .on_host = dry.host_peak(),
           .uses = dry.table(),
           .elements = space.elements(),
           .trainable = space.trainable_elements(),
@@ -131,10 +150,15 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
           .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0,
           .is_sharded = is_sharded,
+          .cuts_gradients = engine.data_parallel.sharding().cuts_gradients(),
           .missing_levels = is_sharded ? std::log2(static_cast<double>(all_replicas) /
                                                    static_cast<double>(rehearsed.dist.replicas))
                                        : 0.0,
-          .shared_bytes = others->shared_bytes()};
+          .slots = engine.data_parallel.gradient_sets(),
+          .shared_bytes = others->shared_bytes(),
+          .foreign_bytes = others->shared_bytes() > 0 ? foreign_bytes(space, engine.data_parallel.sharding(),
+                                                                      rehearsed.dist.bucket_mib)
+                                                      : 0};
 }
 
 }  // namespace lockstep

@@ -23,19 +23,23 @@ struct PlannedRanks {
   ProcessMemory program = {};    ///< of a rank's process before there is a model
 };
 
-/// What a step of one rank takes: of rank 0 where ranks cut what they keep, else if it shares nothing, and
-/// the sizes of what ranks would share.
+/// What a step of one rank takes: of rank 0 where ranks cut what they keep or offload it, else if it shares
+/// nothing, and the sizes of what ranks would share.
 struct Rehearsal {
   DryMemory memory;
+  DryMemory on_host;  ///< where that is a GPU's: what it has besides on the host
   std::vector<MemoryUse> uses;
   int64_t elements = 0;   ///< of the parameter space
   int64_t trainable = 0;  ///< of these
   int64_t states = 0;     ///< of the optimizer, numbers for each
   int64_t copy_bytes = 0;
   int64_t order_bytes = 0;  ///< of the samples of an epoch, shuffled
-  bool is_sharded = false;
+  bool is_sharded = false;  ///< or offloaded
+  bool cuts_gradients = false;
   double missing_levels = 0;  ///< of a sharded rank's counter: rounds that were not rehearsed
+  int slots = 1;              ///< of gradients, that were rehearsed
   int64_t shared_bytes = 0;   ///< of what a sharded rank has, in memory that others can read
+  int64_t foreign_bytes = 0;  ///< that a fold reads there of others, in each of their slots, until it lets go
 };
 
 /// Runs steps of a training dry on one rank that has the replicas of one of several, with all that belongs to

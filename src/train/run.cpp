@@ -47,12 +47,6 @@ void require_finite(int64_t step, const StepResult& result, double learning_rate
           "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
 }
 
-std::vector<BatchPart> parts_of(const std::vector<MicroBatch>& micro_batches) {
-  std::vector<BatchPart> parts;
-  for (const MicroBatch& one : micro_batches) parts.push_back({one.replica, one.part});
-  return parts;
-}
-
 /// One run, from start to end, on one rank.
 class Run {
  public:

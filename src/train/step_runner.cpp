@@ -27,15 +27,18 @@ int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
 }
 
 /// How the configuration wants gradients to be averaged, and scaled unless `scaler` is null.
-DataParallel::Options options_of(const Config& config, const World& world, GradScaler* scaler) {
+DataParallel::Options options_of(const Config& config, const World& world, bool shares_memory,
+                                 GradScaler* scaler) {
   return {.replicas = static_cast<int>(config.dist.replicas),
           .accumulate = static_cast<int>(config.train.accumulate),
           .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
           .shard = shard_of(config.dist.shard),
           .group = static_cast<int>(config.dist.group),
+          .offload = offload_of(config.dist.offload),
           .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
           .overlap = !mode_of(current_stream()).is_dry &&
                      world.has_spare_core(static_cast<int>(config.train.threads)),
+          .shared_memory = shares_memory,
           .scaler = scaler};
 }
 
@@ -47,9 +50,16 @@ GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Config& config,
 
 }  // namespace
 
+std::vector<BatchPart> parts_of(const std::vector<MicroBatch>& micro_batches) {
+  std::vector<BatchPart> parts;
+  for (const MicroBatch& one : micro_batches) parts.push_back({one.replica, one.part});
+  return parts;
+}
+
 TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
-                               ParameterSpace& space)
-    : data_parallel(space, world, options_of(config, world, make_scaler(scaler, config, space))),
+                               ParameterSpace& space, bool shares_memory)
+    : data_parallel(space, world,
+                    options_of(config, world, shares_memory, make_scaler(scaler, config, space))),
       optimizer(task.make_optimizer(space)) {
   if (scaler) optimizer->count_on_device();
 }

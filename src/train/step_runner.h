@@ -49,10 +49,15 @@ class BatchFeeder {
   int64_t loads_ = 0;
 };
 
+/// What a loader has to bring for these.
+std::vector<BatchPart> parts_of(const std::vector<MicroBatch>& micro_batches);
+
 /// What changes a task's parameters, as a configuration asks for it.
 struct TrainingEngine {
-  /// Gives the space its precision, and keeps a reference to it. All ranks call it.
-  TrainingEngine(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space);
+  /// Gives the space its precision, and keeps a reference to it. All ranks call it. `shares_memory`: where
+  /// ranks can, else they send messages.
+  TrainingEngine(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
+                 bool shares_memory = true);
 
   std::optional<GradScaler> scaler;  ///< in fp16
   DataParallel data_parallel;

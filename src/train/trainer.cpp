@@ -73,19 +73,14 @@ bool is_stopped_before_start(const World& world) {
   return true;
 }
 
-/// PyTorch's names for stages, and what does not go together, before anything is made.
+/// PyTorch's names for stages, and the ranks of a host, before anything is made.
 void settle_sharding(Config& config, const World& world) {
   DistConfig& dist = config.dist;
   if (dist.shard == "HYBRID_SHARD" && dist.group == 0) dist.group = world.local_size();
   const std::map<std::string, std::string> names{
       {"NO_SHARD", "none"}, {"SHARD_GRAD_OP", "gradients"}, {"FULL_SHARD", "full"}, {"HYBRID_SHARD", "full"}};
   if (const auto found = names.find(dist.shard); found != names.end()) dist.shard = found->second;
-  require(dist.shard == "none" || dist.reduction == "tree", "dist.shard = ", dist.shard,
-          " needs dist.reduction = tree: what is cut is added by its owners, in the tree's order");
-  require(!config.train.tune_matmul || (dist.shard != "gradients" && dist.shard != "full"),
-          "train.tune_matmul runs the whole model on rank 0, which dist.shard = ", dist.shard,
-          " is to avoid: leave one of them out");
-  check_group(shard_of(dist.shard), world.size(), static_cast<int>(dist.group));
+  require_sharding(config, world.size());
 }
 
 void require_same_configuration(const Config& config, const World& world) {
@@ -150,6 +145,25 @@ Shard shard_of(const std::string& stage) {
                                 : Shard::none;
 }
 
+Offload offload_of(const std::string& what) {
+  return what == "all" ? Offload::all : what == "optimizer" ? Offload::optimizer : Offload::none;
+}
+
+void require_sharding(const Config& config, int ranks) {
+  const DistConfig& dist = config.dist;
+  require(dist.shard == "none" || dist.reduction == "tree", "dist.shard = ", dist.shard,
+          " needs dist.reduction = tree: what is cut is added by its owners, in the tree's order");
+  require(dist.offload == "none" || dist.reduction == "tree", "dist.offload = ", dist.offload,
+          " needs dist.reduction = tree: what lies on the host is updated by its owners");
+  const Offload offload = offload_of(dist.offload);
+  const Shard stage = stage_with(shard_of(dist.shard), offload);
+  require(!config.train.tune_matmul || (stage != Shard::gradients && stage != Shard::full),
+          "train.tune_matmul runs the whole model on rank 0, which ",
+          offload == Offload::all ? "dist.offload = all" : "dist.shard = " + dist.shard,
+          " is to avoid: leave one of them out");
+  check_group(shard_of(dist.shard), ranks, static_cast<int>(dist.group), offload);
+}
+
 DType precision_of(const Config& config) {
   const std::string& precision = config.train.precision;
   return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
@@ -204,8 +218,10 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
           ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
           : concat(counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
                    bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank");
+  const Offload offload = data_parallel.offload();
+  const std::string on_host = offload == Offload::none ? "" : concat(", dist.offload = ", name(offload));
   log_info(
-      concat("memory: ", gradients,
+      concat("memory: ", gradients, on_host,
              task.planned_bytes > 0 ? concat(", ", bytes_text(task.planned_bytes), " planned in all") : ""));
   log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
 }

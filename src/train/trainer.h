@@ -51,6 +51,10 @@ int train(Config config, const World& world, const TrainingTask& task);
 DType precision_of(const Config& config);
 /// What dist.shard means; PyTorch's names are settled before.
 Shard shard_of(const std::string& stage);
+/// What dist.offload means.
+Offload offload_of(const std::string& what);
+/// Throws UserError where what shall be cut or offloaded does not go with the rest, or with so many ranks.
+void require_sharding(const Config& config, int ranks);
 
 /// Settles what is open in a configuration, the same on all ranks, which all call it: where an earlier run
 /// goes on, what nobody has set is as it was there, which is said. Then each rank has its threads. UserError

@@ -91,6 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"train.beta2=-1"}, {"train.beta2"}}, BadInput{{"train.batch_size=0"}, {"train.batch_size"}},
         BadInput{{"train.accumulate=0"}, {"train.accumulate"}},
         BadInput{{"train.threads=-2"}, {"train.threads"}}, BadInput{{"train.seed=-2"}, {"train.seed"}},
+        BadInput{{"train.memory_gib=-1"}, {"train.memory_gib: must be at least 0, not -1"}},
         BadInput{{"data.block_size=0"}, {"data.block_size"}},
         BadInput{{"data.train_split=1"}, {"data.train_split: must be above 0 and below 1, not 1"}},
         BadInput{{"data.train_split=0"}, {"data.train_split"}},

@@ -239,7 +239,7 @@ TEST(Config, KeysAreClassedByWhoMustAgree) {
   for (const char* key : {"train.steps", "train.epochs", "data.dataset", "train.eval_every",
                           "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
     EXPECT_EQ(classes.at(key), KeyClass::collective) << key;
-  for (const char* key : {"train.threads", "log.dir", "log.every_steps"})
+  for (const char* key : {"train.threads", "train.memory_gib", "log.dir", "log.every_steps"})
     EXPECT_EQ(classes.at(key), KeyClass::local) << key;
 }
 
@@ -309,6 +309,7 @@ tune_matmul = false
 logit_rows = 0
 recompute = none
 threads = 0
+memory_gib = 0
 eval_every = 500
 sample_every = 0
 
@@ -317,6 +318,7 @@ replicas = 4
 reduction = tree
 shard = none
 group = 0
+offload = none
 bucket_mib = 25
 timeout_s = 300
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/convert.h"
 #include "kernels/sgd.h"
 #include "parameters/optimizer.h"
 
@@ -14,18 +13,17 @@ class Momentum : public Optimizer {
   bool can_be_recorded() const override { return true; }  // if the learning rate stays the same
 
  private:
-  void apply(std::span<const Range> ranges, const Tensor& clip, float gradient_scale) override {
-    for (const Range& range : ranges) {
-      launch(space_.stream(), SgdStep{.parameter = space_.values().view(range),
-                                      .gradient = space_.gradients().view(range),
-                                      .learning_rate = learning_rate_,
-                                      .momentum = 0.9,
-                                      .velocity = states_[0].flat.view(range),
-                                      .gradient_scale = gradient_scale,
-                                      .clip = clip.view()});
-      if (space_.copies())
-        launch(space_.stream(), Convert{.x = space_.values().view(range), .y = space_.copies().view(range)});
-    }
+  void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+             float gradient_scale) override {
+    for (const UpdatePart& part : parts)
+      launch(stream, SgdStep{.parameter = part.value,
+                             .gradient = part.gradient,
+                             .learning_rate = learning_rate_,
+                             .momentum = 0.9,
+                             .velocity = part.states[0],
+                             .gradient_scale = gradient_scale,
+                             .clip = clip.view()});
+    write_copies(stream, parts);
   }
 };
 

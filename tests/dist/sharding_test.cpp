@@ -116,6 +116,20 @@ TEST(Sharding, NoStageCutsMoreThanTheNext) {
   EXPECT_EQ(Sharding(space, Shard::full, 1, 0).stage, Shard::none);
 }
 
+TEST(Sharding, OffloadingCutsWhatItMovesOnOneRankToo) {
+  EXPECT_EQ(stage_with(Shard::none, Offload::none), Shard::none);
+  EXPECT_EQ(stage_with(Shard::none, Offload::optimizer), Shard::optimizer);
+  EXPECT_EQ(stage_with(Shard::gradients, Offload::optimizer), Shard::gradients);
+  for (const Shard stage : stages) EXPECT_EQ(stage_with(stage, Offload::all), Shard::full);
+  ParameterSpace space = space_of_units();
+  EXPECT_EQ(Sharding(space, Shard::none, 1, 0, Offload::all).stage, Shard::full);
+  EXPECT_EQ(Sharding(space, Shard::full, 1, 0, Offload::optimizer).stage, Shard::optimizer);
+  space.keep_copies();  // in fp32, on the GPU: values may be cut
+  const Sharding sharding(space, Shard::none, 2, 0, Offload::optimizer);
+  EXPECT_EQ(sharding.masters, space.segments(2, true));
+  for (const auto& reads : sharding.reads) EXPECT_EQ(size_of(reads), space.elements());
+}
+
 TEST(Sharding, GroupsThatCannotBeAreRefused) {
   const auto refusal = [](Shard stage, int ranks, int group) {
     return user_error([&] { check_group(stage, ranks, group); });
@@ -125,7 +139,10 @@ TEST(Sharding, GroupsThatCannotBeAreRefused) {
   expect_contains(refusal(Shard::full, 2, 4), {"dist.group = 4"});
   expect_contains(refusal(Shard::gradients, 4, 2),
                   {"dist.group = 2", "dist.shard = gradients every rank keeps all values"});
+  expect_contains(user_error([] { check_group(Shard::full, 4, 2, Offload::all); }),
+                  {"dist.group = 2", "dist.offload = all"});
   for (const int group : {0, 1, 2, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group));
+  for (const int group : {0, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group, Offload::all));
   EXPECT_NO_THROW(check_group(Shard::none, 4, 4));
   EXPECT_NO_THROW(check_group(Shard::full, 1, 8)) << "the same configuration on one rank";
 }
@@ -227,6 +244,29 @@ TEST(Transfer, AUnitIsGatheredWithinEachGroup) {
       }
     }
   }
+}
+
+TEST(Transfer, WhatStaysCanBeSentFromWhereItLies) {
+  const ParameterSpace space = space_of_units();
+  const Sharding sharding(space, Shard::full, 3, 0);
+  for (const Range& unit : space.units())
+    for (int rank = 0; rank < 3; ++rank) {
+      const Transfer gather = gather_of(sharding.reads, places_of(sharding.reads), unit, 3, rank);
+      const Placement mine(sharding.reads[static_cast<size_t>(rank)]);
+      std::vector<int64_t> from = numbers_of(mine, rank), to(static_cast<size_t>(unit.size()), nothing);
+      for (const Transfer::Piece& piece : gather.stays)
+        std::copy_n(from.begin() + piece.from, piece.count, to.begin() + piece.to);
+      const auto bytes_of = [](const std::vector<Message>& messages) {
+        std::vector<std::pair<int, std::vector<std::byte>>> all;
+        for (const Message& one : messages) all.push_back({one.peer, {one.data, one.data + one.bytes}});
+        return all;
+      };
+      EXPECT_EQ(bytes_of(gather.send_messages_from_there(reinterpret_cast<std::byte*>(to.data()), 8)),
+                bytes_of(gather.send_messages(reinterpret_cast<std::byte*>(from.data()), 8)));
+    }
+  const Transfer update = Transfer::in_place(space.segments(3), space.trainable_elements(), 0);
+  std::byte some{};
+  EXPECT_THROW(update.send_messages_from_there(&some, 4), Error) << "nothing stays";
 }
 
 TEST(Transfer, PartsOfOneBufferAreBroughtToAllOrToOne) {

@@ -108,6 +108,52 @@ TEST(MemoryPlan, IsToTheByteWhatARunTakes) {
   }
 }
 
+/// Ranks that cannot read each other's memory.
+class Apart final : public LocalCommunicator {
+ public:
+  using LocalCommunicator::LocalCommunicator;
+  std::shared_ptr<SharedMemory> share(int64_t /*bytes*/, bool /*is_common*/) override { return nullptr; }
+};
+
+TEST(MemoryPlan, IsWhatARankOfSeveralTakesThatCutWhatTheyKeep) {
+  // Where less is cut, gradients travel on a thread of their own, whose memory is not counted here.
+  const std::vector<std::vector<const char*>> settings = {
+      {},
+      {"train.accumulate=2"},
+      {"train.recompute=block", "train.precision=bf16", "model.dropout=0.1"},
+      {"train.precision=fp16", "model.tie_weights=false", "train.sample_every=0"}};
+  for (std::vector<const char*> words : settings) {
+    words.insert(words.end(), {"dist.shard=full", "dist.replicas=4", "snapshot.path=none"});
+    const TemporaryDirectory directory;
+    const Config config = small(words, directory / "run");
+    const auto group = LocalCommunicator::make_group(2);
+    std::map<std::string, int64_t> run;
+    {
+      const QuietStderr quiet;
+      run_ranks(2, [&](Communicator& launched) {
+        const World world(std::make_shared<Apart>(group, launched.rank()));
+        CountingPool pool;
+        {
+          const StreamModeScope own({.memory = &pool});
+          const LanguageData data = load_language_data(config, world);
+          const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
+          EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+        }
+        if (world.is_first()) run = peaks(pool.table());
+      });
+    }
+    const LanguageData data = load_language_data(config, World::alone());
+    auto planned = peaks(language_planner(config, World::alone(), data)
+                             .plan_at(config, {.ranks = 2, .ranks_of_host = 1})
+                             .uses);
+    const int64_t batch = planned.extract("batches").mapped();
+    const int64_t early = planned.extract("total").mapped() - run.extract("total").mapped();
+    EXPECT_TRUE(early >= 0 && early <= batch) << early;
+    run.erase("batches");
+    EXPECT_EQ(planned, run) << joined(std::vector<std::string>(words.begin(), words.end()));
+  }
+}
+
 Planner planner_of(const Config& config, const MemoryLimit& limit) {
   const auto data = std::make_shared<LanguageData>(load_language_data(config, World::alone()));
   Planner planner = language_planner(config, World::alone(), *data);
@@ -139,6 +185,28 @@ TEST(MemoryPlan, WhatCannotFitNamesTheKeyThatDominates) {
   expect_contains(refusal({"model.vocab_size=1000000000"}), {"model.vocab_size = 1000000000: "});
   expect_contains(refusal({"data.block_size=100000000"}), {"data.block_size = 100000000: "});
   EXPECT_EQ(refusal({"model.preset=gpt2-large", "train.batch_size=1"}), "(nothing was thrown)");
+}
+
+TEST(MemoryPlan, FitsIntoWhatTheUserLeavesARank) {
+  const World world = World::alone();
+  Config config = random_tokens({"train.batch_size=64", "train.memory_gib=0.15"});
+  const LanguageData data = load_language_data(config, world);
+  const Planner planner = language_planner(config, world, data);
+  const std::string owner = "train.memory_gib = 0.15 leaves a rank 154 MiB";
+  EXPECT_EQ(judge(planner.plan(config), planner.limits).limit.owner, owner);
+  expect_contains(describe_plan(config, planner), {"it does not fit: " + owner});
+  expect_contains(user_error([&] { require_memory(config, planner); }),
+                  {"a rank needs at least", "but " + owner + "; what fits: "});
+  const auto remedy = cheapest_remedy(config, planner);
+  ASSERT_TRUE(remedy.has_value());
+  EXPECT_LE(remedy->verdict.needed, 0.15 * gib);
+
+  config.train.memory_gib = 1e6;
+  const Planner roomy = language_planner(config, world, data);
+  EXPECT_NE(judge(roomy.plan(config), roomy.limits).limit.owner.find("has"), std::string::npos)
+      << "more than there is does not make more of it";
+  config.train.memory_gib = 0;
+  EXPECT_EQ(language_planner(config, world, data).limits.size(), memory_limits(world).size());
 }
 
 TEST(MemoryPlan, TheLargestBatchIsTheLargest) {
@@ -212,6 +280,19 @@ TEST(MemoryPlan, AStageThatFitsIsFoundAndTheFewestRanksThatDo) {
   expect_contains(describe_plan(config, planner), {"2 on each host like this one: ", "dist.shard=full on 6"});
 }
 
+TEST(MemoryPlan, WhatWouldBeRefusedIsNotProposed) {
+  for (const auto& words : {std::vector{"dist.shard=full", "dist.group=2"}, {"dist.reduction=native"}}) {
+    Config config = random_tokens(words);
+    config.dist.replicas = 4;
+    Planner planner = planner_of(config, {gib / 1024, "a small limit"});
+    planner.place = {.ranks = 4, .ranks_of_host = 1};
+    const std::string text = describe_plan(config, planner);
+    expect_contains(text, {"it does not fit: a small limit", "nothing but a narrower model fits"});
+    EXPECT_EQ(text.find("dist.shard="), std::string::npos) << text;
+    expect_contains(user_error([&] { require_memory(config, planner); }), {"but a small limit; "});
+  }
+}
+
 TEST(MemoryPlan, RanksOfAHostShare) {
   const Config config = random_tokens({"dist.replicas=2", "model.n_embd=256", "snapshot.path=none"});
   const LanguageData data = load_language_data(config, World::alone());
@@ -226,6 +307,56 @@ TEST(MemoryPlan, RanksOfAHostShare) {
   EXPECT_EQ(one.host, one.peak);
   EXPECT_LT(both.host, 2 * both.peak) << "what they share counts once";
   EXPECT_GT(both.host, both.peak + both.shared / 2);
+}
+
+TEST(MemoryPlan, AShardedRankKeepsItsPartAndAFewUnits) {
+  const auto rows = [](const std::string& stage, int replicas) {
+    const std::string shard = "dist.shard=" + stage, count = concat("dist.replicas=", replicas);
+    const Config config =
+        random_tokens({"model.n_embd=256", "model.n_layer=8", "data.block_size=8", "train.batch_size=1",
+                       "snapshot.path=none", shard.c_str(), count.c_str()});
+    const LanguageData data = load_language_data(config, World::alone());
+    std::map<std::string, double> all;
+    for (const MemoryRow& row : language_planner(config, World::alone(), data)
+                                    .plan_at(config, {.ranks = 4, .ranks_of_host = 4})
+                                    .rows)
+      all[row.name] = row.bytes;
+    return all;
+  };
+  const Config config = random_tokens({"model.n_embd=256", "model.n_layer=8", "data.block_size=8"});
+  const LanguageData data = load_language_data(config, World::alone());
+  const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
+  const TrainingTask task = language_task(config, *model, data);
+  const ParameterSpace space(task.parameters, task.group);
+  const double all = 4.0 * static_cast<double>(space.elements()), part = all / 4, little = 0.04 * part;
+  std::vector<double> units;
+  for (const Range& unit : space.units()) units.push_back(4.0 * static_cast<double>(unit.size()));
+  std::ranges::sort(units, std::greater());
+
+  std::map<std::string, double> full = rows("full", 4);
+  EXPECT_NEAR(full["weights"], part, little);
+  EXPECT_NEAR(full["gathered weights"], units[0] + units[1] + units[2] + units[0], little)
+      << "three on their way, and one for the hash";
+  EXPECT_NEAR(full["optimizer"], 2 * part, little);
+  EXPECT_GE(full["gradients"], part + 2 * units[0]);
+  EXPECT_LE(full["gradients"], part + 3 * units[0] + little);
+  EXPECT_NEAR(rows("full", 16)["gradients"], full["gradients"] + part, little) << "two levels of the counter";
+  EXPECT_NEAR(rows("full", 64)["gradients"], full["gradients"] + 3 * part, little) << "four levels";
+
+  std::map<std::string, double> gradients = rows("gradients", 4);
+  EXPECT_NEAR(gradients["weights"], all, little);
+  EXPECT_EQ(gradients.count("gathered weights"), 0u);
+  EXPECT_NEAR(gradients["gradients"], full["gradients"], units[0] + little);
+  EXPECT_NEAR(gradients["optimizer"], 2 * part, little);
+  EXPECT_NEAR(gradients["segments of other ranks"], 0.75 * units[0], little) << "a unit is one bucket";
+
+  std::map<std::string, double> optimizer = rows("optimizer", 4);
+  EXPECT_NEAR(optimizer["weights"], all, little);
+  EXPECT_NEAR(optimizer["gradients"], all, little);
+  EXPECT_NEAR(optimizer["optimizer"], 2 * part, little);
+  EXPECT_NEAR(optimizer["segments of other ranks"], 0.75 * (all - units[0] / 2), 0.5 * units[0])
+      << "of the second of two buckets, the first of which is small";
+  EXPECT_NEAR(rows("optimizer", 256)["gradients"], 7 * all, little) << "a slot for each level of the tree";
 }
 
 TEST(MemoryPlan, ALoopOfOnesOwnIsPlannedByRunningItDry) {

@@ -114,6 +114,33 @@ TEST(Trainer, ALossThatIsNotFiniteEndsTheRunByName) {
                   {"step ", "the loss is", "train.learning_rate", "train.grad_clip", "--fresh"});
 }
 
+TEST(Trainer, RefusesShardingThatCannotBe) {
+  const auto refusal = [](const std::string& shard, const std::string& offload,
+                          const std::function<void(Config&)>& change) {
+    Config config;
+    config.train.steps = 1;
+    config.dist.shard = shard;
+    config.dist.offload = offload;
+    change(config);
+    return user_error([&] { settle(config, World::alone()); });
+  };
+  const auto natively = [](Config& config) { config.dist.reduction = "native"; };
+  const auto tuned = [](Config& config) { config.train.tune_matmul = true; };
+  expect_contains(refusal("full", "none", natively), {"dist.shard = full", "dist.reduction = tree"});
+  expect_contains(refusal("none", "optimizer", natively),
+                  {"dist.offload = optimizer", "dist.reduction = tree"});
+  expect_contains(refusal("gradients", "none", tuned), {"train.tune_matmul", "dist.shard = gradients"});
+  expect_contains(refusal("none", "all", tuned), {"train.tune_matmul", "dist.offload = all"});
+}
+
+TEST(Trainer, WhereThereIsOneMemoryOffloadingChangesNothing) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 2);
+  const RunResult expected = train_on(1, 1, config);
+  config.dist.offload = "all";
+  for (const int ranks : {1, 2}) EXPECT_EQ(train_on(ranks, 1, config), expected) << ranks << " ranks";
+}
+
 TEST(Trainer, WritesTextFromACorpusOfOneLine) {
   const TemporaryDirectory directory;
   std::string text;

@@ -108,6 +108,20 @@ TEST_F(ProgramsOnGpu, WhatDoesNotFitIsToldBeforehand) {
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in: " << outcome.errors;
 }
 
+TEST_F(ProgramsOnGpu, WhatAGpuHasNoRoomForItsHostHas) {
+  const std::string limited = "LOCKSTEP_EMULATED_GPU_BYTES=3300000 ";
+  const std::string wide = "model.n_embd=128 dist.replicas=1 train.recompute=block ";
+  const Outcome refused = run_command(limited + train("host", wide));
+  EXPECT_EQ(refused.exit_code, 2) << refused.errors;
+  EXPECT_NE(refused.errors.find("what fits: dist.offload=optimizer"), std::string::npos) << refused.errors;
+  const Outcome plan = run_command(limited + train("host", wide + "dist.offload=optimizer --plan"));
+  EXPECT_NE(plan.out.find("on the host"), std::string::npos) << plan.out;
+  const Outcome trained = run_command(limited + train("host", wide + "dist.offload=optimizer"));
+  EXPECT_EQ(trained.exit_code, 0) << trained.errors;
+  EXPECT_EQ(run_command(train("device", wide)).exit_code, 0);
+  EXPECT_EQ(bits("host"), bits("device"));
+}
+
 #endif
 
 }  // namespace

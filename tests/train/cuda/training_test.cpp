@@ -164,6 +164,8 @@ TEST_F(TrainingOnGpu, RecordedStepsSkipWhatOverflows) {
   config.train.graph = false;
   EXPECT_EQ(train_on(1, config, 20, true), recorded);
   EXPECT_EQ(train_on(2, config, 20, true), recorded) << "2 ranks";
+  config.dist.offload = "optimizer";
+  EXPECT_EQ(train_on(1, config, 20, true), recorded) << "updated on the host";
 }
 
 TEST_F(TrainingOnGpu, SchedulesDoNotShow) {
@@ -180,6 +182,55 @@ TEST_F(TrainingOnGpu, RanksThatShareAGpuHaveTheBitsOfOne) {
   Config config = tiny(directory);
   const RunResult alone = train_on(1, config);
   for (const int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, config), alone) << ranks << " ranks";
+}
+
+TEST_F(TrainingOnGpu, WhereTheOptimizerLiesDoesNotShow) {
+  LOCKSTEP_NEEDS_GPU();
+  struct Way {
+    const char* precision;
+    const char* offload;
+    const char* shard;
+    const char* recompute;
+    int ranks;
+  };
+  std::map<std::string, RunResult> on_gpu;
+  for (const Way& way :
+       {Way{"fp32", "optimizer", "none", "none", 1}, Way{"fp32", "all", "none", "block", 1},
+        Way{"fp32", "all", "full", "none", 2}, Way{"bf16", "optimizer", "gradients", "none", 2},
+        Way{"bf16", "all", "none", "attention", 1}, Way{"fp16", "optimizer", "full", "none", 2},
+        Way{"fp16", "all", "full", "block", 3}}) {
+    Config config = tiny(directory);
+    config.train.precision = way.precision;
+    config.train.accumulate = 2;
+    config.train.steps = 4;
+    config.model.dropout = 0.1;
+    if (!on_gpu.contains(way.precision)) on_gpu[way.precision] = train_on(1, config);
+    config.dist.offload = way.offload;
+    config.dist.shard = way.shard;
+    config.train.recompute = way.recompute;
+    EXPECT_EQ(train_on(way.ranks, config), on_gpu[way.precision])
+        << way.precision << ", offload " << way.offload << ", shard " << way.shard << ", " << way.ranks
+        << " ranks";
+  }
+}
+
+TEST_F(TrainingOnGpu, GoesOnWithAndWithoutOffloading) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.train.precision = "bf16";
+  const RunResult undisturbed = train_on(1, config);
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.resume = "auto";
+  config.train.decay_steps = config.train.steps;
+  for (const auto& [steps, offload, ranks] :
+       {std::tuple(2, "optimizer", 1), {4, "all", 2}, {6, "none", 2}, {8, "all", 1}}) {
+    config.train.steps = steps;
+    config.dist.offload = offload;
+    EXPECT_EQ(train_on(ranks, config).losses.size(), static_cast<size_t>(steps));
+  }
+  const RunResult last = read_result(config.log.dir);
+  EXPECT_EQ(last.loss_bits, undisturbed.loss_bits);
+  EXPECT_EQ(last.parameters_hash, undisturbed.parameters_hash);
 }
 
 TEST_F(TrainingOnGpu, GoesOnFromASnapshotWithTheSameBits) {
