@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends and second starts of whole programs.
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "snapshot/snapshot.h"
 #include "tests/support/program.h"
@@ -81,6 +91,165 @@ TEST_F(Resume, ARankThatIsKilledWhileAllWriteLeavesSnapshotsThatLoad) {
   EXPECT_EQ(read_bits(run), read_bits(directory_ / "undisturbed"));
   for (const auto& entry : fs::directory_iterator(run + "/snapshots"))
     EXPECT_NE(entry.path().extension(), ".tmp") << "what a killed run left is still there";
+}
+
+/// How far the snapshot is that is being written when a run is killed.
+enum class Moment { begun, partly_written, ended, placed, before_is_removed };
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code ignored;  // a folder may go while it is read
+  for (fs::directory_iterator entry(folder, ignored); entry != fs::directory_iterator();
+       entry.increment(ignored))
+    entries.push_back(entry->path());
+  return entries;
+}
+
+/// Of the newest snapshot that is whole, as its name tells; 0: there is none.
+int64_t newest_step(const fs::path& folder) {
+  int64_t newest = 0;
+  for (const fs::path& entry : entries_of(folder))
+    if (const std::string name = entry.filename(); name.starts_with("step-") && entry.extension().empty())
+      newest = std::max<int64_t>(newest, std::stoll(name.substr(5)));
+  return newest;
+}
+
+bool has_come(Moment moment, const fs::path& folder, int64_t newest_before) {
+  if (moment == Moment::placed) return newest_step(folder) > newest_before;
+  for (const fs::path& entry : entries_of(folder)) {
+    if (entry.extension() != ".tmp") continue;
+    const bool is_written = entry.stem().has_extension();  // the writer's mark; what is removed has none
+    if (is_written != (moment != Moment::before_is_removed)) continue;
+    if (moment == Moment::begun || !is_written) return true;
+    for (const fs::path& file : entries_of(entry)) {
+      struct stat facts {};
+      const bool is_state = file.filename().string().starts_with("state.json");
+      const bool has_bytes = ::stat(file.c_str(), &facts) == 0 && facts.st_blocks > 0;
+      if (moment == Moment::ended ? is_state : has_bytes && !is_state) return true;
+    }
+  }
+  return false;
+}
+
+/// Gone, or waiting for whoever started it.
+bool is_dead(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string number, name, state;
+  return !(file >> number >> name >> state) || state == "Z";
+}
+
+/// A command and what it starts, which all end at once.
+class Killable {
+ public:
+  /// All its processes have `mark` in their arguments.
+  Killable(const std::string& command, const std::string& mark, const std::string& errors) : mark_(mark) {
+    child_ = ::fork();
+    if (child_ > 0) return;
+    ::execl("/bin/bash", "bash", "-c", (command + " >" + errors + " 2>&1 </dev/null").c_str(), nullptr);
+    ::_exit(127);
+  }
+  ~Killable() {
+    if (!is_over()) kill();
+  }
+  Killable(const Killable&) = delete;
+  Killable& operator=(const Killable&) = delete;
+
+  bool is_over() {
+    if (child_ > 0 && ::waitpid(child_, nullptr, WNOHANG) != 0) child_ = -1;
+    return child_ < 0;
+  }
+  /// So that it takes no time when the moment has come.
+  void find_processes() {
+    processes_.clear();
+    for (const fs::path& entry : entries_of("/proc")) {
+      std::ifstream file(entry / "cmdline");
+      const std::string words(std::istreambuf_iterator<char>(file), {});
+      if (words.find(mark_) != std::string::npos) processes_.push_back(std::stoi(entry.filename()));
+    }
+  }
+  void kill() {
+    if (processes_.empty()) find_processes();
+    for (const pid_t process : processes_) ::kill(process, SIGKILL);
+    ::waitpid(std::exchange(child_, -1), nullptr, 0);
+    // A rank may still be in the call that it was killed in.
+    for (const pid_t process : processes_)
+      for (int tries = 0; tries < 10000 && !is_dead(process); ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  size_t processes() const { return processes_.size(); }
+
+ private:
+  std::string mark_;
+  pid_t child_ = -1;
+  std::vector<pid_t> processes_;
+};
+
+TEST_F(Resume, ShardedRunsThatAreKilledWhileTheyWriteGoOnAtAnyOtherStage) {
+  const std::string settings =
+      "data.block_size=16 model.n_layer=2 model.n_head=2 model.n_embd=48 model.dropout=0.1 dist.replicas=4 "
+      "train.batch_size=2 train.accumulate=2 train.steps=150 ";
+  const Outcome undisturbed = run_command(train("undisturbed", settings + "snapshot.path=none"));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.errors;
+  const std::string run = directory_ / "run", snapshots = run + "/snapshots", errors = directory_ / "errors";
+  const std::string often = settings + "snapshot.every_steps=1 snapshot.keep=2 ";
+  const SnapshotStore store(snapshots, 2);
+  struct Life {
+    const char* stage;
+    int ranks;
+    Moment end;
+  };
+  const std::vector<Life> lives = {{"dist.shard=full", 4, Moment::begun},
+                                   {"dist.shard=gradients", 3, Moment::partly_written},
+                                   {"dist.shard=full dist.group=2", 4, Moment::ended},
+                                   {"dist.shard=optimizer", 2, Moment::placed},
+                                   {"dist.shard=full", 3, Moment::partly_written},
+                                   {"dist.shard=none", 2, Moment::begun},
+                                   {"dist.shard=full", 2, Moment::before_is_removed}};
+  int64_t newest = 0;
+  int unfinished = 0;
+  for (const Life& life : lives) {
+    const std::string name = life.stage + std::string(" on ") + std::to_string(life.ranks) + " ranks";
+    // Open MPI's own memory would stay in /dev/shm.
+    const std::string place = "OMPI_MCA_btl_vader_backing_directory=" + directory_.path() + " ";
+    Killable training(place + mpirun(life.ranks) + train("run", often + life.stage), "log.dir=" + run,
+                      errors);
+    const auto wait_until = [&](const std::function<bool()>& condition) {
+      while (!condition()) {
+        if (training.is_over()) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      return true;
+    };
+    // It has gone on, and written some.
+    ASSERT_TRUE(wait_until([&] { return newest_step(snapshots) >= newest + 3; }))
+        << name << ": " << read_text(errors);
+    training.find_processes();
+    ASSERT_GT(training.processes(), static_cast<size_t>(life.ranks)) << "ranks and mpirun";
+    const int64_t last = newest_step(snapshots);
+    ASSERT_TRUE(wait_until([&] { return has_come(life.end, snapshots, last); }))
+        << name << " was over before it was killed: " << read_text(errors);
+    training.kill();
+
+    const std::string said = read_text(errors);
+    EXPECT_EQ(said.find("resuming after step " + std::to_string(newest) + " ") != std::string::npos,
+              newest > 0)
+        << name << ": " << said;
+    ASSERT_TRUE(read_result(run).parameters_hash.empty()) << name << " was over before it was killed";
+    const std::vector<fs::path> left = entries_of(snapshots);
+    unfinished += static_cast<int>(std::ranges::count(left, ".tmp", &fs::path::extension));
+    const auto found =
+        store.newest([&](const std::string& report) { ADD_FAILURE() << name << ": " << report; });
+    ASSERT_TRUE(found.has_value()) << name;
+    EXPECT_GE(found->state().step, last) << name << ": what was whole is";
+    newest = found->state().step;
+  }
+  EXPECT_GT(unfinished, 0) << "no snapshot was being written when its run was killed";
+  const Outcome resumed =
+      run_command(mpirun(3) + train("run", often + "snapshot.every_steps=50 dist.shard=full"));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_EQ(read_bits(run), read_bits(directory_ / "undisturbed"));
+  for (const fs::path& entry : entries_of(snapshots))
+    EXPECT_NE(entry.extension(), ".tmp") << "what a killed run left is still there";
 }
 
 TEST_F(Resume, ATrainingThatDivergesIsSaidOnceAndNotStartedAgain) {
