@@ -9,6 +9,7 @@
 #include "core/version.h"
 #include "measure.h"
 #include "report.h"
+#include "stage_cost.h"
 #include "timed_training.h"
 #include "train/trainer.h"
 
@@ -17,12 +18,14 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    R"(bench_step [--steps N] [--warmup N] [--append] [--config file] [section.key=value ...]
+    R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--config file] [section.key=value ...]
 
 Where the time of a training step on the CPU goes, on random tokens. Start it with mpirun for several ranks.
   --steps    how many are timed, and again as many with a trace of their kernels (default 50)
   --warmup   steps before those (default 5)
-  --append   add the rows to bench/results/bench_step.csv
+  --stages   compare steps of dist.shard = none, optimizer, gradients and full instead, in shared memory and as messages:
+             --warmup steps of each, then --steps that are timed, in so many rounds
+  --append   add the rows to bench/results/bench_step.csv, or bench_stages.csv
   --config   default shakespeare_cpu.ini
 
 )";
@@ -30,6 +33,7 @@ Where the time of a training step on the CPU goes, on random tokens. Start it wi
 struct Options {
   int steps = 50;
   int warmup = 5;
+  int rounds = 0;  ///< of stages that are compared
   bool append = false;
 };
 
@@ -39,6 +43,7 @@ Options take_options(Arguments& arguments) {
   CommandLine line;
   line.add("--steps", options.steps).positive();
   line.add("--warmup", options.warmup).not_negative();
+  line.add("--stages", options.rounds).positive();
   line.add_flag("--append", options.append);
   take_benchmark_arguments(line, arguments);
   return options;
@@ -140,6 +145,12 @@ int main(int argc, char** argv) {
     require(config.train.accumulate == 1,
             "train.accumulate: bench_step takes each replica's batch whole; set it to 1");
     const World world = start_world(config);
-    return bench(config, world, options);
+    if (options.rounds == 0) return bench(config, world, options);
+    compare_stages(config, world,
+                   {.rounds = options.rounds,
+                    .warmup = options.warmup,
+                    .steps = options.steps,
+                    .append = options.append});
+    return 0;
   });
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a few steps of twelve configurations, validates, writes snapshots, and compares what the rank that took
-most had in memory (VmHWM) with what was planned before. Adds a row each to bench/results/memory.csv."""
+"""Trains a few steps of twelve configurations and of twelve sharded ones, validates, writes snapshots, and compares
+what the rank that took most had in memory (VmHWM) with what was planned before. Adds a row each to
+bench/results/memory.csv."""
 
 import argparse
 import csv
@@ -44,6 +45,21 @@ CASES = [
     ("deep and narrow", 1, "model.n_layer=48 model.n_head=4 model.n_embd=64 data.block_size=128 "
                            "train.batch_size=16 train.sample_every=3"),
 ]
+
+# 100 MiB of weights, so that what ranks cut is most of what they have.
+SHARDED = ("data.train_split=0.9995 model.n_layer=8 model.n_head=8 model.n_embd=512 data.block_size=64 "
+           "train.batch_size=1 dist.replicas=4 ")
+
+CASES += [("sharded: " + name, ranks, SHARDED + settings) for name, ranks, settings in [
+    *[(f"{stage}, {words} ranks", ranks, f"dist.shard={stage}") for words, ranks in [("two", 2), ("four", 4)]
+      for stage in ["optimizer", "gradients", "full"]],
+    ("optimizer, four ranks, bf16", 4, "dist.shard=optimizer train.precision=bf16"),
+    ("full, two ranks, bf16", 2, "dist.shard=full train.precision=bf16"),
+    ("full, four ranks in groups of two", 4, "dist.shard=full dist.group=2"),
+    ("gradients, two ranks, accumulate 2", 2, "dist.shard=gradients train.batch_size=2 train.accumulate=2"),
+    ("full, four ranks, recompute block", 4, "dist.shard=full train.batch_size=4 train.recompute=block"),
+    ("optimizer, two ranks, sixteen replicas", 2, "dist.shard=optimizer dist.replicas=16"),
+]]
 
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 COLUMNS = ["date", "commit", "device", "cores", "case", "ranks", "settings", "planned_mib", "measured_mib", "ratio"]
@@ -88,7 +104,7 @@ def main():
         if options.only not in name:
             continue
         planned, measured = measure(options.build, ranks, settings)
-        print(f"{name:40} {planned:8.1f} MiB planned {measured:8.1f} MiB measured {measured / planned:6.3f}", flush=True)
+        print(f"{name:47} {planned:8.1f} MiB planned {measured:8.1f} MiB measured {measured / planned:6.3f}", flush=True)
         rows.append({**about, "case": name, "ranks": ranks, "settings": settings, "planned_mib": f"{planned:.4g}",
                      "measured_mib": f"{measured:.4g}", "ratio": f"{measured / planned:.3f}"})
     if options.append:

@@ -27,13 +27,14 @@ class Stopwatch {
 
 double whole(const PhaseSeconds& step) { return std::accumulate(step.begin(), step.end(), 0.0); }
 
-TimedTraining::TimedTraining(const Config& config, const World& world, const TrainingTask& task)
+TimedTraining::TimedTraining(const Config& config, const World& world, const TrainingTask& task,
+                             bool shares_memory)
     : config_(config),
       task_(task),
       space_(task.parameters, task.group),
-      engine_(config, world, task, space_),
+      engine_(config, world, task, space_, shares_memory),
       loader_(task.training_data, {.replicas = config.dist.replicas,
-                                   .local_replicas = engine_.data_parallel.replicas(),
+                                   .local_parts = parts_of(engine_.data_parallel.micro_batches()),
                                    .batch_size = config.train.batch_size,
                                    .seed = static_cast<uint64_t>(config.train.seed)}) {}
 
@@ -42,6 +43,7 @@ PhaseSeconds TimedTraining::step() {
   Stopwatch watch;
   const Step step = loader_.next();
   watch.charge(seconds[data]);
+  engine_.data_parallel.begin_step();
   for (const Batch& batch : step.batches) {
     const Context context{.training = true,
                           .seed = static_cast<uint64_t>(config_.train.seed),
@@ -71,7 +73,8 @@ std::string workload_of(const Config& config) {
                 config.data.block_size, " replicas ", config.dist.replicas, " batch ",
                 config.train.batch_size, config.dist.reduction == "tree" ? "" : " native",
                 config.train.precision == "fp32" ? "" : " " + config.train.precision,
-                config.train.recompute == "none" ? "" : " recompute " + config.train.recompute);
+                config.train.recompute == "none" ? "" : " recompute " + config.train.recompute,
+                config.dist.shard == "none" ? "" : " shard " + config.dist.shard);
 }
 
 void take_benchmark_arguments(CommandLine& line, Arguments& arguments) {

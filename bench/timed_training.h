@@ -26,12 +26,14 @@ double whole(const PhaseSeconds& step);
 /// The trainer's step on a CPU, in its own parts with a clock between them.
 class TimedTraining {
  public:
-  /// Keeps references to the first and the last.
-  TimedTraining(const Config& config, const World& world, const TrainingTask& task);
+  /// Keeps references to the first and the last. `shares_memory`: as TrainingEngine.
+  TimedTraining(const Config& config, const World& world, const TrainingTask& task,
+                bool shares_memory = true);
 
   PhaseSeconds step();
   std::vector<PhaseSeconds> steps(int count);
   Optimizer& optimizer() { return *engine_.optimizer; }
+  const DataParallel& data_parallel() const { return engine_.data_parallel; }
 
  private:
   const Config& config_;
@@ -41,7 +43,7 @@ class TimedTraining {
   Loader loader_;
 };
 
-/// Layers x heads x width, and what a step holds.
+/// Layers x heads x width, and what a step holds; a stage of sharding if there is one.
 std::string workload_of(const Config& config);
 
 /// Lets `line` take its own from what the configuration does not know, and sets a training on random
