@@ -31,8 +31,9 @@ const std::vector<Rule>& varying() {
       {std::regex("\\b\\d+(\\.\\d+)? ([KMGT]iB|bytes) free"), "<space> free"},
       {std::regex("\\b\\d+ threads? each"), "<threads> each"},
       {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB planned"), "<memory> planned"},
-      // With what the program itself has.
-      {std::regex("\\b(at (most|least)|address space:|which takes) +\\d+(\\.\\d+)? [KMGT]iB"), "$1 <memory>"},
+      // With what the program itself has, or kernels while they run.
+      {std::regex("\\b(at (most|least)|address space:|which takes|total:) +\\d+(\\.\\d+)? [KMGT]iB"),
+       "$1 <memory>"},
       {std::regex("that fits: \\d+ \\(here"), "that fits: <number> (here"},
       {std::regex("(what fits|change that fits): .*"), "$1: <change>"},
       {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},
@@ -41,11 +42,12 @@ const std::vector<Rule>& varying() {
   return rules;
 }
 
-/// The instruction set; hexadecimal words of at least eight digits, at least one of them decimal; numbers
-/// with a fraction or an exponent.
+/// The instruction set; memory, of which kernels take more where vectors are wider; hexadecimal words of at
+/// least eight digits, at least one of them decimal; numbers with a fraction or an exponent.
 const std::vector<Rule>& of_processor() {
   static const std::vector<Rule> rules = {
       {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
+      {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB"), "<memory>"},
       {std::regex("\\b(?=[a-f]*[0-9])[0-9a-f]{8,}\\b"), "<hash>"},
       {std::regex("-?\\b\\d+(\\.\\d+(e[-+]?\\d+)?|e[-+]\\d+)"), "<fraction>"},
   };

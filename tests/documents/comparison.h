@@ -10,7 +10,7 @@ namespace lockstep::documents {
 /// How much of a printed line counts, besides what varies from run to run and never does.
 enum class Exactness {
   digits,     ///< every digit: on the processor and with the compiler and C library of the documents
-  fractions,  ///< numbers with a fraction and hashes by their shape: elsewhere
+  fractions,  ///< numbers with a fraction, memory and hashes by their shape: elsewhere
   numbers,    ///< all numbers by their shape: of a run that was shortened
 };
 

@@ -134,6 +134,9 @@ TEST(Comparison, ADigitCountsWhereTheDigitsAreFrom) {
   EXPECT_FALSE(equal({"parameters 78871d7400dcbdea"}, {"parameters 78871d7400dcbdeb"}));
   EXPECT_TRUE(equal({"parameters 78871d7400dcbdea"}, {"parameters 0123456789abcdef"}, Exactness::fractions));
   EXPECT_TRUE(equal({"-1.5e-07, 2e+10"}, {"0.25, 1.0"}, Exactness::fractions));
+  EXPECT_FALSE(equal({"backward 451 MiB"}, {"backward 450 MiB"}));
+  EXPECT_TRUE(equal({"backward 451 MiB"}, {"backward 2.5 GiB"}, Exactness::fractions));
+  EXPECT_TRUE(equal({"Plan | total: 25 MiB"}, {"Plan | total: 26 MiB"}));
   // Whole numbers, and whether there is one, count everywhere; of a shortened run only the latter.
   EXPECT_FALSE(equal({"step 2000: loss 1.5"}, {"step 2001: loss 1.5"}, Exactness::fractions));
   EXPECT_FALSE(equal({"loss 0.5"}, {"loss nan"}, Exactness::numbers));
