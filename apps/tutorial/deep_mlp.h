@@ -12,14 +12,14 @@
 
 namespace lockstep {
 
-/// The model of the tutorial's fifth step: from 20 numbers to 128, 16 layers with ReLU and dropout, each of
-/// which adds to what it reads, and from 128 numbers to one.
+/// The model of the tutorial's fifth and sixth step: from 20 numbers to 128, or another width, 16 layers with
+/// ReLU and dropout, each of which adds to what it reads, and from there to one.
 class DeepMlp : public Module {
  public:
-  DeepMlp() {
+  explicit DeepMlp(int64_t width = 128) : first_(20, width), last_(width, 1) {
     add_part("first", first_);
     for (int i = 0; i < 16; ++i) {
-      layers_.push_back(std::make_unique<Linear>(128, 128));
+      layers_.push_back(std::make_unique<Linear>(width, width));
       add_part(concat("layers.", i), *layers_.back());
     }
     add_part("last", last_);
@@ -38,7 +38,7 @@ class DeepMlp : public Module {
   }
 
  private:
-  Linear first_ = Linear(20, 128), last_ = Linear(128, 1);
+  Linear first_, last_;
   std::vector<std::unique_ptr<Linear>> layers_;
 };
 

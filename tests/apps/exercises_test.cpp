@@ -128,7 +128,8 @@ TEST(ExerciseSources, ADifferenceOutsideOfTheBlanksIsSeen) {
 
 TEST(ExerciseSources, ThePagesHaveEachOfThem) {
   const std::string pages = std::string(LOCKSTEP_SOURCE_DIR) + "/docs/tutorial/";
-  const std::string solutions = read_text(pages + "solutions.md") + read_text(pages + "5_solutions.md");
+  const std::string solutions = read_text(pages + "solutions.md") + read_text(pages + "5_solutions.md") +
+                                read_text(pages + "6_solutions.md");
   for (const auto& [page, text] :
        {std::pair("exercises.md", read_text(pages + "exercises.md")), std::pair("solutions.md", solutions)}) {
     for (const Exercise& exercise : all_exercises())

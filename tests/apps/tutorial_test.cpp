@@ -227,10 +227,35 @@ TEST_F(Tutorial, LessMemoryIsPlanned) {
         << change;
 }
 
+TEST_F(Tutorial, EveryStageOfShardingHasTheSameModel) {
+  const auto after = [this](const std::string& arguments) {
+    return parameters_after(step("6_sharding", "1 --batch_size 64 --replicas 4 " + arguments));
+  };
+  const std::string alone = after("--ranks 1");
+  ASSERT_EQ(from_safetensors(alone, "").tensors.size(), 36u);
+  for (const char* shard : {"none", "optimizer", "gradients", "full"})
+    EXPECT_TRUE(after(std::string("--ranks 3 --shard ") + shard) == alone) << shard;
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  EXPECT_TRUE(parameters_after(
+                  step("6_sharding", "1 --batch_size 64 --replicas 4 --shard full", mpirun(2))) == alone);
+}
+
+TEST_F(Tutorial, AShardedLoopIsPlannedForRanksThatAreNotThere) {
+  const auto plan = [this](const std::string& arguments) {
+    return planned(run(step("6_sharding", "1 --replicas 8 " + arguments)));
+  };
+  const double whole = plan("--plan 1"), full = plan("--plan 8 --shard full");
+  EXPECT_GT(whole, 64.0) << "four times 16 MiB";
+  EXPECT_LT(full, 0.3 * whole);
+  EXPECT_LT(plan("--plan 8 --shard gradients"), plan("--plan 8 --shard optimizer"));
+  EXPECT_LT(full, plan("--plan 2 --shard full"));
+  EXPECT_FALSE(std::filesystem::exists(checkpoint())) << "nothing was trained";
+}
+
 TEST_F(Tutorial, RefusesBadArguments) {
   for (const char* arguments : {"many", "3 1 2", "3 1 --batch_size 0", "--epochs 3", "99999999999"})
-    for (const char* name :
-         {"1_single_device", "2_multi_device", "3_fault_tolerant", "4_multi_node", "5_less_memory"}) {
+    for (const char* name : {"1_single_device", "2_multi_device", "3_fault_tolerant", "4_multi_node",
+                             "5_less_memory", "6_sharding"}) {
       const Outcome outcome = run_command(step(name, arguments));
       EXPECT_EQ(outcome.exit_code, 2) << name << " " << arguments;
       EXPECT_TRUE(outcome.errors.starts_with("error: ")) << outcome.errors;
@@ -239,6 +264,7 @@ TEST_F(Tutorial, RefusesBadArguments) {
   EXPECT_EQ(run_command(step("4_multi_node", "--ranks 2")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "1 1 --ranks 4 --replicas 3")).exit_code, 2);
   EXPECT_EQ(run_command(step("5_less_memory", "--micro_batches 3")).exit_code, 2);
+  EXPECT_EQ(run_command(step("6_sharding", "--shard most")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "--help")).exit_code, 0);
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const Outcome outcome = run_command(step("2_multi_device", "1 1 --ranks 3", mpirun(2)));
@@ -256,7 +282,8 @@ struct Stair {
 const std::vector<Stair> stairs = {{"1_single_device.cpp", "2_multi_device.cpp", 12},
                                    {"2_multi_device.cpp", "3_fault_tolerant.cpp", 24},
                                    {"3_fault_tolerant.cpp", "4_multi_node.cpp", 8},
-                                   {"2_multi_device.cpp", "5_less_memory.cpp", 52}};
+                                   {"2_multi_device.cpp", "5_less_memory.cpp", 52},
+                                   {"2_multi_device.cpp", "6_sharding.cpp", 60}};
 
 TEST(TutorialSources, AreShortAndDifferInWhatTheStepTeaches) {
   for (const Stair& stair : stairs) {

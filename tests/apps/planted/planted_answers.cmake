@@ -101,6 +101,20 @@ planted_answer(5c_recompute "[another mask]" "static_cast<uint32_t>(step.index)"
   "[] { static uint32_t draws = 0; return draws++; }()")
 planted_answer(5c_recompute "[one mask for all]" "static_cast<uint32_t>(step.index)" "0")
 planted_answer(5c_recompute "has no gradient" "backward(first_half(), kept.grad())" "")
+planted_answer(6a_moments "[gradient of another part]" "mean[first + j]" "mean[j]")
+planted_answer(6a_moments "[first part everywhere]"
+  "first = static_cast<size_t>(world.rank()) * share" "first = 0 * share")
+planted_answer(6a_moments "[values not gathered]" "world.communicator().all_gather(moved.data(), bytes, values)"
+  "std::copy(moved.begin(), moved.end(), values + first); static_cast<void>(bytes)")
+planted_answer(6a_moments "[no step]" "world.communicator().all_gather(moved.data(), bytes, values)"
+  "world.communicator().all_gather(values + first, bytes, Numbers(static_cast<size_t>(parameters.elements())).data())")
+planted_answer(6a_moments "yours is 'step 32 rank 0 keeps 12288 velocities for 12288 values'"
+  "velocities(share)" "velocities(static_cast<size_t>(parameters.elements()))")
+planted_answer(6b_layers "[gradient of another part]" "mean[first + j]" "mean[j]")
+planted_answer(6b_layers "[no step]" "mean[first + j]" "0.0f")
+planted_answer(6b_layers "yours is 'step 44 rank 0 had at most 1761 values of gathered layers at a time'"
+  "        layer.whole = {};\n      }\n      Tensor result" "      }\n      Tensor result")
+planted_answer(6b_layers "a layer is needed, and is not here" "        gather(world, layer);\n        Tensor x" "        Tensor x")
 
 file(CONFIGURE OUTPUT ${planted_folder}/list.txt CONTENT "${planted_list}" @ONLY)
 file(CONFIGURE OUTPUT ${planted_folder}/programs.inc

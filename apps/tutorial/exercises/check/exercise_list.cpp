@@ -55,6 +55,9 @@ const std::vector<Exercise>& all_exercises() {
       {"5a_micro_batches", plain({.widths = {20, 64, 64, 1}, .batch_size = 256, .parts = 8})},
       {"5b_grad_scaler", plain({.widths = {20, 32, 1}, .growth_interval = 8})},
       {"5c_recompute", plain({.widths = {20, 64, 64}, .second_widths = {64, 64, 1}})},
+      {"6a_moments",
+       plain({.widths = {20, 256, 1}, .cut = Cut::space, .momentum = 0.9, .starts = {{.ranks = 4}}})},
+      {"6b_layers", plain({.widths = {20, 32, 32, 1}, .cut = Cut::layers, .starts = {{.ranks = 3}}})},
   };
   return all;
 }

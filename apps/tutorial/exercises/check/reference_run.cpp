@@ -18,87 +18,6 @@ constexpr int64_t samples = 2048;
 constexpr int64_t features = 20;
 constexpr float learning_rate = 1e-2f;
 
-struct Description {
-  Mistake mistake;
-  const char* name;
-  const char* text;
-};
-
-const std::vector<Description> descriptions = {
-    {Mistake::no_step, "no step", "never updates its parameters, or by gradients of 0"},
-    {Mistake::no_momentum, "no momentum", "trains without momentum"},
-    {Mistake::dampened_momentum, "dampened momentum",
-     "multiplies the gradient by 1 - momentum, as Adam does; PyTorch's SGD does not"},
-    {Mistake::rounded_twice, "rounded twice",
-     "rounds the product before it adds it to the value; std::fma(a, b, c) rounds once"},
-    {Mistake::own_gradient, "gradient not averaged",
-     "lets every rank take a step by its own gradient: gradients are not averaged"},
-    {Mistake::last_gradient, "last gradient", "uses the gradient of the last batch of a step only"},
-    {Mistake::gradient_sum, "sum of gradients",
-     "takes the sum of the gradients for their mean: it is not divided by how many they are"},
-    {Mistake::chain_of_additions, "chain of additions",
-     "adds ((0 + 1) + 2) + 3; the tree adds neighbours first, (0 + 1) + (2 + 3)"},
-    {Mistake::epoch_not_set, "epoch not set",
-     "has the order of epoch 0 in every epoch: its sampler was never told the epoch"},
-    {Mistake::not_shuffled, "not shuffled", "takes the samples as they lie, not in the epoch's order"},
-    {Mistake::samples_in_blocks, "samples in blocks",
-     "gives each rank a block of the order, not every N-th place of it"},
-    {Mistake::samples_left_out, "samples left out",
-     "leaves out the samples that are left over when the ranks share them; shares are rounded up, and the "
-     "order starts over"},
-    {Mistake::not_shared, "samples not shared",
-     "lets every rank take all samples: they are not shared, or there is one rank only"},
-    {Mistake::first_replica, "wrong replica", "lets every rank take the samples of replica 0"},
-    {Mistake::local_rank_as_rank, "local rank as rank",
-     "takes the local rank for the rank: the ranks of the second node have the samples of the first's"},
-    {Mistake::samples_of_the_node, "samples of the node",
-     "lets the ranks of each node share all samples among themselves: every node trains on the same ones"},
-    {Mistake::replica_a_rank, "a replica a rank",
-     "has one replica a rank, so that another number of ranks is another run"},
-    {Mistake::mean_of_means, "mean of means",
-     "takes the mean over the batches of their means: the samples of short batches count more"},
-    {Mistake::own_part, "own part", "reports what rank 0 has evaluated, not what all ranks have"},
-    {Mistake::momentum_lost, "momentum lost",
-     "goes on with velocity 0: the optimizer's state is not in the snapshot, or not restored"},
-    {Mistake::values_lost, "values lost", "goes on with initial parameters: nothing was restored"},
-    {Mistake::epoch_repeated, "epoch repeated",
-     "trains the last epoch before the snapshot once more: the epochs that are over are epoch + 1"},
-    {Mistake::epoch_left_out, "epoch left out",
-     "counts an epoch more than was trained, and leaves out the next one"},
-    {Mistake::data_from_the_beginning, "data from the beginning",
-     "goes on with the samples of the first epoch: the loader was not sent to the place where the run was"},
-    {Mistake::epochs_as_steps, "epochs as steps",
-     "goes on with the samples of an early step: a number of epochs was taken for one of steps"},
-    {Mistake::not_resumed, "not resumed", "begins anew at its second start"},
-    {Mistake::rank_0_alone_resumed, "rank 0 alone resumed",
-     "goes on with rank 0 alone: what it has read does not reach the others, which begin anew"},
-    {Mistake::node_0_alone_resumed, "node 0 alone resumed",
-     "goes on with the ranks of the first node alone: the others find no snapshot on their disk, and "
-     "begin anew"},
-    {Mistake::earlier_gradients, "gradients of earlier steps",
-     "adds to the gradients of the steps before, as PyTorch does without zero_grad"},
-    {Mistake::first_part, "first part", "takes the first part of the batch every time"},
-    {Mistake::not_unscaled, "scale not divided out",
-     "takes its steps by gradients that still have the scale"},
-    {Mistake::overflow_not_skipped, "overflow not skipped",
-     "takes a step by gradients that are infinite or no numbers: no parameter is a number after it"},
-    {Mistake::overflow_counted, "overflow counted",
-     "counts a skipped step among the good ones, and doubles the scale too early"},
-    {Mistake::scale_not_halved, "scale not halved",
-     "keeps its scale after an overflow, so that every later step overflows as well"},
-    {Mistake::other_mask, "another mask",
-     "drops other numbers when the half runs again: the key is another one there"},
-    {Mistake::same_mask, "one mask for all",
-     "drops the same numbers in every step: the key is always the same"},
-};
-
-const Description& description(Mistake mistake) {
-  const auto found = std::find_if(descriptions.begin(), descriptions.end(),
-                                  [&](const Description& each) { return each.mistake == mistake; });
-  expect(found != descriptions.end(), "a mistake without a description");
-  return *found;
-}
-
 /// A model as one rank has it.
 struct Copy {
   Copy(const Job& job) : model(job.widths) {
@@ -206,8 +125,14 @@ class Run {
       }
     for (int rank = 0; rank < ranks_; ++rank) {
       Numbers gradient = gradient_for(rank, gradients);
-      if (unscale(gradient)) update(*copies_[static_cast<size_t>(rank)], gradient);
+      if (has(Mistake::gradient_of_another_part)) repeat_first_parts(gradient.data());
+      Copy& copy = *copies_[static_cast<size_t>(rank)];
+      const Numbers before = numbers(copy.space->values());
+      if (unscale(gradient)) update(copy, gradient);
+      if (has(Mistake::values_not_gathered)) take_back(before, rank, copy.space->values().data<float>());
     }
+    for (int rank = 0; rank < ranks_ && has(Mistake::first_part_everywhere); ++rank)
+      repeat_first_parts(copies_[static_cast<size_t>(rank)]->space->values().data<float>());
     points_.push_back({.step = index + 1, .loss = tree_mean(losses)});
   }
 
@@ -280,6 +205,35 @@ class Run {
     return total;
   }
 
+  /// What ranks cut between them: lists of elements of the space, each in as many parts as there are ranks.
+  std::vector<std::vector<size_t>> cut_lists() const {
+    const ParameterSpace& space = *copies_[0]->space;
+    std::vector<std::vector<size_t>> lists;
+    if (job_.cut == Cut::space) {
+      lists.emplace_back(static_cast<size_t>(space.elements()));
+      std::iota(lists[0].begin(), lists[0].end(), 0);
+    }
+    for (size_t k = 0; job_.cut == Cut::layers && k < space.parameters().size(); ++k) {
+      if (k % 2 == 0) lists.emplace_back();  // a weight, and then its bias
+      const Range place = space.parameters()[k].place;
+      for (int64_t j = place.begin; j < place.end; ++j) lists.back().push_back(static_cast<size_t>(j));
+    }
+    return lists;
+  }
+
+  void repeat_first_parts(float* numbers) const {
+    for (const std::vector<size_t>& list : cut_lists())
+      for (size_t j = 0, share = list.size() / copies_.size(); j < list.size(); ++j)
+        numbers[list[j]] = numbers[list[j % share]];
+  }
+
+  /// What other ranks than this one have moved is as it was before.
+  void take_back(const Numbers& before, int rank, float* values) const {
+    for (const std::vector<size_t>& list : cut_lists())
+      for (size_t j = 0, share = list.size() / copies_.size(); j < list.size(); ++j)
+        if (j / share != static_cast<size_t>(rank)) values[list[j]] = before[list[j]];
+  }
+
   /// As kernels/sgd.h says.
   void update(Copy& copy, const Numbers& gradient) const {
     if (has(Mistake::no_step)) return;
@@ -336,32 +290,10 @@ class Run {
 
 }  // namespace
 
-const std::vector<Mistake>& all_mistakes() {
-  static const std::vector<Mistake> all = [] {
-    std::vector<Mistake> mistakes;
-    for (const Description& each : descriptions) mistakes.push_back(each.mistake);
-    return mistakes;
-  }();
-  return all;
-}
-
 int64_t steps_per_epoch(const Job& job) {
   const int replicas = job.replicas == 0 ? job.starts.at(0).ranks : job.replicas;
   return ((samples + replicas - 1) / replicas + job.batch_size - 1) / job.batch_size;
 }
-
-std::string name(Mistake mistake) { return description(mistake).name; }
-
-Mistake mistake_named(const std::string& name) {
-  std::string names;
-  for (const Description& each : descriptions) {
-    if (each.name == name) return each.mistake;
-    names += concat(names.empty() ? "" : ", ", each.name);
-  }
-  throw UserError(concat("no mistake is called '", name, "'; there are: ", names));
-}
-
-std::string describe(Mistake mistake) { return description(mistake).text; }
 
 bool Point::operator==(const Point& other) const {
   return step == other.step && is_evaluation == other.is_evaluation &&

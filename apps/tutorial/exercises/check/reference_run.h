@@ -13,6 +13,9 @@ struct Start {
   int until_epoch = 2;  ///< how many epochs are over at its end
 };
 
+/// What ranks keep a part of each: nothing, of the whole space, or of each layer.
+enum class Cut { nothing, space, layers };
+
 /// The training that an exercise is about: the tutorial's data and an MLP. What defines its bits.
 struct Job {
   std::vector<int64_t> widths = {20, 1};
@@ -22,6 +25,7 @@ struct Job {
   int growth_interval = 0;  ///< of a gradient scaler, with which the model computes in fp16; 0: in fp32
   int replicas = 0;         ///< 0: one for each rank of the first start
   int nodes = 1;
+  Cut cut = Cut::nothing;
   double momentum = 0.0;
   uint64_t seed = 0;       ///< of the initial values
   bool evaluates = false;  ///< after every epoch, on 500 other samples
@@ -70,6 +74,9 @@ enum class Mistake {
   scale_not_halved,
   other_mask,
   same_mask,
+  gradient_of_another_part,
+  values_not_gathered,
+  first_part_everywhere,
 };
 
 /// All but `none`, in order.

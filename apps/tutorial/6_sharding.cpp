@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A wide model learns on ranks that keep a part of it each, with every step of it in sight: 6_sharding.md.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "comm/dry_communicator.h"
+#include "comm/memory_limit.h"
+#include "comm/world.h"
+#include "core/dry_run.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "data/loader.h"
+#include "deep_mlp.h"
+#include "dist/data_parallel.h"
+#include "nn/adamw.h"
+#include "nn/module.h"
+#include "options.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+
+using namespace lockstep;
+
+constexpr double learning_rate = 1e-4;
+constexpr const char* known =
+    "total_epochs=2 --batch_size=8 --ranks=0 --replicas=0 --shard=none|optimizer|gradients|full --plan=0";
+
+/// The model, brought here unit by unit; kept on one rank alone. All ranks call it.
+SafeTensors gather_model(const ParameterSpace& parameters, DataParallel& ddp, bool keeps) {
+  SafeTensors whole;
+  for (const Parameter& one : parameters.parameters()) {
+    const int unit = parameters.unit_of(one.place);
+    const int64_t first = one.place.begin - parameters.units()[static_cast<size_t>(unit)].begin;
+    const Tensor values = ddp.gather_values(unit).slice(first, first + one.place.size());
+    if (!keeps) continue;
+    whole.tensors.push_back({one.name, empty(one.tensor.shape(), DType::f32, cpu_stream())});
+    copy(values.reshape(one.tensor.shape()), whole.tensors.back().tensor);
+  }
+  return whole;
+}
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv, known);
+  const auto train = [&](const World& world) {
+    const auto data = std::make_shared<SyntheticRegression>(512, 20);
+    const DeepMlp model(/*width=*/512);
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    DataParallel ddp(parameters, world,
+                     {.replicas = options["--replicas"], .shard = static_cast<Shard>(options["--shard"])});
+    AdamW optimizer(parameters, {});
+    std::vector<BatchPart> mine;
+    for (const MicroBatch& one : ddp.micro_batches()) mine.push_back({one.replica, one.part});
+    Loader loader(data, {.replicas = ddp.total_replicas(),
+                         .local_parts = mine,
+                         .batch_size = options["--batch_size"],
+                         .shuffle = true});
+
+    for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
+      std::cout << concat("[CPU", world.rank(), "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],
+                          " | Steps: ", loader.steps_per_epoch(), "\n")
+                << std::flush;
+
+      double total_loss = 0.0;
+      for (int64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+        const Step step = loader.next();
+        ddp.begin_step();
+        for (const Batch& batch : step.batches) {
+          const Context context = {.step = static_cast<uint32_t>(step.index),
+                                   .sample = static_cast<uint32_t>(batch.first_sample)};
+          ddp.backward(mean_squared_error(model(batch.inputs, /*segments=*/1, context), batch.targets));
+        }
+        ddp.step(optimizer, learning_rate);
+        total_loss += item(ddp.mean_loss());
+      }
+      if (!world.is_first() || options["--plan"]) continue;
+      std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(), "\n");
+    }
+    if (options["--plan"]) return 0;
+    const double most = process_memory().most_resident;
+    std::vector<double> all(static_cast<size_t>(world.size()));
+    world.communicator().all_gather(&most, sizeof most, all.data());
+    const SafeTensors whole = gather_model(parameters, ddp, world.is_first());
+    if (!world.is_first()) return 0;
+    std::cout << concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank\n");
+    write_file("checkpoint.safetensors", to_safetensors(whole));
+    return 0;
+  };
+  if (options["--plan"] == 0) return launch_ranks(options["--ranks"], train);
+  return run_alone([&] {
+    const DryRun dry;
+    train(World(std::make_shared<DryCommunicator>(0, options["--plan"], options["--plan"])));
+    for (const MemoryUse& use : dry.table())
+      std::cout << concat("Plan | ", use.label, ": ", bytes_text(use.peak_bytes), "\n");
+    return 0;
+  });
+}

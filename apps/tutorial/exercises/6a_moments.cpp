@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exercise 6a, moments in parts. Momentum keeps a velocity for each value, and under DDP every rank keeps all
+// of them, though all compute the same. Here a rank has the velocities of its part of the values alone. It
+// moves that part, and the others bring it theirs: the first stage of ZeRO, dist.shard = optimizer. The page:
+// docs/tutorial/exercises.md, 6a.
+#include "apps/tutorial/exercises/exercise.h"
+
+using namespace lockstep;
+
+constexpr float learning_rate = 1e-2f;
+constexpr float momentum = 0.9f;
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4");
+  return launch_ranks(options["--ranks"], [&](const World& world) {
+    const auto data = std::make_shared<SyntheticRegression>(2048, 20);
+    const Mlp model({20, 256, 1});
+    initialize_linears(model.parameters(), /*seed=*/0);
+    ParameterSpace parameters(model.parameters());
+    Loader loader(
+        data,
+        {.replicas = world.size(), .local_replicas = {world.rank()}, .batch_size = options["--batch_size"]});
+
+    float* values = parameters.values().data<float>();  // all of them, in one flat array
+    const auto share = static_cast<size_t>(parameters.elements() / world.size());
+    const size_t first = blank<size_t>("where this rank's part of the values begins");
+    // Of values[first] and those behind it:
+    Numbers velocities(blank<size_t>("how many velocities this rank needs"));
+    for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
+      const Step step = loader.next();
+      const Batch& batch = step.batches[0];
+      const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
+      backward(loss);
+      const Numbers mean = mean_over_ranks(world, numbers(parameters.gradients()));  // of all values
+      Numbers moved(values + first, values + first + share);
+      for (size_t j = 0; j < share; ++j) {
+        velocities[j] = momentum * velocities[j] + blank<float>("the gradient of this value");
+        moved[j] = std::fma(-learning_rate, velocities[j], moved[j]);
+      }
+      const auto bytes = static_cast<int64_t>(share * sizeof(float));
+      blank<void>("bring what each rank has moved to all ranks");
+      const float mean_loss = mean_over_ranks(world, static_cast<float>(item(loss)));
+      if (world.is_first()) report_step(step.index + 1, mean_loss);
+    }
+    report_ranks(world, options["total_epochs"] * loader.steps_per_epoch(),
+                 concat("keeps ", velocities.size(), " velocities for ", parameters.elements(), " values"));
+    return 0;
+  });
+}
