@@ -41,31 +41,6 @@ TEST_F(TrainGpt, OneToFourRanksHaveTheSameBits) {
   }
 }
 
-TEST_F(TrainGpt, KilledAnywhereAndResumedOnOtherRanksItHasTheSameBits) {
-  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
-  // Long enough that a run is not over before it is killed, also where looking at it takes its time.
-  const std::string steps = " train.steps=400 train.eval_every=100";
-  ASSERT_EQ(run_command(train("undisturbed") + steps).exit_code, 0);
-  const std::string snapshots =
-      steps + " snapshot.path=" + (directory_ / "snapshots") + " snapshot.every_steps=40 ";
-  int kills = 0;
-  // Killed as soon as the metrics have so many lines, which is in the midst of any step.
-  for (const auto& [ranks, lines] :
-       {std::pair(2, 3), std::pair(1, 60), std::pair(3, 100), std::pair(4, 150)}) {
-    const std::string metrics = directory_ / "disturbed/metrics.jsonl";
-    const Outcome outcome = run_command(
-        mpirun(ranks) + train("disturbed") + snapshots + "& job=$!; while kill -0 $job 2>/dev/null; do " +
-        "if [ $(cat " + metrics + " 2>/dev/null | wc -l) -ge " + std::to_string(lines) +
-        " ]; then pkill -KILL -f " + (directory_ / "disturbed") + "; fi; done; wait $job");
-    if (outcome.exit_code != 0) ++kills;
-    EXPECT_EQ(outcome.errors.find("error:"), std::string::npos) << outcome.errors;
-  }
-  EXPECT_GE(kills, 2) << "the runs were over before they could be killed";
-  const Outcome last = run_command(mpirun(2) + train("disturbed") + snapshots);
-  ASSERT_EQ(last.exit_code, 0) << last.errors;
-  EXPECT_EQ(bits("disturbed"), bits("undisturbed"));
-}
-
 TEST_F(TrainGpt, StoppedOnRequestItLeavesWithASnapshotOfThatStepAndGoesOnElsewhere) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const std::string steps = " train.steps=800 train.eval_every=200";

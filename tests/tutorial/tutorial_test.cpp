@@ -131,11 +131,7 @@ int number_after(const std::string& text, const std::string& mark) {
 }
 
 TEST_P(FaultTolerantTutorial, KilledAndStartedAgainItEndsAsIfNothingHadHappened) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int epochs = 300;
-#else
   constexpr int epochs = 1500;
-#endif
   const std::string arguments = std::to_string(epochs) + " 7 --replicas 4";
   run(on_two_ranks(arguments));
   const std::string undisturbed = read_text(snapshot());

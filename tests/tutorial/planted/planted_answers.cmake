@@ -90,8 +90,10 @@ planted_answer(5a_micro_batches "[last gradient]" "adds = part > 0" "adds = fals
 planted_answer(5a_micro_batches "[gradients of earlier steps]" "adds = part > 0" "adds = true")
 planted_answer(5a_micro_batches "[sum of gradients]" "backward(loss, 1.0 / parts)" "backward(loss)")
 planted_answer(5a_micro_batches "yours is 'step 16 at most" "backward(loss, 1.0 / parts)"
-  "static std::vector<Tensor> all; all.push_back(loss); for (size_t k = 0; part + 1 == parts && k < all.size(); ++k)
-     parameters.bind_gradients(gradients, k > 0), backward(all[k], 1.0 / parts); if (part + 1 == parts) all.clear()")
+  "static std::vector<Tensor> all; all.push_back(loss);
+   for (size_t k = 0; part + 1 == parts && k < all.size(); ++k)
+     parameters.bind_gradients(gradients, k > 0), backward(all[k], 1.0 / parts);
+   if (part + 1 == parts) all.clear()")
 planted_answer(5b_grad_scaler "[scale not divided out]" "gradients[j] / scaler.scale" "gradients[j]")
 planted_answer(5b_grad_scaler "[overflow not skipped]"
   "if (is_finite) optimizer.step(learning_rate)" "optimizer.step(learning_rate)")
@@ -119,9 +121,9 @@ planted_answer(6b_layers "a layer is needed, and is not here" "        gather(wo
 file(CONFIGURE OUTPUT ${planted_folder}/list.txt CONTENT "${planted_list}" @ONLY)
 file(CONFIGURE OUTPUT ${planted_folder}/programs.inc
   CONTENT "${planted_code}\nconstexpr int (*programs[])(int, char**) = {\n${planted_table}};\n" @ONLY)
-lockstep_program(planted_answers SOURCES apps/planted/planted_answers.cpp LIBRARIES tutorial_exercise)
+lockstep_program(planted_answers SOURCES tutorial/planted/planted_answers.cpp LIBRARIES tutorial_exercise)
 target_compile_definitions(planted_answers PRIVATE PLANTED_PROGRAMS="${planted_folder}/programs.inc")
 target_link_libraries(planted_answers PRIVATE unfinished)
 set_target_properties(planted_answers PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${planted_folder})
-add_dependencies(apps_tests exercises planted_answers)
-target_compile_definitions(apps_tests PRIVATE LOCKSTEP_PLANTED_DIR="${planted_folder}")
+add_dependencies(tutorial_tests exercises planted_answers)
+target_compile_definitions(tutorial_tests PRIVATE LOCKSTEP_PLANTED_DIR="${planted_folder}")
