@@ -43,7 +43,7 @@ TEST_F(Environment, StartsTheProgramsOfATreeAndOfAnInstallation) {
     if (shell == "zsh" && !has_zsh) continue;
     for (const auto& [script, folder] : {std::pair{"a tree/scripts/env.sh", "a tree/build/cpu/bin"},
                                          std::pair{"prefix/share/lockstep/env.sh", "prefix/bin"}}) {
-      const Outcome outcome = run_after(script, "2_multi_device --help >/dev/null; echo $PATH", "", shell);
+      const Outcome outcome = run_after(script, "train_mlp --help >/dev/null; echo $PATH", "", shell);
       EXPECT_EQ(outcome.out, directory_ / folder + ":/usr/bin:/bin\n") << shell << outcome.errors;
     }
   }

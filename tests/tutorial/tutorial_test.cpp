@@ -262,6 +262,7 @@ TEST_F(Tutorial, RefusesBadArguments) {
   EXPECT_EQ(run_command(step("5_less_memory", "--micro_batches 3")).exit_code, 2);
   EXPECT_EQ(run_command(step("6_sharding", "--shard most")).exit_code, 2);
   EXPECT_EQ(run_command(step("2_multi_device", "--help")).exit_code, 0);
+  EXPECT_TRUE(run_command(step("2_multi_device", "--version")).out.starts_with("Lockstep 0."));
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const Outcome outcome = run_command(step("2_multi_device", "1 1 --ranks 3", mpirun(2)));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
