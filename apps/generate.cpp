@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
+#include "comm/world.h"
 #include "config/command_line.h"
-#include "train/language_model.h"
+#include "train/writer.h"
 
 using namespace lockstep;
 

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/tokenizer.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -10,6 +10,7 @@
 #include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
+#include "train/writer.h"
 
 namespace lockstep {
 namespace {

@@ -4,6 +4,7 @@
 #include "data/corpus.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
+#include "tokenizer/char_tokenizer.h"
 #include "train/language_model.h"
 
 namespace lockstep {
@@ -36,7 +37,7 @@ inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
 inline LanguageData short_language_data(const Config& config, int64_t lines) {
   const std::string text = SampleCorpus::text(lines);
   LanguageData data;
-  data.tokenizer = CharTokenizer(text);
+  data.tokenizer = std::make_shared<CharTokenizer>(text);
   const TokenSplit split =
       split_tokens(data.tokenizer->encode(text), config.data.block_size, config.data.train_split);
   data.training = split.train;

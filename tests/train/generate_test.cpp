@@ -4,7 +4,8 @@
 #include <set>
 
 #include "tensor/create.h"
-#include "train/language_model.h"
+#include "tokenizer/char_tokenizer.h"
+#include "train/writer.h"
 
 namespace lockstep {
 namespace {

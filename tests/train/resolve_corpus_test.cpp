@@ -9,7 +9,7 @@
 #include "support/http_server.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
-#include "train/language_model.h"
+#include "train/language_data.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,6 @@
 #include "core/file.h"
 #include "data/corpus.h"
 #include "data/loader.h"
-#include "data/tokenizer.h"
 #include "dist/data_parallel.h"
 #include "nn/adamw.h"
 #include "nn/generate.h"
@@ -18,6 +17,7 @@
 #include "tensor/create.h"
 #include "tensor/operators.h"
 #include "tensor/safetensors.h"
+#include "tokenizer/char_tokenizer.h"
 
 using namespace lockstep;
 

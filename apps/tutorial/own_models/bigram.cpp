@@ -9,13 +9,13 @@
 #include "core/file.h"
 #include "data/corpus.h"
 #include "data/loader.h"
-#include "data/tokenizer.h"
 #include "dist/data_parallel.h"
 #include "nn/adamw.h"
 #include "nn/module.h"
 #include "tensor/create.h"
 #include "tensor/operators.h"
 #include "tensor/safetensors.h"
+#include "tokenizer/char_tokenizer.h"
 
 using namespace lockstep;
 

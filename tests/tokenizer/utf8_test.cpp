@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/utf8.h"
+
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "data/tokenizer.h"
 
 namespace lockstep {
 namespace {

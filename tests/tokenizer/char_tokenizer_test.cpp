@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer.h"
+#include "tokenizer/char_tokenizer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/char_tokenizer.h"
+
+#include <algorithm>
+#include <iomanip>
+
+#include "core/error.h"
+#include "tokenizer/utf8.h"
+
+namespace lockstep {
+namespace {
+
+/// 'x' (U+0078), or the number alone for a character that does not show.
+std::string describe(char32_t character) {
+  const bool shows = character > 0x20 && character != 0x7F;
+  return concat(shows ? concat("'", encode_utf8(character), "' ") : "", "(U+", std::uppercase, std::hex,
+                std::setw(4), std::setfill('0'), static_cast<uint32_t>(character), ")");
+}
+
+}  // namespace
+
+CharTokenizer::CharTokenizer(std::string_view text) : characters_(decode_utf8(text, "the vocabulary")) {
+  std::sort(characters_.begin(), characters_.end());
+  characters_.erase(std::unique(characters_.begin(), characters_.end()), characters_.end());
+}
+
+std::string CharTokenizer::vocabulary() const { return encode_utf8(characters_); }
+
+std::vector<int32_t> CharTokenizer::encode(std::string_view text, std::string_view source) const {
+  std::vector<int32_t> ids;
+  ids.reserve(text.size());
+  for (char32_t character : decode_utf8(text, source)) {
+    const auto found = std::lower_bound(characters_.begin(), characters_.end(), character);
+    if (found == characters_.end() || *found != character)
+      throw UserError(concat(source, " holds the character ", describe(character),
+                             ", which is not among the ", vocabulary_size(), " of the vocabulary"));
+    ids.push_back(static_cast<int32_t>(found - characters_.begin()));
+  }
+  return ids;
+}
+
+std::vector<int32_t> CharTokenizer::beginning() const {
+  const bool has_lines = std::binary_search(characters_.begin(), characters_.end(), U'\n');
+  return has_lines ? encode("\n") : std::vector<int32_t>{0};
+}
+
+std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (int32_t id : ids) {
+    expect(id >= 0 && id < vocabulary_size(), "token ", id, " of a vocabulary of ", vocabulary_size());
+    text += encode_utf8(characters_[static_cast<size_t>(id)]);
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tokenizer/tokenizer.h"
+
+namespace lockstep {
+
+/// One token a code point; ids count the characters in ascending order of code points.
+class CharTokenizer : public Tokenizer {
+ public:
+  /// Knows the characters of this UTF-8 text. The vocabulary() of a tokenizer is such a text and makes an
+  /// equal one.
+  explicit CharTokenizer(std::string_view text);
+
+  int64_t vocabulary_size() const override { return static_cast<int64_t>(characters_.size()); }
+  /// All characters in order of their ids, as UTF-8.
+  std::string vocabulary() const override;
+  /// Throws UserError that names a character outside the vocabulary.
+  std::vector<int32_t> encode(std::string_view text, std::string_view source = "the text") const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  /// The end of a line, or the first symbol of a vocabulary without one.
+  std::vector<int32_t> beginning() const override;
+
+  bool operator==(const CharTokenizer& other) const { return characters_ == other.characters_; }
+
+ private:
+  std::u32string characters_;  // ascending
+};
+
+}  // namespace lockstep

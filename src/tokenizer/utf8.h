@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// The code points of UTF-8 text. Throws UserError with `source` (a file's name) and the byte offset if it is
+/// not valid UTF-8 (RFC 3629) or holds a NUL, which no text does.
+std::u32string decode_utf8(std::string_view bytes, std::string_view source);
+
+std::string encode_utf8(char32_t code_point);
+std::string encode_utf8(std::u32string_view text);
+
+}  // namespace lockstep

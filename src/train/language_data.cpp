@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/language_data.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "snapshot/parameters_hash.h"
+#include "store/download.h"
+#include "store/sha256.h"
+#include "tokenizer/char_tokenizer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+LanguageData random_language_data(const Config& config) {
+  require(config.model.vocab_size > 0,
+          "model.vocab_size: data.dataset = random_tokens has no text to count it from");
+  const RandomTokens::Options options{.samples = int64_t{1} << 24,
+                                      .vocabulary_size = config.model.vocab_size,
+                                      .block_size = config.data.block_size,
+                                      .seed = static_cast<uint64_t>(config.train.seed)};
+  RandomTokens::Options validation = options;
+  validation.samples = 64;
+  ++validation.seed;
+  return {.training = std::make_shared<RandomTokens>(options),
+          .validation = std::make_shared<RandomTokens>(validation),
+          .tokenizer = {},
+          .vocabulary_size = config.model.vocab_size,
+          .description = concat("random tokens, ", config.model.vocab_size, " symbols"),
+          .text_hash = concat("random tokens below ", config.model.vocab_size)};
+}
+
+/// Rank 0's corpus on all ranks.
+Corpus shared_corpus(const std::string& name, const World& world) {
+  Corpus corpus;
+  on_first_rank(world, [&] { corpus = resolve_corpus(name); });
+  for (std::string* text : {&corpus.text, &corpus.source, &corpus.description})
+    *text = world.communicator().broadcast_text(*text, 0);
+  return corpus;
+}
+
+constexpr const char* shakespeare_file = "tinyshakespeare.txt";
+constexpr const char* shakespeare_url =
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
+constexpr const char* shakespeare_sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+
+/// Keeps a download for the next run. Whoever looks meanwhile sees the whole file or none; failing costs only
+/// the next run's time.
+void keep(const fs::path& path, const std::string& text) {
+  try {
+    fs::create_directories(path.parent_path());
+    write_file(path.string(), text);
+  } catch (const std::exception& failure) {
+    log_warning(concat("cannot keep the download: ", failure.what()));
+  }
+}
+
+/// A text that has an address, and what data.dataset calls it.
+struct RemoteText {
+  std::string name;
+  std::string title;
+  std::string url;
+  std::string sha256;  ///< empty: any contents
+  std::string advice;  ///< for a user who is offline
+};
+
+std::string fetch(const RemoteText& remote) {
+  try {
+    return download(remote.url, remote.sha256);
+  } catch (const UserError& failure) {
+    throw UserError(concat("data.dataset = ", remote.name, ": ", failure.what(), ". ", remote.advice,
+                           ", or train on the built-in text with data.dataset=sample"));
+  }
+}
+
+Corpus cached_or_fetched(const RemoteText& remote) {
+  const fs::path folder = cache_folder();
+  const fs::path cached = folder / ((remote.sha256.empty() ? sha256(remote.url) : remote.sha256) + ".txt");
+  std::error_code unreadable;
+  if (!folder.empty() && fs::is_regular_file(cached, unreadable)) {
+    std::string text = read_corpus_file(cached.string());
+    if (remote.sha256.empty() || sha256(text) == remote.sha256)
+      return make_corpus(remote.title, std::move(text), cached.string());
+    log_warning(concat(cached.string(), " is damaged and is downloaded again"));
+  }
+  Corpus corpus = make_corpus(remote.title, fetch(remote), remote.url);
+  if (!folder.empty()) keep(cached, corpus.text);
+  return corpus;
+}
+
+Corpus shakespeare() {
+  const std::string path = find_in_data_folder(shakespeare_file);
+  if (!path.empty()) return make_corpus("Shakespeare", read_corpus_file(path), path);
+  return cached_or_fetched({.name = "shakespeare",
+                            .title = "Shakespeare",
+                            .url = shakespeare_url,
+                            .sha256 = shakespeare_sha256,
+                            .advice = concat("Set LOCKSTEP_DATA_DIR to a folder with ", shakespeare_file)});
+}
+
+Corpus from_address(const std::string& url) {
+  const RemoteText remote{.name = url,
+                          .title = "Text",
+                          .url = url,
+                          .sha256 = "",
+                          .advice = "Download it elsewhere and give its path"};
+  return url.starts_with("file://") ? make_corpus(remote.title, fetch(remote), url)
+                                    : cached_or_fetched(remote);
+}
+
+}  // namespace
+
+Corpus resolve_corpus(const std::string& name) {
+  if (name == "shakespeare") return shakespeare();
+  return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
+}
+
+LanguageData load_language_data(const Config& config, const World& world) {
+  if (config.data.dataset == "random_tokens") return random_language_data(config);
+  const Corpus corpus = shared_corpus(config.data.dataset, world);
+  require(!corpus.text.empty(), "data.dataset: ", corpus.source, " is empty");
+  const auto tokenizer = std::make_shared<CharTokenizer>(corpus.text);
+  const TokenSplit split = split_tokens(tokenizer->encode(corpus.text, corpus.source), config.data.block_size,
+                                        config.data.train_split, static_cast<uint64_t>(config.train.seed));
+  const int64_t needed = tokenizer->vocabulary_size();
+  require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
+          "model.vocab_size = ", config.model.vocab_size, ", but the text has ", needed,
+          " different characters; 0 takes as many as needed");
+  return {.training = split.train,
+          .validation = split.validation,
+          .tokenizer = tokenizer,
+          .vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed,
+          .description = concat(corpus.description, ", ", needed, " symbols"),
+          .text_hash = hash_text(hash_of(corpus.text))};
+}
+
+}  // namespace lockstep
