@@ -77,6 +77,12 @@ void check_together(const Config& config) {
   require(train.decay_steps == 0 || train.warmup_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps,
           " is more than train.decay_steps = ", train.decay_steps);
+  require(train.cooldown_steps == 0 || train.schedule == "wsd",
+          "train.cooldown_steps = ", train.cooldown_steps, " belongs to train.schedule = wsd; here it is ",
+          train.schedule);
+  require(train.decay_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
+          "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,
+          " are more than train.decay_steps = ", train.decay_steps);
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");

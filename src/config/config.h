@@ -38,6 +38,8 @@ struct TrainConfig {
   int64_t warmup_steps = 0;
   double min_lr = 0.0;
   int64_t decay_steps = 0;
+  std::string schedule = "cosine";
+  int64_t cooldown_steps = 0;
   double weight_decay = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.99;

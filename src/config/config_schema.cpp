@@ -93,10 +93,17 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("learning_rate", &C::learning_rate, semantic, "", "the highest, after the warm-up", at_least(0));
   rows.add("warmup_steps", &C::warmup_steps, semantic, "steps", "steps in which the learning rate rises",
            at_least(0));
-  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, and stays", at_least(0));
+  rows.add("min_lr", &C::min_lr, semantic, "", "what the learning rate falls to, and stays", at_least(0));
   rows.add("decay_steps", &C::decay_steps, semantic, "steps",
-           "where the cosine ends; 0: at the last step that the run had when it was first started",
+           "where its fall ends; 0: at the last step that the run had when it was first started",
            at_least(0));
+  rows.add(
+      "schedule", &C::schedule, semantic, "",
+      "how it goes on after the warm-up: along a cosine, constant and then down a line (warm-up, stable, "
+      "decay), or constant",
+      any, {"cosine", "wsd", "constant"});
+  rows.add("cooldown_steps", &C::cooldown_steps, semantic, "steps",
+           "wsd: the steps before train.decay_steps in which it falls; 0: a tenth of them", at_least(0));
   rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only",
            at_least(0));
   rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean", unit_interval);

@@ -15,13 +15,13 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
-#include "nn/learning_rate.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/run_snapshots.h"
 #include "train/progress.h"
 #include "train/rank_table.h"
+#include "train/schedule.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
 
@@ -67,10 +67,7 @@ class Run {
                                      .whole_batches = config.train.accumulate > 1}),
         runner_(config.train, task, engine_, [this] { vote(); }),
         total_steps_(config.train.steps),
-        schedule_{.peak = config.train.learning_rate,
-                  .floor = config.train.min_lr,
-                  .warmup_steps = config.train.warmup_steps,
-                  .decay_steps = config.train.decay_steps},
+        learning_rate_(schedule_of(config.train)),
         peak_flops_(peak_flops(config, world)),
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
@@ -116,7 +113,7 @@ class Run {
   Loader loader_;
   StepRunner runner_;
   int64_t total_steps_;
-  CosineSchedule schedule_;
+  std::function<double(int64_t)> learning_rate_;  ///< of a step
   double peak_flops_;
   int64_t first_step_ = 0;
   std::deque<StartedStep> started_;
@@ -234,7 +231,7 @@ void Run::start(int64_t index) {
   const Step step = loader_.next();
   started.metrics = {.step = index + 1,
                      .epoch = step.epoch,
-                     .learning_rate = schedule_.at(index),
+                     .learning_rate = learning_rate_(index),
                      .data_wait_ms = seconds_since(started.begin) * 1e3};
   // Every replica has the same number of samples, so this rank knows the whole step.
   started.samples_of_replica = step.batches.front().samples * config_.train.accumulate;

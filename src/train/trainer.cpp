@@ -59,7 +59,7 @@ void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
   TrainConfig& train = config.train;
   if (train.decay_steps > 0) return;
   train.decay_steps = earlier > 0 ? earlier : train.steps;
-  if (is_first_rank && train.decay_steps != train.steps)
+  if (is_first_rank && train.decay_steps != train.steps && train.schedule != "constant")
     log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the run that goes on: ",
                     train.decay_steps < train.steps ? "the learning rate is train.min_lr from there on"
                                                     : "the learning rate does not fall to train.min_lr"));
