@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "nn/adamw.h"
+#include "tokenizer/char_tokenizer.h"
 #include "train/writer.h"
 
 namespace lockstep {
@@ -60,7 +61,10 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   task.flops_per_token = model.flops_per_token(config.data.block_size);
   task.artifacts[corpus_artifact] = data.text_hash;
   if (data.tokenizer) {
-    task.artifacts[vocabulary_artifact] = data.tokenizer->vocabulary();
+    if (const auto* characters = dynamic_cast<const CharTokenizer*>(data.tokenizer.get()))
+      task.artifacts[vocabulary_artifact] = characters->vocabulary();
+    else
+      task.artifacts[tokenizer_artifact] = data.tokenizer->to_json();
     task.user_program = "generate";
     task.sample_text = [&model, &tokenizer = *data.tokenizer,
                         seed = config.train.seed](const std::function<bool()>& go_on) {

@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// What a language model's snapshot keeps besides tensors, in Snapshot::artifacts.
-inline constexpr const char* vocabulary_artifact = "vocabulary";
+inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< of characters
+inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< any other, as a tokenizer.json
 inline constexpr const char* corpus_artifact = "corpus";
 
 /// The model that a configuration describes, over this many tokens.
