@@ -86,6 +86,8 @@ void check_together(const Config& config) {
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
+  require(!config.data.tokenizer.empty(),
+          "data.tokenizer is empty; write auto, char or the path of a tokenizer");
   require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
           "snapshot.resume = required, but snapshot.path is none: there is nothing to resume from");
 }
@@ -261,7 +263,7 @@ std::vector<std::string> adopt_unset(Config& config, const Config& there) {
         config.unset.contains(key.name) || (key.name == "dist.replicas" && config.dist.replicas == 0);
     // Where the cosine ends is settled once it is known which run goes on.
     const bool is_wanted = (key.key_class == KeyClass::semantic && key.name != "train.decay_steps") ||
-                           key.name == "data.dataset";
+                           key.name == "data.dataset" || key.name == "data.tokenizer";
     const std::string value = key.text(there);
     if (!is_open || !is_wanted || value == key.text(config)) continue;
     key.assign(config, value, "the earlier run");

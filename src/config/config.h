@@ -12,7 +12,7 @@ namespace lockstep {
 
 struct DataConfig {
   std::string dataset = "shakespeare";
-  std::string tokenizer = "char";
+  std::string tokenizer = "auto";
   int64_t block_size = 64;
   double train_split = 0.9;
 };

@@ -47,10 +47,15 @@ constexpr NumberRange unit_interval{.low = 0, .high = 1, .high_open = true};
 void add_data(Rows<DataConfig> rows) {
   using C = DataConfig;
   // What fixes the bits is its content, whose hash a run keeps: the same text may come from another place.
-  rows.add("dataset", &C::dataset, collective, "",
-           "shakespeare, sample (built in), random_tokens, or the path or URL (https, s3) of a text");
-  rows.add("tokenizer", &C::tokenizer, semantic, "",
-           "how text becomes tokens: char makes every character one", any, {"char"});
+  rows.add(
+      "dataset", &C::dataset, collective, "",
+      "shakespeare, sample (built in), random_tokens, the path or URL (https, s3) of a text, or a folder "
+      "of texts *.txt");
+  rows.add(
+      "tokenizer", &C::tokenizer, collective, "",
+      "how text becomes tokens: char makes every character one; else the file of a tokenizer "
+      "(tokenizer.json, vocab.json, *.tiktoken) or the folder that holds it; auto: that of the model the "
+      "run starts from, else char");
   rows.add("block_size", &C::block_size, semantic, "tokens", "length of a training sequence", at_least(1));
   rows.add("train_split", &C::train_split, semantic, "share",
            "part of the corpus to train on; the rest is for validation",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/language_data.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -8,10 +10,14 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/thread_pool.h"
+#include "data/encode.h"
 #include "snapshot/parameters_hash.h"
 #include "store/download.h"
 #include "store/sha256.h"
 #include "tokenizer/char_tokenizer.h"
+#include "tokenizer/load_tokenizer.h"
+#include "train/token_file.h"
 
 namespace lockstep {
 namespace {
@@ -36,13 +42,58 @@ LanguageData random_language_data(const Config& config) {
           .text_hash = concat("random tokens below ", config.model.vocab_size)};
 }
 
-/// Rank 0's corpus on all ranks.
-Corpus shared_corpus(const std::string& name, const World& world) {
+/// A smaller text takes less time to encode than its ids to be found in a file.
+constexpr size_t least_bytes_of_a_file = size_t{1} << 20;
+
+/// What tells the text from others, with the places where its documents end.
+uint64_t hash_of_text(const Corpus& corpus) {
+  if (corpus.ends.empty()) return hash_of(corpus.text);
+  const std::array pieces = {std::as_bytes(std::span(corpus.text)), std::as_bytes(std::span(corpus.ends))};
+  return hash_of(pieces);
+}
+
+/// What data.tokenizer names, by rank 0.
+std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Corpus& corpus) {
+  const std::string& name = config.data.tokenizer;
+  if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(corpus.text);
+  try {
+    return load_tokenizer(name);
+  } catch (const UserError& problem) {
+    throw UserError(concat("data.tokenizer = ", name, ": ", problem.what()));
+  }
+}
+
+/// Rank 0's text, as ids, on all ranks.
+struct SharedText {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TokenImage image;
+  std::string description;
+  std::string text_hash;
+};
+
+SharedText share_text(const Config& config, const World& world) {
+  SharedText shared;
   Corpus corpus;
-  on_first_rank(world, [&] { corpus = resolve_corpus(name); });
-  for (std::string* text : {&corpus.text, &corpus.source, &corpus.description})
+  std::string json;
+  on_first_rank(world, [&] {
+    corpus = resolve_corpus(config.data.dataset);
+    json = tokenizer_for(config, corpus)->to_json();
+    shared.description = corpus.description;
+    shared.text_hash = hash_text(hash_of_text(corpus));
+  });
+  for (std::string* text : {&json, &shared.description, &shared.text_hash})
     *text = world.communicator().broadcast_text(*text, 0);
-  return corpus;
+  shared.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0");
+  const uint64_t key = hash_of(concat("text ", shared.text_hash, " ", hash_text(hash_of(json))));
+  const int threads =
+      std::min(available_cores(), static_cast<int>(config.train.threads) * world.local_size());
+  const auto encode = [&] {
+    return TokenImage(key, encode_corpus(*shared.tokenizer, corpus, threads), {},
+                      shared.tokenizer->vocabulary_size());
+  };
+  const bool is_small = world.communicator().on_every_rank(corpus.text.size() < least_bytes_of_a_file);
+  shared.image = is_small ? broadcast_tokens(world, key, encode) : shared_tokens(world, key, encode);
+  return shared;
 }
 
 constexpr const char* shakespeare_file = "tinyshakespeare.txt";
@@ -123,21 +174,22 @@ Corpus resolve_corpus(const std::string& name) {
 
 LanguageData load_language_data(const Config& config, const World& world) {
   if (config.data.dataset == "random_tokens") return random_language_data(config);
-  const Corpus corpus = shared_corpus(config.data.dataset, world);
-  require(!corpus.text.empty(), "data.dataset: ", corpus.source, " is empty");
-  const auto tokenizer = std::make_shared<CharTokenizer>(corpus.text);
-  const TokenSplit split = split_tokens(tokenizer->encode(corpus.text, corpus.source), config.data.block_size,
-                                        config.data.train_split, static_cast<uint64_t>(config.train.seed));
-  const int64_t needed = tokenizer->vocabulary_size();
+  const SharedText text = share_text(config, world);
+  const bool is_char = dynamic_cast<const CharTokenizer*>(text.tokenizer.get()) != nullptr;
+  const int64_t needed = text.tokenizer->vocabulary_size();
   require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
-          "model.vocab_size = ", config.model.vocab_size, ", but the text has ", needed,
-          " different characters; 0 takes as many as needed");
+          "model.vocab_size = ", config.model.vocab_size, ", but the ", is_char ? "text" : "tokenizer",
+          " has ", needed, is_char ? " different characters" : " tokens", "; 0 takes as many as needed");
+  const Tokens tokens = text.image.tokens();
+  const TokenSplit split = split_tokens(tokens, config.data.block_size, config.data.train_split,
+                                        static_cast<uint64_t>(config.train.seed));
   return {.training = split.train,
           .validation = split.validation,
-          .tokenizer = tokenizer,
+          .tokenizer = text.tokenizer,
           .vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed,
-          .description = concat(corpus.description, ", ", needed, " symbols"),
-          .text_hash = hash_text(hash_of(corpus.text))};
+          .description = is_char ? concat(text.description, ", ", needed, " symbols")
+                                 : concat(text.description, ", ", tokens.size(), " tokens of ", needed),
+          .text_hash = text.text_hash};
 }
 
 }  // namespace lockstep

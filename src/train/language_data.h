@@ -28,8 +28,8 @@ struct LanguageData {
   std::string text_hash;    ///< tells one corpus from another
 };
 
-/// data.dataset as every rank sees it: rank 0 finds or downloads the text and gives it to the others. Throws
-/// UserError naming the key.
+/// data.dataset as every rank sees it: rank 0 finds or downloads the text and encodes it; ranks of a host map
+/// one file of ids (shared_tokens()). Throws UserError naming the key.
 LanguageData load_language_data(const Config& config, const World& world);
 
 }  // namespace lockstep
