@@ -41,6 +41,8 @@ struct TrainConfig {
   std::string schedule = "cosine";
   int64_t cooldown_steps = 0;
   double weight_decay = 0.1;
+  std::string freeze;
+  std::string groups;
   double beta1 = 0.9;
   double beta2 = 0.99;
   double grad_clip = 1.0;

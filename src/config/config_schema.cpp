@@ -111,6 +111,13 @@ void add_train(Rows<TrainConfig> rows) {
            "wsd: the steps before train.decay_steps in which it falls; 0: a tenth of them", at_least(0));
   rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only",
            at_least(0));
+  rows.add(
+      "freeze", &C::freeze, semantic, "",
+      "patterns of the names of parameters that are not trained, with commas between: transformer.wte.*, "
+      "transformer.h.0.*");
+  rows.add("groups", &C::groups, semantic, "",
+           "parameters with a learning rate or decay of their own, with commas between: PATTERN lr_factor=K "
+           "weight_decay=K, where lr_factor multiplies the learning rate");
   rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean", unit_interval);
   rows.add("beta2", &C::beta2, semantic, "", "AdamW: memory of the square", unit_interval);
   rows.add("grad_clip", &C::grad_clip, semantic, "",

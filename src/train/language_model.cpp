@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "nn/adamw.h"
 #include "tokenizer/char_tokenizer.h"
+#include "train/parameter_rules.h"
 #include "train/writer.h"
 
 namespace lockstep {
@@ -49,6 +50,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
     return model.loss(inputs, targets, context, rows);
   };
   task.group = matrices_decay;
+  apply_parameter_rules(config.train, task);
   task.make_optimizer = [train = config.train](ParameterSpace& space) {
     return std::make_unique<AdamW>(
         space,

@@ -201,6 +201,16 @@ World start_world(Config& config) {
   return world;
 }
 
+namespace {
+
+std::vector<NamedTensor> trained(const TrainingTask& task) {
+  std::vector<NamedTensor> parameters = task.parameters;
+  std::erase_if(parameters, [](const NamedTensor& parameter) { return !parameter.tensor.requires_grad(); });
+  return parameters;
+}
+
+}  // namespace
+
 void tell_start(const Config& config, const World& world, const TrainingTask& task,
                 const DataParallel& data_parallel, int64_t steps) {
   const int gpu = gpu_of(current_stream());
@@ -217,7 +227,7 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
       sharding.cuts_gradients()
           ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
           : concat(counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
-                   bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank");
+                   bytes_text(4.0 * static_cast<double>(count_parameters(trained(task)))), " a rank");
   const Offload offload = data_parallel.offload();
   const std::string on_host = offload == Offload::none ? "" : concat(", dist.offload = ", name(offload));
   log_info(

@@ -81,14 +81,16 @@ struct Head {
   }
 
   /// What rows from `begin` on add to the gradients, times `factor`: their rows of dx, and a term of dweight,
-  /// `before` it.
+  /// `before` it. Each only where there is memory for it.
   void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const GradientTarget& dweight,
                  double factor = 1.0) const {
     const int64_t end = begin + dlogits.shape()[0];
-    launch(x.stream(), MatMul{.a = dlogits.view(),
-                              .b = weight.operand(x.dtype()),
-                              .c = dx.slice(begin, end).view(),
-                              .scale = factor});
+    if (dx)
+      launch(x.stream(), MatMul{.a = dlogits.view(),
+                                .b = weight.operand(x.dtype()),
+                                .c = dx.slice(begin, end).view(),
+                                .scale = factor});
+    if (!dweight.memory) return;
     launch(x.stream(), MatMul{.a = dlogits.view(),
                               .b = x.slice(begin, end).view(),
                               .c = dweight.memory.view(),
@@ -137,18 +139,19 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     return told(
         record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
                [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-                 const Tensor dx = empty_like(head.x);
-                 const GradientTarget dweight = context.gradient_target(1, head.weight);
+                 const Tensor dx = context.wants(0) ? empty_like(head.x) : Tensor();
+                 const GradientTarget dweight =
+                     context.wants(1) ? context.gradient_target(1, head.weight) : GradientTarget();
                  // Where the host knows the factor, the products take it along.
                  const std::optional<double> seed = context.starting_gradient();
                  if (!seed) times_gradient(dlogits, dy, context);
                  head.gradients(dlogits, 0, dx, dweight, seed.value_or(1.0));
-                 return {dx.reshape(shape), dweight.memory};
+                 return {dx ? dx.reshape(shape) : Tensor(), dweight.memory};
                }),
         loss_scale);
   }
-  const Tensor dx = recorded ? empty_like(head.x) : Tensor(),
-               dweight = recorded ? empty_like(weight) : Tensor();
+  const Tensor dx = recorded && x.requires_grad() ? empty_like(head.x) : Tensor(),
+               dweight = recorded && weight.requires_grad() ? empty_like(weight) : Tensor();
   for (int64_t begin = 0; begin < rows; begin += rows_at_once) {
     const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
     if (recorded) head.gradients(dlogits, begin, dx, {dweight, begin == 0 ? Tensor() : dweight});
@@ -156,7 +159,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   return told(
       record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
              [dx, dweight, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-               return {times_gradient(dx, dy, context).reshape(shape), times_gradient(dweight, dy, context)};
+               return {dx ? times_gradient(dx, dy, context).reshape(shape) : Tensor(),
+                       dweight ? times_gradient(dweight, dy, context) : Tensor()};
              }),
       loss_scale);
 }
