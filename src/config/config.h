@@ -15,6 +15,8 @@ struct DataConfig {
   std::string tokenizer = "auto";
   int64_t block_size = 64;
   double train_split = 0.9;
+  std::string loss_on = "answer";
+  bool packing = true;
 };
 
 struct ModelConfig {

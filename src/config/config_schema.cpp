@@ -49,8 +49,8 @@ void add_data(Rows<DataConfig> rows) {
   // What fixes the bits is its content, whose hash a run keeps: the same text may come from another place.
   rows.add(
       "dataset", &C::dataset, collective, "",
-      "shakespeare, sample (built in), random_tokens, the path or URL (https, s3) of a text, or a folder "
-      "of texts *.txt");
+      "shakespeare, sample (built in), random_tokens, the path or URL (https, s3) of a text or of examples "
+      "(*.jsonl), or a folder of texts *.txt");
   rows.add(
       "tokenizer", &C::tokenizer, collective, "",
       "how text becomes tokens: char makes every character one; else the file of a tokenizer "
@@ -60,6 +60,10 @@ void add_data(Rows<DataConfig> rows) {
   rows.add("train_split", &C::train_split, semantic, "share",
            "part of the corpus to train on; the rest is for validation",
            {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  rows.add("loss_on", &C::loss_on, semantic, "", "of examples: which tokens count in the loss", any,
+           {"answer", "all"});
+  rows.add("packing", &C::packing, semantic, "",
+           "of examples: a block takes several, each of which attends to those before it; else one");
 }
 
 void add_model(Rows<ModelConfig> rows) {

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/text.h"
+#include "data/examples.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
@@ -61,6 +62,12 @@ Corpus make_corpus(const std::string& title, std::string text, const std::string
   return {.text = std::move(text), .source = source, .description = std::move(description)};
 }
 
+Corpus corpus_of_file(const std::string& name, const std::string& title, std::string text,
+                      const std::string& source) {
+  if (!is_jsonl(name)) return make_corpus(title, std::move(text), source);
+  return {.text = std::move(text), .source = source, .description = concat("Examples from ", source)};
+}
+
 std::string read_corpus_file(const std::string& path) {
   std::error_code unreadable;
   const auto bytes = fs::file_size(path, unreadable);
@@ -103,7 +110,7 @@ Corpus local_corpus(const std::string& name) {
   require(!path.empty(), "data.dataset = ", name,
           ": there is no such file, here or in LOCKSTEP_DATA_DIR; give a path, an address, shakespeare or "
           "sample");
-  return make_corpus("Text", read_corpus_file(path), path);
+  return corpus_of_file(name, "Text", read_corpus_file(path), path);
 }
 
 std::string SampleCorpus::text(int64_t lines) {

@@ -21,6 +21,9 @@ std::string find_in_data_folder(const std::string& file);
 
 /// UserError if the text is empty or no UTF-8, naming `source`.
 Corpus make_corpus(const std::string& title, std::string text, const std::string& source);
+/// What a file called `name` holds: a text, or a JSONL file's examples, which who reads them checks.
+Corpus corpus_of_file(const std::string& name, const std::string& title, std::string text,
+                      const std::string& source);
 
 /// The bytes of a file. UserError naming it.
 std::string read_corpus_file(const std::string& path);

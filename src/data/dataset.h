@@ -28,7 +28,10 @@ class Dataset {
   /// Writes one sample into memory for its fields. Safe from several threads. Throws Error for an index
   /// outside.
   virtual void fetch(int64_t index, void* input, void* target) const = 0;
-  /// The same for training: a data set may cut what it has into other samples in every epoch.
+  /// What a sample counts in a mean over samples: its targets that are not ignored, or 1 where all samples
+  /// have as many.
+  virtual int64_t weight(int64_t /*index*/) const { return 1; }
+  /// As fetch(), for training: a data set may cut what it has into other samples in every epoch.
   virtual void fetch_in_epoch(int64_t /*epoch*/, int64_t index, void* input, void* target) const {
     fetch(index, input, target);
   }

@@ -10,8 +10,10 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "core/thread_pool.h"
 #include "data/encode.h"
+#include "data/examples.h"
 #include "snapshot/parameters_hash.h"
 #include "store/download.h"
 #include "store/sha256.h"
@@ -52,10 +54,10 @@ uint64_t hash_of_text(const Corpus& corpus) {
   return hash_of(pieces);
 }
 
-/// What data.tokenizer names, by rank 0.
-std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Corpus& corpus) {
+/// What data.tokenizer names; `text` has the characters of the data.
+std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const std::string& text) {
   const std::string& name = config.data.tokenizer;
-  if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(corpus.text);
+  if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(text);
   try {
     return load_tokenizer(name);
   } catch (const UserError& problem) {
@@ -63,7 +65,35 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Corpu
   }
 }
 
-/// Rank 0's text, as ids, on all ranks.
+/// What rank 0 reads: a text, or examples.
+struct Source {
+  Corpus corpus;
+  std::vector<Example> examples;
+
+  std::string characters() const {
+    if (examples.empty()) return corpus.text;
+    std::string all;
+    for (const Example& example : examples) all += example.prompt + example.answer;
+    return all;
+  }
+  TokenImage encoded(uint64_t key, const Tokenizer& tokenizer, int threads) const {
+    if (examples.empty())
+      return {key, encode_corpus(tokenizer, corpus, threads), {}, tokenizer.vocabulary_size()};
+    const EncodedExamples encoded = encode_examples(tokenizer, examples, corpus.source, threads);
+    return {key, encoded.ids, encoded.marks, tokenizer.vocabulary_size()};
+  }
+};
+
+Source source_of(const std::string& name) {
+  Source source{.corpus = resolve_corpus(name), .examples = {}};
+  if (!is_jsonl(name)) return source;
+  source.examples = read_examples(source.corpus.text, source.corpus.source);
+  source.corpus.description =
+      concat(counted(std::ssize(source.examples), "example"), " from ", source.corpus.source);
+  return source;
+}
+
+/// Rank 0's data, as ids, on all ranks.
 struct SharedText {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenImage image;
@@ -73,27 +103,56 @@ struct SharedText {
 
 SharedText share_text(const Config& config, const World& world) {
   SharedText shared;
-  Corpus corpus;
+  Source source;
   std::string json;
   on_first_rank(world, [&] {
-    corpus = resolve_corpus(config.data.dataset);
-    json = tokenizer_for(config, corpus)->to_json();
-    shared.description = corpus.description;
-    shared.text_hash = hash_text(hash_of_text(corpus));
+    source = source_of(config.data.dataset);
+    json = tokenizer_for(config, source.characters())->to_json();
+    shared.description = source.corpus.description;
+    shared.text_hash = hash_text(hash_of_text(source.corpus));
   });
   for (std::string* text : {&json, &shared.description, &shared.text_hash})
     *text = world.communicator().broadcast_text(*text, 0);
   shared.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0");
-  const uint64_t key = hash_of(concat("text ", shared.text_hash, " ", hash_text(hash_of(json))));
+  const std::string kind = is_jsonl(config.data.dataset) ? "examples " : "text ";
+  const uint64_t key = hash_of(concat(kind, shared.text_hash, " ", hash_text(hash_of(json))));
   const int threads =
       std::min(available_cores(), static_cast<int>(config.train.threads) * world.local_size());
-  const auto encode = [&] {
-    return TokenImage(key, encode_corpus(*shared.tokenizer, corpus, threads), {},
-                      shared.tokenizer->vocabulary_size());
-  };
-  const bool is_small = world.communicator().on_every_rank(corpus.text.size() < least_bytes_of_a_file);
+  const auto encode = [&] { return source.encoded(key, *shared.tokenizer, threads); };
+  const bool is_small = world.communicator().on_every_rank(source.corpus.text.size() < least_bytes_of_a_file);
   shared.image = is_small ? broadcast_tokens(world, key, encode) : shared_tokens(world, key, encode);
   return shared;
+}
+
+/// The split of a text into windows.
+void add_windows(const Config& config, const Tokens& tokens, LanguageData& data) {
+  const TokenSplit split = split_tokens(tokens, config.data.block_size, config.data.train_split,
+                                        static_cast<uint64_t>(config.train.seed));
+  data.training = split.train;
+  data.validation = split.validation;
+}
+
+/// The split of examples into blocks, and what to know of it.
+void add_blocks(const Config& config, const World& world, const TokenImage& image, LanguageData& data) {
+  const ExampleSplit split = split_examples(image.tokens(), image.marks(), config.data.train_split,
+                                            {.block_size = config.data.block_size,
+                                             .padding = data.tokenizer->end_of_text().value_or(0),
+                                             .packs = config.data.packing,
+                                             .counts_prompts = config.data.loss_on == "all"});
+  data.training = split.train;
+  data.validation = split.validation;
+  data.description += concat(
+      ", ", counted(split.train->size() + split.validation->size(), "block"), ", loss on ",
+      config.data.loss_on == "all" ? "all tokens" : "answers",
+      config.data.packing ? "; packed: examples in a block attend to those before them (data.packing)" : "");
+  const int64_t cut = split.train->cut_examples() + split.validation->cut_examples();
+  const int64_t empty = split.train->empty_examples() + split.validation->empty_examples();
+  if (world.is_first() && cut > 0)
+    log_warning(concat(counted(cut, "example"), " longer than data.block_size = ", config.data.block_size,
+                       cut == 1 ? " is" : " are", " cut into pieces"));
+  if (world.is_first() && empty > 0)
+    log_warning(concat(counted(empty, "example"), " of one token ", empty == 1 ? "is" : "are",
+                       " left out: nothing comes before it that could tell it"));
 }
 
 constexpr const char* shakespeare_file = "tinyshakespeare.txt";
@@ -137,10 +196,10 @@ Corpus cached_or_fetched(const RemoteText& remote) {
   if (!folder.empty() && fs::is_regular_file(cached, unreadable)) {
     std::string text = read_corpus_file(cached.string());
     if (remote.sha256.empty() || sha256(text) == remote.sha256)
-      return make_corpus(remote.title, std::move(text), cached.string());
+      return corpus_of_file(remote.name, remote.title, std::move(text), cached.string());
     log_warning(concat(cached.string(), " is damaged and is downloaded again"));
   }
-  Corpus corpus = make_corpus(remote.title, fetch(remote), remote.url);
+  Corpus corpus = corpus_of_file(remote.name, remote.title, fetch(remote), remote.url);
   if (!folder.empty()) keep(cached, corpus.text);
   return corpus;
 }
@@ -161,7 +220,7 @@ Corpus from_address(const std::string& url) {
                           .url = url,
                           .sha256 = "",
                           .advice = "Download it elsewhere and give its path"};
-  return url.starts_with("file://") ? make_corpus(remote.title, fetch(remote), url)
+  return url.starts_with("file://") ? corpus_of_file(url, remote.title, fetch(remote), url)
                                     : cached_or_fetched(remote);
 }
 
@@ -176,20 +235,22 @@ LanguageData load_language_data(const Config& config, const World& world) {
   if (config.data.dataset == "random_tokens") return random_language_data(config);
   const SharedText text = share_text(config, world);
   const bool is_char = dynamic_cast<const CharTokenizer*>(text.tokenizer.get()) != nullptr;
-  const int64_t needed = text.tokenizer->vocabulary_size();
+  const int64_t needed = text.tokenizer->vocabulary_size(), tokens = text.image.tokens().size();
   require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
           "model.vocab_size = ", config.model.vocab_size, ", but the ", is_char ? "text" : "tokenizer",
           " has ", needed, is_char ? " different characters" : " tokens", "; 0 takes as many as needed");
-  const Tokens tokens = text.image.tokens();
-  const TokenSplit split = split_tokens(tokens, config.data.block_size, config.data.train_split,
-                                        static_cast<uint64_t>(config.train.seed));
-  return {.training = split.train,
-          .validation = split.validation,
-          .tokenizer = text.tokenizer,
-          .vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed,
-          .description = is_char ? concat(text.description, ", ", needed, " symbols")
-                                 : concat(text.description, ", ", tokens.size(), " tokens of ", needed),
-          .text_hash = text.text_hash};
+  LanguageData data{.training = {},
+                    .validation = {},
+                    .tokenizer = text.tokenizer,
+                    .vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed,
+                    .description = is_char ? concat(text.description, ", ", needed, " symbols")
+                                           : concat(text.description, ", ", tokens, " tokens of ", needed),
+                    .text_hash = text.text_hash};
+  if (is_jsonl(config.data.dataset))
+    add_blocks(config, world, text.image, data);
+  else
+    add_windows(config, text.image.tokens(), data);
+  return data;
 }
 
 }  // namespace lockstep

@@ -275,6 +275,8 @@ dataset = shakespeare
 tokenizer = char
 block_size = 64
 train_split = 0.9
+loss_on = answer
+packing = true
 
 [model]
 preset =
