@@ -85,6 +85,8 @@ void check_together(const Config& config) {
           " are more than train.decay_steps = ", train.decay_steps);
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
+  require(train.patience == 0 || train.eval_every > 0, "train.patience = ", train.patience,
+          " counts validations, but there are none on the way: train.eval_every = ", train.eval_every);
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
   require(!config.data.tokenizer.empty(),
           "data.tokenizer is empty; write auto, char or the path of a tokenizer");

@@ -58,6 +58,8 @@ struct TrainConfig {
   int64_t threads = 0;
   double memory_gib = 0.0;
   int64_t eval_every = 250;
+  int64_t patience = 0;
+  double min_delta = 0.0;
   int64_t sample_every = 0;
 };
 

@@ -152,6 +152,11 @@ void add_train(Rows<TrainConfig> rows) {
            at_least(0));
   rows.add("eval_every", &C::eval_every, collective, "steps",
            "steps between validations; 0: only at the end; -1: never", at_least(-1));
+  rows.add("patience", &C::patience, collective, "validations",
+           "the run ends after so many validations in a row without a better loss; 0: it does not",
+           at_least(0));
+  rows.add("min_delta", &C::min_delta, collective, "",
+           "by how much a loss has to be below the best one to be better in that sense", at_least(0));
   rows.add("sample_every", &C::sample_every, collective, "steps",
            "steps between texts that the model writes; 0: never", at_least(0));
 }

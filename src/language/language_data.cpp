@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/language_data.h"
+#include "language/language_data.h"
 
 #include <algorithm>
 #include <array>
@@ -14,12 +14,12 @@
 #include "core/thread_pool.h"
 #include "data/encode.h"
 #include "data/examples.h"
+#include "language/token_file.h"
 #include "snapshot/parameters_hash.h"
 #include "store/download.h"
 #include "store/sha256.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/load_tokenizer.h"
-#include "train/token_file.h"
 
 namespace lockstep {
 namespace {

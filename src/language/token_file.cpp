@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/token_file.h"
+#include "language/token_file.h"
 
 #include <array>
 #include <cstring>

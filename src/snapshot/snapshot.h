@@ -16,6 +16,13 @@
 
 namespace lockstep {
 
+/// What the validations of a run have shown so far.
+struct ValidationRecord {
+  std::optional<double> best_loss = {};
+  int64_t best_step = 0;
+  int64_t since_best = 0;  ///< validations
+};
+
 /// Everything but tensors that a run needs to go on, or a model to be used: at any number of ranks.
 struct Snapshot {
   int64_t step = 0;  ///< completed steps; also the data cursor, since data is a function of the step
@@ -23,6 +30,7 @@ struct Snapshot {
   bool is_finished = false;            ///< the run ended here
   bool is_validation_pending = false;  ///< of this step: a request to stop cut it short
   std::optional<double> best_validation_loss = {};
+  ValidationRecord validations = {};             ///< whether their models could be kept or not
   std::optional<GradScale> grad_scale = {};      ///< of a run in fp16
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)

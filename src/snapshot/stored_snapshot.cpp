@@ -33,6 +33,22 @@ std::optional<GradScale> grad_scale_of(const Json& state) {
                    .skipped_steps = found->at("skipped_steps")};
 }
 
+Json json_of(const ValidationRecord& validations) {
+  Json json = {
+      {"best_loss", nullptr}, {"best_step", validations.best_step}, {"since_best", validations.since_best}};
+  if (validations.best_loss) json["best_loss"] = *validations.best_loss;
+  return json;
+}
+
+ValidationRecord validations_of(const Json& state) {
+  const auto found = state.find("validations");
+  if (found == state.end()) return {};
+  const Json& best = found->at("best_loss");
+  return {.best_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
+          .best_step = found->at("best_step"),
+          .since_best = found->at("since_best")};
+}
+
 }  // namespace
 
 std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>& files,
@@ -43,6 +59,7 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
                 {"finished", snapshot.is_finished},
                 {"validation_pending", snapshot.is_validation_pending},
                 {"best_validation_loss", nullptr},
+                {"validations", json_of(snapshot.validations)},
                 {"configuration", snapshot.configuration},
                 {"artifacts", snapshot.artifacts},
                 {"matmul_plans", snapshot.matmul_plans}};
@@ -95,6 +112,7 @@ void StoredSnapshot::parse() {
               .is_finished = state.at("finished"),
               .is_validation_pending = state.value("validation_pending", false),
               .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
+              .validations = validations_of(state),
               .grad_scale = grad_scale_of(state),
               .configuration = state.at("configuration"),
               .artifacts = state.at("artifacts"),

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "config/config.h"
+#include "language/language_data.h"
 #include "nn/gpt.h"
-#include "train/language_data.h"
 #include "train/trainer.h"
 
 namespace lockstep {

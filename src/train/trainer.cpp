@@ -248,7 +248,9 @@ void tell_memory(const World& world, const TrainingTask& task) {
                     bytes_text(task.planned_bytes)));
 }
 
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash) {
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
+              const std::string& reason) {
+  if (!reason.empty()) log_info(reason);
   log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
   if (config.snapshot.path.empty()) return;
   const std::string how = concat(program_beside(task.user_program), " --snapshot ", config.log.dir);

@@ -108,6 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"train.steps=1", "model.n_embd=130"}, {"model.n_embd = 130", "model.n_head = 4"}},
         BadInput{{"train.steps=1", "train.min_lr=1"}, {"train.min_lr = 1", "train.learning_rate = 0.001"}},
         BadInput{{"train.steps=1", "train.warmup_steps=2"}, {"train.warmup_steps = 2", "train.steps = 1"}},
+        BadInput{{"train.steps=1", "train.patience=2", "train.eval_every=0"},
+                 {"train.patience = 2", "train.eval_every = 0"}},
         BadInput{{"train.steps=1", "train.cooldown_steps=2"},
                  {"train.cooldown_steps = 2 belongs to train.schedule = wsd"}},
         BadInput{{"train.steps=9", "train.schedule=wsd", "train.cooldown_steps=5", "train.warmup_steps=5",

@@ -316,6 +316,8 @@ recompute = none
 threads = 0
 memory_gib = 0
 eval_every = 500
+patience = 0
+min_delta = 0
 sample_every = 0
 
 [dist]

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "data/examples.h"
+#include "language/language_data.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tensor/create.h"
-#include "train/language_data.h"
 #include "train/run.h"
 
 namespace lockstep {

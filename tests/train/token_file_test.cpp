@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/token_file.h"
+#include "language/token_file.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 #include "comm/local_communicator.h"
 #include "data/corpus.h"
+#include "language/language_data.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tokenizer/char_tokenizer.h"
-#include "train/language_data.h"
 
 namespace lockstep {
 namespace {
