@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "huggingface/gpt2_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* prefix = "transformer.";
+constexpr int64_t most_elements = int64_t{1} << 40;
 
 /// A value for a message, which is one line and no longer than that.
 std::string shown(const Json& value) {
@@ -109,6 +111,8 @@ Gpt2Config config_of(const Fields& fields) {
                     .is_tied = fields.flag("tie_word_embeddings", true)};
   require(config.width % config.heads == 0, "n_embd = ", config.width,
           " cannot be shared out over n_head = ", config.heads, " heads");
+  require(std::max({config.vocabulary, config.positions, 4 * config.width}) <= most_elements / config.width,
+          "vocab_size, n_positions and n_embd ask for a tensor of more than ", most_elements, " elements");
   config.beginning_of_text = fields.token("bos_token_id", config.vocabulary);
   config.end_of_text = fields.token("eos_token_id", config.vocabulary);
   require_computed(fields, config);
