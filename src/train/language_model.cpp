@@ -26,11 +26,26 @@ Recompute recompute_of(const Config& config) {
                               : Recompute{What::segments, recompute_segments(config)};
 }
 
+std::unique_ptr<SourceModel> open_source_model(const std::string& address, const World& world) {
+  try {
+    return std::make_unique<SourceModel>(address, world);
+  } catch (const UserError& problem) {
+    throw UserError(concat("model.from: ", problem.what()));
+  }
+}
+
+/// Without rows beyond the vocabulary, which are there for the products alone.
+int64_t count_used_parameters(const Gpt& model) {
+  const Gpt::Options& options = model.options();
+  const int64_t tables = options.tie_weights ? 1 : 2;
+  return count_parameters(model.parameters()) - tables * (options.rows - options.vocabulary) * options.width;
+}
+
 }  // namespace
 
 std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
   if (config.model.from.empty()) return nullptr;
-  auto source = std::make_unique<SourceModel>(config.model.from, world);
+  std::unique_ptr<SourceModel> source = open_source_model(config.model.from, world);
   const Gpt2Config& there = source->config();
   const int64_t multiple = config.model.vocab_multiple;
   const std::vector<Setting> sizes = {
@@ -81,7 +96,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   task.parameters = model.parameters();
   task.description = concat("data: ", data.description, "\nmodel: ", counted(config.model.n_layer, "layer"),
                             ", ", counted(config.model.n_head, "head"), ", ", config.model.n_embd, " wide, ",
-                            counted(count_parameters(task.parameters), "parameter"));
+                            counted(count_used_parameters(model), "parameter"));
   task.loss = [&model, rows = config.train.logit_rows](const Tensor& inputs, const Tensor& targets,
                                                        const Context& context) {
     return model.loss(inputs, targets, context, rows);
