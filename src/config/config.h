@@ -20,11 +20,14 @@ struct DataConfig {
 };
 
 struct ModelConfig {
+  std::string from;
   std::string preset;
   int64_t n_layer = 4;
   int64_t n_head = 4;
   int64_t n_embd = 128;
   int64_t vocab_size = 0;
+  int64_t vocab_multiple = 0;
+  int64_t n_positions = 0;
   double dropout = 0.0;
   bool bias = true;
   bool tie_weights = true;

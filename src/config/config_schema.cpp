@@ -68,6 +68,11 @@ void add_data(Rows<DataConfig> rows) {
 
 void add_model(Rows<ModelConfig> rows) {
   using C = ModelConfig;
+  // What it stands for is: its sizes, and a hash of its contents.
+  rows.add(
+      "from", &C::from, collective, "",
+      "a Hugging Face folder of a GPT-2 (a path, s3:// or https://), or a snapshot or run of this program, "
+      "whose sizes and weights a new run begins with; empty: random weights");
   // The sizes it stands for are semantic themselves: the same model without its preset's name is the same
   // run.
   rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd unless they are given", any,
@@ -78,6 +83,13 @@ void add_model(Rows<ModelConfig> rows) {
   rows.add("n_embd", &C::n_embd, semantic, "channels", "width of the residual stream", at_least(1));
   rows.add("vocab_size", &C::vocab_size, semantic, "tokens",
            "rows of the embedding; 0: as many as the data needs", at_least(0));
+  rows.add(
+      "vocab_multiple", &C::vocab_multiple, semantic, "rows",
+      "in memory alone the embedding has a multiple of so many, for faster products; what is added takes "
+      "no part; 0: 64 with model.from, else 1",
+      {.low = 0, .high = 1 << 20});
+  rows.add("n_positions", &C::n_positions, semantic, "positions",
+           "the longest context of the model; 0: data.block_size", at_least(0));
   rows.add("dropout", &C::dropout, semantic, "", "share of activations dropped while training",
            unit_interval);
   rows.add("bias", &C::bias, semantic, "", "biases in linear layers and layer norms");

@@ -55,8 +55,12 @@ uint64_t hash_of_text(const Corpus& corpus) {
 }
 
 /// What data.tokenizer names; `text` has the characters of the data.
-std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const std::string& text) {
+std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const std::string& text,
+                                               const std::string& model_tokenizer) {
   const std::string& name = config.data.tokenizer;
+  if (name == "auto" && !model_tokenizer.empty())
+    return tokenizer_from_json(model_tokenizer,
+                               concat("model.from = ", config.model.from, ", tokenizer.json"));
   if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(text);
   try {
     return load_tokenizer(name);
@@ -101,13 +105,13 @@ struct SharedText {
   std::string text_hash;
 };
 
-SharedText share_text(const Config& config, const World& world) {
+SharedText share_text(const Config& config, const World& world, const std::string& model_tokenizer) {
   SharedText shared;
   Source source;
   std::string json;
   on_first_rank(world, [&] {
     source = source_of(config.data.dataset);
-    json = tokenizer_for(config, source.characters())->to_json();
+    json = tokenizer_for(config, source.characters(), model_tokenizer)->to_json();
     shared.description = source.corpus.description;
     shared.text_hash = hash_text(hash_of_text(source.corpus));
   });
@@ -231,9 +235,10 @@ Corpus resolve_corpus(const std::string& name) {
   return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
 }
 
-LanguageData load_language_data(const Config& config, const World& world) {
+LanguageData load_language_data(const Config& config, const World& world,
+                                const std::string& model_tokenizer) {
   if (config.data.dataset == "random_tokens") return random_language_data(config);
-  const SharedText text = share_text(config, world);
+  const SharedText text = share_text(config, world, model_tokenizer);
   const bool is_char = dynamic_cast<const CharTokenizer*>(text.tokenizer.get()) != nullptr;
   const int64_t needed = text.tokenizer->vocabulary_size(), tokens = text.image.tokens().size();
   require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,

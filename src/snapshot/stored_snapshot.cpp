@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -24,6 +25,8 @@ Json unseal(const std::string& bytes) {
   require(seal(state) == bytes, "its checksum does not match");
   return state;
 }
+
+bool is_text(const std::string& file) { return !file.ends_with(".safetensors"); }
 
 std::optional<GradScale> grad_scale_of(const Json& state) {
   const auto found = state.find("grad_scaler");
@@ -141,6 +144,23 @@ std::string StoredSnapshot::name_of(const std::string& file) const {
   return store_ ? store_->name_of(key(file)) : concat(name_, "/", file);
 }
 
+/// Of one that has a single one; empty: none is known.
+std::string StoredSnapshot::whole_checksum(const std::string& file) const {
+  if (const auto told = checksums_.find(file); told != checksums_.end()) return told->second.header;
+  const auto told = whole_.find(file);
+  return told == whole_.end() ? "" : told->second;
+}
+
+std::vector<std::string> StoredSnapshot::files() const {
+  std::vector<std::string> names;
+  for (const auto& [file, sum] : whole_) names.push_back(file);
+  for (const auto& [file, sums] : checksums_) names.push_back(file);
+  const bool has_model = std::ranges::any_of(names, is_model_file);
+  if (!has_model) names.insert(names.begin(), model_file);
+  if (std::ranges::count(names, optimizer_file) == 0) names.emplace_back(optimizer_file);
+  return names;
+}
+
 std::string StoredSnapshot::header(const std::string& file) const {
   constexpr int64_t length_bytes = SafeTensorsHeader::length_bytes;
   std::optional<std::string> header = store_->get(key(file), 0, length_bytes);
@@ -203,14 +223,13 @@ void StoredSnapshot::read_to_end(const std::string& file, const Take& take) cons
 }
 
 void StoredSnapshot::read(const std::string& file, const Take& take) const {
-  if (!has_tensor_checksums()) {
+  if (!has_tensor_checksums() || is_text(file)) {
     Hasher hasher;
     read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
       hasher.add(piece);
       take(begin, piece);
     });
-    const auto sum = whole_.find(file);
-    require(sum != whole_.end() && hash_text(hasher.value()) == sum->second, name_of(file),
+    require(hash_text(hasher.value()) == whole_checksum(file), name_of(file),
             " is damaged: its checksum does not match");
     return;
   }
@@ -244,7 +263,7 @@ void StoredSnapshot::require_readable() const {
 
 void StoredSnapshot::verify() const {
   if (format_ > snapshot_format) return;
-  for (const char* file : {model_file, optimizer_file}) {
+  for (const std::string& file : files()) {
     if (store_->has_atomic_groups())
       read(file, [](int64_t, std::span<const std::byte>) {});
     else

@@ -18,10 +18,10 @@
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
 #include "snapshot/run_folder.h"
-#include "snapshot/run_snapshots.h"
 #include "train/early_stopping.h"
 #include "train/progress.h"
 #include "train/rank_table.h"
+#include "train/run_snapshots.h"
 #include "train/schedule.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
@@ -61,7 +61,8 @@ class Run {
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
-        snapshots_(config, world, folder, tensors_, [this] { return snapshot(); }),
+        snapshots_(config, world, folder, tensors_, task.layout ? task.layout() : ModelLayout(),
+                   [this] { return snapshot(); }),
         early_stopping_(config.train) {}
 
   int operator()();
@@ -143,8 +144,9 @@ void Run::resume() {
   engine_.data_parallel.place_states(*engine_.optimizer);
   folder_.load(tensors_);
   const Snapshot* found = folder_.snapshot();
+  if (found == nullptr && task_.initial_values) task_.initial_values(world_, tensors_);
+  if (found != nullptr || task_.initial_values) engine_.data_parallel.refresh_copies();
   if (found == nullptr) return;
-  engine_.data_parallel.refresh_copies();
   engine_.optimizer->set_steps_taken(found->optimizer_steps);
   if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
   first_step_ = last_step_ = found->step;

@@ -279,11 +279,14 @@ loss_on = answer
 packing = true
 
 [model]
+from =
 preset =
 n_layer = 4
 n_head = 4
 n_embd = 128
 vocab_size = 0
+vocab_multiple = 0
+n_positions = 0
 dropout = 0
 bias = false
 tie_weights = true
@@ -350,8 +353,7 @@ TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
   const Config none = load({"train.steps=1", "snapshot.path=none"});
   EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none has to stay none";
   // Whoever takes the configuration of a run for another must not get its snapshots.
-  Config other = load({"train.steps=1", "log.dir=a"});
-  const std::string resolved = to_ini(other);
+  const std::string resolved = to_ini(load({"train.steps=1", "log.dir=a"}));
   EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
   EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");
 }

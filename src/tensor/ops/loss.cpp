@@ -58,6 +58,7 @@ struct Head {
   Tensor targets;  ///< [rows]
   Tensor losses;   ///< [rows]
   int32_t ignore_index;
+  Tensor bias = {};            ///< [classes], a constant
   Tensor inverse = {};         ///< 1 / the rows that count
   Tensor gradient_scale = {};  ///< that, and the loss scale
 
@@ -69,6 +70,7 @@ struct Head {
     }();
     launch(x.stream(), MatMul{.a = x.slice(begin, end).view(),
                               .b = weight.operand(x.dtype()),
+                              .bias = bias.view(),
                               .c = result.view(),
                               .transpose_b = true});
     launch(x.stream(), CrossEntropy{.logits = result.view(),
@@ -121,7 +123,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                            int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale) {
+                            int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale,
+                            const Tensor& bias) {
   const int64_t rows = x.shape().rows();
   expect(weight.shape().rank() == 2 && x.shape()[-1] == weight.shape()[1] && targets.size() == rows,
          "linear_cross_entropy: x is ", x.shape(), ", weight is ", weight.shape(), ", targets are ",
@@ -130,7 +133,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
             .weight = weight.detach(),
             .targets = targets.detach().reshape({rows}),
             .losses = empty({rows}, accumulator_dtype(x.dtype()), x.stream()),
-            .ignore_index = ignore_index};
+            .ignore_index = ignore_index,
+            .bias = bias};
   head.inverse = inverse_count(targets, ignore_index, head.losses.dtype());
   head.gradient_scale = gradient_scale(head.inverse, loss_scale);
   const bool recorded = is_recorded({x, weight});
