@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "parameters/parameter_space.h"
 #include "tensor/create.h"
@@ -14,6 +15,8 @@
 #include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
+#include "tokenizer/char_tokenizer.h"
+#include "train/writer.h"
 
 namespace lockstep {
 namespace {
@@ -239,6 +242,22 @@ TEST_F(BadIndex, MutationsAreReadOrRefused) {
   }
   EXPECT_GT(refused, count / 2);
   EXPECT_EQ(problem(), "(nothing was thrown)") << "unchanged again";
+}
+
+TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
+  EXPECT_EQ(tokenizer_of(SourceModel(folder(), World::alone())), nullptr);
+  std::string characters;
+  for (char c = '0'; c <= 'r'; ++c) characters += c;
+  const CharTokenizer tokenizer(characters);
+  ASSERT_EQ(tokenizer.vocabulary_size(), 67);
+  write("tokenizer.json", tokenizer.to_json());
+  convert_model(SourceModel(folder(), World::alone()), folder() + "/half", DType::f16);
+  EXPECT_EQ(read_text(path_of("half/tokenizer.json")), tokenizer.to_json());
+  const Writer writer = load_writer(path_of("half"));
+  EXPECT_EQ(writer.model->options().block_size, 16);
+  EXPECT_EQ(write_text(*writer.model, *writer.tokenizer, "abc", {.tokens = 3}).size(), 6u);
+  write("tokenizer.json", "{}");
+  expect_contains(user_error([&] { load_writer(folder()); }), {"tokenizer.json"});
 }
 
 /// https as well; a server that knows ranges and one that does not.
