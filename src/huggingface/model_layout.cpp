@@ -21,9 +21,6 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* config_file = "config.json";
-constexpr const char* index_file = "model.safetensors.index.json";
-
 /// Those that a model without biases lacks, under the names that the others have.
 std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, const Gpt2Config& config) {
   std::vector<ModelLayout::Zeros> missing;

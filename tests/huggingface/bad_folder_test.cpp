@@ -24,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* index_file = "model.safetensors.index.json";
-
 /// A copy of a golden folder, to be changed.
 class BadFolder : public testing::Test {
  protected:
