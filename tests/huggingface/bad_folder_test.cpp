@@ -142,6 +142,9 @@ TEST_F(BadFolder, TensorsOfAnotherKindAreNamed) {
   }
   write("model.safetensors", to_safetensors(content));
   expect_contains(problem(), {"wpe.weight", "twice"});
+  content.tensors.back().name = "a\nb";
+  write("model.safetensors", to_safetensors(content));
+  expect_contains(problem(), {"tensor a?b is none"});
   // A tied head may lie there too, and alone.
   content.tensors.pop_back();
   content.tensors.push_back({"lm_head.weight", zeros({67, 32})});
@@ -235,6 +238,7 @@ TEST_F(BadIndex, MutationsAreReadOrRefused) {
     const std::string said = problem();
     const bool is_refused = said != "(nothing was thrown)";
     EXPECT_TRUE(!is_refused || said.find(folder()) != std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
     refused += is_refused ? 1 : 0;
     write(file, whole);
   }

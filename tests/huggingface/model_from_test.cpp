@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that transformers wrote, and what transformers and PyTorch computed with them (tests/golden).
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -170,6 +171,33 @@ TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
   EXPECT_EQ(json["vocab_size"], nlohmann::json::parse(read_text(original + "/config.json"))["vocab_size"]);
   EXPECT_EQ(json["n_positions"], positions);
   EXPECT_TRUE(json["eos_token_id"].is_null());
+}
+
+TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
+  const TemporaryDirectory directory;
+  const Config open = config_of(directory, folder_of("three_heads"));
+  const auto said = [&](const char* key, const char* value) {
+    Config config = changed(open, {{key, value}});
+    config.unset.erase(key);
+    return user_error([&] { settle_model(config, World::alone()); });
+  };
+  const std::vector<std::array<const char*, 3>> others = {{"model.n_layer", "3", "2"},
+                                                          {"model.n_embd", "64", "48"},
+                                                          {"model.vocab_size", "65", "64"},
+                                                          {"model.n_positions", "15", "16"},
+                                                          {"model.tie_weights", "false", "true"},
+                                                          {"model.activation", "gelu_tanh", "gelu_erf"},
+                                                          {"model.bias", "false", "true"}};
+  for (const auto& [key, value, there] : others)
+    expect_contains(said(key, value),
+                    {concat(key, " = ", value, ", but"), concat("has ", there), "leave the key out"});
+  expect_contains(said("data.block_size", "17"), {"data.block_size = 17", "16 positions"});
+  expect_contains(said("model.from", "/nowhere"), {"model.from: /nowhere"});
+  EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "the same is no contradiction";
+  Config config = changed(open, {{"model.vocab_multiple", "1"}});
+  settle_model(config, World::alone());
+  EXPECT_EQ(make_gpt(config, config.model.vocab_size)->options().rows, 64);
+  EXPECT_EQ(config.model.n_head, 3);
 }
 
 TEST(ModelFromSnapshot, BeginsWhereAnotherRunEnded) {
