@@ -35,20 +35,15 @@ std::unique_ptr<Gpt> load_gpt(const SourceModel& source) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
-  if (!source.is_snapshot()) {
-    const std::map<std::string, std::string> texts = source.texts();
-    const auto json = texts.find("tokenizer.json");
-    if (json != texts.end())
-      return tokenizer_from_json(json->second, concat(source.address(), "/", json->first));
-    // Two files make one too, where they can be opened.
-    const std::optional<std::string> folder = local_path(source.address());
-    return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;
-  }
-  const std::map<std::string, std::string> artifacts = source.artifacts();
-  if (const auto json = artifacts.find("tokenizer"); json != artifacts.end())
-    return tokenizer_from_json(json->second, concat(source.address(), "/", state_file, ", tokenizer"));
-  const auto characters = artifacts.find("vocabulary");
-  return characters == artifacts.end() ? nullptr : std::make_shared<CharTokenizer>(characters->second);
+  // A vocabulary of characters is in every snapshot of one.
+  const std::map<std::string, std::string> artifacts = source.artifacts(), texts = source.texts();
+  if (const auto characters = artifacts.find("vocabulary"); characters != artifacts.end())
+    return std::make_shared<CharTokenizer>(characters->second);
+  if (const auto json = texts.find("tokenizer.json"); json != texts.end())
+    return tokenizer_from_json(json->second, concat(source.address(), "/", json->first));
+  // Two files make one too, where they can be opened.
+  const std::optional<std::string> folder = local_path(source.address());
+  return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;
 }
 
 }  // namespace lockstep

@@ -148,6 +148,14 @@ std::map<std::string, std::string> SourceModel::texts() const {
   std::map<std::string, std::string> found;
   for (const char* file : text_files)
     if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
+  if (!snapshot_ || !snapshot_->is_readable_here()) return found;
+  const std::vector<std::string> files = snapshot_->files();
+  for (const char* file : text_files) {
+    if (std::ranges::count(files, file) == 0) continue;
+    snapshot_->read(file, [&](int64_t, std::span<const std::byte> piece) {
+      found[file].append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    });
+  }
   return found;
 }
 

@@ -13,6 +13,7 @@
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
 #include "train/language_model.h"
+#include "train/writer.h"
 
 namespace lockstep {
 namespace {
@@ -285,6 +286,54 @@ TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
     EXPECT_TRUE(bits == whole) << ranks << " ranks";
     fs::remove_all(directory / "run");
   }
+}
+
+/// One that is not known by its characters.
+class AnyTokenizer : public Tokenizer {
+ public:
+  explicit AnyTokenizer(const std::string& characters) : characters_(characters) {}
+  std::string to_json() const override { return characters_.to_json(); }
+  int64_t vocabulary_size() const override { return characters_.vocabulary_size(); }
+  std::vector<int32_t> encode(std::string_view text, std::string_view source) const override {
+    return characters_.encode(text, source);
+  }
+  std::string decode(std::span<const int32_t> ids) const override { return characters_.decode(ids); }
+  size_t safe_cut(std::string_view text, size_t near) const override {
+    return characters_.safe_cut(text, near);
+  }
+  std::vector<int32_t> beginning() const override { return characters_.beginning(); }
+
+ private:
+  CharTokenizer characters_;
+};
+
+/// state.json has a hash of it alone.
+TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.snapshot.path = directory / "run/snapshots";
+  config.snapshot.resume = "auto";
+  config.train.steps = 2;
+  config.train.decay_steps = 4;
+  const auto train_with = [&](const std::string& more, int64_t last) {
+    const QuietStderr quiet;
+    config.train.steps = last;
+    LanguageData data = short_language_data(config, 100);
+    data.tokenizer = std::make_shared<AnyTokenizer>(SampleCorpus::text(100) + more);
+    const auto model = make_gpt(config, 60);
+    return train(config, World::alone(), language_task(config, *model, data));
+  };
+  ASSERT_EQ(train_with("", 2), 0);
+  ASSERT_EQ(train_with("", 4), 0) << "the same goes on";
+  const std::string snapshot = directory / "run/snapshots/step-00000004";
+  EXPECT_EQ(load_writer(directory / "run").tokenizer->to_json(), read_text(snapshot + "/tokenizer.json"));
+  EXPECT_EQ(read_text(snapshot + "/state.json").find("WordLevel"), std::string::npos);
+  convert_model(SourceModel(snapshot, World::alone()), directory / "out", DType::f32);
+  EXPECT_EQ(read_text(directory / "out/tokenizer.json"), read_text(snapshot + "/tokenizer.json"));
+  config.snapshot.resume = "required";
+  expect_contains(user_error([&] { train_with("~", 6); }), {"the tokenizer is another"});
+  std::ofstream(snapshot + "/tokenizer.json", std::ios::app) << " ";
+  expect_contains(user_error([&] { load_writer(snapshot); }), {"tokenizer.json", "damaged"});
 }
 
 }  // namespace
