@@ -12,6 +12,10 @@
 
 namespace lockstep {
 
+/// What the files of a Hugging Face folder are called, besides model.safetensors.
+inline constexpr const char* config_file = "config.json";
+inline constexpr const char* index_file = "model.safetensors.index.json";
+
 /// What the config.json of a GPT-2 says, as far as it is computed here.
 struct Gpt2Config {
   int64_t vocabulary = 0;

@@ -18,10 +18,6 @@
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr const char* config_file = "config.json";
-constexpr const char* index_file = "model.safetensors.index.json";
 constexpr int64_t most_text_bytes = int64_t{256} << 20;
 constexpr uint64_t most_header_bytes = 100'000'000;  // as the safetensors library
 constexpr int64_t sampled_bytes = 65536;
@@ -40,7 +36,7 @@ bool is_plain_name(const std::string& name) {
 }
 
 std::map<std::string, std::string> parse_index(const std::string& text) {
-  const Json index = Json::parse(text);
+  const nlohmann::json index = nlohmann::json::parse(text);
   require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object() &&
               !index["weight_map"].empty(),
           "it has no weight_map");
@@ -48,7 +44,7 @@ std::map<std::string, std::string> parse_index(const std::string& text) {
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     require(file.is_string(), "weight_map: ", tensor, ": the name of a file belongs there");
     require(is_plain_name(file), "weight_map: ", tensor, ": ",
-            file.dump(-1, ' ', true, Json::error_handler_t::replace),
+            file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
             " is not the name of a safetensors file in this folder");
     files[tensor] = file;
   }

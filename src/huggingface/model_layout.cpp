@@ -11,19 +11,15 @@
 #include <vector>
 
 #include "core/error.h"
+#include "huggingface/load_gpt.h"
 #include "parameters/parameter_space.h"
 #include "store/folder_store.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {
-
-constexpr const char* config_file = "config.json";
-constexpr const char* index_file = "model.safetensors.index.json";
 
 /// Those that a model without biases lacks, under the names that the others have.
 std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, const Gpt2Config& config) {
@@ -32,29 +28,6 @@ std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, cons
   for (const auto& [name, shape] : gpt2_tensors(config))
     if (name.ends_with(".bias")) missing.push_back({concat("transformer.", name), shape});
   return missing;
-}
-
-/// The tokenizer that a snapshot of ours keeps as an artifact.
-std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
-  const std::map<std::string, std::string> artifacts = source.artifacts();
-  if (const auto json = artifacts.find("tokenizer"); json != artifacts.end())
-    return tokenizer_from_json(json->second, concat(source.address(), ": the tokenizer in ", state_file));
-  const auto characters = artifacts.find("vocabulary");
-  return characters == artifacts.end() ? nullptr : std::make_shared<CharTokenizer>(characters->second);
-}
-
-Gpt::Options options_of(const SourceModel& source) {
-  const Gpt2Config& config = source.config();
-  const int64_t multiple = source.is_snapshot() ? source.vocabulary_multiple() : 1;
-  return {.vocabulary = config.vocabulary,
-          .rows = (config.vocabulary + multiple - 1) / multiple * multiple,
-          .block_size = config.positions,
-          .layers = config.layers,
-          .heads = config.heads,
-          .width = config.width,
-          .has_bias = source.has_bias(),
-          .tie_weights = config.is_tied,
-          .activation = config.activation};
 }
 
 /// A file of tensors of one dtype, of which one after the other is brought from a model in fp32.
@@ -178,7 +151,7 @@ ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, con
 
 void convert_model(const SourceModel& source, const std::string& folder, DType dtype, int64_t most_bytes) {
   const Gpt::Options options = options_of(source);
-  const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(source);
+  const std::shared_ptr<const Tokenizer> tokenizer = source.is_snapshot() ? tokenizer_of(source) : nullptr;
   ModelLayout layout = gpt2_layout(options, !source.has_own_vocabulary(), tokenizer.get());
   if (!source.is_snapshot()) {
     layout.texts = source.texts();
@@ -188,10 +161,9 @@ void convert_model(const SourceModel& source, const std::string& folder, DType d
   std::string& config = layout.texts[config_file];
   config = gpt2_config_json(parse_gpt2_config(config, config_file), dtype);
   layout.most_bytes = most_bytes / bytes(dtype) * bytes(DType::f32);
-  const Gpt model(options, 0);
-  const ParameterSpace space(model.parameters());
-  SpaceTensors tensors(space, nullptr, 1);
-  source.load(World::alone(), tensors);
+  const std::unique_ptr<Gpt> model = load_gpt(source);
+  const ParameterSpace space(model->parameters());
+  const SpaceTensors tensors(space, nullptr, 1);
   write_folder(folder, tensors, layout, dtype);
 }
 

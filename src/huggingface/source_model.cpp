@@ -26,6 +26,13 @@ std::shared_ptr<ObjectStore> open_source(const std::string& address) {
   return open_store(address);
 }
 
+/// Names in files that anybody has made may hold anything.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  return text;
+}
+
 /// Gives rank 0's bytes to all; none where it has failed.
 void share(const World& world, std::string& bytes) {
   int64_t size = std::ssize(bytes);
@@ -85,9 +92,13 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
       }
       return;
     }
-    folder_ = std::make_unique<ModelFolder>(store);
+    try {
+      folder_ = std::make_unique<ModelFolder>(store);
+      hash_ = folder_->hash();
+    } catch (const UserError& problem) {
+      throw UserError(one_line(problem.what()));
+    }
     config_ = folder_->config();
-    hash_ = folder_->hash();
   });
   is_snapshot = world.communicator().broadcast_text(is_snapshot ? "snapshot" : "", 0) == "snapshot";
   if (is_snapshot) {
@@ -137,6 +148,14 @@ std::map<std::string, std::string> SourceModel::texts() const {
   std::map<std::string, std::string> found;
   for (const char* file : text_files)
     if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
+  if (!snapshot_ || !snapshot_->is_readable_here()) return found;
+  const std::vector<std::string> files = snapshot_->files();
+  for (const char* file : text_files) {
+    if (std::ranges::count(files, file) == 0) continue;
+    snapshot_->read(file, [&](int64_t, std::span<const std::byte> piece) {
+      found[file].append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    });
+  }
   return found;
 }
 

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "huggingface/model_layout.h"
 #include "nn/adamw.h"
+#include "snapshot/parameters_hash.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/load_tokenizer.h"
 #include "train/parameter_rules.h"
@@ -157,7 +158,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
     if (const auto* characters = dynamic_cast<const CharTokenizer*>(data.tokenizer.get()))
       task.artifacts[vocabulary_artifact] = characters->vocabulary();
     else
-      task.artifacts[tokenizer_artifact] = data.tokenizer->to_json();
+      task.artifacts[tokenizer_artifact] = hash_text(hash_of(data.tokenizer->to_json()));
     task.user_program = "generate";
     task.sample_text = [&model, &tokenizer = *data.tokenizer,
                         seed = config.train.seed](const std::function<bool()>& go_on) {

@@ -2,37 +2,18 @@
 #include "train/writer.h"
 
 #include "core/error.h"
-#include "snapshot/snapshot.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
-#include "train/language_model.h"
+#include "huggingface/load_gpt.h"
 
 namespace lockstep {
-namespace {
-
-std::shared_ptr<const Tokenizer> tokenizer_of(const Snapshot& snapshot, const std::string& path) {
-  if (const auto found = snapshot.artifacts.find(tokenizer_artifact); found != snapshot.artifacts.end())
-    return tokenizer_from_json(found->second, path + "/state.json, tokenizer");
-  const auto found = snapshot.artifacts.find(vocabulary_artifact);
-  require(found != snapshot.artifacts.end(), path,
-          " has no vocabulary: it is not the snapshot of a model that was trained on text");
-  return std::make_shared<CharTokenizer>(found->second);
-}
-
-}  // namespace
-
-Writer load_writer(const std::string& snapshot_path) {
-  const StoredSnapshot stored = find_snapshot(snapshot_path);
-  const Snapshot& snapshot = stored.state();
-  const Config config = config_of_earlier_run(snapshot.configuration, snapshot_path + "/state.json");
-  Writer writer;
-  writer.tokenizer = tokenizer_of(snapshot, snapshot_path);
-  const int64_t rows =
-      config.model.vocab_size ? config.model.vocab_size : writer.tokenizer->vocabulary_size();
-  writer.model = make_gpt(config, rows);
-  const ParameterSpace space(writer.model->parameters());
-  SpaceTensors tensors(space, nullptr, 1);
-  restore(stored, World::alone(), tensors);
+Writer load_writer(const std::string& path) {
+  const SourceModel source(path, World::alone());
+  Writer writer{.model = nullptr, .tokenizer = tokenizer_of(source)};
+  require(writer.tokenizer != nullptr, path,
+          " has no vocabulary: it is not the snapshot of a model that was trained on text, nor is there a "
+          "tokenizer.json");
+  require(writer.tokenizer->vocabulary_size() <= source.config().vocabulary, path, ": its tokenizer has ",
+          writer.tokenizer->vocabulary_size(), " tokens, its model ", source.config().vocabulary);
+  writer.model = load_gpt(source);
   return writer;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "parameters/parameter_space.h"
 #include "tensor/create.h"
@@ -14,14 +15,14 @@
 #include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
+#include "tokenizer/char_tokenizer.h"
+#include "train/writer.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr const char* index_file = "model.safetensors.index.json";
 
 /// A copy of a golden folder, to be changed.
 class BadFolder : public testing::Test {
@@ -141,6 +142,9 @@ TEST_F(BadFolder, TensorsOfAnotherKindAreNamed) {
   }
   write("model.safetensors", to_safetensors(content));
   expect_contains(problem(), {"wpe.weight", "twice"});
+  content.tensors.back().name = "a\nb";
+  write("model.safetensors", to_safetensors(content));
+  expect_contains(problem(), {"tensor a?b is none"});
   // A tied head may lie there too, and alone.
   content.tensors.pop_back();
   content.tensors.push_back({"lm_head.weight", zeros({67, 32})});
@@ -234,11 +238,28 @@ TEST_F(BadIndex, MutationsAreReadOrRefused) {
     const std::string said = problem();
     const bool is_refused = said != "(nothing was thrown)";
     EXPECT_TRUE(!is_refused || said.find(folder()) != std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
     refused += is_refused ? 1 : 0;
     write(file, whole);
   }
   EXPECT_GT(refused, count / 2);
   EXPECT_EQ(problem(), "(nothing was thrown)") << "unchanged again";
+}
+
+TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
+  EXPECT_EQ(tokenizer_of(SourceModel(folder(), World::alone())), nullptr);
+  std::string characters;
+  for (char c = '0'; c <= 'r'; ++c) characters += c;
+  const CharTokenizer tokenizer(characters);
+  ASSERT_EQ(tokenizer.vocabulary_size(), 67);
+  write("tokenizer.json", tokenizer.to_json());
+  convert_model(SourceModel(folder(), World::alone()), folder() + "/half", DType::f16);
+  EXPECT_EQ(read_text(path_of("half/tokenizer.json")), tokenizer.to_json());
+  const Writer writer = load_writer(path_of("half"));
+  EXPECT_EQ(writer.model->options().block_size, 16);
+  EXPECT_EQ(write_text(*writer.model, *writer.tokenizer, "abc", {.tokens = 3}).size(), 6u);
+  write("tokenizer.json", "{}");
+  expect_contains(user_error([&] { load_writer(folder()); }), {"tokenizer.json"});
 }
 
 /// https as well; a server that knows ranges and one that does not.

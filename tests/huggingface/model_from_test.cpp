@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that transformers wrote, and what transformers and PyTorch computed with them (tests/golden).
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
 #include "train/language_model.h"
+#include "train/writer.h"
 
 namespace lockstep {
 namespace {
@@ -172,6 +174,33 @@ TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
   EXPECT_TRUE(json["eos_token_id"].is_null());
 }
 
+TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
+  const TemporaryDirectory directory;
+  const Config open = config_of(directory, folder_of("three_heads"));
+  const auto said = [&](const char* key, const char* value) {
+    Config config = changed(open, {{key, value}});
+    config.unset.erase(key);
+    return user_error([&] { settle_model(config, World::alone()); });
+  };
+  const std::vector<std::array<const char*, 3>> others = {{"model.n_layer", "3", "2"},
+                                                          {"model.n_embd", "64", "48"},
+                                                          {"model.vocab_size", "65", "64"},
+                                                          {"model.n_positions", "15", "16"},
+                                                          {"model.tie_weights", "false", "true"},
+                                                          {"model.activation", "gelu_tanh", "gelu_erf"},
+                                                          {"model.bias", "false", "true"}};
+  for (const auto& [key, value, there] : others)
+    expect_contains(said(key, value),
+                    {concat(key, " = ", value, ", but"), concat("has ", there), "leave the key out"});
+  expect_contains(said("data.block_size", "17"), {"data.block_size = 17", "16 positions"});
+  expect_contains(said("model.from", "/nowhere"), {"model.from: /nowhere"});
+  EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "the same is no contradiction";
+  Config config = changed(open, {{"model.vocab_multiple", "1"}});
+  settle_model(config, World::alone());
+  EXPECT_EQ(make_gpt(config, config.model.vocab_size)->options().rows, 64);
+  EXPECT_EQ(config.model.n_head, 3);
+}
+
 TEST(ModelFromSnapshot, BeginsWhereAnotherRunEnded) {
   const TemporaryDirectory directory, other;
   const std::string shape = "odd_vocabulary";
@@ -257,6 +286,54 @@ TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
     EXPECT_TRUE(bits == whole) << ranks << " ranks";
     fs::remove_all(directory / "run");
   }
+}
+
+/// One that is not known by its characters.
+class AnyTokenizer : public Tokenizer {
+ public:
+  explicit AnyTokenizer(const std::string& characters) : characters_(characters) {}
+  std::string to_json() const override { return characters_.to_json(); }
+  int64_t vocabulary_size() const override { return characters_.vocabulary_size(); }
+  std::vector<int32_t> encode(std::string_view text, std::string_view source) const override {
+    return characters_.encode(text, source);
+  }
+  std::string decode(std::span<const int32_t> ids) const override { return characters_.decode(ids); }
+  size_t safe_cut(std::string_view text, size_t near) const override {
+    return characters_.safe_cut(text, near);
+  }
+  std::vector<int32_t> beginning() const override { return characters_.beginning(); }
+
+ private:
+  CharTokenizer characters_;
+};
+
+/// state.json has a hash of it alone.
+TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.snapshot.path = directory / "run/snapshots";
+  config.snapshot.resume = "auto";
+  config.train.steps = 2;
+  config.train.decay_steps = 4;
+  const auto train_with = [&](const std::string& more, int64_t last) {
+    const QuietStderr quiet;
+    config.train.steps = last;
+    LanguageData data = short_language_data(config, 100);
+    data.tokenizer = std::make_shared<AnyTokenizer>(SampleCorpus::text(100) + more);
+    const auto model = make_gpt(config, 60);
+    return train(config, World::alone(), language_task(config, *model, data));
+  };
+  ASSERT_EQ(train_with("", 2), 0);
+  ASSERT_EQ(train_with("", 4), 0) << "the same goes on";
+  const std::string snapshot = directory / "run/snapshots/step-00000004";
+  EXPECT_EQ(load_writer(directory / "run").tokenizer->to_json(), read_text(snapshot + "/tokenizer.json"));
+  EXPECT_EQ(read_text(snapshot + "/state.json").find("WordLevel"), std::string::npos);
+  convert_model(SourceModel(snapshot, World::alone()), directory / "out", DType::f32);
+  EXPECT_EQ(read_text(directory / "out/tokenizer.json"), read_text(snapshot + "/tokenizer.json"));
+  config.snapshot.resume = "required";
+  expect_contains(user_error([&] { train_with("~", 6); }), {"the tokenizer is another"});
+  std::ofstream(snapshot + "/tokenizer.json", std::ios::app) << " ";
+  expect_contains(user_error([&] { load_writer(snapshot); }), {"tokenizer.json", "damaged"});
 }
 
 }  // namespace
