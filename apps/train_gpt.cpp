@@ -13,14 +13,18 @@ int main(int argc, char** argv) {
     if (arguments.help) return answer(config_help(arguments.program));
     if (arguments.version) return answer(version_text());
     Config config = load_config(arguments);
-    if (arguments.print_config) return answer(to_ini(config));
+    if (arguments.print_config) {
+      settle_model(config, World::alone());
+      return answer(to_ini(config));
+    }
     const World world = start_world(config);
-    const LanguageData data = load_language_data(config, world);
+    const std::unique_ptr<SourceModel> source = settle_model(config, world);
+    const LanguageData data = language_data(config, world, source.get());
     const Planner planner = language_planner(config, world, data);
     if (arguments.plan) return answer(describe_plan(config, planner));
     const MemoryPlan plan = require_memory(config, planner);
     const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
-    TrainingTask task = language_task(config, *model, data);
+    TrainingTask task = language_task(config, *model, data, source.get());
     task.planned_bytes = plan.peak;
     return train(config, world, task);
   });

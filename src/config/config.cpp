@@ -67,9 +67,14 @@ void check_together(const Config& config) {
   require(model.n_embd % model.n_head == 0, "model.n_embd = ", model.n_embd,
           " cannot be shared out over model.n_head = ", model.n_head,
           " heads; choose n_embd as a multiple of n_head");
-  require(recompute_segments(config) <= model.n_layer, "train.recompute = ", config.train.recompute,
-          ": there are only model.n_layer = ", model.n_layer,
+  // What model.from says of sizes comes later.
+  const bool is_sized = model.from.empty() || !config.unset.contains("model.n_layer");
+  require(!is_sized || recompute_segments(config) <= model.n_layer,
+          "train.recompute = ", config.train.recompute, ": there are only model.n_layer = ", model.n_layer,
           " blocks to be cut into segments; choose at most as many, or train.recompute = block");
+  require(model.n_positions == 0 || config.data.block_size <= model.n_positions,
+          "data.block_size = ", config.data.block_size,
+          " is more than model.n_positions = ", model.n_positions);
   require(train.min_lr <= train.learning_rate, "train.min_lr = ", train.min_lr,
           " is above train.learning_rate = ", train.learning_rate);
   require(train.steps == 0 || train.decay_steps > 0 || train.warmup_steps <= train.steps,
@@ -77,9 +82,19 @@ void check_together(const Config& config) {
   require(train.decay_steps == 0 || train.warmup_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps,
           " is more than train.decay_steps = ", train.decay_steps);
+  require(train.cooldown_steps == 0 || train.schedule == "wsd",
+          "train.cooldown_steps = ", train.cooldown_steps, " belongs to train.schedule = wsd; here it is ",
+          train.schedule);
+  require(train.decay_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
+          "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,
+          " are more than train.decay_steps = ", train.decay_steps);
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
           " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
+  require(train.patience == 0 || train.eval_every > 0, "train.patience = ", train.patience,
+          " counts validations, but there are none on the way: train.eval_every = ", train.eval_every);
   require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
+  require(!config.data.tokenizer.empty(),
+          "data.tokenizer is empty; write auto, char or the path of a tokenizer");
   require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
           "snapshot.resume = required, but snapshot.path is none: there is nothing to resume from");
 }
@@ -255,7 +270,8 @@ std::vector<std::string> adopt_unset(Config& config, const Config& there) {
         config.unset.contains(key.name) || (key.name == "dist.replicas" && config.dist.replicas == 0);
     // Where the cosine ends is settled once it is known which run goes on.
     const bool is_wanted = (key.key_class == KeyClass::semantic && key.name != "train.decay_steps") ||
-                           key.name == "data.dataset";
+                           key.name == "data.dataset" || key.name == "data.tokenizer" ||
+                           key.name == "model.from";
     const std::string value = key.text(there);
     if (!is_open || !is_wanted || value == key.text(config)) continue;
     key.assign(config, value, "the earlier run");

@@ -12,17 +12,22 @@ namespace lockstep {
 
 struct DataConfig {
   std::string dataset = "shakespeare";
-  std::string tokenizer = "char";
+  std::string tokenizer = "auto";
   int64_t block_size = 64;
   double train_split = 0.9;
+  std::string loss_on = "answer";
+  bool packing = true;
 };
 
 struct ModelConfig {
+  std::string from;
   std::string preset;
   int64_t n_layer = 4;
   int64_t n_head = 4;
   int64_t n_embd = 128;
   int64_t vocab_size = 0;
+  int64_t vocab_multiple = 0;
+  int64_t n_positions = 0;
   double dropout = 0.0;
   bool bias = true;
   bool tie_weights = true;
@@ -38,7 +43,11 @@ struct TrainConfig {
   int64_t warmup_steps = 0;
   double min_lr = 0.0;
   int64_t decay_steps = 0;
+  std::string schedule = "cosine";
+  int64_t cooldown_steps = 0;
   double weight_decay = 0.1;
+  std::string freeze;
+  std::string groups;
   double beta1 = 0.9;
   double beta2 = 0.99;
   double grad_clip = 1.0;
@@ -52,6 +61,8 @@ struct TrainConfig {
   int64_t threads = 0;
   double memory_gib = 0.0;
   int64_t eval_every = 250;
+  int64_t patience = 0;
+  double min_delta = 0.0;
   int64_t sample_every = 0;
 };
 

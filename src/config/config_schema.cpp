@@ -47,18 +47,32 @@ constexpr NumberRange unit_interval{.low = 0, .high = 1, .high_open = true};
 void add_data(Rows<DataConfig> rows) {
   using C = DataConfig;
   // What fixes the bits is its content, whose hash a run keeps: the same text may come from another place.
-  rows.add("dataset", &C::dataset, collective, "",
-           "shakespeare, sample (built in), random_tokens, or the path or URL (https, s3) of a text");
-  rows.add("tokenizer", &C::tokenizer, semantic, "",
-           "how text becomes tokens: char makes every character one", any, {"char"});
+  rows.add(
+      "dataset", &C::dataset, collective, "",
+      "shakespeare, sample (built in), random_tokens, the path or URL (https, s3) of a text or of examples "
+      "(*.jsonl), or a folder of texts *.txt");
+  rows.add(
+      "tokenizer", &C::tokenizer, collective, "",
+      "how text becomes tokens: char makes every character one; else the file of a tokenizer "
+      "(tokenizer.json, vocab.json, *.tiktoken) or the folder that holds it; auto: that of the model the "
+      "run starts from, else char");
   rows.add("block_size", &C::block_size, semantic, "tokens", "length of a training sequence", at_least(1));
   rows.add("train_split", &C::train_split, semantic, "share",
            "part of the corpus to train on; the rest is for validation",
            {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  rows.add("loss_on", &C::loss_on, semantic, "", "of examples: which tokens count in the loss", any,
+           {"answer", "all"});
+  rows.add("packing", &C::packing, semantic, "",
+           "of examples: a block takes several, each of which attends to those before it; else one");
 }
 
 void add_model(Rows<ModelConfig> rows) {
   using C = ModelConfig;
+  // What it stands for is: its sizes, and a hash of its contents.
+  rows.add(
+      "from", &C::from, collective, "",
+      "a Hugging Face folder of a GPT-2 (a path, s3:// or https://), or a snapshot or run of this program, "
+      "whose sizes and weights a new run begins with; empty: random weights");
   // The sizes it stands for are semantic themselves: the same model without its preset's name is the same
   // run.
   rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd unless they are given", any,
@@ -69,6 +83,13 @@ void add_model(Rows<ModelConfig> rows) {
   rows.add("n_embd", &C::n_embd, semantic, "channels", "width of the residual stream", at_least(1));
   rows.add("vocab_size", &C::vocab_size, semantic, "tokens",
            "rows of the embedding; 0: as many as the data needs", at_least(0));
+  rows.add(
+      "vocab_multiple", &C::vocab_multiple, semantic, "rows",
+      "in memory alone the embedding has a multiple of so many, for faster products; what is added takes "
+      "no part; 0: 64 with model.from, else 1",
+      {.low = 0, .high = 1 << 20});
+  rows.add("n_positions", &C::n_positions, semantic, "positions",
+           "the longest context of the model; 0: data.block_size", at_least(0));
   rows.add("dropout", &C::dropout, semantic, "", "share of activations dropped while training",
            unit_interval);
   rows.add("bias", &C::bias, semantic, "", "biases in linear layers and layer norms");
@@ -93,12 +114,26 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("learning_rate", &C::learning_rate, semantic, "", "the highest, after the warm-up", at_least(0));
   rows.add("warmup_steps", &C::warmup_steps, semantic, "steps", "steps in which the learning rate rises",
            at_least(0));
-  rows.add("min_lr", &C::min_lr, semantic, "", "where the cosine ends, and stays", at_least(0));
+  rows.add("min_lr", &C::min_lr, semantic, "", "what the learning rate falls to, and stays", at_least(0));
   rows.add("decay_steps", &C::decay_steps, semantic, "steps",
-           "where the cosine ends; 0: at the last step that the run had when it was first started",
+           "where its fall ends; 0: at the last step that the run had when it was first started",
            at_least(0));
+  rows.add(
+      "schedule", &C::schedule, semantic, "",
+      "how it goes on after the warm-up: along a cosine, constant and then down a line (warm-up, stable, "
+      "decay), or constant",
+      any, {"cosine", "wsd", "constant"});
+  rows.add("cooldown_steps", &C::cooldown_steps, semantic, "steps",
+           "wsd: the steps before train.decay_steps in which it falls; 0: a tenth of them", at_least(0));
   rows.add("weight_decay", &C::weight_decay, semantic, "", "decoupled (AdamW), on matrices only",
            at_least(0));
+  rows.add(
+      "freeze", &C::freeze, semantic, "",
+      "patterns of the names of parameters that are not trained, with commas between: transformer.wte.*, "
+      "transformer.h.0.*");
+  rows.add("groups", &C::groups, semantic, "",
+           "parameters with a learning rate or decay of their own, with commas between: PATTERN lr_factor=K "
+           "weight_decay=K, where lr_factor multiplies the learning rate");
   rows.add("beta1", &C::beta1, semantic, "", "AdamW: memory of the mean", unit_interval);
   rows.add("beta2", &C::beta2, semantic, "", "AdamW: memory of the square", unit_interval);
   rows.add("grad_clip", &C::grad_clip, semantic, "",
@@ -129,6 +164,11 @@ void add_train(Rows<TrainConfig> rows) {
            at_least(0));
   rows.add("eval_every", &C::eval_every, collective, "steps",
            "steps between validations; 0: only at the end; -1: never", at_least(-1));
+  rows.add("patience", &C::patience, collective, "validations",
+           "the run ends after so many validations in a row without a better loss; 0: it does not",
+           at_least(0));
+  rows.add("min_delta", &C::min_delta, collective, "",
+           "by how much a loss has to be below the best one to be better in that sense", at_least(0));
   rows.add("sample_every", &C::sample_every, collective, "steps",
            "steps between texts that the model writes; 0: never", at_least(0));
 }

@@ -64,6 +64,18 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
   return {static_cast<std::byte*>(memory), [bytes](std::byte* mapped) { ::munmap(mapped, bytes); }};
 }
 
+MappedFile map_to_read(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t end = file ? ::lseek(file.get(), 0, SEEK_END) : 0;
+  if (end <= 0) return {};
+  const auto bytes = static_cast<size_t>(end);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return {};
+  return {.memory = {static_cast<const std::byte*>(memory),
+                     [memory, bytes](const std::byte*) { ::munmap(memory, bytes); }},
+          .bytes = end};
+}
+
 std::string cache_folder() {
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/lockstep";
   const std::string home = environment("HOME");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,13 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
 /// A file of `bytes` in memory which other processes map, too: a new one in the place of an older one, which
 /// whoever has mapped it keeps (`create`), or one that is there. Throws Error with the path and the reason.
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create);
+
+/// A file as it is, for reading alone, and its bytes; null if there is none, or it is empty.
+struct MappedFile {
+  std::shared_ptr<const std::byte> memory;
+  int64_t bytes = 0;
+};
+MappedFile map_to_read(const std::string& path);
 
 /// Where what can be made again is kept: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.
 std::string cache_folder();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/text.h"
+#include "data/examples.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
@@ -59,6 +62,12 @@ Corpus make_corpus(const std::string& title, std::string text, const std::string
   return {.text = std::move(text), .source = source, .description = std::move(description)};
 }
 
+Corpus corpus_of_file(const std::string& name, const std::string& title, std::string text,
+                      const std::string& source) {
+  if (!is_jsonl(name)) return make_corpus(title, std::move(text), source);
+  return {.text = std::move(text), .source = source, .description = concat("Examples from ", source)};
+}
+
 std::string read_corpus_file(const std::string& path) {
   std::error_code unreadable;
   const auto bytes = fs::file_size(path, unreadable);
@@ -70,16 +79,38 @@ std::string read_corpus_file(const std::string& path) {
   return contents;
 }
 
+namespace {
+
+Corpus folder_corpus(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code problem;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, problem))
+    if (entry.path().extension() == ".txt" && is_file(entry.path())) paths.push_back(entry.path().string());
+  require(!problem, "data.dataset = ", folder, ": ", problem.message());
+  require(!paths.empty(), "data.dataset = ", folder, ": there is no *.txt in this folder");
+  std::ranges::sort(paths);
+  std::string text;
+  std::vector<size_t> ends;
+  for (const std::string& path : paths) {
+    text += make_corpus("Text", read_corpus_file(path), path).text;
+    ends.push_back(text.size());
+  }
+  Corpus corpus = make_corpus(counted(std::ssize(paths), "text"), std::move(text), folder);
+  corpus.ends = std::move(ends);
+  return corpus;
+}
+
+}  // namespace
+
 Corpus local_corpus(const std::string& name) {
   if (name == "sample") return make_corpus("Generated lines", SampleCorpus::text(), "the built-in sample");
   std::error_code unreadable;
-  require(!fs::is_directory(name, unreadable), "data.dataset = ", name,
-          ": this is a folder; name the text file in it");
+  if (fs::is_directory(name, unreadable)) return folder_corpus(name);
   const std::string path = is_file(name) ? name : find_in_data_folder(name);
   require(!path.empty(), "data.dataset = ", name,
           ": there is no such file, here or in LOCKSTEP_DATA_DIR; give a path, an address, shakespeare or "
           "sample");
-  return make_corpus("Text", read_corpus_file(path), path);
+  return corpus_of_file(name, "Text", read_corpus_file(path), path);
 }
 
 std::string SampleCorpus::text(int64_t lines) {

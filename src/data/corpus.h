@@ -4,14 +4,16 @@
 #include <cstdint>
 #include <numbers>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 /// Text to train on: valid UTF-8 and not empty.
 struct Corpus {
   std::string text;
-  std::string source;       ///< the file, the address or "sample"
-  std::string description;  ///< for a person: "Shakespeare, 1,115,394 characters from <path>"
+  std::string source;             ///< the file, the address or "sample"
+  std::string description;        ///< for a person: "Shakespeare, 1,115,394 characters from <path>"
+  std::vector<size_t> ends = {};  ///< of its documents, in bytes, where it has several
 };
 
 /// The path of a file in $LOCKSTEP_DATA_DIR; empty if it is not there.
@@ -19,12 +21,16 @@ std::string find_in_data_folder(const std::string& file);
 
 /// UserError if the text is empty or no UTF-8, naming `source`.
 Corpus make_corpus(const std::string& title, std::string text, const std::string& source);
+/// What a file called `name` holds: a text, or a JSONL file's examples, which who reads them checks.
+Corpus corpus_of_file(const std::string& name, const std::string& title, std::string text,
+                      const std::string& source);
 
 /// The bytes of a file. UserError naming it.
 std::string read_corpus_file(const std::string& path);
 
-/// What data.dataset names that needs no network: `sample` (built in) or a text file, at its path or in
-/// $LOCKSTEP_DATA_DIR. Throws UserError that says what to do.
+/// What data.dataset names that needs no network: `sample` (built in), a text file, at its path or in
+/// $LOCKSTEP_DATA_DIR, or a folder: its files *.txt by name, a document each. Throws UserError that says what
+/// to do.
 Corpus local_corpus(const std::string& name);
 
 /// The built-in corpus (data.dataset = sample): lines like "- Mia met old fox; old fox: Mia". Name, verb,

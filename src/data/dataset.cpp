@@ -24,13 +24,13 @@ uint32_t random_word(uint64_t seed, int64_t index, int64_t position) {
 
 }  // namespace
 
-TokenWindows::TokenWindows(std::vector<int32_t> tokens, int64_t block_size, uint64_t seed)
+TokenWindows::TokenWindows(Tokens tokens, int64_t block_size, uint64_t seed)
     : tokens_(std::move(tokens)), block_size_(block_size), seed_(seed) {
   expect(block_size > 0, "windows of ", block_size, " tokens");
   expect(size() > 0, "no window of ", block_size, " + 1 tokens in ", tokens_.size());
 }
 
-int64_t TokenWindows::size() const { return (static_cast<int64_t>(tokens_.size()) - 1) / block_size_; }
+int64_t TokenWindows::size() const { return (tokens_.size() - 1) / block_size_; }
 
 void TokenWindows::fetch(int64_t index, void* input, void* target) const {
   check_index(index, size());
@@ -41,31 +41,28 @@ void TokenWindows::fetch_in_epoch(int64_t epoch, int64_t index, void* input, voi
   check_index(index, size());
   const uint64_t word = random_word(seed_, index, epoch);
   const auto later = static_cast<int64_t>(word * static_cast<uint64_t>(block_size_) >> 32);
-  const int64_t last = static_cast<int64_t>(tokens_.size()) - 1 - block_size_;
+  const int64_t last = tokens_.size() - 1 - block_size_;
   copy_window(std::min(index * block_size_ + later, last), input, target);
 }
 
 void TokenWindows::copy_window(int64_t begin, void* input, void* target) const {
-  const int32_t* start = tokens_.data() + begin;
-  std::copy_n(start, block_size_, static_cast<int32_t*>(input));
-  std::copy_n(start + 1, block_size_, static_cast<int32_t*>(target));
+  tokens_.copy(begin, block_size_, static_cast<int32_t*>(input));
+  tokens_.copy(begin + 1, block_size_, static_cast<int32_t*>(target));
 }
 
-TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, double train_split,
-                        uint64_t seed) {
+TokenSplit split_tokens(const Tokens& tokens, int64_t block_size, double train_split, uint64_t seed) {
   require(train_split > 0 && train_split < 1, "data.train_split = ", train_split,
           ": a number between 0 and 1 is needed");
   require(block_size > 0, "data.block_size = ", block_size, ": at least 1 is needed");
-  const auto border =
-      tokens.begin() + static_cast<int64_t>(std::floor(train_split * static_cast<double>(tokens.size())));
-  const auto windows = [&](const char* part, auto begin, auto end) {
+  const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(tokens.size())));
+  const auto windows = [&](const char* part, int64_t begin, int64_t end) {
     require(end - begin > block_size, "data.block_size = ", block_size, " is too long: the ", part,
             " part of the corpus has ", end - begin, " tokens, and ", block_size + 1,
             " are needed; shorten the block, change data.train_split or take a longer corpus");
-    return std::make_shared<const TokenWindows>(std::vector<int32_t>(begin, end), block_size, seed);
+    return std::make_shared<const TokenWindows>(tokens.slice(begin, end), block_size, seed);
   };
-  return {.train = windows("training", tokens.begin(), border),
-          .validation = windows("validation", border, tokens.end())};
+  return {.train = windows("training", 0, border),
+          .validation = windows("validation", border, tokens.size())};
 }
 
 RandomTokens::RandomTokens(const Options& options) : options_(options) {

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "data/tokens.h"
 
 namespace lockstep {
 
@@ -28,7 +28,10 @@ class Dataset {
   /// Writes one sample into memory for its fields. Safe from several threads. Throws Error for an index
   /// outside.
   virtual void fetch(int64_t index, void* input, void* target) const = 0;
-  /// The same for training: a data set may cut what it has into other samples in every epoch.
+  /// What a sample counts in a mean over samples: its targets that are not ignored, or 1 where all samples
+  /// have as many.
+  virtual int64_t weight(int64_t /*index*/) const { return 1; }
+  /// As fetch(), for training: a data set may cut what it has into other samples in every epoch.
   virtual void fetch_in_epoch(int64_t /*epoch*/, int64_t index, void* input, void* target) const {
     fetch(index, input, target);
   }
@@ -41,7 +44,7 @@ class Dataset {
 class TokenWindows : public Dataset {
  public:
   /// Throws Error if not one window fits.
-  TokenWindows(std::vector<int32_t> tokens, int64_t block_size, uint64_t seed = 0);
+  TokenWindows(Tokens tokens, int64_t block_size, uint64_t seed = 0);
 
   int64_t size() const override;
   SampleField input() const override { return {{block_size_}, DType::i32}; }
@@ -52,7 +55,7 @@ class TokenWindows : public Dataset {
  private:
   void copy_window(int64_t begin, void* input, void* target) const;
 
-  std::vector<int32_t> tokens_;
+  Tokens tokens_;
   int64_t block_size_;
   uint64_t seed_;
 };
@@ -65,8 +68,7 @@ struct TokenSplit {
 
 /// The first floor(train_split * n) tokens train, the others validate; no window reaches over the border.
 /// Throws UserError (data.train_split, data.block_size) if a part has no window.
-TokenSplit split_tokens(const std::vector<int32_t>& tokens, int64_t block_size, double train_split,
-                        uint64_t seed = 0);
+TokenSplit split_tokens(const Tokens& tokens, int64_t block_size, double train_split, uint64_t seed = 0);
 
 /// Uniform random tokens: sample i is block_size + 1 tokens drawn by Philox from (seed, i), held nowhere.
 class RandomTokens : public Dataset {

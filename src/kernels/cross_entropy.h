@@ -35,7 +35,8 @@ struct CrossEntropy {
 void run(CpuStream, const CrossEntropy&);
 void run(CudaStream, const CrossEntropy&);
 
-/// y = 1 / the number of targets that are not `ignore_index`, divided in double; infinite if there are none.
+/// y = 1 / the number of targets that are not `ignore_index`, divided in double; 0 if there are none, so that
+/// the mean over no target is 0 and so is its gradient.
 struct InverseCount {
   static constexpr const char* name = "inverse_count";
   View targets;  ///< i32, any shape

@@ -54,7 +54,7 @@ void AdamW::apply(const Stream& stream, std::span<const UpdatePart> parts, const
                                .gradient = part.gradient,
                                .first_moment = part.states[0],
                                .second_moment = part.states[1],
-                               .weight_decay = part.group.decays ? options_.weight_decay : 0.0,
+                               .weight_decay = part.group.weight_decay(options_.weight_decay),
                                .learning_rate_factor = part.group.learning_rate_factor,
                                .compute_copy = part.copy});
   if (!update.segments.empty()) launch(stream, update);

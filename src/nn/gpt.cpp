@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/gpt.h"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
@@ -12,9 +13,11 @@
 namespace lockstep {
 namespace {
 
-Gpt::Options checked(const Gpt::Options& options) {
+Gpt::Options checked(Gpt::Options options) {
+  if (options.rows == 0) options.rows = options.vocabulary;
   expect(options.vocabulary > 0 && options.block_size > 0 && options.layers > 0 && options.width > 0,
          "a GPT needs a vocabulary, a block size, layers and a width");
+  expect(options.rows >= options.vocabulary, options.rows, " rows for ", options.vocabulary, " tokens");
   expect(options.heads > 0 && options.width % options.heads == 0, options.heads,
          " heads do not divide the width ", options.width);
   const Recompute& recompute = options.recompute;
@@ -34,7 +37,7 @@ Tensor positions(int64_t first, const Shape& shape) {
 
 Gpt::Gpt(const Options& options, uint64_t seed)
     : options_(checked(options)),
-      tokens_(options.vocabulary, options.width, options.dtype),
+      tokens_(options_.rows, options.width, options.dtype),
       positions_(options.block_size, options.width, options.dtype),
       final_norm_(options.width, options.has_bias, options.dtype) {
   add_part("transformer.wte", tokens_);
@@ -53,10 +56,15 @@ Gpt::Gpt(const Options& options, uint64_t seed)
   }
   add_part("transformer.ln_f", final_norm_);
   if (!options.tie_weights) {
-    head_ = std::make_unique<Linear>(options.width, options.vocabulary, false, options.dtype);
+    head_ = std::make_unique<Linear>(options.width, options_.rows, false, options.dtype);
     add_part("lm_head", *head_);
   }
   initialize_like_gpt2(parameters(), options.layers, seed);
+  if (options_.rows == options.vocabulary) return;
+  // A number of every dtype, of which no exponential is left.
+  std::vector<float> shares(static_cast<size_t>(options_.rows), -30000.0f);
+  std::fill_n(shares.begin(), options.vocabulary, 0.0f);
+  unused_rows_ = from_values(shares, {options_.rows});
 }
 
 Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
@@ -93,7 +101,13 @@ Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
 
 Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const Context& context,
                  int64_t rows_at_once) const {
-  return linear_cross_entropy(hidden(ids, context), head(), targets, rows_at_once, -1, context.loss_scale);
+  const Tensor x = hidden(ids, context);
+  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale,
+                              bias_of_logits(x.dtype()));
+}
+
+Tensor Gpt::bias_of_logits(DType dtype) const {
+  return unused_rows_ ? convert(unused_rows_, dtype) : Tensor();
 }
 
 Tensor Gpt::next_logits(const Tensor& ids, KeyValueCache& cache) const {

@@ -16,6 +16,7 @@ class Gpt : public Module {
  public:
   struct Options {
     int64_t vocabulary = 0;
+    int64_t rows = 0;        ///< of the table of tokens: those beyond the vocabulary take no part; 0: none is
     int64_t block_size = 0;  ///< the longest context
     int64_t layers = 0;
     int64_t heads = 0;  ///< divides width
@@ -32,7 +33,7 @@ class Gpt : public Module {
   /// Throws Error for sizes that do not fit together.
   Gpt(const Options& options, uint64_t seed);
 
-  /// i32 ids [batch, time <= block_size] -> logits [batch, time, vocabulary].
+  /// i32 ids [batch, time <= block_size] -> logits [batch, time, rows], of which the vocabulary's come first.
   Tensor operator()(const Tensor& ids, const Context& context) const;
   /// The mean cross entropy of the next tokens, i32 targets like ids. `rows_at_once` bounds how many rows of
   /// logits exist at a time (linear_cross_entropy); 0: all.
@@ -53,6 +54,7 @@ class Gpt : public Module {
   Tensor hidden(const Tensor& ids, const Context& context) const;
   /// The blocks, of which the backward computes some again.
   Tensor through_blocks(const Tensor& x, const Context& context) const;
+  Tensor bias_of_logits(DType dtype) const;
   const Tensor& head() const { return head_ ? head_->weight() : tokens_.weight(); }
 
   Options options_;
@@ -61,6 +63,7 @@ class Gpt : public Module {
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
   LayerNorm final_norm_;
   std::unique_ptr<Linear> head_;  ///< null when tied
+  Tensor unused_rows_;            ///< what is added to logits so that rows beyond the vocabulary get no share
 };
 
 }  // namespace lockstep

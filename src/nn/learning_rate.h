@@ -7,6 +7,11 @@
 
 namespace lockstep {
 
+/// The learning rate of iteration `step` of a linear warm-up to `peak`.
+inline double warmup_rate(double peak, int64_t step, int64_t warmup_steps) {
+  return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
+}
+
 /// Linear warm-up, then a cosine down to a floor (Loshchilov & Hutter 2017), in nanoGPT's form.
 struct CosineSchedule {
   double peak = 1e-3;
@@ -16,13 +21,31 @@ struct CosineSchedule {
 
   /// The learning rate of iteration `step`, counted from 0.
   double at(int64_t step) const {
-    if (step < warmup_steps)
-      return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
+    if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
     if (decay_steps == 0) return peak;
     if (step >= decay_steps) return floor;
     const double progress =
         static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps - warmup_steps);
     return floor + 0.5 * (1.0 + std::cos(std::numbers::pi * progress)) * (peak - floor);
+  }
+};
+
+/// Linear warm-up, the peak, then a line down to a floor: warm-up, stable, decay (Hu et al. 2024, section 4;
+/// with a linear decay as Hägele et al. 2024).
+struct WarmupStableDecay {
+  double peak = 1e-3;
+  double floor = 0.0;
+  int64_t warmup_steps = 0;
+  int64_t decay_steps = 0;     ///< the step at which the floor is reached
+  int64_t cooldown_steps = 0;  ///< steps before it in which the rate falls; 0: it drops there
+
+  /// The learning rate of iteration `step`, counted from 0.
+  double at(int64_t step) const {
+    if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
+    if (step >= decay_steps) return floor;
+    if (step <= decay_steps - cooldown_steps) return peak;
+    return floor +
+           (peak - floor) * static_cast<double>(decay_steps - step) / static_cast<double>(cooldown_steps);
   }
 };
 

@@ -16,7 +16,7 @@ void Sgd::apply(const Stream& stream, std::span<const UpdatePart> parts, const T
     launch(stream, SgdStep{.parameter = part.value,
                            .gradient = part.gradient,
                            .learning_rate = learning_rate_ * part.group.learning_rate_factor,
-                           .weight_decay = part.group.decays ? options_.weight_decay : 0.0,
+                           .weight_decay = part.group.weight_decay(options_.weight_decay),
                            .momentum = options_.momentum,
                            .velocity = part.states.empty() ? View{} : part.states[0],
                            .gradient_scale = gradient_scale,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,8 +15,13 @@ namespace lockstep {
 
 /// How optimizers treat a parameter.
 struct ParameterGroup {
-  bool decays = true;                 ///< weight decay applies
-  double learning_rate_factor = 1.0;  ///< times the learning rate of the step
+  bool decays = true;                           ///< weight decay applies
+  double learning_rate_factor = 1.0;            ///< times the learning rate of the step
+  std::optional<double> own_weight_decay = {};  ///< instead of the optimizer's, and whatever `decays` says
+
+  double weight_decay(double of_optimizer) const {
+    return own_weight_decay ? *own_weight_decay : decays ? of_optimizer : 0.0;
+  }
   bool operator==(const ParameterGroup&) const = default;
 };
 

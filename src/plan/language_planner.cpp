@@ -48,8 +48,9 @@ Planner language_planner(const Config& config, const World& world, const Languag
   const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of, const PlannedRanks& place) {
     of.model.vocab_size = vocabulary;
     const int64_t layers = of.model.n_layer;
-    // As many segments as are asked for need as many layers.
-    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers)
+    // As many segments as are asked for need as many layers, and so may names of parameters.
+    const bool names_layers = !of.train.freeze.empty() || !of.train.groups.empty();
+    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers || names_layers)
       return plan(of, place);
     // A row is a line in the number of layers, and that many would take long.
     of.model.n_layer = most_planned_layers / 2;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -30,6 +31,12 @@ void agree_on(const World& world, Body body) {
 
 Shape reversed(const Shape& shape) { return shape.rank() == 2 ? Shape{shape[1], shape[0]} : shape; }
 
+/// Whether a tensor of one shape may be a part of one of the other: all of it, or fewer rows.
+bool has_rows_of(const Shape& part, const Shape& whole) {
+  if (part.rank() != whole.rank() || part.rank() == 0) return part == whole;
+  return part[0] <= whole[0] && std::equal(part.begin() + 1, part.end(), whole.begin() + 1);
+}
+
 /// Whether this lay [out, in] in format 1: a weight of a GPT's products, or what an optimizer keeps of one.
 bool was_out_in(const std::string& name) {
   return is_in_out(name) || is_in_out(name.substr(0, name.rfind('.')));
@@ -38,7 +45,7 @@ bool was_out_in(const std::string& name) {
 /// One file of a snapshot on its way to where this rank keeps its tensors.
 class Restoration {
  public:
-  /// UserError naming a tensor that is missing or of another shape.
+  /// UserError naming a tensor of another shape.
   Restoration(const StoredSnapshot& snapshot, const SnapshotFile& file, PlacedTensors& tensors, size_t rank)
       : file_(file), tensors_(tensors), rank_(rank) {
     try {
@@ -46,6 +53,19 @@ class Restoration {
     } catch (const UserError& problem) {
       throw UserError(concat(snapshot.name(), "/", file.key, ": ", problem.what()));
     }
+  }
+
+  const SnapshotFile& file() const { return file_; }
+  /// Of these elements of a buffer those that it brings.
+  int64_t brings(size_t buffer, Range place) const {
+    int64_t elements = 0;
+    for (size_t t = 0; t < targets_.size(); ++t)
+      if (targets_[t] && targets_[t]->buffer == buffer) {
+        const Range& stored = file_.tensors[t].place;
+        elements +=
+            intersection({stored.begin + targets_[t]->shift, stored.end + targets_[t]->shift}, place).size();
+      }
+    return elements;
   }
 
   /// The parts of the file that this rank needs, in order: whole blocks of what it holds.
@@ -102,21 +122,24 @@ class Restoration {
     std::map<std::string, size_t> found;
     for (size_t t = 0; t < file_.tensors.size(); ++t) found[file_.tensors[t].name] = t;
     bool is_turned = false;
-    const bool is_model = file_.key == model_file;
+    const bool is_model = is_model_file(file_.key), is_padding = file_.key == padding_file;
     for (size_t b = is_model ? 0 : 1; b < (is_model ? 1 : tensors_.buffers().size()); ++b) {
       const PlacedTensors::Buffer& buffer = tensors_.buffers()[b];
       for (const PlacedTensors::Placed& one : tensors_.tensors()) {
         if (one.place.end > buffer.elements) continue;
         const std::string name = is_model ? one.name : concat(one.name, ".", buffer.state);
-        require(found.contains(name), "there is no tensor ", name);
+        if (!found.contains(name)) continue;
         const size_t t = found[name];
         const StoredTensor& stored = file_.tensors[t];
         const bool is_linear = format == 1 && one.shape.rank() == 2 && was_out_in(name);
-        require(stored.dtype == buffer.dtype &&
-                    (stored.shape == one.shape || (is_linear && reversed(stored.shape) == one.shape)),
+        const bool is_turned_one = is_linear && stored.shape != one.shape;
+        require(stored.dtype == buffer.dtype && (is_turned_one ? reversed(stored.shape) == one.shape
+                                                               : has_rows_of(stored.shape, one.shape)),
                 name, " is ", stored.dtype, stored.shape, " where the model has ", buffer.dtype, one.shape);
-        is_turned |= stored.shape != one.shape;
-        targets_[t] = Target{.buffer = b, .shift = one.place.begin - stored.place.begin, .turns = is_linear};
+        is_turned |= is_turned_one;
+        const int64_t shift =
+            is_padding ? one.place.end - stored.place.end : one.place.begin - stored.place.begin;
+        targets_[t] = Target{.buffer = b, .shift = shift, .turns = is_linear};
       }
     }
     // A square one does not tell, but every block has others beside it.
@@ -222,27 +245,48 @@ void read_by_each(const StoredSnapshot& snapshot, const World& world, const Snap
   });
 }
 
-void restore_file(const StoredSnapshot& snapshot, const World& world, const std::string& key,
-                  PlacedTensors& tensors, bool by_each) {
+SnapshotFile shared_file(const StoredSnapshot& snapshot, const World& world, const std::string& key) {
   std::string header;
   on_first_rank(world, [&] {
     header = snapshot.header(key);
     snapshot.file_of(key, header);
   });
-  header = world.communicator().broadcast_text(header, 0);
-  const SnapshotFile file = snapshot.file_of(key, header);
-  Restoration restoration(snapshot, file, tensors, static_cast<size_t>(world.rank()));
-  by_each ? read_by_each(snapshot, world, file, restoration)
-          : read_through_first(snapshot, world, key, restoration);
+  return snapshot.file_of(key, world.communicator().broadcast_text(header, 0));
+}
+
+/// Every tensor comes whole, from one file or several.
+void require_all(const StoredSnapshot& snapshot, const std::deque<Restoration>& restorations,
+                 const PlacedTensors& tensors, size_t buffers) {
+  for (size_t b = 0; b < buffers; ++b)
+    for (const PlacedTensors::Placed& one : tensors.tensors()) {
+      if (one.place.end > tensors.buffers()[b].elements) continue;
+      int64_t brought = 0;
+      for (const Restoration& restoration : restorations) brought += restoration.brings(b, one.place);
+      const std::string file = concat(snapshot.name(), "/", b == 0 ? model_file : optimizer_file);
+      const std::string name = b == 0 ? one.name : concat(one.name, ".", tensors.buffers()[b].state);
+      require(brought > 0, file, ": there is no tensor ", name);
+      require(brought == one.place.size(), file, ": ", name, " has ", brought,
+              " elements where the model has ", one.place.size(), ", ", one.shape);
+    }
 }
 
 }  // namespace
 
-void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors) {
+void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors, bool with_states) {
   const bool by_each =
       snapshot.has_tensor_checksums() && world.communicator().on_every_rank(snapshot.is_readable_here());
-  restore_file(snapshot, world, model_file, tensors, by_each);
-  if (tensors.buffers().size() > 1) restore_file(snapshot, world, optimizer_file, tensors, by_each);
+  const size_t buffers = with_states ? tensors.buffers().size() : 1;
+  std::deque<SnapshotFile> files;
+  std::deque<Restoration> restorations;
+  for (const std::string& key : snapshot.files()) {
+    if (!is_model_file(key) && !(key == optimizer_file && buffers > 1)) continue;
+    files.push_back(shared_file(snapshot, world, key));
+    restorations.emplace_back(snapshot, files.back(), tensors, static_cast<size_t>(world.rank()));
+  }
+  require_all(snapshot, restorations, tensors, buffers);
+  for (Restoration& restoration : restorations)
+    by_each ? read_by_each(snapshot, world, restoration.file(), restoration)
+            : read_through_first(snapshot, world, restoration.file().key, restoration);
 }
 
 }  // namespace lockstep

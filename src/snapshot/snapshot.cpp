@@ -114,7 +114,10 @@ void SnapshotStore::end(Kind kind, const Snapshot& snapshot, const std::string& 
                         const std::vector<SnapshotFile>& files, const std::vector<std::string>& written) {
   std::vector<TensorSums> sums;
   std::vector<std::string> receipts;
-  for (const SnapshotFile& file : files) sums.emplace_back(file.tensors);
+  for (const SnapshotFile& file : files) {
+    sums.emplace_back(file.tensors);
+    sums.back().take(std::ssize(file.header), std::as_bytes(std::span(file.zeros)));
+  }
   for (const std::string& rank : written) {
     const std::vector<std::string> of_files = unpack(rank);
     for (size_t f = 0; f < files.size(); ++f) {

@@ -16,6 +16,13 @@
 
 namespace lockstep {
 
+/// What the validations of a run have shown so far.
+struct ValidationRecord {
+  std::optional<double> best_loss = {};
+  int64_t best_step = 0;
+  int64_t since_best = 0;  ///< validations
+};
+
 /// Everything but tensors that a run needs to go on, or a model to be used: at any number of ranks.
 struct Snapshot {
   int64_t step = 0;  ///< completed steps; also the data cursor, since data is a function of the step
@@ -23,6 +30,7 @@ struct Snapshot {
   bool is_finished = false;            ///< the run ended here
   bool is_validation_pending = false;  ///< of this step: a request to stop cut it short
   std::optional<double> best_validation_loss = {};
+  ValidationRecord validations = {};             ///< whether their models could be kept or not
   std::optional<GradScale> grad_scale = {};      ///< of a run in fp16
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
@@ -30,7 +38,7 @@ struct Snapshot {
 };
 
 /// The newest format, which is the one that is written.
-inline constexpr int64_t snapshot_format = 3;
+inline constexpr int64_t snapshot_format = 4;
 
 /// A snapshot's state.json: what it is, a checksum of each tensor, and one of this text. Error where `sums`
 /// ([file]) are not complete.
@@ -48,9 +56,12 @@ class StoredSnapshot {
 
   /// All but the tensors.
   const Snapshot& state() const { return state_; }
-  /// Of the files: 1 (linear weights [out, in]), 2 ([in, out]) or 3 (a checksum for each tensor).
+  /// Of the files: 1 (linear weights [out, in]), 2 ([in, out]), 3 (a checksum for each tensor) or 4 (more
+  /// files: see ModelLayout).
   int64_t format() const { return format_; }
   bool has_tensor_checksums() const { return format_ >= 3; }
+  /// All but state.json.
+  std::vector<std::string> files() const;
   /// state.json.
   const std::string& text() const { return text_; }
   const std::string& group() const { return group_; }
@@ -79,7 +90,7 @@ class StoredSnapshot {
   void require_readable() const;
 
  private:
-  /// What state.json tells of a file of format 3.
+  /// What state.json tells of a file since format 3.
   struct FileChecksums {
     struct OfTensor {
       int64_t place = 0;  ///< in the flat buffer
@@ -92,6 +103,7 @@ class StoredSnapshot {
 
   void parse();
   std::string key(const std::string& file) const;
+  std::string whole_checksum(const std::string& file) const;
   std::string name_of(const std::string& file) const;
   void read_to_end(const std::string& file, const Take& take) const;
 
@@ -171,7 +183,9 @@ bool is_shared_by_all(const World& world, const std::string& path);
 /// read the files, and tensors have checksums, each reads what it holds; else rank 0 reads them once and
 /// hands on each piece. No rank has more of them than a piece besides its tensors. All ranks call it, and all
 /// get the UserError that names what is damaged, missing or of another shape; some values are overwritten by
-/// then. Those of format 1 come as linear weights [out, in] and are transposed.
-void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors);
+/// then. Those of format 1 come as linear weights [out, in] and are transposed. Where not `with_states` only
+/// values are restored.
+void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors,
+             bool with_states = true);
 
 }  // namespace lockstep

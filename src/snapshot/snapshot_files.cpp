@@ -2,7 +2,9 @@
 #include "snapshot/snapshot_files.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
@@ -13,27 +15,77 @@ namespace {
 
 constexpr int64_t block = PlacedTensors::block;
 
-SnapshotFile file_of(const PlacedTensors& tensors, const char* key, size_t first_buffer, size_t end_buffer) {
+/// A tensor of a file that is to be written.
+struct Content {
+  StoredTensor tensor;
+  size_t buffer = SnapshotFile::no_buffer;
+};
+
+/// Zeros lie in front, where they are a part of what the first rank writes.
+SnapshotFile make_file(const std::string& key, std::vector<Content> contents) {
+  std::ranges::stable_partition(contents,
+                                [](const Content& one) { return one.buffer == SnapshotFile::no_buffer; });
   SnapshotFile file{.key = key, .header = {}, .tensors = {}};
   SafeTensorsHeader header;
-  if (first_buffer == 0) header.metadata = {{"format", "pt"}};
-  for (size_t b = first_buffer; b < end_buffer; ++b) {
-    const PlacedTensors::Buffer& buffer = tensors.buffers()[b];
-    for (const PlacedTensors::Placed& one : tensors.tensors()) {
-      if (one.place.end > buffer.elements) continue;  // frozen
-      const std::string name = buffer.state.empty() ? one.name : concat(one.name, ".", buffer.state);
-      header.entries.push_back({.name = name, .dtype = buffer.dtype, .shape = one.shape});
-      file.tensors.push_back({name, buffer.dtype, one.shape, one.place});
-      file.buffers.push_back(b);
-    }
-  }
+  if (is_model_file(key)) header.metadata = {{"format", "pt"}};
+  for (const auto& [tensor, buffer] : contents)
+    header.entries.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
   file.header = header.to_bytes();
   file.bytes = std::ssize(file.header);
-  for (StoredTensor& tensor : file.tensors) {
+  for (auto& [tensor, buffer] : contents) {
     tensor.begin = file.bytes;
     file.bytes += tensor.bytes();
+    if (buffer == SnapshotFile::no_buffer) file.zeros.append(static_cast<size_t>(tensor.bytes()), '\0');
+    file.tensors.push_back(std::move(tensor));
+    file.buffers.push_back(buffer);
   }
   return file;
+}
+
+/// The part of a tensor of a buffer that has these rows; all of one without dimensions.
+Content part_of_tensor(const PlacedTensors::Placed& one, const std::string& name, DType dtype, size_t buffer,
+                       Range rows) {
+  Content part{.tensor = {name, dtype, one.shape, one.place}, .buffer = buffer};
+  if (one.shape.rank() == 0 || rows.size() == one.shape[0]) return part;
+  const int64_t row = one.place.size() / one.shape[0];
+  part.tensor.shape = {rows.size()};
+  for (int dimension = 1; dimension < one.shape.rank(); ++dimension)
+    part.tensor.shape.append(one.shape[dimension]);
+  part.tensor.place = {one.place.begin + rows.begin * row, one.place.begin + rows.end * row};
+  return part;
+}
+
+SnapshotFile text_file(const std::string& key, const std::string& text) {
+  return {.key = key, .header = text, .tensors = {}, .bytes = std::ssize(text)};
+}
+
+/// The model in one file, or in several that an index names, none with more bytes of tensors than it may
+/// have but for a tensor that is larger.
+std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, const ModelLayout& layout,
+                                      std::map<std::string, std::string>& texts) {
+  std::vector<std::vector<Content>> shards(1);
+  int64_t bytes = 0, all = 0;
+  for (const Content& one : contents) {
+    if (!shards.back().empty() && bytes + one.tensor.bytes() > layout.most_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back(one);
+    bytes += one.tensor.bytes();
+    all += one.tensor.bytes();
+  }
+  if (shards.size() == 1) return {make_file(model_file, shards[0])};
+  const auto digits = [](size_t number) { return concat(std::setfill('0'), std::setw(5), number); };
+  std::vector<SnapshotFile> files;
+  nlohmann::ordered_json index = {{"metadata", {{"total_size", all}}}};
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    const std::string key =
+        concat("model-", digits(shard + 1), "-of-", digits(shards.size()), ".safetensors");
+    for (const Content& one : shards[shard]) index["weight_map"][one.tensor.name] = key;
+    files.push_back(make_file(key, std::move(shards[shard])));
+  }
+  texts[concat(model_file, ".index.json")] = index.dump(2) + "\n";
+  return files;
 }
 
 /// Which blocks of a buffer each rank writes: of several ranks that hold one, each in turn has equal parts of
@@ -112,8 +164,28 @@ void for_each_source(const PlacedTensors& tensors, const std::vector<SnapshotFil
 
 }  // namespace
 
-std::vector<SnapshotFile> files_of(const PlacedTensors& tensors) {
-  return {file_of(tensors, model_file, 0, 1), file_of(tensors, optimizer_file, 1, tensors.buffers().size())};
+std::vector<SnapshotFile> files_of(const PlacedTensors& tensors, const ModelLayout& layout) {
+  std::vector<Content> model, optimizer, padding;
+  for (const auto& [name, shape] : layout.zeros)
+    model.push_back({{name, DType::f32, shape, {0, shape.elements()}}});
+  for (size_t b = 0; b < tensors.buffers().size(); ++b) {
+    const PlacedTensors::Buffer& buffer = tensors.buffers()[b];
+    for (const PlacedTensors::Placed& one : tensors.tensors()) {
+      if (one.place.end > buffer.elements) continue;  // frozen
+      const int64_t rows = one.shape.rank() > 0 ? one.shape[0] : 1;
+      const auto cut = layout.rows.find(one.name);
+      const int64_t kept = b == 0 && cut != layout.rows.end() ? std::min(cut->second, rows) : rows;
+      const std::string name = b == 0 ? one.name : concat(one.name, ".", buffer.state);
+      (b == 0 ? model : optimizer).push_back(part_of_tensor(one, name, buffer.dtype, b, {0, kept}));
+      if (kept < rows) padding.push_back(part_of_tensor(one, name, buffer.dtype, b, {kept, rows}));
+    }
+  }
+  std::map<std::string, std::string> texts = layout.texts;
+  std::vector<SnapshotFile> files = model_files(model, layout, texts);
+  files.push_back(make_file(optimizer_file, std::move(optimizer)));
+  if (!padding.empty()) files.push_back(make_file(padding_file, std::move(padding)));
+  for (const auto& [key, text] : texts) files.push_back(text_file(key, text));
+  return files;
 }
 
 Deal deal_to_holders(const PlacedTensors& tensors, const std::vector<SnapshotFile>& files) {
@@ -122,8 +194,9 @@ Deal deal_to_holders(const PlacedTensors& tensors, const std::vector<SnapshotFil
   for (const PlacedTensors::Buffer& buffer : tensors.buffers()) given.push_back(givers(buffer));
   for (size_t rank = 0; rank < deal.size(); ++rank)
     for (size_t f = 0; f < files.size(); ++f) {
-      deal[rank].bytes.push_back({rank == 0 ? 0 : std::ssize(files[f].header), files[f].bytes});
-      for (size_t t = 0; t < files[f].tensors.size(); ++t)
+      deal[rank].bytes.push_back(
+          {rank == 0 ? 0 : std::ssize(files[f].header) + std::ssize(files[f].zeros), files[f].bytes});
+      for (size_t t = files[f].first_held(); t < files[f].tensors.size(); ++t)
         for (const Range& range : given[files[f].buffers[t]][rank])
           if (const Range both = intersection(range, files[f].tensors[t].place); both.size() > 0)
             deal[rank].pieces.push_back({f, t, both});
@@ -147,7 +220,7 @@ Deal deal_parts(const std::vector<SnapshotFile>& files, int ranks,
       RankShare& share = deal[static_cast<size_t>(rank)];
       const Range mine{first_of(rank) * size, std::min(first_of(rank + 1) * size, file.bytes)};
       share.bytes.push_back({std::min(mine.begin, mine.end), mine.end});
-      for (size_t t = 0; t < file.tensors.size(); ++t) {
+      for (size_t t = file.first_held(); t < file.tensors.size(); ++t) {
         const StoredTensor& tensor = file.tensors[t];
         const Range both = intersection({tensor.begin, tensor.end()}, share.bytes.back());
         if (both.size() > 0) share.pieces.push_back({f, t, tensor.whole_blocks(tensor.elements_of(both))});
@@ -163,7 +236,7 @@ Deal deal_to_first(const std::vector<SnapshotFile>& files, int ranks) {
   for (RankShare& share : deal) share.bytes.resize(files.size());
   for (size_t f = 0; f < files.size(); ++f) {
     deal[0].bytes[f] = {0, files[f].bytes};
-    for (size_t t = 0; t < files[f].tensors.size(); ++t)
+    for (size_t t = files[f].first_held(); t < files[f].tensors.size(); ++t)
       deal[0].pieces.push_back({f, t, files[f].tensors[t].place});
   }
   return deal;
@@ -218,6 +291,7 @@ FilePart part_of(const std::vector<SnapshotFile>& files, size_t file, const Rank
                                                       static_cast<size_t>(both.size()))});
   };
   add(0, std::as_bytes(std::span(whole.header)));
+  add(std::ssize(whole.header), std::as_bytes(std::span(whole.zeros)));
   TensorSums sums(whole.tensors);
   for (const RankShare::Piece& piece : share.pieces) {
     const StoredTensor& tensor = files[piece.file].tensors[piece.tensor];

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,20 +17,43 @@ namespace lockstep {
 /// What a snapshot's files are called. state.json has the checksums of the others and of itself.
 inline constexpr const char* model_file = "model.safetensors";
 inline constexpr const char* optimizer_file = "optimizer.safetensors";
+inline constexpr const char* padding_file = "padding.safetensors";
 inline constexpr const char* state_file = "state.json";
+
+/// Whether a file holds values of the model: one of several begins with its number.
+inline bool is_model_file(const std::string& key) {
+  return key == padding_file || (key.starts_with("model") && key.ends_with(".safetensors"));
+}
+
+/// What others who read a snapshot's folder expect of it: a function of the model and its settings.
+struct ModelLayout {
+  struct Zeros {
+    std::string name;
+    Shape shape;
+  };
+  std::map<std::string, int64_t> rows = {};       ///< [tensor]: those after them are in padding_file
+  std::vector<Zeros> zeros = {};                  ///< f32 tensors of the file that the model does not have
+  std::map<std::string, std::string> texts = {};  ///< [file] that lies beside
+  int64_t most_bytes = int64_t{2} << 30;          ///< of the model's tensors in one file; more are cut up
+};
 
 /// A safetensors file: what it begins with, and where its tensors lie. Of a snapshot that is written all of
 /// it is a function of names and shapes.
 struct SnapshotFile {
   std::string key;
-  std::string header;                 ///< with its length in front
+  std::string header;                 ///< with its length in front; of a text all of it
+  std::string zeros = {};             ///< the first tensors, which no buffer has
   std::vector<StoredTensor> tensors;  ///< in the order of their bytes
   std::vector<size_t> buffers = {};   ///< [tensor] of PlacedTensors
   int64_t bytes = 0;
+
+  static constexpr size_t no_buffer = static_cast<size_t>(-1);
+  /// Tensors before it are zeros.
+  size_t first_held() const { return static_cast<size_t>(std::ranges::count(buffers, no_buffer)); }
 };
 
-/// The files that hold these tensors, the model's first.
-std::vector<SnapshotFile> files_of(const PlacedTensors& tensors);
+/// The files that hold these tensors, the model's first, then the optimizer's, and the texts last.
+std::vector<SnapshotFile> files_of(const PlacedTensors& tensors, const ModelLayout& layout = {});
 
 /// What one rank writes of a snapshot's files.
 struct RankShare {

@@ -18,7 +18,10 @@ constexpr double forever = std::numeric_limits<double>::infinity();
 }  // namespace
 
 SnapshotWriter::SnapshotWriter(const World& world, const PlacedTensors& tensors, Options options)
-    : world_(world), tensors_(tensors), files_(files_of(tensors)), best_loss_(options.best_loss) {
+    : world_(world),
+      tensors_(tensors),
+      files_(files_of(tensors, options.layout)),
+      best_loss_(options.best_loss) {
   const int ranks = world.size();
   expect(std::ssize(tensors.buffers().front().held) == ranks, "the tensors are held by ",
          tensors.buffers().front().held.size(), " ranks, not ", ranks);

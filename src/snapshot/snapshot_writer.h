@@ -36,6 +36,7 @@ class SnapshotWriter {
     bool is_shared = true;                 ///< every rank writes; else rank 0 alone: see is_shared_by_all()
     std::optional<double> best_loss = {};  ///< of the best snapshot that is there already
     std::function<void()> guard = {};      ///< as SnapshotStore's, of rank 0
+    ModelLayout layout = {};
   };
 
   /// Keeps references.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -25,12 +26,30 @@ Json unseal(const std::string& bytes) {
   return state;
 }
 
+bool is_text(const std::string& file) { return !file.ends_with(".safetensors"); }
+
 std::optional<GradScale> grad_scale_of(const Json& state) {
   const auto found = state.find("grad_scaler");
   if (found == state.end()) return std::nullopt;
   return GradScale{.scale = found->at("scale"),
                    .growth_tracker = found->at("growth_tracker"),
                    .skipped_steps = found->at("skipped_steps")};
+}
+
+Json json_of(const ValidationRecord& validations) {
+  Json json = {
+      {"best_loss", nullptr}, {"best_step", validations.best_step}, {"since_best", validations.since_best}};
+  if (validations.best_loss) json["best_loss"] = *validations.best_loss;
+  return json;
+}
+
+ValidationRecord validations_of(const Json& state) {
+  const auto found = state.find("validations");
+  if (found == state.end()) return {};
+  const Json& best = found->at("best_loss");
+  return {.best_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
+          .best_step = found->at("best_step"),
+          .since_best = found->at("since_best")};
 }
 
 }  // namespace
@@ -43,6 +62,7 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
                 {"finished", snapshot.is_finished},
                 {"validation_pending", snapshot.is_validation_pending},
                 {"best_validation_loss", nullptr},
+                {"validations", json_of(snapshot.validations)},
                 {"configuration", snapshot.configuration},
                 {"artifacts", snapshot.artifacts},
                 {"matmul_plans", snapshot.matmul_plans}};
@@ -95,6 +115,7 @@ void StoredSnapshot::parse() {
               .is_finished = state.at("finished"),
               .is_validation_pending = state.value("validation_pending", false),
               .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
+              .validations = validations_of(state),
               .grad_scale = grad_scale_of(state),
               .configuration = state.at("configuration"),
               .artifacts = state.at("artifacts"),
@@ -121,6 +142,23 @@ std::string StoredSnapshot::key(const std::string& file) const {
 
 std::string StoredSnapshot::name_of(const std::string& file) const {
   return store_ ? store_->name_of(key(file)) : concat(name_, "/", file);
+}
+
+/// Of one that has a single one; empty: none is known.
+std::string StoredSnapshot::whole_checksum(const std::string& file) const {
+  if (const auto told = checksums_.find(file); told != checksums_.end()) return told->second.header;
+  const auto told = whole_.find(file);
+  return told == whole_.end() ? "" : told->second;
+}
+
+std::vector<std::string> StoredSnapshot::files() const {
+  std::vector<std::string> names;
+  for (const auto& [file, sum] : whole_) names.push_back(file);
+  for (const auto& [file, sums] : checksums_) names.push_back(file);
+  const bool has_model = std::ranges::any_of(names, is_model_file);
+  if (!has_model) names.insert(names.begin(), model_file);
+  if (std::ranges::count(names, optimizer_file) == 0) names.emplace_back(optimizer_file);
+  return names;
 }
 
 std::string StoredSnapshot::header(const std::string& file) const {
@@ -185,14 +223,13 @@ void StoredSnapshot::read_to_end(const std::string& file, const Take& take) cons
 }
 
 void StoredSnapshot::read(const std::string& file, const Take& take) const {
-  if (!has_tensor_checksums()) {
+  if (!has_tensor_checksums() || is_text(file)) {
     Hasher hasher;
     read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
       hasher.add(piece);
       take(begin, piece);
     });
-    const auto sum = whole_.find(file);
-    require(sum != whole_.end() && hash_text(hasher.value()) == sum->second, name_of(file),
+    require(hash_text(hasher.value()) == whole_checksum(file), name_of(file),
             " is damaged: its checksum does not match");
     return;
   }
@@ -226,7 +263,7 @@ void StoredSnapshot::require_readable() const {
 
 void StoredSnapshot::verify() const {
   if (format_ > snapshot_format) return;
-  for (const char* file : {model_file, optimizer_file}) {
+  for (const std::string& file : files()) {
     if (store_->has_atomic_groups())
       read(file, [](int64_t, std::span<const std::byte>) {});
     else

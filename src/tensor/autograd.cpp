@@ -190,6 +190,8 @@ class Walk {
   Tensor scale_;
 };
 
+bool GradientContext::wants(size_t i) const { return node_.inputs[i] != nullptr; }
+
 GradientTarget GradientContext::gradient_target(size_t i, const Tensor& model) {
   TensorState* input = node_.inputs[i].get();
   LeafGradient* leaf = input ? input->leaf.get() : nullptr;

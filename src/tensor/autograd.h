@@ -23,6 +23,9 @@ struct GradientTarget {
 /// What a gradient function may ask the walk that runs it, about input `i` of its operation.
 class GradientContext {
  public:
+  /// Whether anybody wants the gradient of input `i`: nobody does that of a frozen parameter.
+  bool wants(size_t i) const;
+
   /// Memory for the gradient of input `i`, to be overwritten and returned: where the leaf keeps it, if this
   /// is its first use and it does not accumulate; else new, like `model`.
   Tensor gradient_memory(size_t i, const Tensor& model);

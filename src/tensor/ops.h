@@ -88,15 +88,16 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, 
 Tensor continue_causal_attention(const Tensor& qkv, int64_t heads, const Tensor& text, int64_t past);
 
 /// Mean cross entropy of logits [..., classes] against i32 targets [...]; rows whose target is `ignore_index`
-/// do not count. A scalar; NaN if every row is ignored (as in PyTorch). Its gradient is rounded to the dtype
-/// of logits when it is made, so in f16 it has to hold `loss_scale` (GradScaler::scale()) by then.
+/// do not count. A scalar; 0 if every row is ignored, where PyTorch has NaN. Its gradient is rounded to the
+/// dtype of logits when it is made, so in f16 it has to hold `loss_scale` (GradScaler::scale()) by then.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index = -1,
                      const Tensor& loss_scale = {});
 /// cross_entropy(linear(x, weight), targets) for `rows_at_once` rows of x after the other, so that not all
-/// logits exist at once; 0: all rows. The rows of a piece show in the bits of weight's gradient.
+/// logits exist at once; 0: all rows. The rows of a piece show in the bits of weight's gradient. A constant
+/// `bias` [classes] may be added to logits.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t rows_at_once = 0, int32_t ignore_index = -1,
-                            const Tensor& loss_scale = {});
+                            const Tensor& loss_scale = {}, const Tensor& bias = {});
 /// Mean of (x - y)^2 over all elements, a scalar. Equal shapes.
 Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 Tensor sum(const Tensor& x);   ///< of all elements in index order by fixed blocks, a scalar

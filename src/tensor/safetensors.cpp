@@ -33,6 +33,14 @@ int64_t integer(const Json& number) {
   return number;
 }
 
+/// Where a tensor's bytes begin and end.
+std::pair<int64_t, int64_t> read_offsets(const Json& fields) {
+  const Json& offsets = fields.at("data_offsets");
+  const int64_t begin = integer(offsets.at(0)), end = integer(offsets.at(1));
+  require(begin >= 0 && begin <= end, "data offsets ", begin, " to ", end);
+  return {begin, end};
+}
+
 /// The entry of a tensor whose bytes begin at the first of the pair.
 std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Json& fields) {
   SafeTensorsEntry entry{.name = name, .dtype = dtype_named(fields.at("dtype")), .shape = {}};
@@ -41,10 +49,8 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const J
     entry.shape.append(integer(extent));
     require(!__builtin_mul_overflow(tensor_bytes, integer(extent), &tensor_bytes), "its shape is too large");
   }
-  const Json& offsets = fields.at("data_offsets");
-  const int64_t begin = integer(offsets.at(0));
-  entry.end = integer(offsets.at(1));
-  require(begin >= 0 && begin <= entry.end, "data offsets ", begin, " to ", entry.end);
+  const auto [begin, end] = read_offsets(fields);
+  entry.end = end;
   require(entry.end - begin == tensor_bytes, entry.shape, " of ", entry.dtype, " in ", entry.end - begin,
           " bytes");
   return {begin, std::move(entry)};
@@ -78,7 +84,8 @@ uint64_t SafeTensorsHeader::text_bytes(std::string_view first_bytes) {
   return bytes;
 }
 
-SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text) {
+SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
+                                           const std::function<bool(const std::string& name)>& ignored) {
   const Json header = Json::parse(text);
   require(header.is_object(), "its header is not a JSON object");
   SafeTensorsHeader parsed;
@@ -89,7 +96,11 @@ SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text) {
       continue;
     }
     try {
-      found.push_back(read_entry(name, fields));
+      if (ignored && ignored(name))
+        found.push_back(
+            {read_offsets(fields).first, {.name = name, .shape = {}, .end = read_offsets(fields).second}});
+      else
+        found.push_back(read_entry(name, fields));
     } catch (const std::exception& problem) {
       throw UserError(concat("tensor ", name, ": ", problem.what()));
     }
@@ -101,8 +112,9 @@ SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text) {
     require(begin == end, "tensor ", entry.name, ": data offsets ", begin, " to ", entry.end, " where ", end,
             " has to follow");
     end = entry.end;
-    parsed.entries.push_back(std::move(entry));
+    if (!ignored || !ignored(entry.name)) parsed.entries.push_back(std::move(entry));
   }
+  parsed.data_bytes = end;
   return parsed;
 }
 

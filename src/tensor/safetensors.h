@@ -37,13 +37,16 @@ struct SafeTensorsHeader {
 
   std::vector<SafeTensorsEntry> entries;  ///< in the order of their data
   std::map<std::string, std::string> metadata = {};
+  int64_t data_bytes = 0;  ///< as parse() found them
 
   /// Its bytes, a multiple of 8: the length of the text and the text. Sets the entries' ends.
   std::string to_bytes();
   /// The length of the text behind these length_bytes.
   static uint64_t text_bytes(std::string_view first_bytes);
-  /// Reads the text, made by anybody. Throws UserError saying what is wrong with it.
-  static SafeTensorsHeader parse(std::string_view text);
+  /// Reads the text, made by anybody, but for tensors that are `ignored`, of any dtype. Throws UserError
+  /// saying what is wrong with it.
+  static SafeTensorsHeader parse(std::string_view text,
+                                 const std::function<bool(const std::string& name)>& ignored = {});
 };
 
 /// The bytes of such a file. F32, F64, BF16, F16 and I32 tensors on any device; those read back are on the

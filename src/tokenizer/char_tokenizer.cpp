@@ -5,6 +5,7 @@
 #include <iomanip>
 
 #include "core/error.h"
+#include "tokenizer/tokenizer_json.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
@@ -37,6 +38,16 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text, std::string_vi
     ids.push_back(static_cast<int32_t>(found - characters_.begin()));
   }
   return ids;
+}
+
+std::string CharTokenizer::to_json() const {
+  std::vector<std::string> tokens;
+  for (char32_t character : characters_) tokens.push_back(encode_utf8(character));
+  return character_tokenizer_json(tokens);
+}
+
+size_t CharTokenizer::safe_cut(std::string_view text, size_t near) const {
+  return next_character(text, near);
 }
 
 std::vector<int32_t> CharTokenizer::beginning() const {

@@ -14,10 +14,13 @@ class CharTokenizer : public Tokenizer {
 
   int64_t vocabulary_size() const override { return static_cast<int64_t>(characters_.size()); }
   /// All characters in order of their ids, as UTF-8.
-  std::string vocabulary() const override;
+  std::string vocabulary() const;
+  /// Model WordLevel over single characters.
+  std::string to_json() const override;
   /// Throws UserError that names a character outside the vocabulary.
   std::vector<int32_t> encode(std::string_view text, std::string_view source = "the text") const override;
   std::string decode(std::span<const int32_t> ids) const override;
+  size_t safe_cut(std::string_view text, size_t near) const override;
   /// The end of a line, or the first symbol of a vocabulary without one.
   std::vector<int32_t> beginning() const override;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/utf8.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace lockstep {
@@ -49,6 +51,22 @@ std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
     offset += form.bytes;
   }
   return text;
+}
+
+void check_utf8(std::string_view bytes, std::string_view source, size_t first_byte) {
+  for (size_t offset = 0; offset < bytes.size();) {
+    const auto lead = static_cast<unsigned char>(bytes[offset]);
+    const Form form = form_of(lead);
+    require(lead == 0 || first_code_point(bytes.substr(offset), form) != 0, source, " is not text: byte ",
+            first_byte + offset,
+            " begins no UTF-8 character; a text is a UTF-8 file (iconv converts other encodings)");
+    offset += form.bytes;
+  }
+}
+
+size_t next_character(std::string_view text, size_t near) {
+  while (near < text.size() && (static_cast<unsigned char>(text[near]) & 0xC0) == 0x80) ++near;
+  return std::min(near, text.size());
 }
 
 std::string encode_utf8(char32_t code_point) {

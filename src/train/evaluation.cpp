@@ -11,6 +11,17 @@
 
 namespace lockstep {
 
+namespace {
+
+/// Of so many samples, the targets that count.
+double weight_of(const Dataset& data, int64_t first, int64_t samples) {
+  int64_t weight = 0;
+  for (int64_t i = 0; i < samples; ++i) weight += data.weight(first + i);
+  return static_cast<double>(weight);
+}
+
+}  // namespace
+
 std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
                                const Dataset& data, int64_t batch_size,
                                const std::function<void(int64_t, int64_t)>& progress) {
@@ -36,13 +47,13 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
     beat("evaluation");
     const Batch batch = collect(data, indices, current_stream());
     const double mean = item(task.loss(batch.inputs, batch.targets, {}));
-    if (!is_empty) sums[static_cast<size_t>(round)] = mean * static_cast<double>(indices.size());
+    if (!is_empty) sums[static_cast<size_t>(round)] = mean * weight_of(data, first, std::ssize(indices));
   }
   std::vector<double> all(sums.size() * static_cast<size_t>(world.size()));
   world.communicator().all_gather(sums.data(), most * 8, all.data());
   double total = 0.0;
   for (int64_t batch = 0; batch < batches; ++batch) total += all[static_cast<size_t>(batch)];
-  return total / static_cast<double>(data.size());
+  return total / weight_of(data, 0, data.size());
 }
 
 }  // namespace lockstep

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/language_model.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "huggingface/model_layout.h"
 #include "nn/adamw.h"
+#include "snapshot/parameters_hash.h"
+#include "tokenizer/char_tokenizer.h"
+#include "tokenizer/load_tokenizer.h"
+#include "train/parameter_rules.h"
 #include "train/writer.h"
 
 namespace lockstep {
@@ -20,12 +30,81 @@ Recompute recompute_of(const Config& config) {
                               : Recompute{What::segments, recompute_segments(config)};
 }
 
+std::unique_ptr<SourceModel> open_source_model(const std::string& address, const World& world) {
+  try {
+    return std::make_unique<SourceModel>(address, world);
+  } catch (const UserError& problem) {
+    throw UserError(concat("model.from: ", problem.what()));
+  }
+}
+
+/// On rank 0.
+std::string tokenizer_json_of(const SourceModel& source) {
+  const auto artifacts = source.artifacts();
+  if (const auto found = artifacts.find(tokenizer_artifact); found != artifacts.end()) return found->second;
+  if (const auto found = artifacts.find(vocabulary_artifact); found != artifacts.end())
+    return CharTokenizer(found->second).to_json();
+  const auto texts = source.texts();
+  if (const auto found = texts.find("tokenizer.json"); found != texts.end()) return found->second;
+  std::error_code unreadable;
+  require(std::filesystem::exists(source.address() + "/vocab.json", unreadable),
+          "model.from = ", source.address(),
+          " has no tokenizer that data.tokenizer = auto could be; name one there");
+  return load_tokenizer(source.address())->to_json();
+}
+
+/// Without rows beyond the vocabulary, which are there for the products alone.
+int64_t count_used_parameters(const Gpt& model) {
+  const Gpt::Options& options = model.options();
+  const int64_t tables = options.tie_weights ? 1 : 2;
+  return count_parameters(model.parameters()) - tables * (options.rows - options.vocabulary) * options.width;
+}
+
 }  // namespace
 
+std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
+  if (config.model.from.empty()) return nullptr;
+  std::unique_ptr<SourceModel> source = open_source_model(config.model.from, world);
+  const Gpt2Config& there = source->config();
+  const int64_t multiple = config.model.vocab_multiple;
+  const std::vector<Setting> sizes = {
+      {"model.n_layer", concat(there.layers)},
+      {"model.n_head", concat(there.heads)},
+      {"model.n_embd", concat(there.width)},
+      {"model.vocab_size", concat(there.vocabulary)},
+      {"model.vocab_multiple",
+       concat(multiple > 0 && !source->is_snapshot() ? multiple : source->vocabulary_multiple())},
+      {"model.n_positions", concat(there.positions)},
+      {"model.bias", source->has_bias() ? "true" : "false"},
+      {"model.tie_weights", there.is_tied ? "true" : "false"},
+      {"model.activation", there.activation == Gelu::erf ? "gelu_erf" : "gelu_tanh"}};
+  for (const Setting& size : sizes) {
+    const std::string said = value_of(config, size.key);
+    const bool is_open = config.unset.contains(size.key) || said == "0";
+    require(is_open || said == size.value, size.key, " = ", said,
+            ", but the model of model.from = ", config.model.from, " has ", size.value,
+            ": leave the key out");
+    config.unset.erase(size.key);
+  }
+  require(config.data.block_size <= there.positions, "data.block_size = ", config.data.block_size,
+          ", but the model of model.from = ", config.model.from, " has ", there.positions, " positions");
+  config = changed(std::move(config), sizes);
+  return source;
+}
+
+LanguageData language_data(const Config& config, const World& world, const SourceModel* source) {
+  std::string json;
+  const bool is_wanted = source != nullptr && config.data.tokenizer == "auto";
+  if (is_wanted) on_first_rank(world, [&] { json = tokenizer_json_of(*source); });
+  return load_language_data(config, world, json);
+}
+
 std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size) {
+  const int64_t multiple = std::max<int64_t>(1, config.model.vocab_multiple);
   return std::make_unique<Gpt>(
       Gpt::Options{.vocabulary = vocabulary_size,
-                   .block_size = config.data.block_size,
+                   .rows = (vocabulary_size + multiple - 1) / multiple * multiple,
+                   .block_size = std::max(config.model.n_positions, config.data.block_size),
                    .layers = config.model.n_layer,
                    .heads = config.model.n_head,
                    .width = config.model.n_embd,
@@ -37,12 +116,13 @@ std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size) {
       static_cast<uint64_t>(config.train.seed));
 }
 
-TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data) {
+TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data,
+                           const SourceModel* source) {
   TrainingTask task;
   task.parameters = model.parameters();
   task.description = concat("data: ", data.description, "\nmodel: ", counted(config.model.n_layer, "layer"),
                             ", ", counted(config.model.n_head, "head"), ", ", config.model.n_embd, " wide, ",
-                            counted(count_parameters(task.parameters), "parameter"));
+                            counted(count_used_parameters(model), "parameter"));
   task.loss = [&model, rows = config.train.logit_rows](const Tensor& inputs, const Tensor& targets,
                                                        const Context& context) {
     return model.loss(inputs, targets, context, rows);
@@ -59,8 +139,26 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
   task.tokens_per_sample = config.data.block_size;
   task.flops_per_token = model.flops_per_token(config.data.block_size);
   task.artifacts[corpus_artifact] = data.text_hash;
+  if (source != nullptr) {
+    task.description += concat(", from ", source->address());
+    task.artifacts[source_artifact] = source->hash();
+    task.initial_values = [source](const World& world, PlacedTensors& tensors) {
+      // Reading a large model may take longer than any collective.
+      const double timeout = world.communicator().timeout();
+      world.communicator().set_timeout(std::numeric_limits<double>::infinity());
+      source->load(world, tensors);
+      world.communicator().set_timeout(timeout);
+    };
+  }
+  apply_parameter_rules(config.train, task);
+  task.layout = [&model, tokenizer = data.tokenizer, cuts = config.model.from.empty()] {
+    return gpt2_layout(model.options(), cuts, tokenizer.get());
+  };
   if (data.tokenizer) {
-    task.artifacts[vocabulary_artifact] = data.tokenizer->vocabulary();
+    if (const auto* characters = dynamic_cast<const CharTokenizer*>(data.tokenizer.get()))
+      task.artifacts[vocabulary_artifact] = characters->vocabulary();
+    else
+      task.artifacts[tokenizer_artifact] = hash_text(hash_of(data.tokenizer->to_json()));
     task.user_program = "generate";
     task.sample_text = [&model, &tokenizer = *data.tokenizer,
                         seed = config.train.seed](const std::function<bool()>& go_on) {
@@ -73,8 +171,8 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
 
 double count_matrix_elements(const Config& config, int64_t vocabulary_size) {
   const double tables = config.model.tie_weights ? 1 : 2;
-  const double rows =
-      tables * static_cast<double>(vocabulary_size) + static_cast<double>(config.data.block_size);
+  const double rows = tables * static_cast<double>(vocabulary_size) +
+                      static_cast<double>(std::max(config.model.n_positions, config.data.block_size));
   const auto width = static_cast<double>(config.model.n_embd);
   // Attention has four matrices of width * width, the MLP two of four times that.
   return rows * width + 12 * static_cast<double>(config.model.n_layer) * width * width;

@@ -15,13 +15,14 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
-#include "nn/learning_rate.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
 #include "snapshot/run_folder.h"
-#include "snapshot/run_snapshots.h"
+#include "train/early_stopping.h"
 #include "train/progress.h"
 #include "train/rank_table.h"
+#include "train/run_snapshots.h"
+#include "train/schedule.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
 
@@ -34,18 +35,6 @@ struct StartedStep {
   int64_t samples_of_replica = 0;
   Clock::time_point begin;
 };
-
-/// A run that diverges does so again however often it is started: it is its user who has to change it. A step
-/// that a GradScaler has skipped is none of that, unless a scale at which gradients vanish does not help.
-void require_finite(int64_t step, const StepResult& result, double learning_rate) {
-  constexpr float least_scale = 0x1p-14f;  // fp16's least normal number
-  if (result.was_skipped() && result.grad_scale->scale >= least_scale) return;
-  require(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
-          result.loss, " and the gradient norm ", result.gradient_norm,
-          result.grad_scale ? concat(", with a loss scale of ", result.grad_scale->scale) : "",
-          ": lower train.learning_rate (here ", learning_rate,
-          "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
-}
 
 /// One run, from start to end, on one rank.
 class Run {
@@ -67,15 +56,14 @@ class Run {
                                      .whole_batches = config.train.accumulate > 1}),
         runner_(config.train, task, engine_, [this] { vote(); }),
         total_steps_(config.train.steps),
-        schedule_{.peak = config.train.learning_rate,
-                  .floor = config.train.min_lr,
-                  .warmup_steps = config.train.warmup_steps,
-                  .decay_steps = config.train.decay_steps},
+        learning_rate_(schedule_of(config.train)),
         peak_flops_(peak_flops(config, world)),
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
-        snapshots_(config, world, folder, tensors_, [this] { return snapshot(); }) {}
+        snapshots_(config, world, folder, tensors_, task.layout ? task.layout() : ModelLayout(),
+                   [this] { return snapshot(); }),
+        early_stopping_(config.train) {}
 
   int operator()();
 
@@ -116,7 +104,7 @@ class Run {
   Loader loader_;
   StepRunner runner_;
   int64_t total_steps_;
-  CosineSchedule schedule_;
+  std::function<double(int64_t)> learning_rate_;  ///< of a step
   double peak_flops_;
   int64_t first_step_ = 0;
   std::deque<StartedStep> started_;
@@ -125,10 +113,11 @@ class Run {
   ParameterCheck parameter_check_;
   SpaceTensors tensors_;
   RunSnapshots snapshots_;
-  int64_t last_step_ = 0;                  ///< whose result is known
-  bool has_asked_to_stop_ = false;         ///< this rank
-  bool has_asked_for_snapshot_ = false;    ///< this rank, and still does
-  bool stopping_ = false;                  ///< all ranks know that one asked
+  int64_t last_step_ = 0;                ///< whose result is known
+  bool has_asked_to_stop_ = false;       ///< this rank
+  bool has_asked_for_snapshot_ = false;  ///< this rank, and still does
+  bool stopping_ = false;                ///< all ranks know that one asked
+  EarlyStopping early_stopping_;
   bool validation_is_pending_ = false;     ///< of the last step: a request to stop cut it short
   std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0
   std::unique_ptr<Progress> progress_;     ///< on rank 0
@@ -155,11 +144,14 @@ void Run::resume() {
   engine_.data_parallel.place_states(*engine_.optimizer);
   folder_.load(tensors_);
   const Snapshot* found = folder_.snapshot();
+  if (found == nullptr && task_.initial_values) task_.initial_values(world_, tensors_);
+  if (found != nullptr || task_.initial_values) engine_.data_parallel.refresh_copies();
   if (found == nullptr) return;
-  engine_.data_parallel.refresh_copies();
   engine_.optimizer->set_steps_taken(found->optimizer_steps);
   if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
   first_step_ = last_step_ = found->step;
+  early_stopping_.set_state(found->validations);
+  if (early_stopping_.is_over()) total_steps_ = found->step;
   // Whoever goes on may want no validation there any more.
   validation_is_pending_ = found->is_validation_pending && validates(found->step);
 }
@@ -206,7 +198,7 @@ int Run::finish() {
   if (world_.is_first() && is_kept) {
     folder_.check_recently();
     writer_->finish(hash_value);
-    tell_end(config_, task_, total_steps_, hash_text(hash_value));
+    tell_end(config_, task_, total_steps_, hash_text(hash_value), early_stopping_.reason());
   }
   return is_kept ? 0 : 1;
 }
@@ -234,7 +226,7 @@ void Run::start(int64_t index) {
   const Step step = loader_.next();
   started.metrics = {.step = index + 1,
                      .epoch = step.epoch,
-                     .learning_rate = schedule_.at(index),
+                     .learning_rate = learning_rate_(index),
                      .data_wait_ms = seconds_since(started.begin) * 1e3};
   // Every replica has the same number of samples, so this rank knows the whole step.
   started.samples_of_replica = step.batches.front().samples * config_.train.accumulate;
@@ -335,6 +327,8 @@ void Run::validate_pending() {
 /// Whether the model of the last step is the best so far.
 bool Run::judge(std::optional<double> validation_loss) {
   if (!validation_loss) return false;
+  early_stopping_.judge(last_step_, *validation_loss);
+  if (early_stopping_.is_over()) total_steps_ = last_step_;
   // Rank 0 knows whether the best one so far was kept.
   const bool is_best =
       world_.communicator().broadcast_text(snapshots_.is_best(*validation_loss) ? "best" : "", 0) == "best";
@@ -374,6 +368,7 @@ Snapshot Run::snapshot() const {
           .is_finished = last_step_ == total_steps_ && !validation_is_pending_,
           .is_validation_pending = validation_is_pending_,
           .best_validation_loss = {},
+          .validations = early_stopping_.state(),
           .grad_scale = engine_.scaler ? std::optional(engine_.scaler->state()) : std::nullopt,
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,

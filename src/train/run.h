@@ -19,10 +19,10 @@ namespace lockstep {
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  RunFolder& folder);
 
-/// Mean over a data set of each sample's loss, without dropout: batches of `batch_size` in order, summed in
-/// double in index order, so that it does not depend on ranks. Nothing, on all ranks, if one of them was
-/// asked to stop: they agree on it after each batch. `progress` hears how many of this rank's batches are
-/// done, first that none is.
+/// Mean over a data set of each sample's loss, by its weight, without dropout: batches of `batch_size` in
+/// order, summed in double in index order, so that it does not depend on ranks. Nothing, on all ranks, if one
+/// of them was asked to stop: they agree on it after each batch. `progress` hears how many of this rank's
+/// batches are done, first that none is.
 std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
                                const Dataset& data, int64_t batch_size,
                                const std::function<void(int64_t done, int64_t batches)>& progress = {});
@@ -34,8 +34,10 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
 /// Says beside its plan, if there is one, what the rank that took most had at most. All ranks call it.
 void tell_memory(const World& world, const TrainingTask& task);
 
-/// The last words about a run that is complete: its result, and what to type next.
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash);
+/// The last words about a run that is complete: its result, and what to type next; and the reason why it is,
+/// where that is not its length.
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
+              const std::string& reason = "");
 
 /// Decides on a GPU how each product of a step is computed, once for all ranks, before the first step. A
 /// resumed run keeps the plans of its snapshot (`from_snapshot`, empty if there is none). A new one has none

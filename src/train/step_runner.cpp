@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/error.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/memory.h"
@@ -186,6 +187,18 @@ StepResult StepRunner::collect() {
   result.stop = votes[static_cast<size_t>(Vote::stop)] > 0.0f;
   result.snapshot = votes[static_cast<size_t>(Vote::snapshot)] > 0.0f;
   return result;
+}
+
+/// A run that diverges does so again however often it is started: it is its user who has to change it. A step
+/// that a GradScaler has skipped is none of that, unless a scale at which gradients vanish does not help.
+void require_finite(int64_t step, const StepResult& result, double learning_rate) {
+  constexpr float least_scale = 0x1p-14f;  // fp16's least normal number
+  if (result.was_skipped() && result.grad_scale->scale >= least_scale) return;
+  require(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
+          result.loss, " and the gradient norm ", result.gradient_norm,
+          result.grad_scale ? concat(", with a loss scale of ", result.grad_scale->scale) : "",
+          ": lower train.learning_rate (here ", learning_rate,
+          "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
 }
 
 BatchFeeder::BatchFeeder(const Stream& stream, int64_t most_samples)

@@ -75,6 +75,9 @@ struct StepResult {
   bool was_skipped() const { return grad_scale && !std::isfinite(gradient_norm); }
 };
 
+/// UserError where the loss or the norm of a step is not finite, unless a GradScaler has skipped it.
+void require_finite(int64_t step, const StepResult& result, double learning_rate);
+
 /// Runs a training's steps on this rank: forward and backward of each replica, the tree, clipping, the
 /// update.
 ///

@@ -59,7 +59,7 @@ void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
   TrainConfig& train = config.train;
   if (train.decay_steps > 0) return;
   train.decay_steps = earlier > 0 ? earlier : train.steps;
-  if (is_first_rank && train.decay_steps != train.steps)
+  if (is_first_rank && train.decay_steps != train.steps && train.schedule != "constant")
     log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the run that goes on: ",
                     train.decay_steps < train.steps ? "the learning rate is train.min_lr from there on"
                                                     : "the learning rate does not fall to train.min_lr"));
@@ -201,6 +201,16 @@ World start_world(Config& config) {
   return world;
 }
 
+namespace {
+
+std::vector<NamedTensor> trained(const TrainingTask& task) {
+  std::vector<NamedTensor> parameters = task.parameters;
+  std::erase_if(parameters, [](const NamedTensor& parameter) { return !parameter.tensor.requires_grad(); });
+  return parameters;
+}
+
+}  // namespace
+
 void tell_start(const Config& config, const World& world, const TrainingTask& task,
                 const DataParallel& data_parallel, int64_t steps) {
   const int gpu = gpu_of(current_stream());
@@ -217,7 +227,7 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
       sharding.cuts_gradients()
           ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
           : concat(counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
-                   bytes_text(4.0 * static_cast<double>(count_parameters(task.parameters))), " a rank");
+                   bytes_text(4.0 * static_cast<double>(count_parameters(trained(task)))), " a rank");
   const Offload offload = data_parallel.offload();
   const std::string on_host = offload == Offload::none ? "" : concat(", dist.offload = ", name(offload));
   log_info(
@@ -238,7 +248,9 @@ void tell_memory(const World& world, const TrainingTask& task) {
                     bytes_text(task.planned_bytes)));
 }
 
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash) {
+void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
+              const std::string& reason) {
+  if (!reason.empty()) log_info(reason);
   log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
   if (config.snapshot.path.empty()) return;
   const std::string how = concat(program_beside(task.user_program), " --snapshot ", config.log.dir);

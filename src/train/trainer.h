@@ -13,6 +13,7 @@
 #include "dist/data_parallel.h"
 #include "nn/module.h"
 #include "parameters/optimizer.h"
+#include "snapshot/snapshot_files.h"
 
 namespace lockstep {
 
@@ -34,8 +35,11 @@ struct TrainingTask {
 
   /// Optional: what the model writes now. After each token it asks whether it may go on.
   std::function<std::string(const std::function<bool()>& go_on)> sample_text;
-  double planned_bytes = 0.0;     ///< what a rank was planned to take at most; 0: nobody planned
-  std::string user_program = {};  ///< of this build, that uses the trained model: "generate"
+  /// Optional: brings the values that a new run begins with, on all ranks; else they are those of the model.
+  std::function<void(const World& world, PlacedTensors& tensors)> initial_values;
+  std::function<ModelLayout()> layout;  ///< optional: what snapshots look like to others
+  double planned_bytes = 0.0;           ///< what a rank was planned to take at most; 0: nobody planned
+  std::string user_program = {};        ///< of this build, that uses the trained model: "generate"
   /// Optional: what rank 0 says at the start of epochs `first` to `last`, from 0: whole lines. Told are also
   /// the samples of a replica's first batch and the steps of an epoch.
   std::function<std::string(int64_t first, int64_t last, int64_t batch_size, int64_t steps)> epoch_text;

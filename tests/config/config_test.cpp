@@ -10,7 +10,6 @@
 
 #include "config/config_file.h"
 #include "config/config_schema.h"
-#include "core/gpu.h"
 #include "support/config_support.h"
 #include "support/temporary_directory.h"
 
@@ -276,13 +275,18 @@ dataset = shakespeare
 tokenizer = char
 block_size = 64
 train_split = 0.9
+loss_on = answer
+packing = true
 
 [model]
+from =
 preset =
 n_layer = 4
 n_head = 4
 n_embd = 128
 vocab_size = 0
+vocab_multiple = 0
+n_positions = 0
 dropout = 0
 bias = false
 tie_weights = true
@@ -297,7 +301,11 @@ learning_rate = 0.001
 warmup_steps = 100
 min_lr = 1e-04
 decay_steps = 0
+schedule = cosine
+cooldown_steps = 0
 weight_decay = 0.1
+freeze =
+groups =
 beta1 = 0.9
 beta2 = 0.99
 grad_clip = 1
@@ -311,6 +319,8 @@ recompute = none
 threads = 0
 memory_gib = 0
 eval_every = 500
+patience = 0
+min_delta = 0
 sample_every = 0
 
 [dist]
@@ -335,52 +345,6 @@ every_steps = 1
 )");
 }
 
-TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
-  const Config config = load({"--config", "shakespeare.ini"});
-  const auto values = values_of(config);
-  const std::map<std::string, std::string> recipe = {
-      {"model.n_layer", "6"},     {"model.n_head", "6"},         {"model.n_embd", "384"},
-      {"data.block_size", "256"}, {"dist.replicas", "8"},        {"train.batch_size", "8"},
-      {"model.dropout", "0.2"},   {"train.steps", "5000"},       {"train.beta2", "0.99"},
-      {"train.beta1", "0.9"},     {"train.weight_decay", "0.1"}, {"train.learning_rate", "0.001"},
-      {"train.grad_clip", "1"},   {"train.eval_every", "250"},   {"train.precision", "fp32"},
-      {"train.min_lr", "1e-04"},  {"train.warmup_steps", "100"}, {"model.bias", "false"}};
-  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
-}
-
-TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
-  const Config config = load({"--config", "gpt2_124m.ini", "train.device=cpu"});
-  const auto values = values_of(config);
-  const std::map<std::string, std::string> recipe = {{"data.dataset", "random_tokens"},
-                                                     {"data.block_size", "1024"},
-                                                     {"model.n_layer", "12"},
-                                                     {"model.n_head", "12"},
-                                                     {"model.n_embd", "768"},
-                                                     {"model.vocab_size", "50304"},
-                                                     {"model.bias", "true"},
-                                                     {"model.dropout", "0"},
-                                                     {"model.activation", "gelu_tanh"},
-                                                     {"train.beta1", "0.9"},
-                                                     {"train.beta2", "0.95"},
-                                                     {"train.learning_rate", "6e-04"},
-                                                     {"train.weight_decay", "0.1"},
-                                                     {"train.grad_clip", "1"},
-                                                     {"train.min_lr", "6e-05"},
-                                                     {"dist.reduction", "tree"},
-                                                     {"train.warmup_steps", "700"}};
-  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
-  EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
-}
-
-/// Not a crash, and not a run that takes weeks.
-TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
-  if (count_gpus() > 0) GTEST_SKIP() << "there is a GPU";
-  expect_contains(user_error([] {
-                    load({"--config", "gpt2_124m.ini"});
-                  }),
-                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
-}
-
 TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
   EXPECT_EQ(load({"train.steps=1", "log.dir=a/b"}).snapshot.path, "a/b/snapshots");
   EXPECT_EQ(load({"train.steps=1", "log.dir=a/b", "snapshot.path=none"}).snapshot.path, "");
@@ -389,8 +353,7 @@ TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
   const Config none = load({"train.steps=1", "snapshot.path=none"});
   EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none has to stay none";
   // Whoever takes the configuration of a run for another must not get its snapshots.
-  Config other = load({"train.steps=1", "log.dir=a"});
-  const std::string resolved = to_ini(other);
+  const std::string resolved = to_ini(load({"train.steps=1", "log.dir=a"}));
   EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
   EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");
 }

@@ -56,7 +56,7 @@ TEST_F(CorpusTest, NamesAMissingFile) {
   const std::string path = (folder_ / "missing.txt").string();
   expect_contains(user_error([&] { local_corpus(path); }), {"data.dataset = " + path, "no such file"});
   expect_contains(user_error([&] { local_corpus(folder_.string()); }),
-                  {"data.dataset = " + folder_.string()});
+                  {"data.dataset = " + folder_.string(), "no *.txt in this folder"});
   expect_contains(user_error([&] { local_corpus(""); }), {"data.dataset = "});
 }
 

@@ -13,22 +13,22 @@
 namespace lockstep {
 namespace {
 
-using Tokens = std::vector<int32_t>;
+using Ids = std::vector<int32_t>;
 
 struct Sample {
-  Tokens input;
-  Tokens target;
+  Ids input;
+  Ids target;
 };
 
 Sample fetch(const Dataset& dataset, int64_t index) {
-  Sample sample{.input = Tokens(static_cast<size_t>(dataset.input().shape.elements())),
-                .target = Tokens(static_cast<size_t>(dataset.target().shape.elements()))};
+  Sample sample{.input = Ids(static_cast<size_t>(dataset.input().shape.elements())),
+                .target = Ids(static_cast<size_t>(dataset.target().shape.elements()))};
   dataset.fetch(index, sample.input.data(), sample.target.data());
   return sample;
 }
 
-Tokens counting(int32_t count) {
-  Tokens tokens(static_cast<size_t>(count));
+Ids counting(int32_t count) {
+  Ids tokens(static_cast<size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0);
   return tokens;
 }
@@ -59,8 +59,8 @@ TEST(TokenWindows, TargetsAreTheNextTokensAndAShortTailIsLeftOut) {
   EXPECT_EQ(windows.size(), 3);
   EXPECT_EQ(windows.input().shape, Shape({4}));
   EXPECT_EQ(windows.input().dtype, DType::i32);
-  EXPECT_EQ(fetch(windows, 1).input, (Tokens{4, 5, 6, 7}));
-  EXPECT_EQ(fetch(windows, 2).target, (Tokens{9, 10, 11, 12}));
+  EXPECT_EQ(fetch(windows, 1).input, (Ids{4, 5, 6, 7}));
+  EXPECT_EQ(fetch(windows, 2).target, (Ids{9, 10, 11, 12}));
 }
 
 TEST(TokenWindows, AnEpochShowsAsManyTokensAsThereAreAtEverOtherPlaces) {
@@ -70,7 +70,7 @@ TEST(TokenWindows, AnEpochShowsAsManyTokensAsThereAreAtEverOtherPlaces) {
     ASSERT_EQ(windows.size(), 50);
     std::map<int32_t, int> seen;
     std::vector<int32_t> begins;
-    Tokens input(static_cast<size_t>(block)), target(input);
+    Ids input(static_cast<size_t>(block)), target(input);
     for (int64_t epoch = 0; epoch < 400; ++epoch)
       for (int64_t i = 0; i < windows.size(); ++i) {
         windows.fetch_in_epoch(epoch, i, input.data(), target.data());
@@ -123,7 +123,7 @@ TEST(SplitTokens, ValidationTargetsEachTokenOnce) {
 }
 
 TEST(SplitTokens, SplitsShakespeareWhereOthersDo) {
-  const TokenSplit split = split_tokens(Tokens(1115394), 64, 0.9);
+  const TokenSplit split = split_tokens(Ids(1115394), 64, 0.9);
   EXPECT_EQ(split.train->size(), (1003854 - 1) / 64);
   EXPECT_EQ(split.validation->size(), (111540 - 1) / 64);
 }

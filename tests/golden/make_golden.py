@@ -5,6 +5,7 @@
 import copy
 import json
 import struct
+from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
@@ -286,6 +287,81 @@ def scaler_facts():
     return facts
 
 
+def packed(examples, block):
+    """Blocks of inputs and targets, -1 where a target does not count: examples as long as they fit, in order."""
+    blocks, used = [], block
+    for prompt, answer in examples:
+        ids = prompt + answer
+        assert len(ids) - 1 <= block
+        if used + len(ids) - 1 > block:
+            blocks.append(([0] * block, [-1] * block))
+            used = 0
+        inputs, targets = blocks[-1]
+        for i, token in enumerate(ids):
+            if used + i < block:
+                inputs[used + i] = token
+            if i >= max(len(prompt), 1):
+                targets[used + i - 1] = token
+        used = min(block, used + len(ids))
+    return blocks
+
+
+FROZEN = ("transformer.wpe.*", "*.h.0.attn.*", "*.ln_f.bias")
+GROUPS = (("*.h.1.*", 0.5, 0.02), ("*.bias", 2.0, None))  # pattern, times the learning rate, weight decay
+
+
+def tune(initial, dtype, inputs, targets):
+    """Ten steps with frozen parameters, groups, and a rate that rises over two steps and falls over the last three."""
+    model = copy.deepcopy(initial).to(dtype)
+    groups = []
+    for name, parameter in model.named_parameters():
+        if any(fnmatch(name, pattern) for pattern in FROZEN):
+            parameter.requires_grad = False
+            continue
+        factor, decay = next(((f, d) for pattern, f, d in GROUPS if fnmatch(name, pattern)), (1.0, None))
+        usual = WEIGHT_DECAY if parameter.dim() >= 2 else 0.0
+        groups.append({"params": [parameter], "weight_decay": usual if decay is None else decay, "factor": factor})
+    optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=1e-8, foreach=False)
+    losses = []
+    for step in range(STEPS):
+        rate = LEARNING_RATE * min(1.0, (step + 1) / 3)
+        if step > 7:
+            rate = 1e-4 + (LEARNING_RATE - 1e-4) * (10 - step) / 3
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group["factor"]
+        optimizer.zero_grad(set_to_none=True)
+        loss = cross_entropy(model(inputs[step]), targets[step])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], CLIP)
+        losses.append(loss.detach())
+        optimizer.step()
+    return {"losses": torch.stack(losses)}
+
+
+def fine_tuning_facts(shape):
+    """Examples of characters from "0" on, packed into twenty blocks, and one more to validate."""
+    generator = torch.Generator().manual_seed(7)
+    draw = lambda low, high, *size: torch.randint(low, high, size, generator=generator)
+    examples, ids = [], lambda count: draw(0, shape.vocab_size, count).tolist()
+    examples.append((list(range(7)), list(range(7, 13))))
+    examples.append((list(range(13, 20)), list(range(20, 26))))
+    examples.append((list(range(26, 31)), list(range(31, 37))))
+    while True:
+        longer = examples + [(ids(int(draw(0, 5, 1))), ids(int(draw(2, 8, 1))))]
+        if len(packed(longer, shape.block_size)) > 2 * STEPS:
+            break
+        examples = longer
+    inputs, targets = (torch.tensor(part).view(STEPS, 2, -1) for part in zip(*packed(examples, shape.block_size)))
+    text = lambda part: "".join(chr(48 + token) for token in part)
+    lines = [json.dumps({"prompt": text(p), "answer": text(a)}) for p, a in examples + [([1, 2], [3, 4])]]
+    facts = {"jsonl": torch.tensor(list("\n".join(lines).encode()), dtype=torch.int32)}
+    model = make_model(shape)
+    facts |= {"initial." + name: p for name, p in model.named_parameters()}
+    facts |= {"inputs": inputs.int(), "targets": targets.int(), "examples": torch.tensor([len(lines)]).int()}
+    compare(facts, *(tune(model, dtype, inputs, targets) for dtype in PRECISIONS))
+    return facts
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(20240229)
@@ -297,6 +373,7 @@ def main():
     save_safetensors(FOLDER / "ops.safetensors", op_facts(), metadata)
     save_safetensors(FOLDER / "tensor_ops.safetensors", tensor_facts(), metadata)
     save_safetensors(FOLDER / "grad_scaler.safetensors", scaler_facts(), metadata)
+    save_safetensors(FOLDER / "fine_tuning.safetensors", fine_tuning_facts(Shape(37, 13, 2, 3, 24)), metadata)
 
 
 if __name__ == "__main__":

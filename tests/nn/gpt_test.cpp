@@ -8,6 +8,7 @@
 
 #include "nn/module.h"
 #include "support/gradient_check.h"
+#include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -61,6 +62,36 @@ TEST(Gpt, WeightsOfBlocksAreInputsByOutputs) {
 }
 
 // GPT-2's 124,439,808 by its parts: the embeddings, and a block that is there twelve times.
+TEST(Gpt, RowsBeyondTheVocabularyTakeNoPart) {
+  for (const bool is_tied : {true, false})
+    for (const int64_t rows_at_once : {0, 5}) {
+      Gpt::Options options = small_options();
+      options.tie_weights = is_tied;
+      const Gpt plain(options, 1);
+      options.rows = 64;
+      const Gpt padded(options, 1);
+      for (size_t p = 0; p < plain.parameters().size(); ++p) {
+        const Tensor from = plain.parameters()[p].tensor, to = padded.parameters()[p].tensor;
+        copy(from.detach(), to.detach().reshape({to.size()}).slice(0, from.size()));
+      }
+      const Tensor ids = from_values(std::vector<int32_t>{1, 5, 30, 2, 9, 9}, {2, 3});
+      const Tensor targets = from_values(std::vector<int32_t>{5, 30, 0, 9, 9, 8}, {2, 3});
+      const Tensor loss = plain.loss(ids, targets, {}, rows_at_once),
+                   same = padded.loss(ids, targets, {}, rows_at_once);
+      // Sums of 31 exponentials, in another order.
+      EXPECT_NEAR(item(loss), item(same), 1e-6);
+      backward(loss);
+      backward(same);
+      for (size_t p = 0; p < plain.parameters().size(); ++p) {
+        const std::vector<double> expected = to_doubles(plain.parameters()[p].tensor.grad());
+        const std::vector<double> found = to_doubles(padded.parameters()[p].tensor.grad());
+        for (size_t i = 0; i < found.size(); ++i)
+          ASSERT_NEAR(found[i], i < expected.size() ? expected[i] : 0.0, i < expected.size() ? 1e-6 : 0.0)
+              << p;
+      }
+    }
+}
+
 TEST(Gpt, CountsTheParametersOfGpt2) {
   const auto count = [](int64_t layers) {
     const Gpt model({.vocabulary = 503, .block_size = 1024, .layers = layers, .heads = 12, .width = 768}, 1);

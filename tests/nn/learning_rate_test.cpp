@@ -51,5 +51,28 @@ TEST(CosineSchedule, ShakespearesRecipe) {
   EXPECT_DOUBLE_EQ(recipe.at(2000), 1e-4);
 }
 
+// A peak of 1 from step 4 on, a line over steps 8 to 12, and 0.2 from there on.
+TEST(WarmupStableDecay, RisesStaysAndFallsAlongALine) {
+  const WarmupStableDecay stable_first{
+      .peak = 1.0, .floor = 0.2, .warmup_steps = 4, .decay_steps = 12, .cooldown_steps = 4};
+  EXPECT_DOUBLE_EQ(stable_first.at(0), 0.2);
+  EXPECT_DOUBLE_EQ(stable_first.at(3), 0.8);
+  for (const int64_t stable : {4, 5, 8}) EXPECT_EQ(stable_first.at(stable), 1.0);
+  EXPECT_DOUBLE_EQ(stable_first.at(9), 0.8);
+  EXPECT_DOUBLE_EQ(stable_first.at(11), 0.4);
+  for (const int64_t late : {12, 13, 1000}) EXPECT_EQ(stable_first.at(late), 0.2);
+}
+
+TEST(WarmupStableDecay, PartsCanBeLeftOut) {
+  const WarmupStableDecay sudden{.peak = 1.0, .floor = 0.5, .decay_steps = 3};
+  EXPECT_EQ(sudden.at(2), 1.0);
+  EXPECT_EQ(sudden.at(3), 0.5);
+  const WarmupStableDecay line{.peak = 1.0, .warmup_steps = 1, .decay_steps = 3, .cooldown_steps = 2};
+  EXPECT_EQ(line.at(0), 0.5);
+  EXPECT_EQ(line.at(1), 1.0);
+  EXPECT_EQ(line.at(2), 0.5);
+  EXPECT_EQ(line.at(3), 0.0);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -3,12 +3,14 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
 #include "snapshot/snapshot_writer.h"
 #include "store/folder_store.h"
+#include "tensor/safetensors.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/temporary_directory.h"
@@ -26,6 +28,13 @@ const std::vector<std::pair<std::string, Shape>> all_shapes = {
 const std::vector<std::string> all_states = {"exp_avg", "exp_avg_sq"};
 const std::vector<std::string> all_files = {model_file, optimizer_file, state_file};
 
+/// A tensor that is cut in the middle of a block, one that no rank has, texts, and several files of a model.
+const ModelLayout for_others = {
+    .rows = {{"wide", 333}},
+    .zeros = {{"zeros", {30, 1000}}},
+    .texts = {{"config.json", "{}\n"}, {"tokenizer.json", std::string(5000, 'x')}},
+    .most_bytes = 100'000};
+
 Snapshot at_step(int64_t step) {
   Snapshot snapshot;
   snapshot.step = step;
@@ -40,16 +49,33 @@ HeldTensors tensors_of(int ranks, HeldTensors::Placement values = HeldTensors::e
 /// Writes a snapshot of this step and of numbers that begin at it, on so many ranks.
 void write_together(const std::string& path, int64_t step, int ranks, bool is_shared = true,
                     HeldTensors::Placement values = HeldTensors::everything,
-                    HeldTensors::Placement of_states = HeldTensors::segments) {
+                    HeldTensors::Placement of_states = HeldTensors::segments,
+                    const ModelLayout& layout = {}) {
   run_ranks(ranks, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
     HeldTensors tensors = tensors_of(ranks, values, of_states);
     tensors.count(world.rank(), static_cast<double>(step));
-    SnapshotWriter writer(world, tensors, {.path = path, .keep = 10, .is_shared = is_shared});
+    SnapshotWriter writer(world, tensors,
+                          {.path = path, .keep = 10, .is_shared = is_shared, .layout = layout});
     writer.save(at_step(step), {.step = true}, patience);
     writer.go_on();
     EXPECT_EQ(writer.finish(), step);
   });
+}
+
+/// That this rank holds the numbers of a snapshot that begins at `first`, where it holds anything, and
+/// nothing else.
+void expect_counted(HeldTensors& tensors, int rank, double first) {
+  for (size_t b = 0; b < tensors.buffers().size(); ++b)
+    for (const PlacedTensors::Placed& one : tensors.tensors())
+      for (int64_t i = one.place.begin; i < one.place.end; ++i) {
+        const auto& held = tensors.buffers()[b].held[static_cast<size_t>(rank)];
+        const bool is_held =
+            std::ranges::any_of(held, [&](const Range& range) { return i >= range.begin && i < range.end; });
+        const float value = tensors.at(b, i);
+        ASSERT_TRUE(is_held ? value == HeldTensors::number(first, b, i) : std::isnan(value))
+            << one.name << " of buffer " << b << ", element " << i << ": " << value;
+      }
 }
 
 std::vector<std::string> bytes_of_step(const std::string& path, const std::string& step) {
@@ -75,6 +101,41 @@ TEST(ParallelSnapshot, ItsBytesDoNotDependOnWhoWroteThem) {
         }
 }
 
+TEST(ParallelSnapshot, WhatOthersSeeIsWholeWhoeverWritesAndReadsIt) {
+  const TemporaryDirectory directory;
+  std::map<std::string, std::string> expected;
+  int number = 0;
+  for (const int ranks : {1, 3})
+    for (const bool is_shared : {true, false})
+      for (const auto values : {HeldTensors::everything, HeldTensors::segments}) {
+        const std::string path = directory / std::to_string(++number);
+        write_together(path, 5, ranks, is_shared, values, HeldTensors::segments, for_others);
+        std::map<std::string, std::string> left;
+        for (const auto& entry : fs::directory_iterator(path + "/step-00000005"))
+          left[entry.path().filename()] = read_text(entry.path());
+        if (expected.empty()) expected = left;
+        EXPECT_TRUE(left == expected) << ranks << " ranks, " << number;
+      }
+  EXPECT_EQ(expected.at("tokenizer.json"), std::string(5000, 'x'));
+  EXPECT_EQ(expected.size(), 9u)
+      << "three of the model, an index, padding, states, two texts, and what it is";
+  for (const auto& [name, shape] : {std::pair("zeros", Shape{30, 1000}), std::pair("wide", Shape{333, 61})}) {
+    const auto file = nlohmann::json::parse(expected.at("model.safetensors.index.json"))["weight_map"][name];
+    for (const NamedTensor& one : from_safetensors(expected.at(file), file).tensors)
+      EXPECT_TRUE(one.name != name || one.tensor.shape() == shape) << name;
+  }
+  for (const int ranks : {1, 2})
+    for (const bool by_each : {true, false})
+      run_ranks(ranks, [&](Communicator& communicator) {
+        const World world(communicator.shared_from_this());
+        HeldTensors tensors = tensors_of(ranks, HeldTensors::segments);
+        const StoredSnapshot found = find_snapshot(directory / "1");
+        restore(by_each || world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere"), world,
+                tensors);
+        expect_counted(tensors, world.rank(), 5.0);
+      });
+}
+
 TEST(ParallelSnapshot, ARunLeavesTheSameBytesAtAnyNumberOfRanks) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 5);
@@ -91,7 +152,7 @@ TEST(ParallelSnapshot, ARunLeavesTheSameBytesAtAnyNumberOfRanks) {
         left[entry.path().lexically_relative(config.snapshot.path)] = read_text(entry.path());
     left.erase(".owner");
     if (ranks == 1) expected = left;
-    EXPECT_EQ(left.size(), 12u) << "after steps 4, 8 and 12, and the best";
+    EXPECT_EQ(left.size(), 28u) << "after steps 4, 8 and 12, and the best";
     EXPECT_TRUE(left == expected) << ranks << " ranks";
     fs::remove_all(config.log.dir);
   }
@@ -118,13 +179,16 @@ TEST(ParallelSnapshot, EachRankCopiesItsPartAlone) {
       });
 }
 
-TEST(ParallelSnapshot, PartsForABucketAreWholeAndTheSameFile) {
+class PartsForABucket : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, PartsForABucket, testing::Bool());
+
+TEST_P(PartsForABucket, AreWholeAndTheSameFile) {
   const HeldTensors alone = [] {
     HeldTensors tensors = tensors_of(1);
     tensors.count(0, 1.0);
     return tensors;
   }();
-  const std::vector<SnapshotFile> files = files_of(alone);
+  const std::vector<SnapshotFile> files = files_of(alone, GetParam() ? for_others : ModelLayout());
   const auto assemble = [&](int ranks, int64_t part_bytes) {
     std::vector<std::string> contents;
     for (const SnapshotFile& file : files) contents.emplace_back(static_cast<size_t>(file.bytes), '?');
@@ -161,7 +225,9 @@ TEST(ParallelSnapshot, PartsForABucketAreWholeAndTheSameFile) {
     for (const int64_t part_bytes : {1 << 20, 1 << 16, 4096, 1000}) {
       const auto [contents, writers] = assemble(ranks, part_bytes);
       EXPECT_TRUE(contents == expected) << ranks << " ranks, parts of " << part_bytes;
-      EXPECT_GE(writers[1], part_bytes <= 4096 ? 2 : 1) << ranks << " ranks";
+      const auto states = std::ranges::find(files, std::string(optimizer_file), &SnapshotFile::key);
+      EXPECT_GE(writers[static_cast<size_t>(states - files.begin())], part_bytes <= 4096 ? 2 : 1)
+          << ranks << " ranks";
     }
 }
 
@@ -180,21 +246,6 @@ class CountingStore final : public FolderStore {
  private:
   std::map<std::string, int64_t> read_;
 };
-
-/// That this rank holds the numbers of a snapshot that begins at `first`, where it holds anything, and
-/// nothing else.
-void expect_counted(HeldTensors& tensors, int rank, double first) {
-  for (size_t b = 0; b < tensors.buffers().size(); ++b)
-    for (const PlacedTensors::Placed& one : tensors.tensors())
-      for (int64_t i = one.place.begin; i < one.place.end; ++i) {
-        const auto& held = tensors.buffers()[b].held[static_cast<size_t>(rank)];
-        const bool is_held =
-            std::ranges::any_of(held, [&](const Range& range) { return i >= range.begin && i < range.end; });
-        const float value = tensors.at(b, i);
-        ASSERT_TRUE(is_held ? value == HeldTensors::number(first, b, i) : std::isnan(value))
-            << one.name << " of buffer " << b << ", element " << i << ": " << value;
-      }
-}
 
 TEST(ParallelSnapshot, EachRankReadsWhatItHolds) {
   const TemporaryDirectory directory;

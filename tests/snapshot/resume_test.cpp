@@ -199,7 +199,7 @@ void go_on_from(const std::string& version) {
   for (const std::string& bits : result.loss_bits)
     EXPECT_LT(std::bit_cast<float>(static_cast<uint32_t>(std::stoul(bits, nullptr, 16))), 2.2f)
         << "a model that begins anew has a loss of 3.8";
-  EXPECT_EQ(find_snapshot(config.log.dir).format(), 3);
+  EXPECT_EQ(find_snapshot(config.log.dir).format(), 4);
 }
 
 TEST(VersionOne, ARunGoesOnFromIt) { go_on_from(version_1); }

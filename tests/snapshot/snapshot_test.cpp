@@ -76,7 +76,7 @@ TEST(Snapshot, ComesBackAsItWas) {
     SnapshotStore store(directory.path(), 1);
     save_example(store, snapshot);
     expect_equal(load_snapshot(directory.path()), snapshot);
-    EXPECT_EQ(find_snapshot(directory.path()).format(), 3);
+    EXPECT_EQ(find_snapshot(directory.path()).format(), 4);
   }
 }
 
@@ -86,11 +86,11 @@ TEST(Snapshot, OneOfANewerVersionIsRefusedAndNotPassedOver) {
   for (int64_t step : {1, 2}) save_example(store, example(step));
   const std::string path = directory / "step-00000002/state.json";
   auto sealed = nlohmann::ordered_json::parse(read_text(path));
-  sealed["state"]["format"] = 4;
+  sealed["state"]["format"] = 5;
   sealed["checksum"] = hash_text(hash_of(sealed["state"].dump()));
   write_text(path, sealed.dump(2) + "\n");
   const auto refused = [&](auto body) {
-    expect_contains(user_error(body), {"step-00000002", "newer version", "format 4"});
+    expect_contains(user_error(body), {"step-00000002", "newer version", "format 5"});
   };
   refused([&] { store.newest([](const std::string& report) { ADD_FAILURE() << report; }); });
   refused([&] { load_snapshot(directory.path()); });

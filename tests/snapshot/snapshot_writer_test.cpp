@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <thread>
 
-#include "snapshot/run_snapshots.h"
 #include "tensor/create.h"
 #include "tests/support/aws.h"
 #include "tests/support/http_server.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/temporary_directory.h"
+#include "train/run_snapshots.h"
 
 namespace lockstep {
 namespace {
@@ -70,7 +70,7 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   const RunFolder folder(config, world, {});
   const ParameterSpace space({{"weight", full({1}, 1.0)}});
   const SpaceTensors tensors(space, nullptr, 1);
-  RunSnapshots snapshots(config, world, folder, tensors, [] { return snapshot_of(1); });
+  RunSnapshots snapshots(config, world, folder, tensors, {}, [] { return snapshot_of(1); });
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
   EXPECT_TRUE(snapshots.is_best(5.0)) << "the first that is one is the best";

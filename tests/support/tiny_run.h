@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/corpus.h"
+#include "data/examples.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "tokenizer/char_tokenizer.h"
@@ -44,6 +45,26 @@ inline LanguageData short_language_data(const Config& config, int64_t lines) {
   data.validation = split.validation;
   data.vocabulary_size = data.tokenizer->vocabulary_size();
   data.text_hash = "short";
+  return data;
+}
+
+/// Prompts of no to four characters and answers of three to eight, from so many lines of the shared corpus.
+inline LanguageData short_example_data(const Config& config, int64_t lines) {
+  const std::string text = SampleCorpus::text(lines);
+  std::vector<Example> examples;
+  for (size_t i = 0; i < static_cast<size_t>(lines); ++i)
+    examples.push_back({text.substr(32 * i + 2, i % 5), text.substr(32 * i + 2 + i % 5, 3 + i % 6),
+                        static_cast<int64_t>(i + 1)});
+  LanguageData data;
+  data.tokenizer = std::make_shared<CharTokenizer>(text);
+  const EncodedExamples encoded = encode_examples(*data.tokenizer, examples, "examples", 2);
+  const ExampleSplit split =
+      split_examples(encoded.ids, encoded.marks, config.data.train_split,
+                     {.block_size = config.data.block_size, .padding = 0, .packs = config.data.packing});
+  data.training = split.train;
+  data.validation = split.validation;
+  data.vocabulary_size = data.tokenizer->vocabulary_size();
+  data.text_hash = "short examples";
   return data;
 }
 

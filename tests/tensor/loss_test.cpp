@@ -43,9 +43,18 @@ TEST(CrossEntropy, IgnoredRowsHaveNoGradient) {
   }
 }
 
-TEST(CrossEntropy, IsNotANumberIfEveryRowIsIgnored) {
-  Tensor logits = uniform_tensor({3, 4}, 1);
-  EXPECT_TRUE(std::isnan(item(cross_entropy(logits, full({3}, -1, DType::i32)))));
+TEST(CrossEntropy, IsZeroIfEveryRowIsIgnoredAndSoAreAllGradients) {
+  const Tensor targets = from_values<int32_t>({-1, -1}, {2});
+  for (const int64_t rows : {0, 1}) {
+    const Tensor x = from_values<float>({1, 2, 3, 4}, {2, 2}).set_requires_grad();
+    const Tensor weight = from_values<float>({1, 2, 3, 4, 5, 6}, {3, 2}).set_requires_grad();
+    const Tensor loss = linear_cross_entropy(x, weight, targets, rows);
+    EXPECT_EQ(item(loss), 0.0);
+    backward(loss);
+    EXPECT_EQ(to_doubles(x.grad()), std::vector<double>(4, 0.0));
+    EXPECT_EQ(to_doubles(weight.grad()), std::vector<double>(6, 0.0));
+  }
+  EXPECT_EQ(item(cross_entropy(zeros({2, 3}), targets)), 0.0);
 }
 
 TEST(CrossEntropy, LargeLogitsDoNotOverflow) {

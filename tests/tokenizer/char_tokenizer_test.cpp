@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/user_error.h"
+#include "tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +49,40 @@ TEST(CharTokenizer, RefusesIdsOutsideTheVocabulary) {
   const CharTokenizer tokenizer("abc");
   EXPECT_THROW(tokenizer.decode(Ids{3}), Error);
   EXPECT_THROW(tokenizer.decode(Ids{-1}), Error);
+}
+
+TEST(CharTokenizer, IsReadBackFromItsTokenizerJson) {
+  const CharTokenizer tokenizer("\t\n\r \"\\<>aZ\x01\x7F\u00e9\u2028\U0001F98A");
+  const auto again = tokenizer_from_json(tokenizer.to_json(), "tokenizer.json");
+  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again), tokenizer);
+  EXPECT_EQ(again->to_json(), tokenizer.to_json());
+  EXPECT_EQ(tokenizer.config_json(64),
+            "{\n  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": 64,\n"
+            "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+}
+
+TEST(CharTokenizer, RefusesWordLevelOfOtherKinds) {
+  const std::string good = CharTokenizer("ab").to_json();
+  const auto message_for = [&](const std::string& from, const std::string& to) {
+    std::string json = good;
+    json.replace(json.find(from), from.size(), to);
+    return user_error([&] { tokenizer_from_json(json, "t.json"); });
+  };
+  expect_contains(message_for("\"b\": 1", "\"bc\": 1"), {"t.json: model.vocab", "single characters"});
+  expect_contains(message_for("\"b\": 1", "\"b\": 2"), {"t.json: model.vocab"});
+  expect_contains(message_for("\"b\": 1", "\"b\": 0"), {"the id 0 to both \"a\" and \"b\""});
+  expect_contains(message_for("\"b\": 1", "\"a\": 1"), {"\"a\" stands twice"});
+  expect_contains(message_for("\"b\": 1", "\"b\": -1"), {"gives \"b\" the id -1"});
+  expect_contains(message_for("Isolated", "Removed"), {"t.json: pre_tokenizer"});
+  expect_contains(message_for("WordLevel", "Unigram"), {"t.json: model.type is \"Unigram\""});
+  expect_contains(message_for("version", "ver\nsion"), {"t.json is no JSON: damaged at byte"});
+}
+
+TEST(CharTokenizer, MayBeCutBetweenCharacters) {
+  const CharTokenizer tokenizer("a\u20acb");
+  EXPECT_EQ(tokenizer.safe_cut("a\u20acb", 1), 1u);
+  EXPECT_EQ(tokenizer.safe_cut("a\u20acb", 2), 4u);
+  EXPECT_EQ(tokenizer.safe_cut("a\u20acb", 9), 5u);
 }
 
 }  // namespace

@@ -12,9 +12,20 @@ namespace lockstep {
 namespace {
 
 /// Levels of the factors below.
-using Row = std::array<int, 9>;
-enum Factor : uint8_t { ranks, shard, recompute, precision, replicas, dropout, clip, tied, accumulate };
-constexpr std::array levels = {5, 4, 5, 3, 2, 2, 2, 2, 2};
+using Row = std::array<int, 10>;
+enum Factor : uint8_t {
+  ranks,
+  shard,
+  recompute,
+  precision,
+  replicas,
+  dropout,
+  clip,
+  tied,
+  accumulate,
+  tuned
+};
+constexpr std::array levels = {5, 4, 5, 3, 2, 2, 2, 2, 2, 2};
 
 /// Twenty-five rows in which every level of every factor meets every level of every other: lines of the plane
 /// over the field of five elements (Rao 1947). Factors of few levels share a column.
@@ -26,9 +37,19 @@ std::vector<Row> orthogonal_rows() {
     for (int j = 0; j < 5; ++j) {
       const auto column = [&](int k) { return (i + k * j) % 5; };
       rows.push_back({i, std::min(j, 3), column(1), column(2) % 3, other_half(column(3)), half(column(3)),
-                      half(column(4)), other_half(column(4)), half(column(4)) ^ other_half(column(4))});
+                      half(column(4)), other_half(column(4)), half(column(4)) ^ other_half(column(4)),
+                      half(column(3)) ^ other_half(column(3))});
     }
   return rows;
+}
+
+/// As a model is tuned: loss masks, frozen parameters, groups, another schedule.
+void tune(Config& config) {
+  config.data.dataset = "examples.jsonl";
+  config.train.freeze = "transformer.wpe.*, *.h.0.*, *.h.1.mlp.c_fc.weight, *.ln_2.bias";
+  config.train.groups = "*.h.1.* lr_factor=0.5, *.bias weight_decay=0.3";
+  config.train.schedule = "wsd";
+  config.train.cooldown_steps = 4;
 }
 
 /// Four ranks also in two groups, where values are cut.
@@ -50,6 +71,7 @@ Config config_of(const Row& row, const TemporaryDirectory& directory) {
   config.train.grad_clip = row[clip] * 0.5;
   config.model.tie_weights = row[tied] == 1;
   config.train.accumulate = row[accumulate] + 1;
+  if (row[tuned] == 1) tune(config);
   return config;
 }
 

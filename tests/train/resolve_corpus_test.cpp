@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "language/language_data.h"
 #include "support/http_server.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
-#include "train/language_data.h"
 
 namespace lockstep {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
@@ -75,6 +76,32 @@ TEST(Trainer, ResumesWithTheSameBitsAtAnotherNumberOfRanks) {
       std::filesystem::remove_all(directory / concat("snapshots/step-000000", later < 10 ? "0" : "", later));
     std::filesystem::remove_all(directory / "snapshots/step-00000024");
     EXPECT_EQ(train_on(step == 20 ? 1 : 4, 1, config), undisturbed) << "resumed after step " << step;
+  }
+}
+
+TEST(Trainer, FrozenParametersAndGroupsResumeAtAnotherNumberOfRanksAndStage) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 4);
+  config.train.steps = 8;
+  const RunResult all_trained = train_on(1, 1, config);
+  config.train.groups = "*.bias lr_factor=2 weight_decay=0.5, *.mlp.* lr_factor=0.1";
+  const RunResult grouped = train_on(2, 1, config);
+  config.train.freeze = "transformer.wte.*, *.c_attn.weight, *.c_fc.bias";
+  const RunResult undisturbed = train_on(1, 1, config);
+  EXPECT_EQ(
+      std::set({all_trained.parameters_hash, grouped.parameters_hash, undisturbed.parameters_hash}).size(),
+      3U);
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.every_steps = 3;
+  config.snapshot.keep = 10;
+  config.dist.shard = "full";
+  EXPECT_EQ(train_on(3, 1, config), undisturbed);
+  config.snapshot.resume = "auto";
+  for (const char* stage : {"none", "gradients", "full"}) {
+    for (const char* later : {"6", "8"})
+      std::filesystem::remove_all(directory / concat("snapshots/step-0000000", later));
+    config.dist.shard = stage;
+    EXPECT_EQ(train_on(stage == std::string("none") ? 1 : 4, 1, config), undisturbed) << stage;
   }
 }
 

@@ -71,8 +71,8 @@ void run(CpuStream stream, const CrossEntropy& k) {
 void run(CpuStream, const InverseCount& k) {
   const int32_t* targets = k.targets.as<int32_t>();
   const int64_t size = k.targets.size();
-  const double inverse =
-      1.0 / static_cast<double>(size - std::count(targets, targets + size, k.ignore_index));
+  const int64_t kept = size - std::count(targets, targets + size, k.ignore_index);
+  const double inverse = kept == 0 ? 0.0 : 1.0 / static_cast<double>(kept);
   with_compute_type(k.y.dtype, [&]<class T>() { *k.y.as<T>() = static_cast<T>(inverse); });
 }
 

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(count_threads)
   const int64_t rest = groups * width + threadIdx.x;
   if (rest < size) kept += targets[rest] != ignore_index;
   kept = cuda::block_sum<count_threads>(kept, cuda::dynamic_shared<int64_t>());
-  if (threadIdx.x == 0) *y = static_cast<Y>(1.0 / static_cast<double>(kept));
+  if (threadIdx.x == 0) *y = static_cast<Y>(kept == 0 ? 0.0 : 1.0 / static_cast<double>(kept));
 }
 
 template <class Y>

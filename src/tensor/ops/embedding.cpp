@@ -29,6 +29,7 @@ Tensor add_positions(const Tensor& x, const Tensor& table) {
   launch(x.stream(), AddPositions{.x = x.view(), .table = table.operand(x.dtype()), .y = y.view()});
   return record("add_positions", y, {x, table},
                 [table = table.detach()](const Tensor& dy, GradientContext& context) -> Gradients {
+                  if (!context.wants(1)) return {dy, Tensor()};
                   const Tensor dtable = context.gradient_memory(1, table);
                   launch(dy.stream(), AddPositionsBackward{.dy = dy.view(), .dtable = dtable.view()});
                   return {dy, dtable};

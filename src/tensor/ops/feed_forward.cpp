@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/matmul.h"
+#include "kernels/sum.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -15,25 +16,45 @@ void check_feed_forward(const Tensor& x, const FeedForwardWeights& weights) {
       "; they must be [..., inputs], [inputs, hidden] and [hidden, outputs]");
 }
 
-/// What the gradient needs of the forward: `z` is the hidden layer before its GELU, `h` after it.
+/// What the gradient needs of the forward: `z` is the hidden layer before its GELU, `h` after it. What only
+/// an unwanted gradient needs is empty.
 struct Saved {
-  Tensor x, z, h, in, bias_in, out, bias_out;  ///< a bias is empty if its gradient is not wanted
+  Tensor x, z, h, in, bias_in, out, bias_out;
   Gelu form;
   bool wants_dx;
 };
 
+/// A layer within: what it read, its weight and bias, the latter or both empty if their gradients are not
+/// wanted, and the number of its weight among the operation's inputs.
+struct Layer {
+  const Tensor &x, &weight, &bias;
+  size_t input;
+};
+
+/// dweight and dbias, from the gradient of what the layer made.
+std::pair<Tensor, Tensor> weight_gradients(const Layer& layer, const Tensor& dy, GradientContext& context) {
+  const bool wants_weight = context.wants(layer.input);
+  const auto [dweight, before] =
+      wants_weight ? context.gradient_target(layer.input, layer.weight) : GradientTarget();
+  const Tensor dbias = layer.bias ? context.gradient_memory(layer.input + 1, layer.bias) : Tensor();
+  if (wants_weight)
+    launch(dy.stream(), MatMul{.a = layer.x.view(),
+                               .b = dy.view(),
+                               .c = dweight.view(),
+                               .residual = before.view(),
+                               .column_sum = dbias.view(),
+                               .transpose_a = true});
+  else if (dbias)
+    launch(dy.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
+  return {dweight, dbias};
+}
+
 /// Five results from four products: the hidden layer's gradient passes the GELU where it is made, and each
 /// bias's gradient is summed by the product that holds its rows.
 Gradients gradients(const Saved& saved, const Tensor& dy, GradientContext& context) {
-  const Stream& stream = saved.x.stream();
-  const auto [dout, out_before] = context.gradient_target(3, saved.out);
-  const Tensor dbias_out = saved.bias_out ? context.gradient_memory(4, saved.bias_out) : Tensor();
-  launch(stream, MatMul{.a = saved.h.view(),
-                        .b = dy.view(),
-                        .c = dout.view(),
-                        .residual = out_before.view(),
-                        .column_sum = dbias_out.view(),
-                        .transpose_a = true});
+  const Stream& stream = dy.stream();
+  const auto [dout, dbias_out] = weight_gradients({saved.h, saved.out, saved.bias_out, 3}, dy, context);
+  if (!saved.wants_dx && !context.wants(1) && !saved.bias_in) return {{}, {}, {}, dout, dbias_out, dy};
   const Tensor dz = empty_like(saved.z);
   launch(stream, MatMul{.a = dy.view(),
                         .b = saved.out.operand(dy.dtype()),
@@ -42,17 +63,10 @@ Gradients gradients(const Saved& saved, const Tensor& dy, GradientContext& conte
                         .transpose_b = true,
                         .activation = saved.form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                : Activation::gelu_erf_backward});
-  const auto [din, in_before] = context.gradient_target(1, saved.in);
-  const Tensor dbias_in = saved.bias_in ? context.gradient_memory(2, saved.bias_in) : Tensor();
-  launch(stream, MatMul{.a = saved.x.view(),
-                        .b = dz.view(),
-                        .c = din.view(),
-                        .residual = in_before.view(),
-                        .column_sum = dbias_in.view(),
-                        .transpose_a = true});
+  const auto [din, dbias_in] = weight_gradients({saved.x, saved.in, saved.bias_in, 1}, dz, context);
   Tensor dx;
   if (saved.wants_dx) {
-    dx = empty_like(saved.x);
+    dx = empty(dy.shape().with_last(saved.in.shape()[0]), dy.dtype(), stream);
     launch(stream,
            MatMul{.a = dz.view(), .b = saved.in.operand(dy.dtype()), .c = dx.view(), .transpose_b = true});
   }
@@ -79,9 +93,9 @@ Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu for
                             .bias = bias_out.operand(x.dtype()),
                             .c = y.view(),
                             .residual = residual.view()});
-  const Saved saved{.x = x.detach(),
+  const Saved saved{.x = in.requires_grad() ? x.detach() : Tensor(),
                     .z = z,
-                    .h = h,
+                    .h = out.requires_grad() ? h : Tensor(),
                     .in = in.detach(),
                     .bias_in = bias_in.requires_grad() ? bias_in.detach() : Tensor(),
                     .out = out.detach(),

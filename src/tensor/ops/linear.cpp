@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/matmul.h"
+#include "kernels/sum.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -8,7 +9,8 @@ namespace {
 
 /// What the gradient of a linear layer needs of its forward.
 struct SavedLinear {
-  Tensor x, weight;
+  Tensor x;  ///< empty if the weight's gradient is not wanted, which alone needs it
+  Tensor weight;
   Tensor bias;  ///< empty if its gradient is not wanted
   bool wants_dx;
   bool is_out_in;  ///< the weight is [out, in]
@@ -18,21 +20,28 @@ struct SavedLinear {
 /// for a weight [in, out] reads as its right operand anyway.
 Gradients linear_gradients(const SavedLinear& saved, const Tensor& dy, GradientContext& context) {
   const auto& [x, weight, bias, wants_dx, is_out_in] = saved;
+  const Stream& stream = dy.stream();
   Tensor dx;
   if (wants_dx) {
-    dx = empty_like(x);
-    launch(x.stream(),
-           MatMul{.a = dy.view(), .b = weight.operand(x.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
+    dx = empty(dy.shape().with_last(weight.shape()[is_out_in ? 1 : 0]), dy.dtype(), stream);
+    launch(
+        stream,
+        MatMul{.a = dy.view(), .b = weight.operand(dy.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
+  }
+  if (!context.wants(1)) {
+    const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
+    if (dbias) launch(stream, ColumnSum{.x = dy.view(), .y = dbias.view()});
+    return {dx, Tensor(), dbias};
   }
   const auto [dweight, before] = context.gradient_target(1, weight);
   const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
-  launch(x.stream(), MatMul{.a = is_out_in ? dy.view() : x.view(),
-                            .b = is_out_in ? x.view() : dy.view(),
-                            .c = dweight.view(),
-                            .residual = before.view(),
-                            .column_sum = is_out_in ? View{} : dbias.view(),
-                            .transpose_a = true});
-  if (dbias && is_out_in) launch(x.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
+  launch(stream, MatMul{.a = is_out_in ? dy.view() : x.view(),
+                        .b = is_out_in ? x.view() : dy.view(),
+                        .c = dweight.view(),
+                        .residual = before.view(),
+                        .column_sum = is_out_in ? View{} : dbias.view(),
+                        .transpose_a = true});
+  if (dbias && is_out_in) launch(stream, ColumnSum{.x = dy.view(), .y = dbias.view()});
   return {dx, dweight, dbias};
 }
 
@@ -52,8 +61,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .c = y.view(),
                             .residual = residual.view(),
                             .transpose_b = is_out_in});
-  const SavedLinear saved{x.detach(), weight.detach(), bias.requires_grad() ? bias.detach() : Tensor(),
-                          x.requires_grad(), is_out_in};
+  const SavedLinear saved{weight.requires_grad() ? x.detach() : Tensor(), weight.detach(),
+                          bias.requires_grad() ? bias.detach() : Tensor(), x.requires_grad(), is_out_in};
   return record("linear", y, {x, weight, bias, residual},
                 [saved](const Tensor& dy, GradientContext& context) -> Gradients {
                   Gradients gradients = linear_gradients(saved, dy, context);

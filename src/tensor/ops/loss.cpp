@@ -58,6 +58,7 @@ struct Head {
   Tensor targets;  ///< [rows]
   Tensor losses;   ///< [rows]
   int32_t ignore_index;
+  Tensor bias = {};            ///< [classes], a constant
   Tensor inverse = {};         ///< 1 / the rows that count
   Tensor gradient_scale = {};  ///< that, and the loss scale
 
@@ -69,6 +70,7 @@ struct Head {
     }();
     launch(x.stream(), MatMul{.a = x.slice(begin, end).view(),
                               .b = weight.operand(x.dtype()),
+                              .bias = bias.view(),
                               .c = result.view(),
                               .transpose_b = true});
     launch(x.stream(), CrossEntropy{.logits = result.view(),
@@ -81,14 +83,16 @@ struct Head {
   }
 
   /// What rows from `begin` on add to the gradients, times `factor`: their rows of dx, and a term of dweight,
-  /// `before` it.
+  /// `before` it. Each only where there is memory for it.
   void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const GradientTarget& dweight,
                  double factor = 1.0) const {
     const int64_t end = begin + dlogits.shape()[0];
-    launch(x.stream(), MatMul{.a = dlogits.view(),
-                              .b = weight.operand(x.dtype()),
-                              .c = dx.slice(begin, end).view(),
-                              .scale = factor});
+    if (dx)
+      launch(x.stream(), MatMul{.a = dlogits.view(),
+                                .b = weight.operand(x.dtype()),
+                                .c = dx.slice(begin, end).view(),
+                                .scale = factor});
+    if (!dweight.memory) return;
     launch(x.stream(), MatMul{.a = dlogits.view(),
                               .b = x.slice(begin, end).view(),
                               .c = dweight.memory.view(),
@@ -119,7 +123,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                            int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale) {
+                            int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale,
+                            const Tensor& bias) {
   const int64_t rows = x.shape().rows();
   expect(weight.shape().rank() == 2 && x.shape()[-1] == weight.shape()[1] && targets.size() == rows,
          "linear_cross_entropy: x is ", x.shape(), ", weight is ", weight.shape(), ", targets are ",
@@ -128,7 +133,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
             .weight = weight.detach(),
             .targets = targets.detach().reshape({rows}),
             .losses = empty({rows}, accumulator_dtype(x.dtype()), x.stream()),
-            .ignore_index = ignore_index};
+            .ignore_index = ignore_index,
+            .bias = bias};
   head.inverse = inverse_count(targets, ignore_index, head.losses.dtype());
   head.gradient_scale = gradient_scale(head.inverse, loss_scale);
   const bool recorded = is_recorded({x, weight});
@@ -137,18 +143,19 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     return told(
         record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
                [head, dlogits, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-                 const Tensor dx = empty_like(head.x);
-                 const GradientTarget dweight = context.gradient_target(1, head.weight);
+                 const Tensor dx = context.wants(0) ? empty_like(head.x) : Tensor();
+                 const GradientTarget dweight =
+                     context.wants(1) ? context.gradient_target(1, head.weight) : GradientTarget();
                  // Where the host knows the factor, the products take it along.
                  const std::optional<double> seed = context.starting_gradient();
                  if (!seed) times_gradient(dlogits, dy, context);
                  head.gradients(dlogits, 0, dx, dweight, seed.value_or(1.0));
-                 return {dx.reshape(shape), dweight.memory};
+                 return {dx ? dx.reshape(shape) : Tensor(), dweight.memory};
                }),
         loss_scale);
   }
-  const Tensor dx = recorded ? empty_like(head.x) : Tensor(),
-               dweight = recorded ? empty_like(weight) : Tensor();
+  const Tensor dx = recorded && x.requires_grad() ? empty_like(head.x) : Tensor(),
+               dweight = recorded && weight.requires_grad() ? empty_like(weight) : Tensor();
   for (int64_t begin = 0; begin < rows; begin += rows_at_once) {
     const Tensor dlogits = head.logits(begin, std::min(rows, begin + rows_at_once), recorded);
     if (recorded) head.gradients(dlogits, begin, dx, {dweight, begin == 0 ? Tensor() : dweight});
@@ -156,7 +163,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   return told(
       record("linear_cross_entropy", mean_of(head.losses, head.inverse), {x, weight},
              [dx, dweight, shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
-               return {times_gradient(dx, dy, context).reshape(shape), times_gradient(dweight, dy, context)};
+               return {dx ? times_gradient(dx, dy, context).reshape(shape) : Tensor(),
+                       dweight ? times_gradient(dweight, dy, context) : Tensor()};
              }),
       loss_scale);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/run_snapshots.h"
+#include "train/run_snapshots.h"
 
 #include <cmath>
 #include <cstdint>
@@ -47,18 +47,18 @@ void require_room(const std::string& folder, double bytes) {
 }  // namespace
 
 RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-                           const PlacedTensors& tensors, Take take)
+                           const PlacedTensors& tensors, const ModelLayout& layout, Take take)
     : config_(config), world_(world), folder_(folder), take_(std::move(take)) {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (folder_.snapshot()) best_loss_ = folder_.snapshot()->best_validation_loss;
   if (!snapshot.path.empty())
-    writer_ =
-        std::make_unique<SnapshotWriter>(world, tensors,
-                                         SnapshotWriter::Options{.path = snapshot.path,
-                                                                 .keep = snapshot.keep,
-                                                                 .is_shared = folder.is_shared(),
-                                                                 .best_loss = best_loss_,
-                                                                 .guard = [&folder] { folder.check(); }});
+    writer_ = std::make_unique<SnapshotWriter>(world, tensors,
+                                               SnapshotWriter::Options{.path = snapshot.path,
+                                                                       .keep = snapshot.keep,
+                                                                       .is_shared = folder.is_shared(),
+                                                                       .best_loss = best_loss_,
+                                                                       .guard = [&folder] { folder.check(); },
+                                                                       .layout = layout});
 }
 
 void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {

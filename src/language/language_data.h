@@ -28,8 +28,10 @@ struct LanguageData {
   std::string text_hash;    ///< tells one corpus from another
 };
 
-/// data.dataset as every rank sees it: rank 0 finds or downloads the text and gives it to the others. Throws
-/// UserError naming the key.
-LanguageData load_language_data(const Config& config, const World& world);
+/// data.dataset as every rank sees it: rank 0 finds or downloads the text and encodes it; ranks of a host map
+/// one file of ids (shared_tokens()). `model_tokenizer` is, on rank 0, the tokenizer.json that data.tokenizer
+/// = auto stands for; empty: char. Throws UserError naming the key.
+LanguageData load_language_data(const Config& config, const World& world,
+                                const std::string& model_tokenizer = "");
 
 }  // namespace lockstep

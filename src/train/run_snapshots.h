@@ -21,7 +21,7 @@ class RunSnapshots {
 
   /// Keeps references.
   RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-               const PlacedTensors& tensors, Take take);
+               const PlacedTensors& tensors, const ModelLayout& layout, Take take);
 
   /// Says what will be kept and where. UserError where there is no room for it. On rank 0.
   void describe(int64_t snapshot_bytes, bool has_best) const;

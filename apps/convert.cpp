@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+#include <map>
+
+#include "comm/world.h"
+#include "config/command_line.h"
+#include "huggingface/model_layout.h"
+
+using namespace lockstep;
+
+int main(int argc, char** argv) {
+  CommandLine line("Writes a model as a new Hugging Face folder");
+  std::string from, to, dtype = "fp32";
+  const std::map<std::string, DType> dtypes = {
+      {"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}};
+  line.add("IN,--in", from,
+           "a run, a snapshot, or a Hugging Face folder of a GPT-2 (a path, s3:// or https://)")
+      .required();
+  line.add("OUT,--out", to, "a folder that does not exist").required();
+  line.add("--dtype", dtype, "of the values").shows_default().one_of({"fp32", "bf16", "fp16"});
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
+  return run_alone([&] {
+    convert_model(SourceModel(from, World::alone()), to, dtypes.at(dtype));
+    std::cout << to << "\n";
+    return 0;
+  });
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "huggingface/load_gpt.h"
+
+#include <map>
+#include <string>
+
+#include "core/error.h"
+#include "parameters/parameter_space.h"
+#include "tokenizer/char_tokenizer.h"
+#include "tokenizer/load_tokenizer.h"
+
+namespace lockstep {
+
+Gpt::Options options_of(const SourceModel& source) {
+  const Gpt2Config& config = source.config();
+  const int64_t multiple = source.is_snapshot() ? source.vocabulary_multiple() : 1;
+  return {.vocabulary = config.vocabulary,
+          .rows = (config.vocabulary + multiple - 1) / multiple * multiple,
+          .block_size = config.positions,
+          .layers = config.layers,
+          .heads = config.heads,
+          .width = config.width,
+          .dropout = config.dropout,
+          .has_bias = source.has_bias(),
+          .tie_weights = config.is_tied,
+          .activation = config.activation};
+}
+
+std::unique_ptr<Gpt> load_gpt(const SourceModel& source) {
+  auto model = std::make_unique<Gpt>(options_of(source), 0);
+  const ParameterSpace space(model->parameters());
+  SpaceTensors tensors(space, nullptr, 1);
+  source.load(World::alone(), tensors);
+  return model;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
+  // A vocabulary of characters is in every snapshot of one.
+  const std::map<std::string, std::string> artifacts = source.artifacts(), texts = source.texts();
+  if (const auto characters = artifacts.find("vocabulary"); characters != artifacts.end())
+    return std::make_shared<CharTokenizer>(characters->second);
+  if (const auto json = texts.find("tokenizer.json"); json != texts.end())
+    return tokenizer_from_json(json->second, concat(source.address(), "/", json->first));
+  // Two files make one too, where they can be opened.
+  const std::optional<std::string> folder = local_path(source.address());
+  return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "huggingface/model_folder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/stream.h"
+#include "snapshot/parameters_hash.h"
+#include "snapshot/snapshot_files.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t most_text_bytes = int64_t{256} << 20;
+constexpr uint64_t most_header_bytes = 100'000'000;  // as the safetensors library
+constexpr int64_t sampled_bytes = 65536;
+
+/// What older versions of transformers keep beside weights: which position sees which, and what it sees else.
+bool is_mask(const std::string& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+/// A name that leads out of the folder is no file of it.
+bool is_plain_name(const std::string& name) {
+  const bool is_plain =
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+      std::string::npos;
+  return is_plain && !name.starts_with('.') && name.ends_with(".safetensors");
+}
+
+std::map<std::string, std::string> parse_index(const std::string& text) {
+  const nlohmann::json index = nlohmann::json::parse(text);
+  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object() &&
+              !index["weight_map"].empty(),
+          "it has no weight_map");
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    require(file.is_string(), "weight_map: ", tensor, ": the name of a file belongs there");
+    require(is_plain_name(file), "weight_map: ", tensor, ": ",
+            file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+            " is not the name of a safetensors file in this folder");
+    files[tensor] = file;
+  }
+  return files;
+}
+
+/// Elements of any float dtype as fp32.
+std::string as_f32(std::string bytes, DType dtype) {
+  if (dtype == DType::f32) return bytes;
+  const NoGrad no_grad;
+  const int64_t count = std::ssize(bytes) / lockstep::bytes(dtype);
+  const Tensor stored = empty({count}, dtype, cpu_stream());
+  std::memcpy(stored.view().data, bytes.data(), bytes.size());
+  const Tensor wide = convert(stored, DType::f32);
+  return {static_cast<const char*>(wide.view().data), static_cast<size_t>(wide.view().bytes())};
+}
+
+}  // namespace
+
+ModelFolder::ModelFolder(std::shared_ptr<ObjectStore> store) : store_(std::move(store)) {
+  const std::string json = needed_text(config_file);
+  config_ = parse_gpt2_config(json, store_->name_of(config_file));
+  described_ = json;
+  const std::optional<WeightMap> index = store_->exists(model_file) ? std::nullopt : read_index();
+  if (!index) {
+    read_header(model_file, nullptr);
+  } else {
+    std::set<std::string> files;
+    for (const auto& [tensor, file] : *index) files.insert(file);
+    for (const std::string& file : files) read_header(file, &*index);
+    for (const auto& [tensor, file] : *index)
+      require(is_mask(tensor) || tensors_.contains(gpt2_name(tensor)), store_->name_of(file),
+              ": there is no tensor ", tensor, ", which ", index_file, " expects there");
+  }
+  require_all_tensors();
+}
+
+std::string ModelFolder::needed_text(const std::string& file) const {
+  const std::optional<std::string> found = text(file);
+  require(found.has_value(), store_->name_of(file), " is missing");
+  return *found;
+}
+
+std::optional<std::string> ModelFolder::text(const std::string& file) const {
+  std::optional<std::string> found = store_->get(file, 0, most_text_bytes);
+  require(!found || std::ssize(*found) < most_text_bytes, store_->name_of(file), " is too long");
+  return found;
+}
+
+std::optional<ModelFolder::WeightMap> ModelFolder::read_index() const {
+  const std::optional<std::string> found = text(index_file);
+  require(found.has_value(), store_->name_of(model_file), " is missing, and so is ", index_file,
+          "; other formats (pytorch_model.bin) are not read");
+  try {
+    return parse_index(*found);
+  } catch (const std::exception& problem) {
+    throw UserError(concat(store_->name_of(index_file), ": ", problem.what()));
+  }
+}
+
+std::string ModelFolder::bytes_at(const std::string& file, int64_t begin, int64_t bytes) const {
+  std::optional<std::string> found = store_->get(file, begin, bytes);
+  require(found.has_value(), store_->name_of(file), " is missing");
+  require(std::ssize(*found) == bytes, store_->name_of(file), " is damaged: it is cut off at byte ",
+          begin + std::ssize(*found));
+  return std::move(*found);
+}
+
+void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
+  constexpr int64_t length_bytes = SafeTensorsHeader::length_bytes;
+  const uint64_t text_bytes = SafeTensorsHeader::text_bytes(bytes_at(file, 0, length_bytes));
+  require(text_bytes <= most_header_bytes, store_->name_of(file), " is damaged: its header would have ",
+          text_bytes, " bytes");
+  const std::string header = bytes_at(file, length_bytes, static_cast<int64_t>(text_bytes));
+  const int64_t data = length_bytes + static_cast<int64_t>(text_bytes);
+  described_ += header;
+  try {
+    const SafeTensorsHeader parsed = SafeTensorsHeader::parse(header, is_mask);
+    for (const SafeTensorsEntry& entry : parsed.entries) {
+      if (index != nullptr) {
+        const auto told = index->find(entry.name);
+        require(told != index->end() && told->second == file, "tensor ", entry.name, ": ", index_file,
+                " does not expect it there");
+      }
+      add(entry.name, {file, data + entry.end - entry.bytes(), entry.dtype, entry.shape});
+    }
+    const std::optional<std::string> last =
+        store_->get(file, std::max<int64_t>(0, data + parsed.data_bytes - 1), 2);
+    require(last && std::ssize(*last) >= 1, "its data are cut off");
+    require(std::ssize(*last) == 1, "there are bytes behind its last tensor");
+  } catch (const UserError& problem) {
+    throw UserError(concat(store_->name_of(file), ": ", problem.what()));
+  } catch (const std::exception& problem) {
+    throw UserError(concat(store_->name_of(file), " is damaged: ", problem.what()));
+  }
+}
+
+void ModelFolder::add(const std::string& name, Place place) {
+  const bool is_float = place.dtype == DType::f32 || place.dtype == DType::bf16 || place.dtype == DType::f16;
+  require(is_float, "tensor ", name, ": dtype ", place.dtype, " is not read; f32, bf16 and f16 are");
+  require(tensors_.emplace(gpt2_name(name), std::move(place)).second, "tensor ", name,
+          ": it is there twice, with and without transformer.");
+}
+
+void ModelFolder::require_all_tensors() {
+  const std::map<std::string, Shape> expected = gpt2_tensors(config_);
+  if (config_.is_tied) {
+    // Either stands for both.
+    if (const auto head = tensors_.extract("lm_head.weight"); head && !tensors_.contains("wte.weight"))
+      tensors_["wte.weight"] = head.mapped();
+  }
+  for (const auto& [name, place] : tensors_) {
+    const auto shape = expected.find(name);
+    require(shape != expected.end(), store_->name_of(place.file), ": tensor ", name,
+            " is none of the GPT-2 that ", config_file, " tells of");
+    require(place.shape == shape->second, store_->name_of(place.file), ": tensor ", name, " is ", place.shape,
+            " where ", config_file, " asks for ", shape->second);
+  }
+  for (const auto& [name, shape] : expected)
+    require(tensors_.contains(name), store_->name_of(model_file), ": there is no tensor ", name);
+}
+
+std::string ModelFolder::read(const Place& place, int64_t begin, int64_t end) const {
+  const int64_t size = lockstep::bytes(place.dtype);
+  return as_f32(bytes_at(place.file, place.begin + begin * size, (end - begin) * size), place.dtype);
+}
+
+std::string ModelFolder::hash() const {
+  std::string sampled = described_;
+  for (const auto& [name, place] : tensors_) {
+    const int64_t bytes = place.shape.elements() * lockstep::bytes(place.dtype);
+    sampled += bytes_at(place.file, place.begin, std::min(bytes, sampled_bytes));
+  }
+  return hash_text(hash_of(sampled));
+}
+
+}  // namespace lockstep

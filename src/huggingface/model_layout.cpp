@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "huggingface/model_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "huggingface/load_gpt.h"
+#include "parameters/parameter_space.h"
+#include "store/folder_store.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+/// Those that a model without biases lacks, under the names that the others have.
+std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, const Gpt2Config& config) {
+  std::vector<ModelLayout::Zeros> missing;
+  if (options.has_bias) return missing;
+  for (const auto& [name, shape] : gpt2_tensors(config))
+    if (name.ends_with(".bias")) missing.push_back({concat("transformer.", name), shape});
+  return missing;
+}
+
+/// A file of tensors of one dtype, of which one after the other is brought from a model in fp32.
+class ConvertedFile {
+ public:
+  ConvertedFile(const SnapshotFile& file, DType dtype) : file_(file), dtype_(dtype) {
+    SafeTensorsHeader header{.entries = {}, .metadata = {{"format", "pt"}}};
+    for (const StoredTensor& tensor : file.tensors)
+      header.entries.push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});
+    header_ = file.tensors.empty() ? file.header : header.to_bytes();
+    bytes_ = std::ssize(header_);
+    for (const StoredTensor& tensor : file.tensors) bytes_ += tensor.shape.elements() * bytes(dtype);
+  }
+
+  PlannedObject planned() const { return {file_.key, bytes_}; }
+
+  /// Calls write(part) for all of it, in order.
+  template <class Write>
+  void write(const PlacedTensors& model, Write write) const {
+    write({0, std::as_bytes(std::span(header_))});
+    int64_t begin = std::ssize(header_);
+    for (size_t t = 0; t < file_.tensors.size(); ++t) {
+      const StoredTensor& tensor = file_.tensors[t];
+      const Tensor values = empty(tensor.shape, DType::f32, cpu_stream());
+      if (file_.buffers[t] == SnapshotFile::no_buffer)
+        fill(values, 0.0);
+      else
+        model.get(file_.buffers[t], tensor.place, static_cast<std::byte*>(values.view().data));
+      const View stored = convert(values, dtype_).view();
+      write({begin, {static_cast<const std::byte*>(stored.data), static_cast<size_t>(stored.bytes())}});
+      begin += stored.bytes();
+    }
+  }
+
+ private:
+  const SnapshotFile& file_;
+  DType dtype_;
+  std::string header_;
+  int64_t bytes_ = 0;
+};
+
+/// The index of several files, whose bytes are those of another dtype.
+std::string index_for(const std::string& text, DType dtype) {
+  nlohmann::ordered_json index = nlohmann::ordered_json::parse(text);
+  nlohmann::ordered_json& total = index["metadata"]["total_size"];
+  total = total.get<int64_t>() / bytes(DType::f32) * bytes(dtype);
+  return index.dump(2) + "\n";
+}
+
+/// Whether a folder has a file of a snapshot.
+bool is_for_others(const SnapshotFile& file) {
+  return file.key != optimizer_file && file.key != padding_file && file.key != config_file;
+}
+
+void write_folder(const std::string& path, const PlacedTensors& model, const ModelLayout& layout,
+                  DType dtype) {
+  namespace fs = std::filesystem;
+  const fs::path place = fs::absolute(path).lexically_normal();
+  const fs::path folder = place.has_filename() ? place : place.parent_path();
+  require(!fs::exists(folder), path,
+          " exists already, and nothing is overwritten: choose another folder, or remove it");
+  FolderStore store(folder.parent_path().string());
+  const std::string group = folder.filename().string();
+  std::vector<SnapshotFile> files = files_of(model, layout);
+  std::erase_if(files, [](const SnapshotFile& file) { return !is_for_others(file); });
+  std::vector<ConvertedFile> converted;
+  std::vector<PlannedObject> planned;
+  for (SnapshotFile& file : files) {
+    if (file.key == index_file) file.header = index_for(file.header, dtype);
+    converted.emplace_back(file, dtype);
+    planned.push_back(converted.back().planned());
+  }
+  const std::string& config = layout.texts.at(config_file);
+  const std::string begun = store.begin_group(group, planned, config_file);
+  try {
+    std::vector<std::string> written;
+    for (const ConvertedFile& file : converted)
+      file.write(model, [&](const ObjectPart& part) {
+        written.push_back(store.write_parts(group, begun, file.planned().key, std::array{part}));
+      });
+    store.end_group(group, begun, written,
+                    {.key = config_file, .pieces = {std::as_bytes(std::span(config))}});
+  } catch (...) {
+    store.drop_group(group, begun);
+    throw;
+  }
+}
+
+}  // namespace
+
+Gpt2Config gpt2_config_of(const Gpt::Options& options) {
+  return {.vocabulary = options.vocabulary,
+          .positions = options.block_size,
+          .width = options.width,
+          .layers = options.layers,
+          .heads = options.heads,
+          .activation = options.activation,
+          .is_tied = options.tie_weights,
+          .dropout = options.dropout};
+}
+
+ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, const Tokenizer* tokenizer) {
+  Gpt2Config config = gpt2_config_of(options);
+  if (tokenizer != nullptr) {
+    if (cuts_to_tokenizer) config.vocabulary = std::min(config.vocabulary, tokenizer->vocabulary_size());
+    config.end_of_text = tokenizer->end_of_text();
+    config.beginning_of_text = tokenizer->beginning_of_text();
+    if (!config.beginning_of_text) config.beginning_of_text = config.end_of_text;
+  }
+  ModelLayout layout{.rows = {{"transformer.wte.weight", config.vocabulary}},
+                     .zeros = missing_biases(options, config),
+                     .texts = {{config_file, gpt2_config_json(config)},
+                               {"generation_config.json", generation_config_json(config)}}};
+  if (!config.is_tied) layout.rows["lm_head.weight"] = config.vocabulary;
+  if (tokenizer != nullptr) {
+    layout.texts["tokenizer.json"] = tokenizer->to_json();
+    layout.texts["tokenizer_config.json"] = tokenizer->config_json(config.positions);
+  }
+  return layout;
+}
+
+void convert_model(const SourceModel& source, const std::string& folder, DType dtype, int64_t most_bytes) {
+  const Gpt::Options options = options_of(source);
+  const std::shared_ptr<const Tokenizer> tokenizer = source.is_snapshot() ? tokenizer_of(source) : nullptr;
+  ModelLayout layout = gpt2_layout(options, !source.has_own_vocabulary(), tokenizer.get());
+  if (!source.is_snapshot()) {
+    layout.texts = source.texts();
+    layout.texts[config_file] = gpt2_config_json(source.config());
+    layout.texts.try_emplace("generation_config.json", generation_config_json(source.config()));
+  }
+  std::string& config = layout.texts[config_file];
+  config = gpt2_config_json(parse_gpt2_config(config, config_file), dtype);
+  layout.most_bytes = most_bytes / bytes(dtype) * bytes(DType::f32);
+  const std::unique_ptr<Gpt> model = load_gpt(source);
+  const ParameterSpace space(model->parameters());
+  const SpaceTensors tensors(space, nullptr, 1);
+  write_folder(folder, tensors, layout, dtype);
+}
+
+}  // namespace lockstep

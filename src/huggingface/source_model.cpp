@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "huggingface/source_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "snapshot/parameters_hash.h"
+#include "store/http_folder.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t piece_elements = int64_t{2} << 20;
+constexpr std::array text_files = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "merges.txt",     "added_tokens.json",     "generation_config.json"};
+constexpr const char* tokens_name = "transformer.wte.weight";
+
+std::shared_ptr<ObjectStore> open_source(const std::string& address) {
+  if (address.starts_with("http://") || address.starts_with("https://"))
+    return std::make_shared<HttpFolder>(address);
+  return open_store(address);
+}
+
+/// Names in files that anybody has made may hold anything.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  return text;
+}
+
+/// Gives rank 0's bytes to all; none where it has failed.
+void share(const World& world, std::string& bytes) {
+  int64_t size = std::ssize(bytes);
+  if (world.size() == 1) return;
+  world.communicator().broadcast(&size, sizeof size, 0);
+  bytes.resize(static_cast<size_t>(size));
+  if (size > 0) world.communicator().broadcast(bytes.data(), size, 0);
+}
+
+/// Keeps of these values of the model, which begin at an element, what this rank holds.
+void keep(const World& world, PlacedTensors& tensors, Range place, const std::string& values) {
+  for (const Range& held : tensors.buffers()[0].held[static_cast<size_t>(world.rank())])
+    if (const Range both = intersection(held, place); both.size() > 0)
+      tensors.set(0, both,
+                  reinterpret_cast<const std::byte*>(values.data()) +
+                      (both.begin - place.begin) * int64_t{sizeof(float)});
+}
+
+/// Elements [begin, end) of a tensor of the model: of the file's, and zeros where it has fewer rows.
+std::string values_of(const ModelFolder& folder, const std::string& name, Range piece) {
+  const auto place = folder.tensors().find(gpt2_name(name));
+  require(place != folder.tensors().end(), folder.name(), ": there is no tensor ", name);
+  const int64_t there = std::clamp(place->second.shape.elements(), piece.begin, piece.end);
+  std::string values;
+  if (piece.begin < there) values = folder.read(place->second, piece.begin, there);
+  values.resize(static_cast<size_t>(piece.size()) * sizeof(float), '\0');
+  return values;
+}
+
+/// What a UserError of the body says; empty where there is none.
+template <class Body>
+std::string problem_of(Body body) {
+  try {
+    body();
+  } catch (const UserError& problem) {
+    return problem.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+SourceModel::SourceModel(const std::string& address, const World& world) : address_(address) {
+  std::string description;
+  bool is_snapshot = false;
+  on_first_rank(world, [&] {
+    const std::shared_ptr<ObjectStore> store = open_source(address);
+    const bool is_remote = dynamic_cast<const HttpFolder*>(store.get()) != nullptr;
+    is_snapshot = !is_remote && (store->exists(state_file) || !store->exists("config.json"));
+    if (is_snapshot) {
+      try {
+        snapshot_ = find_snapshot(address);
+      } catch (const UserError& problem) {
+        throw UserError(concat(
+            address,
+            " has neither a config.json, as a Hugging Face folder has, nor a snapshot: ", problem.what()));
+      }
+      return;
+    }
+    try {
+      folder_ = std::make_unique<ModelFolder>(store);
+      hash_ = folder_->hash();
+    } catch (const UserError& problem) {
+      throw UserError(one_line(problem.what()));
+    }
+    config_ = folder_->config();
+  });
+  is_snapshot = world.communicator().broadcast_text(is_snapshot ? "snapshot" : "", 0) == "snapshot";
+  if (is_snapshot) {
+    open_snapshot(world);
+    return;
+  }
+  config_ = parse_gpt2_config(world.communicator().broadcast_text(gpt2_config_json(config_), 0), address);
+  hash_ = world.communicator().broadcast_text(hash_, 0);
+}
+
+void SourceModel::open_snapshot(const World& world) {
+  const std::string text = world.communicator().broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
+  if (!snapshot_) snapshot_.emplace(text, address_);
+  hash_ = hash_text(hash_of(text));
+  std::string rows;  // all of them, also those beyond the vocabulary
+  on_first_rank(world, [&] {
+    int64_t counted = 0;
+    for (const std::string& file : snapshot_->files()) {
+      if (!is_model_file(file)) continue;
+      for (const StoredTensor& tensor : snapshot_->file_of(file, snapshot_->header(file)).tensors)
+        if (tensor.name == tokens_name && tensor.shape.rank() == 2) counted += tensor.shape[0];
+    }
+    require(counted > 0, snapshot_->name(), " is no snapshot of a GPT: it has no tensor ", tokens_name);
+    rows = std::to_string(counted);
+  });
+  read_snapshot_sizes(std::stoll(world.communicator().broadcast_text(rows, 0)));
+}
+
+void SourceModel::read_snapshot_sizes(int64_t rows) {
+  const Config config =
+      config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
+  const ModelConfig& model = config.model;
+  has_bias_ = model.bias;
+  has_own_vocabulary_ = !model.from.empty();
+  vocabulary_multiple_ = std::max<int64_t>(1, model.vocab_multiple);
+  config_ = {.vocabulary = model.vocab_size > 0 ? model.vocab_size : rows,
+             .positions = model.n_positions > 0 ? model.n_positions : config.data.block_size,
+             .width = model.n_embd,
+             .layers = model.n_layer,
+             .heads = model.n_head,
+             .activation = model.activation == "gelu_erf" ? Gelu::erf : Gelu::tanh,
+             .is_tied = model.tie_weights,
+             .dropout = model.dropout};
+}
+
+std::map<std::string, std::string> SourceModel::texts() const {
+  std::map<std::string, std::string> found;
+  for (const char* file : text_files)
+    if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
+  if (!snapshot_ || !snapshot_->is_readable_here()) return found;
+  const std::vector<std::string> files = snapshot_->files();
+  for (const char* file : text_files) {
+    if (std::ranges::count(files, file) == 0) continue;
+    snapshot_->read(file, [&](int64_t, std::span<const std::byte> piece) {
+      found[file].append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    });
+  }
+  return found;
+}
+
+std::map<std::string, std::string> SourceModel::artifacts() const {
+  return snapshot_ ? snapshot_->state().artifacts : std::map<std::string, std::string>();
+}
+
+void SourceModel::load(const World& world, PlacedTensors& tensors) const {
+  if (snapshot_) return restore(*snapshot_, world, tensors, false);
+  expect(tensors.buffers().front().dtype == DType::f32, "values are kept in ",
+         tensors.buffers().front().dtype);
+  std::string problem;
+  for (const PlacedTensors::Placed& one : tensors.tensors())
+    for (int64_t begin = 0; begin < one.place.size() && problem.empty(); begin += piece_elements) {
+      const Range piece{begin, std::min(one.place.size(), begin + piece_elements)};
+      std::string values;
+      if (world.is_first()) problem = problem_of([&] { values = values_of(*folder_, one.name, piece); });
+      share(world, values);
+      if (values.empty() && problem.empty()) problem = "rank 0 has failed";
+      if (!values.empty())
+        keep(world, tensors, {one.place.begin + piece.begin, one.place.begin + piece.end}, values);
+    }
+  on_first_rank(world, [&] { require(problem.empty(), problem); });
+}
+
+}  // namespace lockstep

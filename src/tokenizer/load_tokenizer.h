@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tokenizer/tokenizer.h"
+
+namespace lockstep {
+
+/// Makes a tokenizer of a Hugging Face tokenizer.json. Throws UserError with `origin` (the file's name) and
+/// the place in it for what is damaged, and for what this library does not compute.
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin);
+
+/// Reads a file (tokenizer.json, *.tiktoken, or vocab.json with merges.txt beside it), or a folder that holds
+/// tokenizer.json, or else vocab.json and merges.txt. Throws UserError that names the file.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipes that are shipped in configs/.
+#include <gtest/gtest.h>
+#include <map>
+
+#include "config/config.h"
+#include "core/gpu.h"
+#include "support/config_support.h"
+
+namespace lockstep {
+namespace {
+
+std::map<std::string, std::string> values_by_key(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const ConfigValue& value : config_values(config)) values[value.key] = value.value;
+  return values;
+}
+
+TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
+  const Config config = load({"--config", "shakespeare.ini"});
+  const auto values = values_by_key(config);
+  const std::map<std::string, std::string> recipe = {
+      {"model.n_layer", "6"},     {"model.n_head", "6"},         {"model.n_embd", "384"},
+      {"data.block_size", "256"}, {"dist.replicas", "8"},        {"train.batch_size", "8"},
+      {"model.dropout", "0.2"},   {"train.steps", "5000"},       {"train.beta2", "0.99"},
+      {"train.beta1", "0.9"},     {"train.weight_decay", "0.1"}, {"train.learning_rate", "0.001"},
+      {"train.grad_clip", "1"},   {"train.eval_every", "250"},   {"train.precision", "fp32"},
+      {"train.min_lr", "1e-04"},  {"train.warmup_steps", "100"}, {"model.bias", "false"}};
+  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
+}
+
+TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
+  const Config config = load({"--config", "gpt2_124m.ini", "train.device=cpu"});
+  const auto values = values_by_key(config);
+  const std::map<std::string, std::string> recipe = {{"data.dataset", "random_tokens"},
+                                                     {"data.block_size", "1024"},
+                                                     {"model.n_layer", "12"},
+                                                     {"model.n_head", "12"},
+                                                     {"model.n_embd", "768"},
+                                                     {"model.vocab_size", "50304"},
+                                                     {"model.bias", "true"},
+                                                     {"model.dropout", "0"},
+                                                     {"model.activation", "gelu_tanh"},
+                                                     {"train.beta1", "0.9"},
+                                                     {"train.beta2", "0.95"},
+                                                     {"train.learning_rate", "6e-04"},
+                                                     {"train.weight_decay", "0.1"},
+                                                     {"train.grad_clip", "1"},
+                                                     {"train.min_lr", "6e-05"},
+                                                     {"dist.reduction", "tree"},
+                                                     {"train.warmup_steps", "700"}};
+  for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
+  EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
+}
+
+/// Not a crash, and not a run that takes weeks.
+TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
+  if (count_gpus() > 0) GTEST_SKIP() << "there is a GPU";
+  expect_contains(user_error([] {
+                    load({"--config", "gpt2_124m.ini"});
+                  }),
+                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/examples.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/user_error.h"
+#include "tokenizer/char_tokenizer.h"
+
+namespace lockstep {
+namespace {
+
+TEST(ReadExamples, PromptsWithAnswersAndTexts) {
+  const auto examples = read_examples(
+      "{\"prompt\": \"2+2=\", \"answer\": \"4\", \"id\": 7}\n\n  {\"text\":\"\\u00fc\\n\"}\r\n"
+      "{\"answer\":\"a\",\"prompt\":\"\"}",
+      "x.jsonl");
+  ASSERT_EQ(examples.size(), 3U);
+  EXPECT_EQ(examples[0].prompt, "2+2=");
+  EXPECT_EQ(examples[0].answer, "4");
+  EXPECT_EQ(examples[1].prompt, "");
+  EXPECT_EQ(examples[1].answer, "ü\n");
+  EXPECT_EQ(examples[1].line, 3);
+  EXPECT_EQ(examples[2].answer, "a");
+}
+
+TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
+  const std::string good = "{\"text\": \"a\"}\n";
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"{\"text\": \"a\"", "no JSON from byte"},
+      {"prompt: a", "no JSON from byte 1 "},
+      {"[\"text\"]", "not an object"},
+      {"7", "not an object"},
+      {"{}", "\"prompt\" is missing"},
+      {"{\"prompt\": \"a\"}", "\"answer\" is missing"},
+      {"{\"prompt\": 1, \"answer\": \"a\"}", "\"prompt\" is no text"},
+      {"{\"prompt\": \"a\", \"answer\": \"\"}", "\"answer\" is empty"},
+      {"{\"prompt\": \"a\", \"answer\": null}", "\"answer\" is no text"},
+      {"{\"text\": \"\"}", "\"text\" is empty"},
+      {"{\"text\": \"a\", \"answer\": \"b\"}", "\"text\" stands beside"},
+      {"{\"text\": \"\xff\"}", "byte"},
+      {"{\"text\": \"\\ud800\"}", "no JSON"},
+      {std::string("{\"text\": \"a\0b\"}", 14), "byte"}};
+  for (const auto& [line, complaint] : bad)
+    expect_contains(user_error([&] { read_examples(good + good + line + "\n" + good, "x.jsonl"); }),
+                    {"x.jsonl:3", complaint});
+  for (const char* empty : {"", "\n", " \n\t\r\n"})
+    expect_contains(user_error([&] { read_examples(empty, "x.jsonl"); }), {"x.jsonl has no examples"});
+}
+
+/// Characters, with an end of text behind them.
+class WithEnd : public CharTokenizer {
+ public:
+  using CharTokenizer::CharTokenizer;
+  std::optional<int32_t> end_of_text() const override { return 99; }
+};
+
+TEST(EncodeExamples, EndOfTextFollowsEachIfThereIsOne) {
+  const std::vector<Example> examples = {{"ab", "c", 1}, {"", "de", 2}};
+  for (const int threads : {1, 3}) {
+    const EncodedExamples with = encode_examples(WithEnd("abcde"), examples, "x", threads);
+    EXPECT_EQ(with.ids, (std::vector<int32_t>{0, 1, 2, 99, 3, 4, 99}));
+    EXPECT_EQ(with.marks, (std::vector<int64_t>{2, 4, 4, 7}));
+    const EncodedExamples without = encode_examples(CharTokenizer("abcde"), examples, "x", threads);
+    EXPECT_EQ(without.ids, (std::vector<int32_t>{0, 1, 2, 3, 4}));
+    EXPECT_EQ(without.marks, (std::vector<int64_t>{2, 3, 3, 5}));
+  }
+  expect_contains(user_error([&] { encode_examples(WithEnd("abc"), examples, "x.jsonl", 2); }),
+                  {"x.jsonl:2"});
+}
+
+struct Block {
+  std::vector<int32_t> input, target;
+  bool operator==(const Block&) const = default;
+};
+
+std::vector<Block> blocks_of(const ExampleBlocks& blocks) {
+  std::vector<Block> all;
+  for (int64_t i = 0; i < blocks.size(); ++i) {
+    const auto size = static_cast<size_t>(blocks.input().shape.elements());
+    all.push_back({std::vector<int32_t>(size), std::vector<int32_t>(size)});
+    blocks.fetch(i, all.back().input.data(), all.back().target.data());
+    EXPECT_EQ(blocks.weight(i), std::ssize(all.back().target) - std::ranges::count(all.back().target, -1));
+    EXPECT_GT(blocks.weight(i), 0);
+  }
+  return all;
+}
+
+// Ids are the places, so that a block shows what it took: 0-3 with an answer from 2 on, 4-6 from 5 on, 7-9 a
+// text.
+const std::vector<int32_t> ten_ids{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+const std::vector<int64_t> three_marks{2, 4, 5, 7, 7, 10};
+
+TEST(ExampleBlocks, ArePackedInOrderAndOnlyAnswersCount) {
+  const ExampleBlocks blocks(ten_ids, three_marks, 0, {.block_size = 6, .padding = 55});
+  EXPECT_EQ(blocks_of(blocks), (std::vector<Block>{{{0, 1, 2, 3, 4, 5}, {-1, 2, 3, -1, 5, 6}},
+                                                   {{7, 8, 9, 55, 55, 55}, {8, 9, -1, -1, -1, -1}}}));
+  EXPECT_EQ(blocks.cut_examples(), 0);
+}
+
+TEST(ExampleBlocks, UnpackedEachHasOne) {
+  const ExampleBlocks blocks(ten_ids, three_marks, 0, {.block_size = 4, .padding = 55, .packs = false});
+  EXPECT_EQ(blocks_of(blocks), (std::vector<Block>{{{0, 1, 2, 3}, {-1, 2, 3, -1}},
+                                                   {{4, 5, 6, 55}, {5, 6, -1, -1}},
+                                                   {{7, 8, 9, 55}, {8, 9, -1, -1}}}));
+}
+
+TEST(ExampleBlocks, CountPromptsIfTheyAreWanted) {
+  const ExampleBlocks blocks(ten_ids, three_marks, 0,
+                             {.block_size = 12, .padding = 55, .counts_prompts = true});
+  EXPECT_EQ(blocks_of(blocks), (std::vector<Block>{{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 55, 55},
+                                                    {1, 2, 3, -1, 5, 6, -1, 8, 9, -1, -1, -1}}}));
+}
+
+// Ten tokens of which the last four are an answer; pieces of two targets, of which those of the prompt are
+// left out; then one that shares the last piece's block but for its own, and one with nothing to learn.
+TEST(ExampleBlocks, OnlyWhatIsLongerThanABlockIsCut) {
+  const ExampleBlocks blocks(ten_ids, {6, 10}, 0, {.block_size = 2, .padding = 55});
+  EXPECT_EQ(blocks_of(blocks), (std::vector<Block>{{{4, 5}, {-1, 6}}, {{6, 7}, {7, 8}}, {{8, 9}, {9, -1}}}));
+  EXPECT_EQ(blocks.cut_examples(), 1);
+  EXPECT_EQ(blocks.empty_examples(), 0);
+  const ExampleBlocks of_one(ten_ids, {0, 1, 1, 4}, 0, {.block_size = 3, .padding = 55});
+  EXPECT_EQ(blocks_of(of_one), (std::vector<Block>{{{1, 2, 3}, {2, 3, -1}}}));
+  EXPECT_EQ(of_one.empty_examples(), 1);
+}
+
+TEST(SplitExamples, TheFirstTrainAndTheOthersValidate) {
+  const ExampleSplit split = split_examples(ten_ids, three_marks, 0.7, {.block_size = 6, .padding = 0});
+  EXPECT_EQ(blocks_of(*split.train), (std::vector<Block>{{{0, 1, 2, 3, 4, 5}, {-1, 2, 3, -1, 5, 6}}}));
+  EXPECT_EQ(blocks_of(*split.validation), (std::vector<Block>{{{7, 8, 9, 0, 0, 0}, {8, 9, -1, -1, -1, -1}}}));
+  expect_contains(user_error([&] { split_examples(ten_ids, three_marks, 0.3, {.block_size = 6}); }),
+                  {"data.train_split = 0.3", "0 examples of 3 for training"});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders that are damaged, or of models that are not computed here.
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "huggingface/load_gpt.h"
+#include "huggingface/model_layout.h"
+#include "parameters/parameter_space.h"
+#include "tensor/create.h"
+#include "tensor/safetensors.h"
+#include "tests/support/http_server.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/user_error.h"
+#include "tokenizer/char_tokenizer.h"
+#include "train/writer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// A copy of a golden folder, to be changed.
+class BadFolder : public testing::Test {
+ protected:
+  explicit BadFolder(const std::string& name = "without_prefix") {
+    fs::copy(LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/" + name, folder());
+  }
+  std::string folder() const { return directory_ / "model"; }
+  std::string path_of(const std::string& file) const { return folder() + "/" + file; }
+  void write(const std::string& file, const std::string& bytes) const {
+    std::ofstream(path_of(file), std::ios::binary) << bytes;
+  }
+  /// What is said of the folder, whose values are read as well.
+  std::string problem() const {
+    return user_error([&] {
+      const SourceModel source(folder(), World::alone());
+      const Gpt2Config& config = source.config();
+      const Gpt model({.vocabulary = config.vocabulary,
+                       .block_size = config.positions,
+                       .layers = config.layers,
+                       .heads = config.heads,
+                       .width = config.width,
+                       .tie_weights = config.is_tied},
+                      1);
+      const ParameterSpace space(model.parameters());
+      SpaceTensors tensors(space, nullptr, 1);
+      source.load(World::alone(), tensors);
+    });
+  }
+  /// The folder with another config.json.
+  std::string with_config(const std::function<void(Json&)>& change) const {
+    Json config = Json::parse(read_text(path_of("config.json")));
+    change(config);
+    write("config.json", config.dump());
+    return problem();
+  }
+  std::string with_field(const char* name, const Json& value) const {
+    return with_config([&](Json& config) { config[name] = value; });
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+class BadIndex : public BadFolder {
+ protected:
+  BadIndex() : BadFolder("untied") {}
+  std::string with_index(const std::function<void(Json&)>& change) const {
+    Json index = Json::parse(read_text(path_of(index_file)));
+    change(index);
+    write(index_file, index.dump());
+    return problem();
+  }
+};
+
+TEST_F(BadFolder, WhatIsNotComputedIsNamed) {
+  const std::string config = read_text(path_of("config.json"));
+  const std::vector<std::pair<const char*, Json>> fields = {{"model_type", "llama"},
+                                                            {"activation_function", "relu"},
+                                                            {"scale_attn_weights", false},
+                                                            {"scale_attn_by_inverse_layer_idx", true},
+                                                            {"reorder_and_upcast_attn", true},
+                                                            {"add_cross_attention", true},
+                                                            {"n_inner", 64},
+                                                            {"layer_norm_epsilon", 1e-6},
+                                                            {"layer_norm_epsilon", "small"},
+                                                            {"n_head", 5},
+                                                            {"n_head", 0},
+                                                            {"n_head", "two"},
+                                                            {"n_layer", -1},
+                                                            {"n_layer", 1e18},
+                                                            {"n_layer", 18446744073709551615ull},
+                                                            {"vocab_size", nullptr},
+                                                            {"vocab_size", int64_t{1} << 31},
+                                                            {"n_positions", 2.5},
+                                                            {"tie_word_embeddings", "yes"}};
+  for (const auto& [name, value] : fields) {
+    const std::string said = with_field(name, value);
+    expect_contains(said, {"config.json", name});
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    write("config.json", config);
+  }
+  EXPECT_EQ(with_field("n_inner", 128), "(nothing was thrown)") << "four times n_embd";
+  for (const char* text : {"", "[1, 2]", "{\"model_type\": \"gpt2\"", "\xff\xfe", "null"}) {
+    write("config.json", text);
+    expect_contains(problem(), {"config.json"});
+  }
+}
+
+TEST_F(BadFolder, AnotherShapeThanItsConfigurationIsNamed) {
+  expect_contains(with_field("n_layer", 3), {"model.safetensors", "there is no tensor h.2."});
+  expect_contains(with_field("n_layer", 1), {"model.safetensors", "tensor h.1.", "is none of the GPT-2"});
+  expect_contains(with_config([](Json& config) {
+                    config["n_layer"] = 2;
+                    config["vocab_size"] = 68;
+                  }),
+                  {"wte.weight is [67, 32]", "[68, 32]"});
+  expect_contains(with_config([](Json& config) {
+                    config["vocab_size"] = 67;
+                    config["tie_word_embeddings"] = false;
+                  }),
+                  {"there is no tensor lm_head.weight"});
+}
+
+TEST_F(BadFolder, TensorsOfAnotherKindAreNamed) {
+  SafeTensors content{.tensors = {}, .metadata = {}};
+  const ModelFolder model(open_store(folder()));
+  for (const auto& [name, place] : model.tensors())
+    content.tensors.push_back({name, zeros(place.shape, name == "wpe.weight" ? DType::f64 : DType::f32)});
+  write("model.safetensors", to_safetensors(content));
+  expect_contains(problem(), {"model.safetensors", "tensor wpe.weight", "f64", "is not read"});
+  for (NamedTensor& tensor : content.tensors) {
+    if (tensor.name != "wpe.weight") continue;
+    tensor.tensor = zeros({16, 32});
+    content.tensors.push_back({"transformer.wpe.weight", tensor.tensor});
+    break;
+  }
+  write("model.safetensors", to_safetensors(content));
+  expect_contains(problem(), {"wpe.weight", "twice"});
+  content.tensors.back().name = "a\nb";
+  write("model.safetensors", to_safetensors(content));
+  expect_contains(problem(), {"tensor a?b is none"});
+  // A tied head may lie there too, and alone.
+  content.tensors.pop_back();
+  content.tensors.push_back({"lm_head.weight", zeros({67, 32})});
+  write("model.safetensors", to_safetensors(content));
+  EXPECT_EQ(problem(), "(nothing was thrown)");
+  std::erase_if(content.tensors, [](const NamedTensor& tensor) { return tensor.name == "wte.weight"; });
+  write("model.safetensors", to_safetensors(content));
+  EXPECT_EQ(problem(), "(nothing was thrown)");
+}
+
+TEST_F(BadFolder, FilesThatAreCutOrGrownAreNamed) {
+  const std::string whole = read_text(path_of("model.safetensors"));
+  for (const size_t length :
+       {size_t{0}, size_t{7}, size_t{8}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    write("model.safetensors", whole.substr(0, length));
+    expect_contains(problem(), {"model.safetensors", "cut off"});
+  }
+  write("model.safetensors", whole + "\n");
+  expect_contains(problem(), {"model.safetensors", "behind its last tensor"});
+  write("model.safetensors", "\xff\xff\xff\xff\xff\xff\xff\x7f" + whole.substr(8));
+  expect_contains(problem(), {"model.safetensors", "its header would have"});
+  fs::remove(path_of("model.safetensors"));
+  expect_contains(problem(), {"model.safetensors is missing", index_file});
+  fs::remove(path_of("config.json"));
+  expect_contains(problem(), {"neither a config.json", "nor a snapshot"});
+}
+
+TEST_F(BadIndex, NamesOnlyFilesOfTheFolder) {
+  EXPECT_EQ(problem(), "(nothing was thrown)");
+  const std::string index = read_text(path_of(index_file));
+  const std::string first = "transformer.wte.weight";
+  for (const char* file :
+       {"../model.safetensors", "/etc/passwd", "a/b.safetensors", ".safetensors", "x.bin", ""}) {
+    expect_contains(with_index([&](Json& json) { json["weight_map"][first] = file; }),
+                    {index_file, first, "not the name of a safetensors file"});
+    write(index_file, index);
+  }
+  expect_contains(with_index([&](Json& json) { json["weight_map"][first] = 7; }), {index_file, first});
+  write(index_file, index);
+  expect_contains(with_index([&](Json& json) { json["weight_map"][first] = "another.safetensors"; }),
+                  {"another.safetensors", "missing"});
+  write(index_file, index);
+  expect_contains(
+      with_index([&](Json& json) { json["weight_map"][first] = "model-00004-of-00004.safetensors"; }),
+      {"tensor " + first, "does not expect it there"});
+  write(index_file, index);
+  expect_contains(
+      with_index([&](Json& json) { json["weight_map"]["h.9.x"] = "model-00004-of-00004.safetensors"; }),
+      {"there is no tensor h.9.x"});
+  for (const char* text : {"", "{}", "{\"weight_map\": {}}", "{\"weight_map\": [1]}"}) {
+    write(index_file, text);
+    expect_contains(problem(), {index_file});
+  }
+}
+
+/// Nothing but a UserError comes of any change, and memory stays its own (under asan).
+TEST_F(BadIndex, MutationsAreReadOrRefused) {
+  const char* wish = std::getenv("LOCKSTEP_MUTATIONS");
+  const int count = wish != nullptr ? std::atoi(wish) : 1000;
+  const std::vector<std::string> files = {"config.json", index_file, "model-00001-of-00004.safetensors",
+                                          "model-00004-of-00004.safetensors"};
+  std::mt19937 random(4);
+  int refused = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::string& file = files[random() % files.size()];
+    const std::string whole = read_text(path_of(file));
+    // Headers are what is read of a safetensors file; values may be anything.
+    const size_t reach = std::min<size_t>(whole.size(), 3000);
+    std::string bytes = whole;
+    for (size_t change = random() % 3 + 1; change > 0; --change) {
+      const size_t at = random() % std::min(reach, bytes.size());
+      switch (random() % 5) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+          break;
+        case 2:
+          bytes.erase(at, random() % 9 + 1);
+          break;
+        case 3:
+          bytes.insert(at, bytes.substr(at / 2, random() % 40 + 1));
+          break;
+        default:
+          bytes[at] = "0123456789-\"[]{}:,"[random() % 18];
+          break;
+      }
+    }
+    write(file, bytes);
+    const std::string said = problem();
+    const bool is_refused = said != "(nothing was thrown)";
+    EXPECT_TRUE(!is_refused || said.find(folder()) != std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    refused += is_refused ? 1 : 0;
+    write(file, whole);
+  }
+  EXPECT_GT(refused, count / 2);
+  EXPECT_EQ(problem(), "(nothing was thrown)") << "unchanged again";
+}
+
+TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
+  EXPECT_EQ(tokenizer_of(SourceModel(folder(), World::alone())), nullptr);
+  std::string characters;
+  for (char c = '0'; c <= 'r'; ++c) characters += c;
+  const CharTokenizer tokenizer(characters);
+  ASSERT_EQ(tokenizer.vocabulary_size(), 67);
+  write("tokenizer.json", tokenizer.to_json());
+  convert_model(SourceModel(folder(), World::alone()), folder() + "/half", DType::f16);
+  EXPECT_EQ(read_text(path_of("half/tokenizer.json")), tokenizer.to_json());
+  const Writer writer = load_writer(path_of("half"));
+  EXPECT_EQ(writer.model->options().block_size, 16);
+  EXPECT_EQ(write_text(*writer.model, *writer.tokenizer, "abc", {.tokens = 3}).size(), 6u);
+  write("tokenizer.json", "{}");
+  expect_contains(user_error([&] { load_writer(folder()); }), {"tokenizer.json"});
+}
+
+/// https as well; a server that knows ranges and one that does not.
+TEST_F(BadIndex, AWebAddressIsReadLikeAFolder) {
+  for (const bool knows_ranges : {true, false}) {
+    HttpServer server([&](const std::string& request) -> std::string {
+      const size_t begin = request.find("/m/") + 3;
+      const std::string path = path_of(request.substr(begin, request.find(' ', begin) - begin));
+      if (!fs::exists(path)) return http_reply("404 Not Found");
+      const std::string bytes = read_text(path);
+      const size_t range = request.find("Range: bytes=");
+      if (!knows_ranges || range == std::string::npos) return http_reply("200 OK", bytes);
+      char* end = nullptr;
+      const size_t first = std::strtoull(request.c_str() + range + 13, &end, 10);
+      const size_t last = std::strtoull(end + 1, nullptr, 10);
+      if (first >= bytes.size()) return http_reply("416 Range Not Satisfiable");
+      return http_reply("206 Partial Content", bytes.substr(first, last - first + 1));
+    });
+    const SourceModel there(server.url() + "/m/", World::alone()), here(folder(), World::alone());
+    EXPECT_EQ(there.hash(), here.hash());
+    EXPECT_TRUE(there.texts().contains("generation_config.json"));
+    expect_contains(user_error([&] { SourceModel(server.url() + "/none", World::alone()); }),
+                    {"/none/config.json is missing"});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

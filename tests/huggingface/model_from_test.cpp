@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that transformers wrote, and what transformers and PyTorch computed with them (tests/golden).
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "huggingface/model_layout.h"
+#include "tensor/create.h"
+#include "tensor/ops.h"
+#include "tensor/safetensors.h"
+#include "tests/support/tiny_training.h"
+#include "tests/support/user_error.h"
+#include "train/language_model.h"
+#include "train/writer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> shapes = {"odd_vocabulary", "three_heads", "untied", "without_prefix"};
+constexpr int steps = 10, samples = 3, positions = 16, tokens = 12;
+
+/// Those in the tree, or others that scripts/compare_transformers.py has made.
+std::string folder_of(const std::string& shape) {
+  const char* others = std::getenv("LOCKSTEP_HUGGINGFACE_FOLDERS");
+  return concat(others != nullptr ? others : LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface", "/", shape);
+}
+
+/// What was computed with a model.
+Tensor expected_of(const std::string& shape, const std::string& name) {
+  for (const NamedTensor& one : load_safetensors(folder_of(shape) + "/expected.safetensors").tensors)
+    if (one.name == name) return one.tensor;
+  throw Error("nothing is expected of " + name);
+}
+
+/// The batches of a file, one sample after the other, over and over.
+class StoredBatches : public Dataset {
+ public:
+  explicit StoredBatches(const std::string& shape)
+      : inputs_(to_doubles(expected_of(shape, "inputs"))),
+        targets_(to_doubles(expected_of(shape, "targets"))) {}
+
+  int64_t size() const override { return std::ssize(inputs_) / tokens; }
+  SampleField input() const override { return {{tokens}, DType::i32}; }
+  SampleField target() const override { return {{tokens}, DType::i32}; }
+  void fetch(int64_t index, void* input, void* target) const override {
+    for (int64_t i = 0; i < tokens; ++i) {
+      static_cast<int32_t*>(input)[i] =
+          static_cast<int32_t>(inputs_[static_cast<size_t>(index * tokens + i)]);
+      static_cast<int32_t*>(target)[i] =
+          static_cast<int32_t>(targets_[static_cast<size_t>(index * tokens + i)]);
+    }
+  }
+
+ private:
+  std::vector<double> inputs_, targets_;
+};
+
+/// As make_huggingface.py trains.
+Config config_of(const TemporaryDirectory& directory, const std::string& from) {
+  Config config;
+  config.model.from = from;
+  config.data.block_size = tokens;
+  config.train.steps = steps;
+  config.train.batch_size = samples;
+  config.train.learning_rate = config.train.min_lr = 1e-3;
+  config.train.beta2 = 0.95;
+  config.train.eval_every = -1;
+  config.log.dir = directory / "run";
+  config.log.every_steps = 1000;
+  config.snapshot.path = directory / "run/snapshots";
+  for (const ConfigValue& value : config_values(config))
+    if (value.key.starts_with("model.")) config.unset.insert(value.key);
+  return config;
+}
+
+/// Trains on ranks that are threads. Returns rank 0's exit code.
+int fine_tune(Config settings, const std::string& shape, int ranks = 1) {
+  const QuietStderr quiet;
+  int code = 0;
+  run_ranks(ranks, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    Config config = settings;
+    config.train.threads = 1;
+    settle(config, world);
+    const auto source = settle_model(config, world);
+    LanguageData data;
+    data.training = std::make_shared<StoredBatches>(shape);
+    data.vocabulary_size = config.model.vocab_size;
+    const auto model = make_gpt(config, data.vocabulary_size);
+    TrainingTask task = language_task(config, *model, data, source.get());
+    task.shuffle = false;
+    const int code_of_rank = train(config, world, task);
+    if (world.is_first()) code = code_of_rank;
+  });
+  return code;
+}
+
+/// The values of a file under the names that GPT2Model gives them, but for masks.
+std::map<std::string, std::vector<double>> values_in(const std::string& folder) {
+  std::map<std::string, std::vector<double>> values;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("model") || !name.ends_with(".safetensors")) continue;
+    const ModelFolder model(open_store(folder));
+    for (const auto& [tensor, place] : model.tensors()) {
+      const std::string bytes = model.read(place, 0, place.shape.elements());
+      std::vector<float> read(static_cast<size_t>(place.shape.elements()));
+      std::memcpy(read.data(), bytes.data(), bytes.size());
+      values[tensor] = std::vector<double>(read.begin(), read.end());
+    }
+  }
+  return values;
+}
+
+class ModelFrom : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, ModelFrom, testing::ValuesIn(shapes),
+                         [](const auto& shape) { return shape.param; });
+
+TEST_P(ModelFrom, ComputesTheLogitsOfTransformers) {
+  const TemporaryDirectory directory;
+  Config config = config_of(directory, folder_of(GetParam()));
+  const auto source = settle_model(config, World::alone());
+  EXPECT_EQ(config.model.n_positions, positions);
+  const auto model = make_gpt(config, config.model.vocab_size);
+  EXPECT_EQ(model->options().rows % 64, 0);
+  const ParameterSpace space(model->parameters());
+  SpaceTensors tensors(space, nullptr, 1);
+  source->load(World::alone(), tensors);
+  const Tensor inputs = expected_of(GetParam(), "inputs")
+                            .reshape({steps, samples * tokens})
+                            .slice(0, 1)
+                            .reshape({samples, tokens});
+  const NoGrad no_grad;
+  const std::vector<double> logits = to_doubles((*model)(inputs, {})),
+                            expected = to_doubles(expected_of(GetParam(), "logits"));
+  const auto rows = static_cast<size_t>(model->options().rows),
+             known = static_cast<size_t>(config.model.vocab_size);
+  ASSERT_EQ(expected.size() / known, logits.size() / rows);
+  for (size_t i = 0; i < expected.size(); ++i)
+    ASSERT_NEAR(logits[i / known * rows + i % known], expected[i], 1e-4) << i;
+}
+
+TEST_P(ModelFrom, TenStepsHaveTheLossesOfPyTorch) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(fine_tune(config_of(directory, folder_of(GetParam())), GetParam()), 0);
+  const std::vector<double> losses = read_result(directory / "run").losses;
+  const std::vector<double> expected = to_doubles(expected_of(GetParam(), "losses"));
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t step = 0; step < losses.size(); ++step) EXPECT_NEAR(losses[step], expected[step], 1e-5) << step;
+}
+
+TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
+  const TemporaryDirectory directory;
+  const std::string original = folder_of(GetParam()), copied = directory / "copied";
+  convert_model(SourceModel(original, World::alone()), copied, DType::f32, 50'000);
+  EXPECT_GT(std::distance(fs::directory_iterator(copied), {}), 4)
+      << "several files of at most 50 kB, and an index";
+  const auto expected = values_in(original);
+  EXPECT_EQ(values_in(copied), expected);
+  // Steps that change nothing: what a snapshot holds is what the run began with, at any number of ranks.
+  Config config = config_of(directory, copied);
+  config.train.steps = 1;
+  config.train.learning_rate = config.train.min_lr = 0.0;
+  ASSERT_EQ(fine_tune(config, GetParam(), GetParam() == "untied" ? 2 : 1), 0);
+  const std::string snapshot = directory / "run/snapshots/step-00000001";
+  EXPECT_EQ(values_in(snapshot), expected);
+  const auto json = nlohmann::json::parse(read_text(snapshot + "/config.json"));
+  EXPECT_EQ(json["vocab_size"], nlohmann::json::parse(read_text(original + "/config.json"))["vocab_size"]);
+  EXPECT_EQ(json["n_positions"], positions);
+  EXPECT_TRUE(json["eos_token_id"].is_null());
+}
+
+TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
+  const TemporaryDirectory directory;
+  const Config open = config_of(directory, folder_of("three_heads"));
+  const auto said = [&](const char* key, const char* value) {
+    Config config = changed(open, {{key, value}});
+    config.unset.erase(key);
+    return user_error([&] { settle_model(config, World::alone()); });
+  };
+  const std::vector<std::array<const char*, 3>> others = {{"model.n_layer", "3", "2"},
+                                                          {"model.n_embd", "64", "48"},
+                                                          {"model.vocab_size", "65", "64"},
+                                                          {"model.n_positions", "15", "16"},
+                                                          {"model.tie_weights", "false", "true"},
+                                                          {"model.activation", "gelu_tanh", "gelu_erf"},
+                                                          {"model.bias", "false", "true"}};
+  for (const auto& [key, value, there] : others)
+    expect_contains(said(key, value),
+                    {concat(key, " = ", value, ", but"), concat("has ", there), "leave the key out"});
+  expect_contains(said("data.block_size", "17"), {"data.block_size = 17", "16 positions"});
+  expect_contains(said("model.from", "/nowhere"), {"model.from: /nowhere"});
+  EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "the same is no contradiction";
+  Config config = changed(open, {{"model.vocab_multiple", "1"}});
+  settle_model(config, World::alone());
+  EXPECT_EQ(make_gpt(config, config.model.vocab_size)->options().rows, 64);
+  EXPECT_EQ(config.model.n_head, 3);
+}
+
+TEST(ModelFromSnapshot, BeginsWhereAnotherRunEnded) {
+  const TemporaryDirectory directory, other;
+  const std::string shape = "odd_vocabulary";
+  ASSERT_EQ(fine_tune(config_of(directory, folder_of(shape)), shape), 0);
+  const Config again = config_of(other, directory / "run");
+  ASSERT_EQ(fine_tune(again, shape), 0);
+  EXPECT_LT(read_result(other / "run").losses.front(), read_result(directory / "run").losses.front())
+      << "it has seen that batch";
+  convert_model(SourceModel(other / "run", World::alone()), other / "half", DType::bf16);
+  const ModelFolder half(open_store(other / "half"));
+  EXPECT_EQ(half.tensors().at("wte.weight").dtype, DType::bf16);
+  EXPECT_NEAR(static_cast<double>(values_in(other / "half").at("wte.weight")[7]),
+              values_in(other / "run/snapshots/step-00000010").at("wte.weight")[7], 1e-3);
+  EXPECT_NE(user_error([&] {
+              convert_model(SourceModel(other / "run", World::alone()), other / "half", DType::bf16);
+            }).find("exists already"),
+            std::string::npos);
+}
+
+/// The bits are the same on any number of ranks and wherever values lie, and where a run goes on.
+TEST(ModelFromRanks, HaveTheSameBits) {
+  const std::string shape = "untied";
+  std::vector<std::string> expected;
+  for (const int ranks : {1, 2, 3}) {
+    const TemporaryDirectory directory;
+    Config config = config_of(directory, folder_of(shape));
+    config.dist.replicas = 3;
+    config.train.batch_size = 1;
+    if (ranks > 1) config.dist.shard = ranks == 2 ? "full" : "optimizer";
+    config.train.steps = 4;
+    ASSERT_EQ(fine_tune(config, shape, ranks), 0);
+    config.train.steps = 8;
+    ASSERT_EQ(fine_tune(config, shape, ranks), 0);
+    const std::vector<std::string> bits = read_bits(directory / "run");
+    ASSERT_EQ(bits.size(), 9u);
+    if (ranks == 1) expected = bits;
+    EXPECT_EQ(bits, expected) << ranks << " ranks";
+  }
+}
+
+/// model.bias = false and rows beyond the text's symbols: zeros and a table that is cut, and all of it comes
+/// back.
+TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 3);
+  config.model.bias = false;
+  config.snapshot.path = directory / "run/snapshots";
+  config.snapshot.resume = "auto";
+  config.train.threads = 1;
+  std::string whole;
+  for (const int ranks : {1, 3}) {
+    const auto train_so_far = [&](int64_t last) {
+      config.train.steps = last;
+      config.train.decay_steps = 6;
+      int code = 0;
+      const QuietStderr quiet;
+      run_ranks(ranks, [&](Communicator& communicator) {
+        const World world(communicator.shared_from_this());
+        Config settled = config;
+        settle(settled, world);
+        const LanguageData data = short_language_data(settled, 100);
+        const auto model = make_gpt(settled, data.vocabulary_size + 7);
+        const int code_of_rank = train(settled, world, language_task(settled, *model, data));
+        if (world.is_first()) code = code_of_rank;
+      });
+      return code;
+    };
+    ASSERT_EQ(train_so_far(3), 0);
+    ASSERT_EQ(train_so_far(6), 0) << "goes on with the rows that others do not see";
+    const std::string snapshot = directory / "run/snapshots/step-00000006";
+    const ModelFolder folder(open_store(snapshot));
+    const LanguageData data = short_language_data(config, 100);
+    EXPECT_EQ(folder.config().vocabulary, data.vocabulary_size);
+    EXPECT_EQ(folder.text("tokenizer.json"), data.tokenizer->to_json());
+    EXPECT_TRUE(folder.text("tokenizer_config.json").has_value());
+    EXPECT_EQ(values_in(snapshot).at("h.0.mlp.c_fc.bias"), std::vector<double>(64, 0.0));
+    EXPECT_EQ(load_safetensors(snapshot + "/padding.safetensors").tensors.front().tensor.shape(),
+              (Shape{7, 16}));
+    const std::string bits = read_text(snapshot + "/model.safetensors") +
+                             read_text(snapshot + "/padding.safetensors") +
+                             read_text(snapshot + "/state.json");
+    if (ranks == 1) whole = bits;
+    EXPECT_TRUE(bits == whole) << ranks << " ranks";
+    fs::remove_all(directory / "run");
+  }
+}
+
+/// One that is not known by its characters.
+class AnyTokenizer : public Tokenizer {
+ public:
+  explicit AnyTokenizer(const std::string& characters) : characters_(characters) {}
+  std::string to_json() const override { return characters_.to_json(); }
+  int64_t vocabulary_size() const override { return characters_.vocabulary_size(); }
+  std::vector<int32_t> encode(std::string_view text, std::string_view source) const override {
+    return characters_.encode(text, source);
+  }
+  std::string decode(std::span<const int32_t> ids) const override { return characters_.decode(ids); }
+  size_t safe_cut(std::string_view text, size_t near) const override {
+    return characters_.safe_cut(text, near);
+  }
+  std::vector<int32_t> beginning() const override { return characters_.beginning(); }
+
+ private:
+  CharTokenizer characters_;
+};
+
+/// state.json has a hash of it alone.
+TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.snapshot.path = directory / "run/snapshots";
+  config.snapshot.resume = "auto";
+  config.train.steps = 2;
+  config.train.decay_steps = 4;
+  const auto train_with = [&](const std::string& more, int64_t last) {
+    const QuietStderr quiet;
+    config.train.steps = last;
+    LanguageData data = short_language_data(config, 100);
+    data.tokenizer = std::make_shared<AnyTokenizer>(SampleCorpus::text(100) + more);
+    const auto model = make_gpt(config, 60);
+    return train(config, World::alone(), language_task(config, *model, data));
+  };
+  ASSERT_EQ(train_with("", 2), 0);
+  ASSERT_EQ(train_with("", 4), 0) << "the same goes on";
+  const std::string snapshot = directory / "run/snapshots/step-00000004";
+  EXPECT_EQ(load_writer(directory / "run").tokenizer->to_json(), read_text(snapshot + "/tokenizer.json"));
+  EXPECT_EQ(read_text(snapshot + "/state.json").find("WordLevel"), std::string::npos);
+  convert_model(SourceModel(snapshot, World::alone()), directory / "out", DType::f32);
+  EXPECT_EQ(read_text(directory / "out/tokenizer.json"), read_text(snapshot + "/tokenizer.json"));
+  config.snapshot.resume = "required";
+  expect_contains(user_error([&] { train_with("~", 6); }), {"the tokenizer is another"});
+  std::ofstream(snapshot + "/tokenizer.json", std::ios::app) << " ";
+  expect_contains(user_error([&] { load_writer(snapshot); }), {"tokenizer.json", "damaged"});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/early_stopping.h"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <limits>
+
+#include "support/tiny_training.h"
+#include "support/user_error.h"
+
+namespace lockstep {
+namespace {
+
+EarlyStopping patient(int64_t patience, double min_delta = 0.0) {
+  TrainConfig train;
+  train.patience = patience;
+  train.min_delta = min_delta;
+  return EarlyStopping(train);
+}
+
+TEST(EarlyStopping, CountsValidationsSinceTheBest) {
+  EarlyStopping stopping = patient(2);
+  for (const double loss : {3.0, 2.0, 2.5, 1.9, 1.9}) stopping.judge(10, loss);
+  EXPECT_FALSE(stopping.is_over());
+  EXPECT_EQ(stopping.reason(), "");
+  stopping.judge(60, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_TRUE(stopping.is_over());
+  EXPECT_EQ(stopping.reason(),
+            "stopped early: no better validation loss than 1.9 after step 10 in 2 validations");
+}
+
+TEST(EarlyStopping, BetterIsByMoreThanADifference) {
+  EarlyStopping stopping = patient(2, 0.5);
+  for (const double loss : {3.0, 2.5, 2.4}) stopping.judge(1, loss);
+  EXPECT_EQ(stopping.state().best_loss, 2.4);
+  for (const double loss : {2.0, 1.9}) stopping.judge(2, loss);
+  EXPECT_TRUE(stopping.is_over()) << "neither is by 0.5 below 2.4";
+  EarlyStopping never = patient(0);
+  for (int i = 0; i < 100; ++i) never.judge(i, 1.0);
+  EXPECT_FALSE(never.is_over());
+}
+
+TEST(EarlyStopping, EndsARunAsFinishedAndStaysSoWhereverItGoesOn) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 4);
+  config.train.steps = 40;
+  config.train.eval_every = 3;
+  config.train.patience = 2;
+  config.train.min_delta = 100.0;  // of which no loss is better
+  const RunResult undisturbed = train_on(1, 1, config);
+  EXPECT_EQ(undisturbed.losses.size(), 9U) << "step 3 is the best, 6 and 9 are not";
+  EXPECT_NE(undisturbed.parameters_hash, "");
+  config.snapshot.path = directory / "snapshots";
+  config.snapshot.every_steps = 4;
+  config.snapshot.keep = 10;
+  EXPECT_EQ(train_on(3, 1, config), undisturbed);
+  config.snapshot.resume = "auto";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(train_on_threads(2, 1, config), 0);
+  expect_contains(testing::internal::GetCapturedStderr(), {"stopped early: no better validation loss than ",
+                                                           "after step 3 in 2 validations", "done: 9 steps"});
+  EXPECT_EQ(read_result(config.log.dir), undisturbed) << "it is finished";
+  for (const char* later : {"8", "9"})
+    std::filesystem::remove_all(directory / concat("snapshots/step-0000000", later));
+  EXPECT_EQ(train_on(2, 1, config), undisturbed) << "the count is in the snapshot";
+  config.train.patience = 3;
+  EXPECT_EQ(train_on(2, 1, config).losses.size(), 12U) << "a longer patience goes on";
+}
+
+}  // namespace
+}  // namespace lockstep

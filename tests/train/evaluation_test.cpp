@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "data/examples.h"
+#include "language/language_data.h"
+#include "support/temporary_directory.h"
+#include "support/user_error.h"
+#include "tensor/create.h"
+#include "train/run.h"
+
+namespace lockstep {
+namespace {
+
+/// The mean of the targets that count.
+Tensor mean_target(const Tensor& targets) {
+  double sum = 0.0, count = 0.0;
+  for (const double target : to_doubles(targets)) {
+    sum += target >= 0 ? target : 0.0;
+    count += target >= 0 ? 1.0 : 0.0;
+  }
+  return from_values<float>({static_cast<float>(sum / count)}, {});
+}
+
+// Blocks count by their targets, however they are put into batches.
+TEST(Evaluation, IsTheMeanOverAllTargetsThatCount) {
+  const ExampleBlocks blocks({{0, 10, 20, 30, 40, 50, 60, 70}}, {1, 5, 6, 8}, 0, {.block_size = 4});
+  ASSERT_EQ(blocks.size(), 2);
+  ParameterSpace space({{"w", zeros({1}).set_requires_grad()}});
+  DataParallel data_parallel(space, World::alone(), {.replicas = 1});
+  TrainingTask task;
+  task.loss = [](const Tensor&, const Tensor& targets, const Context&) { return mean_target(targets); };
+  for (const int64_t batch_size : {1, 2, 3})
+    EXPECT_NEAR(evaluate(World::alone(), data_parallel, task, blocks, batch_size, {}).value_or(0.0),
+                (10.0 + 20 + 30 + 40 + 60 + 70) / 6, 1e-5)
+        << "the mean of the blocks' means is 45";
+}
+
+TEST(ExampleData, IsReadSplitAndDescribed) {
+  const TemporaryDirectory directory;
+  Config config;
+  config.data.dataset = directory / "x.jsonl";
+  config.data.block_size = 4;
+  config.data.train_split = 0.5;
+  config.train.threads = 1;
+  write_text(config.data.dataset, "{\"prompt\": \"ab\", \"answer\": \"cab\"}\n{\"text\": \"abc\"}\n");
+  const LanguageData data = load_language_data(config, World::alone());
+  EXPECT_EQ(data.vocabulary_size, 3);
+  EXPECT_EQ(data.training->weight(0), 3);
+  EXPECT_EQ(data.validation->weight(0), 2);
+  expect_contains(data.description, {"2 examples from " + config.data.dataset, "3 symbols", "2 blocks",
+                                     "loss on answers", "attend to those before them"});
+  config.data.loss_on = "all";
+  config.data.packing = false;
+  const LanguageData all = load_language_data(config, World::alone());
+  EXPECT_EQ(all.training->weight(0), 4);
+  EXPECT_EQ(all.description.find("attend"), std::string::npos);
+  EXPECT_EQ(all.text_hash, data.text_hash);
+  config.data.block_size = 3;
+  testing::internal::CaptureStderr();
+  load_language_data(config, World::alone());
+  expect_contains(testing::internal::GetCapturedStderr(),
+                  {"1 example longer than data.block_size = 3 is cut"});
+  write_text(config.data.dataset, "{\"prompt\": \"ab\"}\n");
+  expect_contains(user_error([&] { load_language_data(config, World::alone()); }),
+                  {config.data.dataset + ":1: \"answer\" is missing"});
+}
+
+}  // namespace
+}  // namespace lockstep

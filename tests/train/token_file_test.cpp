@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "language/token_file.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <mutex>
+
+#include "comm/local_communicator.h"
+#include "data/corpus.h"
+#include "language/language_data.h"
+#include "support/temporary_directory.h"
+#include "support/user_error.h"
+#include "tokenizer/char_tokenizer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<int32_t> some_ids{3, 1, 4, 1, 5, 9, 2, 6, 5};
+const std::vector<int64_t> some_marks{5, 9};
+
+std::vector<int32_t> ids_of(const TokenImage& image) {
+  const Tokens tokens = image.tokens();
+  std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
+  tokens.copy(0, tokens.size(), ids.data());
+  return ids;
+}
+
+/// A cache of its own.
+class TokenFile : public testing::Test {
+ protected:
+  void SetUp() override { use_cache(temporary_ / "cache"); }
+  static void use_cache(const std::string& folder) { ::setenv("XDG_CACHE_HOME", folder.c_str(), 1); }
+  std::vector<fs::path> files() const {
+    const fs::path folder = temporary_ / "cache/lockstep";
+    if (!fs::exists(folder)) return {};
+    return {fs::directory_iterator(folder), fs::directory_iterator()};
+  }
+
+  /// Encodes on two ranks, and returns what both have, if it is the same. Counts how often it was made.
+  std::vector<int32_t> on_two_ranks(uint64_t key, int64_t vocabulary = 10) {
+    std::vector<std::vector<int32_t>> found(2);
+    run_ranks(2, [&](Communicator& communicator) {
+      const World world(communicator.shared_from_this());
+      const TokenImage image = shared_tokens(world, key, [&] {
+        ++made_;
+        return TokenImage(key, some_ids, some_marks, vocabulary);
+      });
+      EXPECT_EQ(image.marks(), some_marks);
+      found[static_cast<size_t>(world.rank())] = ids_of(image);
+    });
+    EXPECT_EQ(found[0], found[1]);
+    return found[0];
+  }
+
+  int made_ = 0;
+  TemporaryDirectory temporary_;
+};
+
+TEST_F(TokenFile, IsMadeOnceAndFoundAgain) {
+  for (int run = 0; run < 2; ++run) EXPECT_EQ(on_two_ranks(7), some_ids);
+  EXPECT_EQ(made_, 1);
+  ASSERT_EQ(files().size(), 1U);
+  EXPECT_EQ(fs::file_size(files()[0]), 48 + 2 * 8 + 9 * 2) << "16 bits each";
+  EXPECT_EQ(on_two_ranks(8, 65537), some_ids);
+  EXPECT_EQ(made_, 2) << "another key";
+  EXPECT_EQ(fs::file_size(files()[0]) + fs::file_size(files()[1]), 2 * (48 + 2 * 8) + 9 * 2 + 9 * 4);
+}
+
+TEST_F(TokenFile, AnyDamageIsSeenAndMended) {
+  on_two_ranks(7);
+  const std::string path = files().at(0), whole = read_text(path);
+  for (size_t byte = 0; byte < whole.size(); byte += 3) {
+    std::string damaged = whole;
+    damaged[byte] = static_cast<char>(damaged[byte] ^ 0x11);
+    write_text(path, damaged);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(on_two_ranks(7), some_ids) << byte;
+    expect_contains(testing::internal::GetCapturedStderr(), {path + " is damaged and is made again"});
+    EXPECT_EQ(read_text(path), whole) << byte;
+  }
+  for (const size_t length : {size_t{0}, size_t{47}, whole.size() - 1}) {
+    write_text(path, whole.substr(0, length));
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(on_two_ranks(7), some_ids) << length;
+    testing::internal::GetCapturedStderr();
+  }
+}
+
+TEST_F(TokenFile, WithoutAPlaceToKeepItItLiesInMemory) {
+  write_text(temporary_ / "file", "where the folder should be");
+  use_cache(temporary_ / "file");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(on_two_ranks(7), some_ids);
+  EXPECT_EQ(made_, 1);
+  expect_contains(testing::internal::GetCapturedStderr(), {"cannot be kept"});
+}
+
+TEST_F(TokenFile, WhatCannotBeEncodedIsEverybodysError) {
+  run_ranks(2, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    const auto fail = []() -> TokenImage { throw UserError("no such character"); };
+    expect_contains(user_error([&] { shared_tokens(world, 1, fail); }), {"no such character"});
+  });
+}
+
+Config config_for(const std::string& dataset, const std::string& tokenizer) {
+  Config config;
+  config.data.dataset = dataset;
+  config.data.tokenizer = tokenizer;
+  config.data.block_size = 8;
+  config.train.threads = 2;
+  return config;
+}
+
+std::vector<int32_t> first_window(const LanguageData& data) {
+  std::vector<int32_t> input(8), target(8);
+  data.training->fetch(0, input.data(), target.data());
+  return input;
+}
+
+TEST_F(TokenFile, ALargeTextIsMappedAndASmallOneIsNot) {
+  const std::string text = SampleCorpus::text(33000), path = temporary_ / "large.txt";
+  write_text(path, text);
+  const LanguageData large = load_language_data(config_for(path, "char"), World::alone());
+  EXPECT_EQ(files().size(), 1U);
+  const LanguageData small = load_language_data(config_for("sample", "auto"), World::alone());
+  EXPECT_EQ(files().size(), 1U);
+  EXPECT_EQ(first_window(large), first_window(small));
+  EXPECT_EQ(first_window(large), CharTokenizer(text).encode(text.substr(0, 8)));
+}
+
+TEST_F(TokenFile, ATokenizersFileCountsByItsContents) {
+  write_text(temporary_ / "text.txt", SampleCorpus::text(50));
+  // More characters than the text has, so that its ids are others.
+  const std::string json = CharTokenizer(SampleCorpus::text(2000) + "!\"#$").to_json();
+  write_text(temporary_ / "tokenizer.json", json);
+  const std::string text = temporary_ / "text.txt";
+  const LanguageData of_file =
+      load_language_data(config_for(text, temporary_ / "tokenizer.json"), World::alone());
+  const LanguageData of_folder = load_language_data(config_for(text, temporary_.path()), World::alone());
+  EXPECT_EQ(of_file.tokenizer->to_json(), of_folder.tokenizer->to_json());
+  EXPECT_EQ(of_file.vocabulary_size, CharTokenizer(SampleCorpus::text(2000) + "!\"#$").vocabulary_size());
+  EXPECT_EQ(of_file.text_hash, of_folder.text_hash);
+  EXPECT_EQ(first_window(of_file), of_file.tokenizer->encode(SampleCorpus::text(1).substr(0, 8)));
+  EXPECT_NE(first_window(of_file),
+            first_window(load_language_data(config_for(text, "char"), World::alone())));
+
+  write_text(temporary_ / "text.txt", "a text with Ü\n" + SampleCorpus::text(50));
+  expect_contains(
+      user_error([&] { load_language_data(config_for(text, temporary_.path()), World::alone()); }),
+      {text, "Ü"});
+  expect_contains(user_error([&] { load_language_data(config_for(text, "none.json"), World::alone()); }),
+                  {"data.tokenizer = none.json", "No such file"});
+}
+
+}  // namespace
+}  // namespace lockstep
