@@ -25,11 +25,4 @@ Writer load_writer(const std::string& snapshot_path) {
   return writer;
 }
 
-std::string write_text(const Gpt& model, const Tokenizer& tokenizer, const std::string& prompt,
-                       GenerateOptions options) {
-  options.symbols = tokenizer.vocabulary_size();
-  return tokenizer.decode(generate(
-      model, prompt.empty() ? tokenizer.beginning() : tokenizer.encode(prompt, "--prompt"), options));
-}
-
 }  // namespace lockstep
