@@ -55,8 +55,8 @@ std::vector<double> penalized(std::span<const double> logits, std::span<const in
     if (std::isnan(value)) value = nothing;
   if (options.repetition_penalty == 1.0) return values;
   std::vector<int32_t> seen(text.begin(), text.end());
-  std::ranges::sort(seen);
-  seen.erase(std::ranges::unique(seen).begin(), seen.end());
+  std::sort(seen.begin(), seen.end());
+  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   for (const int32_t id : seen) {
     if (id >= symbols) continue;
     double& value = values[static_cast<size_t>(id)];
@@ -85,7 +85,7 @@ int32_t next_token(std::span<const double> logits, std::span<const int32_t> text
                    const GenerateOptions& options, uint32_t position) {
   expect(!logits.empty(), "there are no logits to draw from");
   const std::vector<double> values = penalized(logits, text, options);
-  const auto likeliest = std::ranges::max_element(values);
+  const auto likeliest = std::max_element(values.begin(), values.end());
   if (options.temperature == 0.0 || std::isinf(*likeliest))
     return static_cast<int32_t>(likeliest - values.begin());
   const auto weight = [&](int32_t id) {

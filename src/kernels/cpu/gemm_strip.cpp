@@ -10,8 +10,9 @@
 namespace lockstep::gemm {
 namespace {
 
-/// How much of the depth of a strip all rows meet before the next is read: it stays in L1.
-constexpr int64_t piece_depth = 64;
+/// How much of the depth of a strip all rows meet before the next is read: 8 KiB, which stay in L1 beside
+/// what passes through it on the way here. A multiple of a vector.
+constexpr int64_t piece_depth = 16;
 
 /// Rows whose sums are in registers at once, and how many vectors of each. So few rows that all their sums
 /// are meet the right factor where it lies; for more, its rows would take the same sets of the cache.
@@ -78,9 +79,48 @@ template <int64_t step, class V, size_t... l>
   a = low;
 }
 
+#if defined(__AVX512F__)
+/// Sixteen floats: four from each of four rows that are `distance` apart. The processor puts them together
+/// as it loads them, which leaves the shuffles of a square at half.
+[[gnu::always_inline]] inline Vector<float> load_quads(const float* source, int64_t distance) {
+  const auto quad = [&](int64_t row) { return _mm_loadu_ps(source + row * distance); };
+  __m512 quads = _mm512_maskz_broadcast_f32x4(0xffff, quad(0));
+  quads = _mm512_mask_broadcast_f32x4(quads, 0x00f0, quad(1));
+  quads = _mm512_mask_broadcast_f32x4(quads, 0x0f00, quad(2));
+  return _mm512_mask_broadcast_f32x4(quads, 0xf000, quad(3));
+}
+
+/// The same as below, four columns after the other.
+[[gnu::always_inline]] inline void transpose_floats(float* target, const float* source,
+                                                    int64_t source_stride) {
+  unroll<16>([&](auto i) { prefetch(source + i * source_stride, bytes_ahead); });
+  unroll<4>([&](auto quarter) {
+    Vector<float> rows[4];
+    unroll<4>(
+        [&](auto i) { rows[i] = load_quads(source + i * source_stride + 4 * quarter, 4 * source_stride); });
+    // With masks, since gcc 12 takes the undefined register of the others for a mistake.
+    const __m512 low01 = _mm512_maskz_unpacklo_ps(0xffff, rows[0], rows[1]);
+    const __m512 high01 = _mm512_maskz_unpackhi_ps(0xffff, rows[0], rows[1]);
+    const __m512 low23 = _mm512_maskz_unpacklo_ps(0xffff, rows[2], rows[3]);
+    const __m512 high23 = _mm512_maskz_unpackhi_ps(0xffff, rows[2], rows[3]);
+    const auto put = [&](int64_t d, __m512 low, __m512 high) {
+      float* to = target + (4 * quarter + d) * strip_columns<float>;
+      store(to, _mm512_maskz_shuffle_ps(0xffff, low, high, 0x44));
+      store(to + strip_columns<float>, _mm512_maskz_shuffle_ps(0xffff, low, high, 0xee));
+    };
+    put(0, low01, low23);
+    put(2, high01, high23);
+  });
+}
+#endif
+
 /// target[d][lane] = source[lane][d] for a square as wide as a vector, in registers.
 template <class T, class S>
 [[gnu::always_inline]] inline void transpose_square(T* target, const S* source, int64_t source_stride) {
+#if defined(__AVX512F__)
+  if constexpr (std::same_as<T, float> && std::same_as<S, float>)
+    return transpose_floats(target, source, source_stride);
+#endif
   constexpr size_t lanes = vector_lanes<T>;
   Vector<T> rows[lanes];
   unroll<lanes>([&](auto i) {
