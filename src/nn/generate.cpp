@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/stream.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -43,8 +44,10 @@ class RunningText {
     return part;
   }
 
-  void draw(std::span<const double> logits) {
-    const int32_t id = next_token(logits, ids_, prompt_.options, static_cast<uint32_t>(drawn()));
+  int32_t next_id(std::span<const double> logits) const {
+    return next_token(logits, ids_, prompt_.options, static_cast<uint32_t>(drawn()));
+  }
+  void take(int32_t id) {
     if (id == prompt_.options.end_of_text) {
       end(Finish::end_of_text);
       return;
@@ -126,8 +129,15 @@ class Batch {
     }
     const std::vector<double> logits = to_doubles(model_.next_logits(parts));
     const size_t columns = logits.size() / parts.size();
+    expect(columns > 0, "the model has no logits for ", parts.size(), " parts");
+    std::vector<int32_t> ids(parts.size());
+    std::get<CpuStream>(cpu_stream()).for_each_chunk(std::ssize(ids), 1, [&](int64_t part, int64_t) {
+      const auto i = static_cast<size_t>(part);
+      if (texts[i]->unread() == 0)
+        ids[i] = texts[i]->next_id(std::span(logits).subspan(i * columns, columns));
+    });
     for (size_t i = 0; i < parts.size(); ++i)
-      if (texts[i]->unread() == 0) texts[i]->draw(std::span(logits).subspan(i * columns, columns));
+      if (texts[i]->unread() == 0) texts[i]->take(ids[i]);
   }
 
   TextModel& model_;

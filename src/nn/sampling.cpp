@@ -45,24 +45,29 @@ class Ranking {
   size_t sorted_ = 0;
 };
 
-std::vector<double> penalized(std::span<const double> logits, std::span<const int32_t> text,
-                              const GenerateOptions& options) {
-  // Rows of the table beyond the tokenizer's symbols stand for nothing.
-  const auto known = static_cast<int64_t>(logits.size());
-  const int64_t symbols = options.symbols > 0 ? std::min(options.symbols, known) : known;
-  std::vector<double> values(logits.begin(), logits.begin() + symbols);
+/// The logits that count.
+std::vector<double> penalized(std::span<const double> logits, std::span<const int32_t> text, double penalty) {
+  std::vector<double> values(logits.begin(), logits.end());
   for (double& value : values)
     if (std::isnan(value)) value = nothing;
-  if (options.repetition_penalty == 1.0) return values;
+  if (penalty == 1.0) return values;
   std::vector<int32_t> seen(text.begin(), text.end());
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   for (const int32_t id : seen) {
-    if (id >= symbols) continue;
+    if (static_cast<size_t>(id) >= values.size()) continue;
     double& value = values[static_cast<size_t>(id)];
-    value = value < 0 ? value * options.repetition_penalty : value / options.repetition_penalty;
+    value = value < 0 ? value * penalty : value / penalty;
   }
   return values;
+}
+
+/// The first of the largest; one that is not a number is never larger.
+int32_t likeliest(std::span<const double> values) {
+  size_t best = 0;
+  for (size_t id = 1; id < values.size(); ++id)
+    if (values[id] > values[best] || std::isnan(values[best])) best = id;
+  return std::isnan(values[best]) ? 0 : static_cast<int32_t>(best);
 }
 
 }  // namespace
@@ -84,12 +89,16 @@ void require_valid(const GenerateOptions& options, const std::string& where) {
 int32_t next_token(std::span<const double> logits, std::span<const int32_t> text,
                    const GenerateOptions& options, uint32_t position) {
   expect(!logits.empty(), "there are no logits to draw from");
-  const std::vector<double> values = penalized(logits, text, options);
-  const auto likeliest = std::max_element(values.begin(), values.end());
-  if (options.temperature == 0.0 || std::isinf(*likeliest))
-    return static_cast<int32_t>(likeliest - values.begin());
+  // Rows of the table beyond the tokenizer's symbols stand for nothing.
+  if (options.symbols > 0)
+    logits = logits.first(std::min(logits.size(), static_cast<size_t>(options.symbols)));
+  if (options.temperature == 0.0 && options.repetition_penalty == 1.0) return likeliest(logits);
+  const std::vector<double> values = penalized(logits, text, options.repetition_penalty);
+  const int32_t first = likeliest(values);
+  const double largest = values[static_cast<size_t>(first)];
+  if (options.temperature == 0.0 || std::isinf(largest)) return first;
   const auto weight = [&](int32_t id) {
-    return std::exp((values[static_cast<size_t>(id)] - *likeliest) / options.temperature);
+    return std::exp((values[static_cast<size_t>(id)] - largest) / options.temperature);
   };
   Ranking ranking(values);
   size_t count = values.size();
