@@ -76,7 +76,8 @@ inline constexpr int64_t strip_columns = 8 * vector_lanes<T>;
 inline constexpr int64_t most_strip_rows = 32;
 
 /// sums[rows][strip_columns] = left . right over `depth`, for rows <= most_strip_rows of `left`, which follow
-/// each other, and columns <= strip_columns lanes of `right`; further columns are 0. The bits of multiply().
+/// each other, and columns <= strip_columns lanes of `right`; further columns may hold anything. The bits of
+/// multiply().
 template <class T, class S>
 void multiply_strip(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns, int64_t depth);
 
