@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "train/rank_table.h"
 
 namespace lockstep {
@@ -70,6 +71,24 @@ std::function<void()> make_copy(int64_t bytes, const CpuStream& stream) {
     stream.for_each_chunk(count, share, [&](int64_t begin, int64_t end) {
       std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
     });
+  };
+}
+
+std::function<void()> make_read(int64_t bytes, const CpuStream& stream) {
+  constexpr int64_t words_per_chunk = int64_t{1} << 15;
+  const int64_t words = bytes / static_cast<int64_t>(sizeof(uint64_t));
+  const auto memory = allocate(bytes, stream);
+  auto* first = reinterpret_cast<uint64_t*>(memory.get());
+  std::fill_n(first, words, uint64_t{1});
+  return [=, sums = std::vector<uint64_t>(static_cast<size_t>(words / words_per_chunk + 1))]() mutable {
+    stream.for_each_chunk(words, words_per_chunk, [&](int64_t begin, int64_t end) {
+      uint64_t sum = 0;
+      for (int64_t i = begin; i < end; ++i) sum += first[i];
+      sums[static_cast<size_t>(begin / words_per_chunk)] = sum;
+    });
+    expect(std::accumulate(sums.begin(), sums.end(), uint64_t{0}) == static_cast<uint64_t>(words),
+           "memory does not hold what was written");
+    (void)memory;
   };
 }
 

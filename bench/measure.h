@@ -29,4 +29,7 @@ double peak_flops(const CpuStream& stream);
 /// ceiling of whatever moves `bytes` in all.
 std::function<void()> make_copy(int64_t bytes, const CpuStream& stream);
 
+/// A pass that reads so many bytes, shared out over the stream's threads: the ceiling of what only reads.
+std::function<void()> make_read(int64_t bytes, const CpuStream& stream);
+
 }  // namespace lockstep

@@ -2,81 +2,186 @@
 #include "nn/generate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <list>
+#include <utility>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "core/stream.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
-/// The logits that follow the last of these ids.
-using NextLogits = std::function<std::vector<double>(const std::vector<int32_t>& ids)>;
-
-int32_t draw(const std::vector<double>& logits, const GenerateOptions& options, uint32_t position) {
-  // Rows of the table beyond the tokenizer's symbols stand for nothing.
-  const int64_t known = static_cast<int64_t>(logits.size());
-  const int64_t symbols = options.symbols > 0 ? std::min(options.symbols, known) : known;
-  std::vector<int32_t> order(static_cast<size_t>(symbols));
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater{},
-                           [&](int32_t id) { return logits[static_cast<size_t>(id)]; });
-  if (options.temperature == 0.0) return order[0];
-  if (options.top_k > 0 && options.top_k < symbols) order.resize(static_cast<size_t>(options.top_k));
-  std::vector<double> cumulative;
-  double total = 0.0;
-  const double highest = logits[static_cast<size_t>(order[0])];
-  for (int32_t id : order) {
-    total += std::exp((logits[static_cast<size_t>(id)] - highest) / options.temperature);
-    cumulative.push_back(total);
+/// A text that is being continued, in one of the model's places.
+class RunningText {
+ public:
+  RunningText(const Prompt& prompt, size_t index, int64_t place, int64_t context)
+      : prompt_(prompt), index_(index), place_(place), context_(context), ids_(prompt.ids) {
+    move_window();
   }
-  const auto words = philox(derive_key(options.seed, 0, sampling_lane), {position, 0, 0, 0});
-  const double target = total * static_cast<double>(uniform_float(words[0]));
-  const auto found = std::upper_bound(cumulative.begin(), cumulative.end(), target);
-  return order[static_cast<size_t>(
-      std::min<int64_t>(found - cumulative.begin(), static_cast<int64_t>(order.size()) - 1))];
-}
 
-std::vector<int32_t> continued(const NextLogits& next, std::vector<int32_t> ids,
-                               const GenerateOptions& options) {
-  require(options.temperature >= 0.0 && std::isfinite(options.temperature), "temperature ",
-          options.temperature, ": it must be 0 or more");
-  require(options.top_k >= 0, "top-k ", options.top_k, ": it must be 0 (all) or more");
-  require(options.tokens >= 0, "tokens ", options.tokens, ": it must be 0 or more");
-  expect(!ids.empty(), "generate: there is no token to go on from");
-  for (int64_t token = 0; token < options.tokens && options.go_on(); ++token)
-    ids.push_back(draw(next(ids), options, static_cast<uint32_t>(token)));
+  size_t index() const { return index_; }
+  int64_t place() const { return place_; }
+  /// What has been drawn.
+  Continuation result() const {
+    return {.ids = {ids_.begin() + static_cast<std::ptrdiff_t>(prompt_.ids.size()), ids_.end()},
+            .finish = finish_};
+  }
+
+  /// Whether there is another token to draw.
+  bool goes_on() {
+    if (is_over_) return false;
+    if (drawn() >= prompt_.options.tokens) return end(Finish::length);
+    return prompt_.options.go_on() || end(Finish::interrupted);
+  }
+
+  int64_t unread() const { return size() - begin_ - read_; }
+  TextPart next_part(int64_t most) {
+    const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(begin_ + read_);
+    const int64_t count = std::min(most, unread());
+    TextPart part{.text = place_, .past = read_, .ids = {first, first + static_cast<std::ptrdiff_t>(count)}};
+    read_ += count;
+    return part;
+  }
+
+  int32_t next_id(std::span<const double> logits) const {
+    return next_token(logits, ids_, prompt_.options, static_cast<uint32_t>(drawn()));
+  }
+  void take(int32_t id) {
+    if (id == prompt_.options.end_of_text) {
+      end(Finish::end_of_text);
+      return;
+    }
+    ids_.push_back(id);
+    move_window();
+    if (prompt_.on_token && !prompt_.on_token(id)) end(Finish::stopped);
+  }
+
+ private:
+  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t drawn() const { return size() - static_cast<int64_t>(prompt_.ids.size()); }
+  bool end(Finish finish) {
+    finish_ = finish;
+    is_over_ = true;
+    return false;
+  }
+  /// Beyond the context every token moves to another position with each that is drawn, so all are read anew.
+  void move_window() {
+    const int64_t begin = std::max<int64_t>(0, size() - context_);
+    if (begin != begin_) read_ = 0;
+    begin_ = begin;
+  }
+
+  const Prompt& prompt_;
+  size_t index_;
+  int64_t place_, context_;
+  std::vector<int32_t> ids_;
+  int64_t begin_ = 0;  ///< of what the model sees
+  int64_t read_ = 0;   ///< by the model, from there
+  Finish finish_ = Finish::length;
+  bool is_over_ = false;
+};
+
+class Batch {
+ public:
+  Batch(TextModel& model, const std::vector<Prompt>& prompts, const BatchLimits& limits)
+      : model_(model), prompts_(prompts), limits_(limits) {
+    int64_t longest = 1;
+    for (const Prompt& prompt : prompts)
+      longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()) + prompt.options.tokens);
+    const int64_t texts = std::min(limits.texts, static_cast<int64_t>(prompts.size()));
+    model.start(texts, std::min(model.context(), longest));
+    for (int64_t place = texts; place > 0; --place) free_places_.push_back(place - 1);
+  }
+
+  template <class OnFinish>
+  void run(OnFinish&& on_finish) {
+    while (admit()) {
+      std::erase_if(running_, [&](RunningText& text) {
+        if (text.goes_on()) return false;
+        free_places_.push_back(text.place());
+        on_finish(text);
+        return true;
+      });
+      if (!running_.empty()) pass();
+    }
+  }
+
+ private:
+  /// Gives free places to prompts that wait. Returns whether there is anything left to do.
+  bool admit() {
+    for (; !free_places_.empty() && next_ < prompts_.size(); ++next_) {
+      running_.emplace_back(prompts_[next_], next_, free_places_.back(), model_.context());
+      free_places_.pop_back();
+    }
+    return !running_.empty();
+  }
+
+  void pass() {
+    std::vector<TextPart> parts;
+    std::vector<RunningText*> texts;
+    int64_t room = limits_.tokens;
+    for (RunningText& text : running_) {
+      if (room == 0) break;
+      parts.push_back(text.next_part(room));
+      texts.push_back(&text);
+      room -= static_cast<int64_t>(parts.back().ids.size());
+    }
+    const std::vector<double> logits = to_doubles(model_.next_logits(parts));
+    const size_t columns = logits.size() / parts.size();
+    expect(columns > 0, "the model has no logits for ", parts.size(), " parts");
+    std::vector<int32_t> ids(parts.size());
+    std::get<CpuStream>(cpu_stream()).for_each_chunk(std::ssize(ids), 1, [&](int64_t part, int64_t) {
+      const auto i = static_cast<size_t>(part);
+      if (texts[i]->unread() == 0)
+        ids[i] = texts[i]->next_id(std::span(logits).subspan(i * columns, columns));
+    });
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (texts[i]->unread() == 0) texts[i]->take(ids[i]);
+  }
+
+  TextModel& model_;
+  const std::vector<Prompt>& prompts_;
+  BatchLimits limits_;
+  std::vector<int64_t> free_places_;
+  size_t next_ = 0;
+  std::list<RunningText> running_;
+};
+
+std::vector<int32_t> continue_one(TextModel& model, std::vector<int32_t> ids, const GenerateOptions& options,
+                                  const BatchLimits& limits = {}) {
+  const std::vector<Continuation> texts = generate(model, {{.ids = ids, .options = options}}, limits);
+  ids.insert(ids.end(), texts[0].ids.begin(), texts[0].ids.end());
   return ids;
 }
 
 }  // namespace
 
+std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& prompts,
+                                   const BatchLimits& limits,
+                                   const std::function<void(size_t, const Continuation&)>& on_finish) {
+  expect(limits.texts > 0 && limits.tokens > 0, "a batch of ", limits.texts, " texts, ", limits.tokens,
+         " tokens a pass");
+  for (const Prompt& prompt : prompts) {
+    require_valid(prompt.options);
+    expect(!prompt.ids.empty(), "generate: there is no token to go on from");
+  }
+  const NoGrad no_grad;
+  std::vector<Continuation> results(prompts.size());
+  Batch(model, prompts, limits).run([&](const RunningText& text) {
+    results[text.index()] = text.result();
+    if (on_finish) on_finish(text.index(), results[text.index()]);
+  });
+  return results;
+}
+
 std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::vector<int32_t> ids,
                               const GenerateOptions& options) {
-  const NoGrad no_grad;
-  const NextLogits next = [&](const std::vector<int32_t>& text) {
-    const int64_t time = std::min(context, static_cast<int64_t>(text.size()));
-    const Tensor logits = model(from_values(std::vector<int32_t>(text.end() - time, text.end()), {1, time}));
-    const int64_t rows = logits.shape().rows();
-    return to_doubles(logits.reshape({rows, -1}).slice(rows - 1, rows));
-  };
-  return continued(next, std::move(ids), options);
+  return continue_one(*make_text_model(model, context), std::move(ids), options, {.tokens = context});
 }
 
 std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& options) {
-  KeyValueCache cache{.capacity = model.options().block_size};
-  // The cache holds what the call before has read, until the text is longer than that: from then on every
-  // token moves to another position at every call, so all are read anew.
-  const NextLogits next = [&](const std::vector<int32_t>& text) {
-    const int64_t end = static_cast<int64_t>(text.size());
-    const int64_t begin = std::max<int64_t>(0, end - cache.capacity);
-    if (begin > 0) cache.tokens = 0;
-    const std::vector<int32_t> unread(text.begin() + begin + cache.tokens, text.end());
-    return to_doubles(model.next_logits(from_values(unread, {1, end - begin - cache.tokens}), cache));
-  };
-  return continued(next, std::move(ids), options);
+  return continue_one(*make_text_model(model), std::move(ids), options);
 }
 
 }  // namespace lockstep

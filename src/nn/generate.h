@@ -2,26 +2,43 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
-#include "nn/gpt.h"
+#include "nn/sampling.h"
+#include "nn/text_model.h"
 
 namespace lockstep {
 
-struct GenerateOptions {
-  int64_t tokens = 300;
-  double temperature = 0.8;  ///< 0 takes the likeliest token each time
-  int64_t top_k = 0;         ///< draw from the k likeliest only; 0: from all
-  uint64_t seed = 1337;
-  int64_t symbols = 0;  ///< only ids below this are drawn; 0: all of the model's
-  std::function<bool()> go_on = [] { return true; };  ///< asked before each token; false: that is all
+/// A text to be continued.
+struct Prompt {
+  std::vector<int32_t> ids;  ///< at least one
+  GenerateOptions options = {};
+  std::function<bool(int32_t id)> on_token = {};  ///< is given each token; false: that is all
 };
 
-/// A language model: i32 ids [1, time] -> logits [1, time, vocabulary], or of the last token only.
-using LanguageModel = std::function<Tensor(const Tensor& ids)>;
+/// Why a text ends.
+enum class Finish { length, end_of_text, stopped, interrupted };
 
-/// `ids` continued by a model that sees the last `context` of them. A function of the model and the options
-/// alone. Throws UserError for options out of range, Error where `ids` is empty.
+struct Continuation {
+  std::vector<int32_t> ids = {};  ///< without the prompt
+  Finish finish = Finish::length;
+};
+
+/// Texts that are read at once, and tokens of them in a pass. No result depends on these.
+struct BatchLimits {
+  int64_t texts = 8;
+  int64_t tokens = 256;
+};
+
+/// Continues the prompts, which see the last context() tokens. The continuation of one is a function of the
+/// model and of that prompt alone, whatever goes with it. `on_finish` is told the index of each that is over.
+/// Throws UserError for options out of range, Error for a prompt without tokens.
+std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& prompts,
+                                   const BatchLimits& limits = {},
+                                   const std::function<void(size_t, const Continuation&)>& on_finish = {});
+
+/// `ids` and how a model that sees the last `context` of them continues them.
 std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::vector<int32_t> ids,
                               const GenerateOptions& options);
 /// The same, reading every token once while they fit into the block size.

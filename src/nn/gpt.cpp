@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 
 #include "nn/module.h"
 #include "tensor/checkpoint.h"
@@ -27,11 +26,26 @@ Gpt::Options checked(Gpt::Options options) {
   return options;
 }
 
-Tensor positions(int64_t first, const Shape& shape) {
-  std::vector<int32_t> values(static_cast<size_t>(shape.elements()));
-  std::iota(values.begin(), values.end(), static_cast<int32_t>(first));
-  return from_values(values, shape);
-}
+/// The tokens of parts one behind the other.
+struct Tokens {
+  std::vector<int32_t> ids, positions, places;
+  std::vector<int32_t> last;  ///< of each part, which one it is
+
+  Tokens(std::span<const TextPart> parts, int64_t most) {
+    for (const TextPart& part : parts) {
+      const int64_t end = part.past + static_cast<int64_t>(part.ids.size());
+      expect(!part.ids.empty() && part.past >= 0 && end <= most, part.ids.size(), " tokens after ", part.past,
+             " of text ", part.text, ": there must be some, and at most ", most, " in all");
+      ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+      for (int64_t position = part.past; position < end; ++position) {
+        positions.push_back(static_cast<int32_t>(position));
+        places.insert(places.end(), {static_cast<int32_t>(part.text), static_cast<int32_t>(position)});
+      }
+      last.push_back(static_cast<int32_t>(ids.size()) - 1);
+    }
+  }
+  int64_t count() const { return static_cast<int64_t>(ids.size()); }
+};
 
 }  // namespace
 
@@ -68,13 +82,9 @@ Gpt::Gpt(const Options& options, uint64_t seed)
 }
 
 Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
-  const int64_t past = context.cache ? context.cache->tokens : 0;
-  expect(ids.shape().rank() == 2 && past + ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
-         " after ", past, "; they must be [batch, time] with time at most the block size ",
-         options_.block_size);
-  Tensor x = embedding(ids, tokens_.weight());
-  x = context.cache ? add(x, embedding(positions(past, ids.shape()), positions_.weight()))
-                    : add_positions(x, positions_.weight());
+  expect(ids.shape().rank() == 2 && ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
+         "; they must be [batch, time] with time at most the block size ", options_.block_size);
+  Tensor x = add_positions(embedding(ids, tokens_.weight()), positions_.weight());
   if (context.training) x = dropout(x, options_.dropout, context.key(0));
   return final_norm_(through_blocks(x, context));
 }
@@ -110,12 +120,17 @@ Tensor Gpt::bias_of_logits(DType dtype) const {
   return unused_rows_ ? convert(unused_rows_, dtype) : Tensor();
 }
 
-Tensor Gpt::next_logits(const Tensor& ids, KeyValueCache& cache) const {
+Tensor Gpt::next_logits(std::span<const TextPart> parts, KeyValueCache& cache) const {
   const NoGrad no_grad;
-  const int64_t time = ids.shape()[1];
-  const Tensor x = hidden(ids, {.cache = &cache});
-  cache.tokens += time;
-  return linear(x.reshape({time, options_.width}).slice(time - 1, time), head());
+  const Tokens tokens(parts, std::min(options_.block_size, cache.capacity));
+  const auto count = static_cast<int64_t>(parts.size());
+  cache.places = from_values(tokens.places, {tokens.count(), 2});
+  const Tensor ids = from_values(tokens.ids, {tokens.count()});
+  const Tensor positions = from_values(tokens.positions, {tokens.count()});
+  Tensor x = add(embedding(ids, tokens_.weight()), embedding(positions, positions_.weight()));
+  x = through_blocks(x, {.cache = &cache});
+  if (tokens.count() > count) x = embedding(from_values(tokens.last, {count}), x);  // picks rows
+  return linear(final_norm_(x), head());
 }
 
 double Gpt::flops_per_token(int64_t time) const {

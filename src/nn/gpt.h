@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "nn/key_value_cache.h"
 #include "nn/layers.h"
 #include "nn/transformer_block.h"
 
@@ -39,10 +41,10 @@ class Gpt : public Module {
   /// logits exist at a time (linear_cross_entropy); 0: all.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
               int64_t rows_at_once = 0) const;
-  /// The logits [1, vocabulary] after the last of i32 ids [1, time], which follow on the tokens that the
-  /// cache holds, and which it then holds too: together at most the block size. On a CPU the bits of
-  /// operator()'s.
-  Tensor next_logits(const Tensor& ids, KeyValueCache& cache) const;
+  /// The logits [parts, vocabulary] after the last token of each part. What is read is kept in `cache`, to go
+  /// on from. On a CPU the bits of operator()'s, however texts are cut into parts and whatever goes with
+  /// them.
+  Tensor next_logits(std::span<const TextPart> parts, KeyValueCache& cache) const;
   const Options& options() const { return options_; }
 
   /// Floating-point operations of one token's forward and backward: 6 per weight in products and

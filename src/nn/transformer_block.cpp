@@ -2,7 +2,6 @@
 #include "nn/transformer_block.h"
 
 #include "tensor/checkpoint.h"
-#include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -65,9 +64,12 @@ Tensor CausalSelfAttention::operator()(const Tensor& x, const Context& context, 
                                        const Tensor& residual) const {
   const Tensor qkv = query_key_value_(x);
   if (context.cache) {
-    Tensor& rows = context.cache->rows[site];
-    if (!rows) rows = empty({context.cache->capacity, qkv.shape()[2]}, qkv.dtype(), qkv.stream());
-    return output_(continue_causal_attention(qkv, heads_, rows, context.cache->tokens), residual);
+    KeyValueCache& cache = *context.cache;
+    KeptAttention& kept = cache.layers[site];
+    const int64_t size = qkv.shape()[-1] / (3 * heads_);
+    if (!kept.keys)
+      kept = make_kept_attention(cache.texts, cache.capacity, heads_, size, qkv.dtype(), qkv.stream());
+    return output_(cached_attention(qkv, heads_, kept, cache.places), residual);
   }
   const double probability = context.training ? dropout_ : 0.0;
   return output_(causal_attention(qkv, heads_, probability, context.key(site)), residual);

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
-
+#include "nn/key_value_cache.h"
 #include "nn/layers.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
-
-/// What attention has read of one text, so that a model goes on without reading it again. Rows are kept as
-/// products write them, queries too: then the kernels of a whole text serve for a part of it, bit for bit.
-struct KeyValueCache {
-  int64_t capacity;                      ///< tokens
-  int64_t tokens = 0;                    ///< read so far
-  std::map<uint32_t, Tensor> rows = {};  ///< [capacity, 3 * width] by the site of a layer's attention
-};
 
 /// Causal multi-head self-attention: one product for queries, keys and values, one for the output.
 class CausalSelfAttention : public Module {
@@ -22,7 +13,7 @@ class CausalSelfAttention : public Module {
   CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias, DType dtype);
 
   /// [batch, time, width] -> the same, plus `residual` unless it is empty. Attention weights are dropped
-  /// under `site` of the context.
+  /// under `site` of the context. Where it has a cache, x is [tokens, width]: those of its `places`.
   Tensor operator()(const Tensor& x, const Context& context, uint32_t site,
                     const Tensor& residual = {}) const;
 

@@ -5,6 +5,7 @@
 #include "huggingface/load_gpt.h"
 
 namespace lockstep {
+
 Writer load_writer(const std::string& path) {
   const SourceModel source(path, World::alone());
   Writer writer{.model = nullptr, .tokenizer = tokenizer_of(source)};
@@ -15,13 +16,6 @@ Writer load_writer(const std::string& path) {
           writer.tokenizer->vocabulary_size(), " tokens, its model ", source.config().vocabulary);
   writer.model = load_gpt(source);
   return writer;
-}
-
-std::string write_text(const Gpt& model, const Tokenizer& tokenizer, const std::string& prompt,
-                       GenerateOptions options) {
-  options.symbols = tokenizer.vocabulary_size();
-  return tokenizer.decode(generate(
-      model, prompt.empty() ? tokenizer.beginning() : tokenizer.encode(prompt, "--prompt"), options));
 }
 
 }  // namespace lockstep

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "nn/generate.h"
 #include "nn/gpt.h"
 #include "tokenizer/tokenizer.h"
+#include "writing/write_texts.h"
 
 namespace lockstep {
 
@@ -17,10 +17,5 @@ struct Writer {
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 Writer load_writer(const std::string& path);
-
-/// The prompt continued; an empty one stands for the tokenizer's beginning().
-/// Throws UserError for a prompt that the tokenizer does not know or options out of range.
-std::string write_text(const Gpt& model, const Tokenizer& tokenizer, const std::string& prompt,
-                       GenerateOptions options);
 
 }  // namespace lockstep

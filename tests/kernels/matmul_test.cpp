@@ -143,6 +143,43 @@ TEST(MatMul, RowsAndColumnsDoNotKnowTheirNeighbours) {
   }
 }
 
+/// The product of the first rows of a.
+MatMul of_first_rows(MatMul whole, int64_t rows, Values& c, Values& pre_activation) {
+  whole.a.shape = {rows, whole.a.shape[1]};
+  whole.c = c.view();
+  if (whole.pre_activation) whole.pre_activation = pre_activation.view();
+  if (whole.residual) whole.residual.shape = c.shape();
+  return whole;
+}
+
+// Few rows take another way through the processor than many: strips that are read where they lie.
+TEST(MatMul, FewRowsHaveTheBitsOfMany) {
+  for (const DType dtype : float_types)
+    for (const bool transpose_b : {false, true})
+      for (const ProductCase& size : {ProductCase{61, 300, 259}, {61, 64, 128}, {61, 1, 130}, {61, 600, 65}})
+        for (const int epilogue : {0, 1, 2}) {
+          Operands many(size, dtype, false, transpose_b);
+          Values residual = Values::uniform(many.c.shape(), dtype, 6);
+          many.kernel.bias = many.bias.view();
+          if (epilogue == 0) many.kernel.scale = 0.3;
+          if (epilogue == 1) many.kernel.residual = residual.view();
+          if (epilogue == 2) many.kernel.activation = Activation::gelu_tanh;
+          if (epilogue == 2) many.kernel.pre_activation = many.pre_activation.view();
+          launch_on(1, many.kernel);
+          for (const int64_t rows : {1, 2, 3, 4, 7, 32}) {
+            SCOPED_TRACE(concat(dtype, " ", rows, " of ", size.m, " x ", size.k, " x ", size.n, " b^T ",
+                                transpose_b, " epilogue ", epilogue));
+            Values c({rows, size.n}, dtype), z({rows, size.n}, dtype);
+            launch_on(2, of_first_rows(many.kernel, rows, c, z));
+            for (int64_t i = 0; i < c.size(); ++i) {
+              ASSERT_EQ(c[i], many.c[i]) << i;
+              if (epilogue != 2) continue;
+              ASSERT_EQ(z[i], many.pre_activation[i]) << i;
+            }
+          }
+        }
+}
+
 TEST(MatMul, ActivationsAreThoseOfTheGeluKernel) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const auto& [activation, form] :

@@ -2,11 +2,13 @@
 // What a GPT is made of, how it starts, and what its logits may depend on.
 #include "nn/gpt.h"
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "nn/module.h"
+#include "parameters/parameter_space.h"
 #include "support/gradient_check.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
@@ -220,28 +222,72 @@ TEST_P(GptLogits, AShorterContextGivesTheSameLogits) {
   }
 }
 
-// The parts of a text: some tokens at once, then one at a time, then another text in the same cache.
-TEST_P(GptLogits, ACacheGivesTheSameLogits) {
-  for (const bool tied : {true, false}) {
-    Gpt::Options untied = options(0.2);
-    untied.tie_weights = tied;
-    const Gpt model(untied, 1);
-    KeyValueCache cache{.capacity = block_size};
-    for (uint32_t text = 0; text < 2; ++text) {
-      const Tensor ids = random_ids({block_size}, vocabulary, text);
-      cache.tokens = 0;
-      for (const int64_t end : {5, 6, 7, 10, 11, 12}) {
-        const NoGrad no_grad;
-        const Tensor whole = model(ids.slice(0, end).reshape({1, end}), {}).reshape({end, vocabulary});
-        const Tensor unread = ids.slice(cache.tokens, end).reshape({1, -1});
-        EXPECT_TRUE(has_same_bits(model.next_logits(unread, cache), whole.slice(end - 1, end))) << end;
-        EXPECT_EQ(cache.tokens, end);
+/// The last row of the logits of the first `end` ids, read at once.
+Tensor logits_after(const Gpt& model, const Tensor& ids, int64_t end) {
+  return model(ids.slice(0, end).reshape({1, end}), {}).reshape({end, vocabulary}).slice(end - 1, end);
+}
+
+std::vector<int32_t> ids_between(const Tensor& ids, int64_t begin, int64_t end) {
+  return {ids.data<int32_t>() + begin, ids.data<int32_t>() + end};
+}
+
+/// Three texts go on together, each cut elsewhere, and two leave their places to another.
+void expect_same_logits_with_cache(const Gpt& model) {
+  const NoGrad no_grad;
+  KeyValueCache cache{.texts = 3, .capacity = block_size};
+  std::array<Tensor, 3> texts;
+  for (uint32_t i = 0; i < 3; ++i) texts[i] = random_ids({block_size}, vocabulary, i);
+  std::array<int64_t, 3> past{};
+  for (const auto& ends :
+       {std::array<int64_t, 3>{5, 1, 2}, {6, 2, 9}, {7, 3, 10}, {7, 7, 11}, {12, 8, 12}, {12, 4, 3}}) {
+    std::vector<TextPart> parts;
+    for (size_t i = 0; i < 3; ++i) {
+      if (ends[i] < past[i]) {
+        texts[i] = random_ids({block_size}, vocabulary, 7);
+        past[i] = 0;
       }
+      if (ends[i] > past[i])
+        parts.push_back({static_cast<int64_t>(i), past[i], ids_between(texts[i], past[i], ends[i])});
     }
-    EXPECT_THROW(model.next_logits(random_ids({1, 1}, vocabulary, 1), cache), Error) << "no room";
-    cache.tokens = 0;
-    EXPECT_THROW(model.next_logits(random_ids({2, 3}, vocabulary, 1), cache), Error) << "two texts";
+    const Tensor logits = model.next_logits(parts, cache);
+    for (size_t row = 0; row < parts.size(); ++row) {
+      const auto i = static_cast<size_t>(parts[row].text);
+      const auto at = static_cast<int64_t>(row);
+      EXPECT_TRUE(has_same_bits(logits.slice(at, at + 1), logits_after(model, texts[i], ends[i])))
+          << "text " << i << " at " << ends[i];
+    }
+    past = ends;
   }
+}
+
+TEST_P(GptLogits, ACacheGivesTheSameLogitsHoweverTextsAreCutAndJoined) {
+  for (const bool tied : {true, false})
+    for (const int threads : {1, 3}) {
+      Gpt::Options untied = options(0.2);
+      untied.tie_weights = tied;
+      set_threads(threads);
+      expect_same_logits_with_cache(Gpt(untied, 1));
+    }
+  set_threads(1);
+}
+
+TEST(Gpt, ACacheGivesTheSameLogitsIn16Bits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Gpt model(small_options(), 1);
+    ParameterSpace space(model.parameters());
+    space.set_precision(dtype);
+    expect_same_logits_with_cache(model);
+  }
+}
+
+TEST(Gpt, ACacheHasNoRoomForMore) {
+  const Gpt model(small_options(), 1);
+  KeyValueCache cache{.texts = 2, .capacity = block_size};
+  for (const TextPart& part : {TextPart{.text = 0, .past = block_size, .ids = {1}},
+                               {.text = 0, .past = 1},
+                               {.text = 2, .past = 0, .ids = {1}},
+                               {.text = 0, .past = -1, .ids = {1}}})
+    EXPECT_THROW(model.next_logits(std::vector{part}, cache), Error);
 }
 
 TEST_P(GptLogits, ASampleDoesNotSeeItsBatch) {

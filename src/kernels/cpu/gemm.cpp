@@ -1,70 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/gemm.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <concepts>
-#include <cstring>
 #include <utility>
 
 #include "core/dtype.h"
-
-#pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: all that takes one is inlined
+#include "kernels/cpu/gemm_vector.h"
 
 namespace lockstep::gemm {
 namespace {
 
-template <class T, int64_t lanes>
-struct VectorOf {
-  typedef T Type __attribute__((vector_size(lanes * sizeof(T))));
-};
-template <class T>
-using Vector = typename VectorOf<T, vector_lanes<T>>::Type;
-
-template <class V, class T>
-V load(const T* source) {
-  V vector;
-  std::memcpy(&vector, source, sizeof(V));
-  return vector;
-}
-
-template <class T, class V>
-void store(T* target, const V& vector) {
-  std::memcpy(target, &vector, sizeof(V));
-}
-
-/// a * b + c, rounded once.
-template <class T>
-Vector<T> fused_multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) return _mm512_fmadd_ps(a, b, c);
-  if constexpr (sizeof(T) == 8) return _mm512_fmadd_pd(a, b, c);
-#elif defined(__AVX2__) && defined(__FMA__)
-  if constexpr (sizeof(T) == 4) return _mm256_fmadd_ps(a, b, c);
-  if constexpr (sizeof(T) == 8) return _mm256_fmadd_pd(a, b, c);
-#else
-  for (int64_t i = 0; i < vector_lanes<T>; ++i) c[i] = std::fma(a[i], b[i], c[i]);
-  return c;
-#endif
-}
-
-// The index is a constant in every copy of the body: accumulators stay in registers.
-template <class Body, size_t... indices>
-void unroll(Body&& body, std::index_sequence<indices...>) {
-  (body(std::integral_constant<size_t, indices>{}), ...);
-}
-template <size_t count, class Body>
-void unroll(Body&& body) {
-  unroll(body, std::make_index_sequence<count>{});
-}
-
 template <class T, Left layout, size_t rows, size_t vectors>
-void multiply_block(T* tile, const T* left, const T* right, int64_t right_stride, int64_t depth, bool add) {
+void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool add) {
   constexpr int64_t row_stride = layout == Left::panel ? 1 : tile_columns<T>;
   constexpr int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
   Vector<T> sums[rows][vectors] = {};
@@ -72,11 +21,11 @@ void multiply_block(T* tile, const T* left, const T* right, int64_t right_stride
     Vector<T> b[vectors];
     unroll<vectors>([&](auto v) { b[v] = load<Vector<T>>(right + v * vector_lanes<T>); });
     unroll<rows>([&](auto row) {
-      const Vector<T> a = left[row * row_stride] - Vector<T>{};  // x - 0 is x for every x: a broadcast
+      const Vector<T> a = broadcast(left[row * row_stride]);
       unroll<vectors>([&](auto v) { sums[row][v] = fused_multiply_add<T>(a, b[v], sums[row][v]); });
     });
     left += depth_stride;
-    right += right_stride;
+    right += tile_columns<T>;
   }
   unroll<rows * vectors>([&](auto i) {
     T* target = tile + i / vectors * tile_columns<T> + i % vectors * vector_lanes<T>;
@@ -86,7 +35,7 @@ void multiply_block(T* tile, const T* left, const T* right, int64_t right_stride
 }
 
 template <class T>
-using Block = void (*)(T*, const T*, const T*, int64_t, int64_t, bool);
+using Block = void (*)(T*, const T*, const T*, int64_t, bool);
 
 /// One microkernel for every tile of 4, 8, ... rows and 1, 2, ... vectors.
 template <class T, Left layout, size_t... indices>
@@ -203,7 +152,7 @@ void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t coun
 
 template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
-              int64_t depth, Store store, int64_t right_stride) {
+              int64_t depth, Store store) {
   const int64_t index = (rows - 1) / 4 * tile_vectors + (columns - 1) / vector_lanes<T>;
   const Block<T> block = (layout == Left::panel ? table<T, Left::panel> : table<T, Left::tile>)[index];
   const int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
@@ -211,7 +160,7 @@ void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows,
   int64_t begin = 0;
   do {
     const int64_t length = std::min(depth - begin, depth_block);
-    block(tile, left + begin * depth_stride, right + begin * right_stride, right_stride, length, add);
+    block(tile, left + begin * depth_stride, right + begin * tile_columns<T>, length, add);
     begin += length;
     add = true;
   } while (begin < depth);
@@ -227,8 +176,7 @@ template void pack_columns(float*, Lanes<bfloat16>, int64_t, int64_t);
 template void pack_columns(float*, Lanes<float16>, int64_t, int64_t);
 template void unpack_columns(float*, int64_t, const float*, int64_t, int64_t);
 template void unpack_columns(double*, int64_t, const double*, int64_t, int64_t);
-template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store, int64_t);
-template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store,
-                       int64_t);
+template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store);
+template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store);
 
 }  // namespace lockstep::gemm

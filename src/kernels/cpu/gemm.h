@@ -63,9 +63,22 @@ enum class Store { overwrite, add };
 
 /// tile[rows][tile_columns] = (or +=) left . right over `depth`, for the first `rows` <= tile_rows rows and
 /// `columns` <= tile_columns columns; both are rounded up inside the tile, to 4 and to whole vectors. `right`
-/// is a panel of pack_columns, the rows of another tile, or with their stride the rows of a matrix.
+/// is a panel of pack_columns, or the rows of another tile.
 template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
-              int64_t depth, Store store = Store::overwrite, int64_t right_stride = tile_columns<T>);
+              int64_t depth, Store store = Store::overwrite);
+
+// A product of few rows is bound by the reading of its right factor, which it reads once, where it lies, in
+// strips of this many columns: to pack it first would move it three times.
+
+template <class T>
+inline constexpr int64_t strip_columns = 8 * vector_lanes<T>;
+inline constexpr int64_t most_strip_rows = 32;
+
+/// sums[rows][strip_columns] = left . right over `depth`, for rows <= most_strip_rows of `left`, which follow
+/// each other, and columns <= strip_columns lanes of `right`; further columns may hold anything. The bits of
+/// multiply().
+template <class T, class S>
+void multiply_strip(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns, int64_t depth);
 
 }  // namespace lockstep::gemm

@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using gemm::Lanes;
+using gemm::strip_columns;
 using gemm::tile_columns;
 using gemm::tile_rows;
 
@@ -21,6 +22,9 @@ using gemm::tile_rows;
 // while the chunks below each other read them.
 constexpr int64_t chunk_row_panels = 2;
 constexpr int64_t chunk_column_panels = 4;
+
+/// Multiply-adds of a few rows that are worth waking a thread for: some microseconds.
+constexpr int64_t least_strip_work = int64_t{1} << 16;
 
 /// Multiply-adds of a product that is not worth sharing out, where there are several: some tens of
 /// microseconds.
@@ -71,9 +75,13 @@ class Product {
         column_panels_(divide_up(n_, tile_columns<T>)) {}
 
   /// The elements of memory that run() needs.
-  int64_t scratch_size() const { return rows_size() + columns_size(); }
+  int64_t scratch_size() const {
+    if (is_thin()) return std::same_as<S, T> ? 0 : m_ * k_;
+    return rows_size() + columns_size();
+  }
 
   void run(const CpuStream& stream, T* scratch) {
+    if (is_thin()) return run_thin(stream, scratch);
     columns_ = scratch;
     rows_ = columns_ + columns_size();
     stream.for_each_chunk(row_panels_ + column_panels_, 4, [&](int64_t begin, int64_t end) {
@@ -92,11 +100,29 @@ class Product {
   int64_t rows_size() const { return row_panels_ * tile_rows * k_; }
   int64_t columns_size() const { return column_panels_ * tile_columns<T> * k_; }
 
-  /// Whether a tile meets its columns of b where they are: so few rows that it would be the only one to read
-  /// them packed.
-  bool is_read_in_place(int64_t column) const {
-    return std::same_as<S, T> && row_panels_ == 1 && !kernel_.transpose_b && !kernel_.column_sum &&
-           n_ - column >= tile_columns<T>;
+  /// So few rows that b is better read by strips than packed.
+  bool is_thin() const { return m_ <= gemm::most_strip_rows && !kernel_.transpose_a && !kernel_.column_sum; }
+
+  void run_thin(const CpuStream& stream, T* scratch) const {
+    const T* left = scratch;
+    if constexpr (std::same_as<S, T>)
+      left = kernel_.a.as<T>();
+    else
+      convert_values(kernel_.a.as<S>(), m_ * k_, scratch);
+    const Lanes<S> b = lanes(kernel_.b, !kernel_.transpose_b);
+    const int64_t work = std::max<int64_t>(1, m_ * k_ * strip_columns<T>);
+    stream.for_each_chunk(divide_up(n_, strip_columns<T>), least_strip_work / work,
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t strip = begin; strip < end; ++strip)
+                              multiply_strip(left, b, strip * strip_columns<T>);
+                          });
+  }
+
+  void multiply_strip(const T* left, const Lanes<S>& b, int64_t column) const {
+    alignas(64) T sums[gemm::most_strip_rows * strip_columns<T>];
+    const int64_t columns = std::min(n_ - column, strip_columns<T>);
+    gemm::multiply_strip(sums, left, m_, b.from(column), columns, k_);
+    for (int64_t i = 0; i < m_; ++i) finish(sums + i * strip_columns<T>, column, i * n_ + column, columns);
   }
 
   void pack_left(int64_t begin, int64_t end) const {
@@ -107,14 +133,12 @@ class Product {
 
   void pack_right(int64_t panel) const {
     const int64_t column = panel * tile_columns<T>;
-    if (!is_read_in_place(column)) {
-      const Lanes<S> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
-      const int64_t columns = std::min(n_ - column, tile_columns<T>);
-      gemm::pack_columns(columns_ + column * k_, b, columns, k_);
-      if (kernel_.column_sum)  // while the panel is in the cache
-        sum_column_chunk(columns_ + column * k_, kernel_.column_sum.as<T>() + column, k_, tile_columns<T>,
-                         columns);
-    }
+    const Lanes<S> b = lanes(kernel_.b, !kernel_.transpose_b).from(column);
+    const int64_t columns = std::min(n_ - column, tile_columns<T>);
+    gemm::pack_columns(columns_ + column * k_, b, columns, k_);
+    if (kernel_.column_sum)  // while the panel is in the cache
+      sum_column_chunk(columns_ + column * k_, kernel_.column_sum.as<T>() + column, k_, tile_columns<T>,
+                       columns);
   }
 
   static Lanes<S> lanes(const View& matrix, bool lanes_are_columns) {
@@ -134,12 +158,7 @@ class Product {
     alignas(64) T tile[tile_rows * tile_columns<T>];
     const int64_t rows = std::min(m_ - row, tile_rows);
     const int64_t columns = std::min(n_ - column, tile_columns<T>);
-    const bool in_place = is_read_in_place(column);
-    const T* right = columns_ + column * k_;
-    if constexpr (std::same_as<S, T>)
-      if (in_place) right = kernel_.b.as<T>() + column;
-    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_, right, rows, columns, k_,
-                   gemm::Store::overwrite, in_place ? n_ : tile_columns<T>);
+    gemm::multiply(tile, gemm::Left::panel, rows_ + row * k_, columns_ + column * k_, rows, columns, k_);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t offset = (row + i) * n_ + column;
       if (columns == tile_columns<T>)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention.h"
 
+#include "kernels/cached_attention.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -33,20 +34,28 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout, const 
                 });
 }
 
-Tensor continue_causal_attention(const Tensor& qkv, int64_t heads, const Tensor& text, int64_t past) {
+KeptAttention make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
+                                  const Stream& stream) {
+  constexpr int64_t panel = CachedAttention::panel;
+  const auto whole_panels = [](int64_t count) { return (count + panel - 1) / panel * panel; };
+  const int64_t capacity = whole_panels(tokens);
+  return {.keys = empty({texts, heads, capacity / panel, size * panel}, dtype, stream),
+          .values = empty({texts, heads, capacity, whole_panels(size)}, dtype, stream)};
+}
+
+Tensor cached_attention(const Tensor& qkv, int64_t heads, const KeptAttention& kept, const Tensor& places) {
   const Shape& shape = qkv.shape();
-  expect(shape.rank() == 3 && shape[0] == 1 && !is_recorded({qkv}), "continue_causal_attention: qkv is ",
-         shape, "; it must be [1, time, 3 * heads * size], and no gradient is computed");
-  const int64_t columns = shape[2], end = past + shape[1];
-  copy(qkv, text.slice(past, end).reshape(shape));
-  const Tensor y = empty({1, end, columns / 3}, qkv.dtype(), qkv.stream());
-  const Tensor log_sum_exp = empty({1, heads, end}, accumulator_dtype(qkv.dtype()), qkv.stream());
-  launch(qkv.stream(), CausalAttentionForward{.qkv = text.slice(0, end).reshape({1, end, columns}).view(),
-                                              .y = y.view(),
-                                              .log_sum_exp = log_sum_exp.view(),
-                                              .heads = heads,
-                                              .first_query = past});
-  return y.reshape({end, columns / 3}).slice(past, end).reshape({1, shape[1], columns / 3});
+  expect(shape.rank() == 2 && heads > 0 && shape[1] % (3 * heads) == 0 && !is_recorded({qkv}),
+         "cached_attention: qkv is ", shape, " for ", heads,
+         " heads; it must be [tokens, 3 * heads * size], and no gradient is computed");
+  const Tensor y = empty({shape[0], shape[1] / 3}, qkv.dtype(), qkv.stream());
+  launch(qkv.stream(), CachedAttention{.qkv = qkv.view(),
+                                       .keys = kept.keys.view(),
+                                       .values = kept.values.view(),
+                                       .places = places.view(),
+                                       .y = y.view(),
+                                       .heads = heads});
+  return y;
 }
 
 }  // namespace lockstep

@@ -57,6 +57,32 @@ TEST(GptOnGpu, SinglePrecisionGivesTheCpusGradients) {
     expect_near(run(gpu_stream(), DType::f32, dropout), run(cpu_stream(), DType::f32, dropout), 2e-6, 5e-5);
 }
 
+// Two texts go on together, cut in different places.
+TEST(GptOnGpu, ACacheGivesTheCpusLogits) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto logits_on = [](const Stream& stream, DType precision) {
+    set_current_stream(stream);
+    Values logits;
+    {
+      const Gpt model(options_of(0.0), 7);
+      ParameterSpace space(model.parameters());
+      space.set_precision(precision);
+      KeyValueCache cache{.texts = 2, .capacity = 48};
+      const std::vector<int32_t> ids = random_id_values(time, vocabulary, 1);
+      const auto part = [&](int64_t text, int64_t begin, int64_t end) {
+        return TextPart{.text = text, .past = begin, .ids = {ids.begin() + begin, ids.begin() + end}};
+      };
+      for (const auto& parts :
+           {std::vector{part(0, 0, 5), part(1, 0, 30)}, {part(0, 5, 6), part(1, 30, 31)}, {part(0, 6, 40)}})
+        for (const double logit : to_doubles(model.next_logits(parts, cache))) logits.push_back(logit);
+    }
+    set_current_stream(cpu_stream());
+    return logits;
+  };
+  EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::f32), logits_on(cpu_stream(), DType::f32)), 5e-5);
+  EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::bf16), logits_on(cpu_stream(), DType::f32)), 2e-2);
+}
+
 // 2^-9 a rounding: 1e-2 relative over two layers is what kernel libraries accept of bf16; f16 keeps three
 // more bits.
 TEST(GptOnGpu, SixteenBitsAreNear) {

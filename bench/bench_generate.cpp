@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+#include <map>
+
+#include "comm/world.h"
+#include "config/command_line.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "measure.h"
+#include "nn/generate.h"
+#include "report.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Options {
+  std::vector<std::string> workloads;
+  std::vector<std::string> batches = {"1", "8"};
+  int64_t prompt = 16, tokens = 64;
+  int rounds = 7;
+  int threads = available_cores();
+  bool append = false;
+};
+
+const std::map<std::string, Gpt::Options> models = {
+    {"12x12x768", {.vocabulary = 50304, .block_size = 1024, .layers = 12, .heads = 12, .width = 768}},
+    {"4x4x128", {.vocabulary = 65, .block_size = 256, .layers = 4, .heads = 4, .width = 128}},
+};
+
+/// What a step reads of the model: all but the tables of which it needs rows.
+int64_t weight_bytes(const Gpt& model) {
+  int64_t bytes_read = 0;
+  for (const auto& [name, tensor] : model.parameters()) {
+    const bool is_table =
+        name.ends_with("wpe.weight") || (name.ends_with("wte.weight") && !model.options().tie_weights);
+    if (!is_table) bytes_read += tensor.size() * bytes(tensor.dtype());
+  }
+  return bytes_read;
+}
+
+/// Seconds between the tokens that all texts of a batch have been given at once, without the first, which
+/// includes the reading of the prompts.
+double seconds_per_step(TextModel& model, const Options& options, int64_t batch, int64_t vocabulary) {
+  std::vector<Prompt> prompts(static_cast<size_t>(batch));
+  int64_t drawn = 0;
+  Clock::time_point first, last;
+  for (int64_t i = 0; i < batch; ++i) {
+    Prompt& prompt = prompts[static_cast<size_t>(i)];
+    for (int64_t j = 0; j < options.prompt; ++j)
+      prompt.ids.push_back(static_cast<int32_t>((7919 * (j + 1) + 104729 * i) % vocabulary));
+    prompt.options = {.tokens = options.tokens, .temperature = 0.0};
+    prompt.on_token = [&](int32_t /*id*/) {
+      if (++drawn == batch) first = Clock::now();
+      last = Clock::now();
+      return true;
+    };
+  }
+  generate(model, prompts, {.texts = batch, .tokens = batch * options.prompt});
+  return std::chrono::duration<double>(last - first).count() / static_cast<double>(options.tokens - 1);
+}
+
+void bench(const std::string& workload, const Options& options, Report& report) {
+  const Gpt model(models.at(workload), 1);
+  const auto text_model = make_text_model(model);
+  const int64_t weights = weight_bytes(model);
+  const auto read = make_read(weights, std::get<CpuStream>(current_stream()));
+  for (const std::string& batch : options.batches) {
+    std::vector<double> steps, reads;
+    for (int round = -1; round < options.rounds; ++round) {
+      const double step =
+          seconds_per_step(*text_model, options, std::stoll(batch), model.options().vocabulary);
+      const double reading = measure({read}, 0.05)[0].seconds;
+      if (round < 0) continue;  // warm-up
+      steps.push_back(step);
+      reads.push_back(reading);
+    }
+    const Timing step = timing_of(steps), bound = timing_of(reads);
+    report.add({workload, batch, concat(options.prompt, "+", options.tokens), fixed(step.seconds * 1e3, 3),
+                fixed(step.spread_percent, 1), fixed(std::stod(batch) / step.seconds, 0),
+                fixed(static_cast<double>(weights) / 1048576, 1),
+                fixed(static_cast<double>(weights) / bound.seconds * 1e-9, 1), fixed(bound.seconds * 1e3, 3),
+                fixed(100 * bound.seconds / step.seconds, 1)});
+  }
+}
+
+void describe(CommandLine& line, Options& options) {
+  line.add("--workload", options.workloads, "layers x heads x width: 12x12x768, 4x4x128; both unless told");
+  line.add("--batch", options.batches, "texts at once; 1 and 8 unless told");
+  line.add("--prompt", options.prompt, "tokens of each prompt").shows_default().whole_from(1);
+  line.add("--tokens", options.tokens, "that are written").shows_default().whole_from(2);
+  line.add("--rounds", options.rounds, "samples of each").shows_default().whole_from(1);
+  line.add("--threads", options.threads, "threads").shows_default().whole_from(1);
+  line.add_flag("--append", options.append, "add the rows to bench/results/bench_generate.csv");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CommandLine line("How long a token takes, beside the reading of the weights, with random ones in fp32");
+  Options options;
+  describe(line, options);
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
+  return run_alone([&] {
+    set_threads(options.threads);
+    if (options.workloads.empty()) options.workloads = {"12x12x768", "4x4x128"};
+    for (const std::string& batch : options.batches)
+      require(!batch.empty() && batch.find_first_not_of("0123456789") == std::string::npos &&
+                  batch.size() < 6 && std::stoll(batch) > 0,
+              "--batch ", batch, ": it must be a whole number from 1 up");
+    Report report("bench_generate",
+                  {{"workload", 10},
+                   {"batch", 6},
+                   {"tokens", 8},
+                   {"ms", 9},
+                   {"spread", 8},
+                   {"tokens_per_s", 14},
+                   {"weights_mib", 13},
+                   {"read_gb_s", 11},
+                   {"bound_ms", 10},
+                   {"percent", 9}},
+                  {.ranks = 1, .threads = options.threads});
+    for (const std::string& workload : options.workloads) {
+      require(models.contains(workload), "--workload ", workload, ": there are 12x12x768 and 4x4x128");
+      bench(workload, options, report);
+    }
+    if (options.append) report.append();
+    return 0;
+  });
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same text written by Lockstep and by transformers: milliseconds a token on the CPU, in fp32.
+
+Both write greedily with a key-value cache, from random weights of one shape, with as many threads, and take turns. A figure
+is the time between the tokens after the first, without the reading of the prompt; that of a program is the median of its
+rounds. transformers runs without gradients, as it comes and with a static cache; where --setting compiled asks for it, also
+with a compiled forward pass. A setting that does not run is reported and left out. One row per workload, batch and setting is appended to
+bench/results/compare_generate.csv. Needs PyTorch and transformers.
+"""
+
+import argparse
+import csv
+import datetime
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+import transformers
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+WORKLOADS = {  # those of bench_generate
+    "12x12x768": {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024, "vocab_size": 50304},
+    "4x4x128": {"n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 65},
+}
+SETTINGS = ("eager", "static", "compiled")
+
+
+class Transformers:
+    def __init__(self, workload, batch, setting, options):
+        torch.manual_seed(0)
+        config = transformers.GPT2Config(**WORKLOADS[workload], bos_token_id=None, eos_token_id=None)
+        self.model = transformers.GPT2LMHeadModel(config).eval()
+        self.ids = torch.randint(config.vocab_size, (batch, options.prompt))
+        self.tokens = options.tokens
+        self.arguments = {} if setting == "eager" else {"cache_implementation": "static"}
+        if setting == "compiled":
+            self.model.forward = torch.compile(self.model.forward, dynamic=False)
+
+    def _seconds(self, tokens):
+        begin = time.perf_counter()
+        with torch.inference_mode():
+            written = self.model.generate(self.ids, attention_mask=torch.ones_like(self.ids), do_sample=False,
+                                          min_new_tokens=tokens, max_new_tokens=tokens, pad_token_id=0, **self.arguments)
+        seconds = time.perf_counter() - begin
+        assert written.shape[1] == self.ids.shape[1] + tokens
+        return seconds
+
+    def ms_a_step(self):
+        return 1e3 * (self._seconds(self.tokens) - self._seconds(1)) / (self.tokens - 1)
+
+
+def lockstep(workload, batch, options):
+    """Milliseconds a step, and those of reading the weights."""
+    command = [options.program, "--workload", workload, "--batch", str(batch), "--prompt", str(options.prompt),
+               "--tokens", str(options.tokens), "--threads", str(options.threads), "--rounds", "1"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    row = dict(zip(lines[-2].split(), lines[-1].split()))
+    return float(row["ms"]), float(row["bound_ms"])
+
+
+def surroundings(options):
+    def output(*command):
+        return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
+    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), "unknown")
+    return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
+            "cpu": cpu, "cores": os.cpu_count(), "load_before": round(os.getloadavg()[0], 2),
+            "pytorch": torch.__version__, "transformers": transformers.__version__, "threads": options.threads}
+
+
+def append(row):
+    path = REPOSITORY / "bench" / "results" / "compare_generate.csv"
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def compare(workload, batch, setting, options):
+    place = surroundings(options)
+    try:
+        theirs = Transformers(workload, batch, setting, options)
+        for _ in range(2):
+            theirs.ms_a_step()  # warm-up
+    except Exception as error:  # noqa: BLE001: whatever keeps a setting from running is its answer
+        print(f"{workload} batch {batch} {setting}: does not run: {str(error).splitlines()[0]}", flush=True)
+        return
+    ours_ms, bound_ms, theirs_ms = [], [], []
+    for _ in range(options.repeats):
+        ours, bound = lockstep(workload, batch, options)
+        ours_ms.append(ours)
+        bound_ms.append(bound)
+        theirs_ms.append(theirs.ms_a_step())
+    ours, bound, theirs = (statistics.median(values) for values in (ours_ms, bound_ms, theirs_ms))
+    print(f"{workload} batch {batch}: {ours:.3f} ms a step, reading the weights {bound:.3f} ms; "
+          f"transformers {setting} {theirs:.3f} ms, {theirs / ours:.2f} times as long", flush=True)
+    row = place | {"repeats": options.repeats, "workload": workload, "batch": batch,
+                   "tokens": f"{options.prompt}+{options.tokens}", "setting": setting, "lockstep_ms": f"{ours:.3f}",
+                   "read_ms": f"{bound:.3f}", "transformers_ms": f"{theirs:.3f}", "ratio": f"{theirs / ours:.3f}"}
+    if not options.dry:
+        append(row)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="may be repeated; all unless told")
+    parser.add_argument("--setting", action="append", choices=SETTINGS, help="likewise; eager and static unless told")
+    parser.add_argument("--batch", type=int, action="append", help="texts at once; 1 and 8 unless told")
+    parser.add_argument("--prompt", type=int, default=16, help="tokens of each prompt (16)")
+    parser.add_argument("--tokens", type=int, default=64, help="that are written (64)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each program (all cores)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds of both (5)")
+    parser.add_argument("--program", type=Path, default=REPOSITORY / "build/cpu/bin/bench_generate")
+    parser.add_argument("--dry", action="store_true", help="append nothing")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    transformers.logging.set_verbosity_error()
+    for workload in options.workload or WORKLOADS:
+        for batch in options.batch or (1, 8):
+            for setting in options.setting or SETTINGS[:2]:
+                compare(workload, batch, setting, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

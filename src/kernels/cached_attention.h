@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace lockstep {
+
+/// Causal self-attention of tokens that go on in several texts: their keys and values are put behind those of
+/// earlier tokens, then y is what CausalAttentionForward has in the row of each; on a CPU bit for bit. Keys
+/// lie in panels of sixteen: next to each other in an element, as a query meets them.
+struct CachedAttention {
+  static constexpr const char* name = "cached_attention";
+  static constexpr int64_t panel = 16;
+  View qkv = {};     ///< [tokens, 3 * heads * size]: queries, keys, values, head-major inside each
+  View keys = {};    ///< [texts, heads, capacity / panel, size * panel], like qkv
+  View values = {};  ///< [texts, heads, capacity, size rounded up to whole panels], like qkv
+  View places = {};  ///< i32 [tokens, 2]: text and position of each; those before it are there, or in qkv
+  View y = {};       ///< [tokens, heads * size]
+  int64_t heads = 1;
+
+  int64_t tokens() const { return qkv.shape[0]; }
+  int64_t size() const { return qkv.shape[1] / (3 * heads); }
+  int64_t capacity() const { return values.shape[2]; }
+
+  void check() const {
+    expect(qkv.shape.rank() == 2 && heads > 0 && qkv.shape[1] % (3 * heads) == 0, "qkv is ", qkv.shape,
+           " for ", heads, " heads; [tokens, 3 * heads * size] is needed");
+    expect(qkv.dtype != DType::i32 && keys.dtype == qkv.dtype && values.dtype == qkv.dtype &&
+               y.dtype == qkv.dtype,
+           "qkv, keys, values and y are ", qkv.dtype, ", ", keys.dtype, ", ", values.dtype, " and ", y.dtype,
+           "; one floating-point type is needed");
+    expect(values.shape.rank() == 4 && values.shape[1] == heads && capacity() % panel == 0 &&
+               values.shape[3] == (size() + panel - 1) / panel * panel,
+           "values are ", values.shape, " for ", heads, " heads of ", size());
+    const Shape panels{values.shape[0], heads, capacity() / panel, size() * panel};
+    expect(keys.shape == panels, "keys are ", keys.shape, ", not ", panels);
+    expect(places.dtype == DType::i32 && places.shape == Shape({tokens(), 2}), "places are ", places.dtype,
+           " ", places.shape, " for ", tokens(), " tokens");
+    expect(y.shape == qkv.shape.with_last(heads * size()), "y is ", y.shape, ", qkv is ", qkv.shape);
+  }
+};
+int64_t scratch_bytes(CpuStream, const CachedAttention&);
+/// Throws Error for a place outside keys and values.
+void run(CpuStream, const CachedAttention&);
+void run(CudaStream, const CachedAttention&);
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/gemm.h"
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: all that takes one is inlined
+
+namespace lockstep::gemm {
+
+template <class T, int64_t lanes>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(lanes * sizeof(T))));
+};
+template <class T>
+using Vector = typename VectorOf<T, vector_lanes<T>>::Type;
+
+template <class V, class T>
+[[gnu::always_inline]] inline V load(const T* source) {
+  V vector;
+  std::memcpy(&vector, source, sizeof(V));
+  return vector;
+}
+
+template <class T, class V>
+[[gnu::always_inline]] inline void store(T* target, const V& vector) {
+  std::memcpy(target, &vector, sizeof(V));
+}
+
+/// a * b + c, rounded once.
+template <class T>
+[[gnu::always_inline]] inline Vector<T> fused_multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) return _mm512_fmadd_ps(a, b, c);
+  if constexpr (sizeof(T) == 8) return _mm512_fmadd_pd(a, b, c);
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (sizeof(T) == 4) return _mm256_fmadd_ps(a, b, c);
+  if constexpr (sizeof(T) == 8) return _mm256_fmadd_pd(a, b, c);
+#else
+  for (int64_t i = 0; i < vector_lanes<T>; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
+/// Every lane is x: x - 0 is x for every x.
+template <class T>
+[[gnu::always_inline]] inline Vector<T> broadcast(T x) {
+  return x - Vector<T>{};
+}
+
+// The index is a constant in every copy of the body: accumulators stay in registers.
+template <class Body, size_t... indices>
+[[gnu::always_inline]] inline void unroll(Body&& body, std::index_sequence<indices...>) {
+  (body(std::integral_constant<size_t, indices>{}), ...);
+}
+template <size_t count, class Body>
+[[gnu::always_inline]] inline void unroll(Body&& body) {
+  unroll(body, std::make_index_sequence<count>{});
+}
+
+}  // namespace lockstep::gemm
