@@ -48,8 +48,9 @@ void describe(CommandLine& line, Options& options) {
   line.add("--repetition-penalty,--repetition_penalty", sampling.repetition_penalty,
            "above 1, what was there before is less likely")
       .shows_default();
-  line.add("--stop", options.prompt.stop_texts, "the text ends before this; there may be several")
-      .type_name("TEXT");
+  line.add("--stop", options.prompt.stop_texts, "the text ends before this; may be given several times")
+      .type_name("TEXT")
+      .one_at_a_time();
   line.add("--seed", sampling.seed, "another seed, another text").shows_default().whole_from(0);
   line.add("--batch-size,--batch_size", options.limits.texts,
            "texts of --input at once; no text depends on it")
@@ -70,7 +71,7 @@ void write_on_terminal(const Writer& writer, TextPrompt prompt) {
   prompt.source = "--prompt";
   prompt.sink = [](std::string_view piece) { std::cout << piece << std::flush; };
   const Tokenizer& tokenizer = *writer.tokenizer;
-  if (!prompt.text.empty()) tokenizer.encode(prompt.text, prompt.source);  // refuse before anything is shown
+  if (!prompt.text.empty()) tokenizer.encode(prompt.text, prompt.source);  // refused before anything is shown
   std::cout << (prompt.text.empty() ? tokenizer.decode(tokenizer.beginning()) : prompt.text) << std::flush;
   write_texts(*make_text_model(*writer.model), tokenizer, {prompt});
   std::cout << "\n";
@@ -107,6 +108,8 @@ int main(int argc, char** argv) {
   return run_alone([&] {
     require(options.output.empty() || !options.input.empty(), "--output is for the answers to --input");
     require_valid(options.prompt.options, "--");
+    for (const std::string& stop : options.prompt.stop_texts)
+      require(!stop.empty(), "--stop: an empty text would end every text");
     set_threads(options.threads);
     const Writer writer = load_writer(options.snapshot);
     if (options.input.empty())

@@ -22,6 +22,11 @@ CommandOption& CommandOption::shows_default() {
   return *this;
 }
 
+CommandOption& CommandOption::one_at_a_time() {
+  option_->allow_extra_args(false);  // else "[x]" would be a list
+  return *this;
+}
+
 CommandOption& CommandOption::type_name(const std::string& name) {
   option_->type_name(name);
   return *this;

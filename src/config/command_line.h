@@ -26,6 +26,8 @@ class CommandOption {
   CommandOption& shows_default();
   /// Takes `name`, "FOLDER", for what the value is in --help.
   CommandOption& type_name(const std::string& name);
+  /// Of texts: one value each time the option is given, taken as it is.
+  CommandOption& one_at_a_time();
   /// Refuses what is no whole number from `least` up.
   CommandOption& whole_from(int64_t least);
   CommandOption& positive();

@@ -62,6 +62,9 @@ TEST_F(GenerateProgram, AnswersLinesInTheirOrderWithTheSameTextsInAnyBatch) {
   EXPECT_EQ(terminal.out, "-" + alone["text"].get<std::string>() + "\n") << terminal.errors;
   const Outcome stopped = generate("--prompt=- --seed 3 --tokens 40 --stop ' '");
   EXPECT_EQ(stopped.out.find(' '), std::string::npos) << stopped.out;
+  EXPECT_NE(generate("--prompt=- --seed 3 --tokens 40 --stop '[ ]' --stop xxx").out.find(' '),
+            std::string::npos)
+      << "a text in brackets is no list";
 }
 
 TEST_F(GenerateProgram, BadInputIsNamedByLineAndKey) {
@@ -76,6 +79,7 @@ TEST_F(GenerateProgram, BadInputIsNamedByLineAndKey) {
   refused("--input " + (directory_ / "none.jsonl"), "none.jsonl cannot be read");
   refused("--top-p 0", "top_p is 0");
   refused("--prompt \xC3\xA9", "--prompt holds the character");
+  refused("--stop ''", "--stop: an empty text");
   refused("--output " + (directory_ / "out"), "--output is for");
 }
 
