@@ -23,8 +23,8 @@ struct Content {
 
 /// Zeros lie in front, where they are a part of what the first rank writes.
 SnapshotFile make_file(const std::string& key, std::vector<Content> contents) {
-  std::ranges::stable_partition(contents,
-                                [](const Content& one) { return one.buffer == SnapshotFile::no_buffer; });
+  std::stable_partition(contents.begin(), contents.end(),
+                        [](const Content& one) { return one.buffer == SnapshotFile::no_buffer; });
   SnapshotFile file{.key = key, .header = {}, .tensors = {}};
   SafeTensorsHeader header;
   if (is_model_file(key)) header.metadata = {{"format", "pt"}};
