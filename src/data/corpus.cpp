@@ -34,6 +34,22 @@ std::string with_thousands(size_t number) {
   return digits;
 }
 
+/// In pieces, since code points take four times a text's room. Throws as decode_utf8() does.
+size_t count_characters(std::string_view text, const std::string& source) {
+  constexpr size_t piece_bytes = size_t{1} << 20;
+  size_t count = 0;
+  try {
+    for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = next_character(text, std::min(text.size(), begin + piece_bytes));
+      count += decode_utf8(text.substr(begin, end - begin), source).size();
+    }
+  } catch (const UserError&) {
+    decode_utf8(text, source);  // whose places count from the text's beginning
+    throw;
+  }
+  return count;
+}
+
 constexpr uint64_t sample_seed = 1564;
 
 /// What is drawn for a line: of each 16 words, so four random bits choose one.
@@ -56,7 +72,7 @@ std::string find_in_data_folder(const std::string& file) {
 }
 
 Corpus make_corpus(const std::string& title, std::string text, const std::string& source) {
-  const size_t characters = decode_utf8(text, concat("data.dataset: ", source)).size();
+  const size_t characters = count_characters(text, concat("data.dataset: ", source));
   require(characters > 0, "data.dataset: ", source, " is empty");
   std::string description = concat(title, ", ", with_thousands(characters), " characters from ", source);
   return {.text = std::move(text), .source = source, .description = std::move(description)};

@@ -68,6 +68,9 @@ std::vector<int32_t> encode_corpus(const Tokenizer& tokenizer, const Corpus& cor
     throw;
   }
   std::vector<int32_t> ids;
+  size_t count = documents.size();
+  for (const auto& piece : encoded) count += piece.size();
+  ids.reserve(count);
   auto piece = encoded.begin();
   for (const Document& document : documents) {
     for (size_t i = 0; i < document.pieces; ++i, ++piece) {

@@ -20,6 +20,7 @@
 #include "store/sha256.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/load_tokenizer.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -54,31 +55,23 @@ uint64_t hash_of_text(const Corpus& corpus) {
   return hash_of(pieces);
 }
 
-/// What data.tokenizer names; `text` has the characters of the data.
-std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const std::string& text,
-                                               const std::string& model_tokenizer) {
-  const std::string& name = config.data.tokenizer;
-  if (name == "auto" && !model_tokenizer.empty())
-    return tokenizer_from_json(model_tokenizer,
-                               concat("model.from = ", config.model.from, ", tokenizer.json"));
-  if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(text);
-  try {
-    return load_tokenizer(name);
-  } catch (const UserError& problem) {
-    throw UserError(concat("data.tokenizer = ", name, ": ", problem.what()));
-  }
-}
-
 /// What rank 0 reads: a text, or examples.
 struct Source {
   Corpus corpus;
   std::vector<Example> examples;
 
-  std::string characters() const {
-    if (examples.empty()) return corpus.text;
-    std::string all;
-    for (const Example& example : examples) all += example.prompt + example.answer;
-    return all;
+  /// The characters that occur, each at least once. In pieces, since code points take room.
+  std::string alphabet() const {
+    constexpr size_t piece_bytes = size_t{1} << 20;
+    std::string found;
+    const auto add = [&](std::string_view text) { found += CharTokenizer(text).vocabulary(); };
+    for (const Example& example : examples) add(example.prompt + example.answer);
+    if (!examples.empty()) return found;
+    for (size_t begin = 0, end = 0; begin < corpus.text.size(); begin = end) {
+      end = next_character(corpus.text, std::min(corpus.text.size(), begin + piece_bytes));
+      add(std::string_view(corpus.text).substr(begin, end - begin));
+    }
+    return found;
   }
   TokenImage encoded(uint64_t key, const Tokenizer& tokenizer, int threads) const {
     if (examples.empty())
@@ -97,6 +90,21 @@ Source source_of(const std::string& name) {
   return source;
 }
 
+/// What data.tokenizer names.
+std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Source& source,
+                                               const std::string& model_tokenizer) {
+  const std::string& name = config.data.tokenizer;
+  if (name == "auto" && !model_tokenizer.empty())
+    return tokenizer_from_json(model_tokenizer,
+                               concat("model.from = ", config.model.from, ", tokenizer.json"));
+  if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(source.alphabet());
+  try {
+    return load_tokenizer(name);
+  } catch (const UserError& problem) {
+    throw UserError(concat("data.tokenizer = ", name, ": ", problem.what()));
+  }
+}
+
 /// Rank 0's data, as ids, on all ranks.
 struct SharedText {
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -111,7 +119,7 @@ SharedText share_text(const Config& config, const World& world, const std::strin
   std::string json;
   on_first_rank(world, [&] {
     source = source_of(config.data.dataset);
-    json = tokenizer_for(config, source.characters(), model_tokenizer)->to_json();
+    json = tokenizer_for(config, source, model_tokenizer)->to_json();
     shared.description = source.corpus.description;
     shared.text_hash = hash_text(hash_of_text(source.corpus));
   });

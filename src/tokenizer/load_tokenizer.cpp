@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/load_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "core/error.h"
 #include "tokenizer/char_tokenizer.h"
+#include "tokenizer/tiktoken_file.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/utf8.h"
 
@@ -43,15 +45,81 @@ std::shared_ptr<const Tokenizer> characters_from(const TokenizerFile& file, cons
   return tokenizer;
 }
 
+/// The added token of the first of these names that there is.
+std::optional<int32_t> first_known(const BytePairModel& model, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    for (const AddedToken& token : model.added)
+      if (token.content == name) return token.id;
+  return {};
+}
+
+/// The ends of texts by the names that they have in files that are known.
+void name_ends(BytePairModel& model) {
+  model.end_of_text = first_known(model, {"<|endoftext|>", "<|end_of_text|>", "</s>"});
+  model.beginning_of_text = first_known(model, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
+}
+
+/// The ends of texts as the configuration beside the file names them.
+void name_ends(BytePairModel& model, const std::string& config_path) {
+  name_ends(model);
+  if (!fs::exists(config_path)) return;
+  const TextEnds ends = read_tokenizer_config(read_file(config_path), config_path);
+  const auto id_of = [&](const std::string& name) {
+    const auto found = std::find(model.tokens.begin(), model.tokens.end(), name);
+    require(!name.empty() && found != model.tokens.end(), config_path, " names the token \"", name,
+            "\", which the tokenizer does not have");
+    return static_cast<int32_t>(found - model.tokens.begin());
+  };
+  if (ends.beginning) model.beginning_of_text = id_of(*ends.beginning);
+  if (ends.end) model.end_of_text = id_of(*ends.end);
+}
+
+std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::string& origin,
+                                           const std::string& config_path) {
+  const TokenizerFile file = read_tokenizer_json(json, origin);
+  if (file.model == TokenizerFile::Model::characters) return characters_from(file, origin);
+  BytePairModel model = byte_pair_model(file, origin);
+  name_ends(model, config_path);
+  model.json = json;
+  return std::make_shared<BytePairTokenizer>(std::move(model));
+}
+
+std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const std::string& merges_path,
+                                                 const std::string& config_path) {
+  require(fs::exists(merges_path), path, " needs its merges, but there is no ", merges_path);
+  BytePairModel model = byte_pair_model(
+      read_vocabulary_and_merges(read_file(path), path, read_file(merges_path), merges_path), path);
+  name_ends(model, config_path);
+  return std::make_shared<BytePairTokenizer>(std::move(model));
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin) {
-  return characters_from(read_tokenizer_json(json, origin), origin);
+  return from_json(json, origin, "");
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
-  const std::string file = fs::is_directory(path) ? path + "/tokenizer.json" : path;
-  return tokenizer_from_json(read_file(file), file);
+  if (fs::is_directory(path)) {
+    const std::string whole = path + "/tokenizer.json";
+    const std::string vocabulary = path + "/vocab.json";
+    require(fs::exists(whole) || fs::exists(vocabulary), path,
+            " holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
+    return load_tokenizer(fs::exists(whole) ? whole : vocabulary);
+  }
+  require(fs::exists(path), path,
+          " does not exist: a tokenizer is tokenizer.json, vocab.json with merges.txt, ",
+          "a file of tiktoken's, or a folder of one of the first two");
+  const std::string config = (fs::path(path).parent_path() / "tokenizer_config.json").string();
+  if (path.ends_with("vocab.json"))
+    return from_vocabulary(path, path.substr(0, path.size() - 10) + "merges.txt", config);
+  const std::string text = read_file(path);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (path.ends_with(".json") || (first != std::string::npos && text[first] == '{'))
+    return from_json(text, path, config);
+  BytePairModel model = read_tiktoken(text, path);
+  name_ends(model);
+  return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 
 }  // namespace lockstep

@@ -95,7 +95,7 @@ Json parse(std::string_view text, const std::string& origin) {
 }
 
 std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Place& place) {
-  if (!place.json().is_object()) place.refuse("is not an object");
+  if (!place.json().is_object()) place.refuse("is no object of tokens and their ids");
   std::vector<std::pair<std::string, int32_t>> tokens;
   for (const auto& [token, id] : place.json().items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
@@ -131,35 +131,180 @@ TokenizerFile read_characters(const Place& file) {
   return read;
 }
 
+/// Refuses a setting that would change the ids and is not computed.
+void require_off(const Place& place) {
+  const Json& value = place.json();
+  const bool is_off = value.is_null() || value == false || value == 0.0 || value == "";
+  if (!is_off) place.refuse("is ", place.shown(), ", which is not computed here");
+}
+
+void read_pattern(const Place& split, TokenizerFile& file) {
+  const Place pattern = split["pattern"]["Regex"];
+  const std::optional<SplitRule> rule = split_rule_of(pattern.text());
+  if (!rule)
+    pattern.refuse("is none of the patterns that are known here (GPT-2, cl100k, Llama 3, Qwen 2, o200k): ",
+                   pattern.shown());
+  // What a pattern matches is every character, so both say the same.
+  const std::string behavior = split["behavior"].text();
+  const bool is_isolated = behavior == "Isolated" || (behavior == "Removed" && split["invert"].flag());
+  if (!is_isolated) split["behavior"].refuse("is \"", behavior, "\", which is not computed here");
+  file.rule = *rule;
+}
+
+bool flag_or(const Place& place, bool otherwise) { return place.is_null() ? otherwise : place.flag(); }
+
+void read_pre_tokenizer(const Place& place, TokenizerFile& file) {
+  const std::string type = place["type"].text();
+  if (type == "ByteLevel") {
+    if (!flag_or(place["use_regex"], true)) place.refuse("splits nothing, which is not computed here");
+    file.adds_prefix_space = flag_or(place["add_prefix_space"], true);
+    return;
+  }
+  if (type != "Sequence") place.refuse("is \"", type, "\"; read are ByteLevel, and a Split before one");
+  const std::vector<Place> parts = place["pretokenizers"].elements();
+  const bool is_known = parts.size() == 2 && parts[0]["type"].json() == "Split" &&
+                        parts[1]["type"].json() == "ByteLevel" && !flag_or(parts[1]["use_regex"], true);
+  if (!is_known) place.refuse("is not a Split and a ByteLevel that does not split");
+  require_off(parts[1]["add_prefix_space"]);
+  read_pattern(parts[0], file);
+}
+
+std::vector<AddedToken> read_added_tokens(const Place& place) {
+  std::vector<AddedToken> tokens;
+  if (place.is_null()) return tokens;
+  for (const Place& entry : place.elements()) {
+    AddedToken token;
+    token.id = entry["id"].id();
+    token.content = entry["content"].text();
+    if (token.content.empty()) entry["content"].refuse("is empty");
+    token.is_special = entry["special"].flag();
+    token.is_normalized = flag_or(entry["normalized"], !token.is_special);
+    for (const char* name : {"lstrip", "rstrip", "single_word"}) require_off(entry[name]);
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+/// "single" of a TemplateProcessing: special tokens before and after the text.
+void read_template(const Place& place, TokenizerFile& file) {
+  bool has_text = false;
+  for (const Place& part : place["single"].elements()) {
+    if (!part["Sequence"].is_null()) {
+      if (has_text) part.refuse("stands for the text a second time");
+      has_text = true;
+      continue;
+    }
+    const std::string name = part["SpecialToken"]["id"].text();
+    for (const Place& id : place["special_tokens"][name]["ids"].elements())
+      (has_text ? file.after : file.before).push_back(id.id());
+  }
+  if (!has_text) place["single"].refuse("has no place for the text");
+}
+
+void read_post_processor(const Place& place, TokenizerFile& file) {
+  if (place.is_null()) return;
+  const std::string type = place["type"].text();
+  if (type == "ByteLevel") return;
+  if (type == "TemplateProcessing") return read_template(place, file);
+  if (type != "Sequence") place.refuse("is \"", type, "\"; read are ByteLevel, TemplateProcessing, and both");
+  for (const Place& part : place["processors"].elements()) {
+    const std::string name = part["type"].text();
+    if (name == "TemplateProcessing" && file.before.empty() && file.after.empty())
+      read_template(part, file);
+    else if (name != "ByteLevel")
+      part.refuse("is \"", name, "\", which is not computed here");
+  }
+}
+
+void read_merges(const Place& place, TokenizerFile& file) {
+  for (const Place& merge : place.elements()) {
+    if (merge.json().is_array()) {
+      const std::vector<Place> parts = merge.elements();
+      if (parts.size() != 2) merge.refuse("is not two tokens");
+      file.merges.push_back({parts[0].text(), parts[1].text()});
+      continue;
+    }
+    const std::string both = merge.text();
+    const size_t blank = both.find(' ');
+    if (blank == std::string::npos || both.find(' ', blank + 1) != std::string::npos)
+      merge.refuse("is not two tokens with a blank between them: ", merge.shown());
+    file.merges.push_back({both.substr(0, blank), both.substr(blank + 1)});
+  }
+}
+
+TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
+  TokenizerFile read;
+  const Place normalizer = file["normalizer"];
+  const bool does_nothing = normalizer.is_null() || (normalizer["type"].json() == "Sequence" &&
+                                                     normalizer["normalizers"].elements().empty());
+  if (!does_nothing)
+    normalizer.refuse("is ", normalizer["type"].shown(), "; normalizers are not computed here");
+  require_null(file["truncation"]);
+  if (!file["padding"].is_null() && file["padding"]["strategy"].json() != "BatchLongest")
+    file["padding"].refuse("is to a fixed length, which is not computed here");
+  const Place decoder = file["decoder"]["type"];
+  if (decoder.json() != "ByteLevel") decoder.refuse("is ", decoder.shown(), "; read is ByteLevel");
+  const Place model = file["model"];
+  for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
+    require_off(model[name]);
+  read_pre_tokenizer(file["pre_tokenizer"], read);
+  read_post_processor(file["post_processor"], read);
+  read.added = read_added_tokens(file["added_tokens"]);
+  read.ignores_merges = model["ignore_merges"].flag();
+  read.vocabulary = read_vocabulary(model["vocab"]);
+  read_merges(model["merges"], read);
+  read.merges_name = origin + ": model.merges[";
+  read.merges_end = "]";
+  return read;
+}
+
+std::optional<std::string> token_name(const Place& place) {
+  if (place.is_null()) return {};
+  return place.json().is_object() ? place["content"].text() : place.text();
+}
+
 }  // namespace
 
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
   const Json parsed = parse(json, origin);
   const Place file(parsed, "the file", origin);
+  if (file["model"].is_null()) file.refuse("has no \"model\": it is no tokenizer.json");
   const Place type = file["model"]["type"];
   if (type.json() == "WordLevel") return read_characters(file);
+  // Files of the first versions do not name it.
+  const bool has_merges = type.is_null() && !file["model"]["merges"].is_null();
+  if (type.json() == "BPE" || has_merges) return read_byte_pairs(file, origin);
   type.refuse("is ", type.shown(), "; read are BPE, and WordLevel over characters");
 }
 
-std::string character_tokenizer_json(const std::vector<std::string>& characters) {
-  nlohmann::ordered_json vocabulary = nlohmann::ordered_json::object();
-  for (size_t id = 0; id < characters.size(); ++id) vocabulary.emplace(characters[id], id);
-  const nlohmann::ordered_json file = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", nlohmann::ordered_json::array()},
-      {"normalizer", nullptr},
-      {"pre_tokenizer",
-       {{"type", "Split"},
-        {"pattern", {{"Regex", any_character}}},
-        {"behavior", "Isolated"},
-        {"invert", false}}},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "Fuse"}}},
-      // No character is this unknown token, so an unknown character is refused, as it is here.
-      {"model", {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}}}};
-  return file.dump(2) + "\n";
+TextEnds read_tokenizer_config(std::string_view json, const std::string& origin) {
+  const Json parsed = parse(json, origin);
+  const Place file(parsed, "the file", origin);
+  return {token_name(file["bos_token"]), token_name(file["eos_token"])};
+}
+
+TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
+                                         std::string_view merges, const std::string& merges_origin) {
+  TokenizerFile read;
+  const Json parsed = parse(vocabulary, vocabulary_origin);
+  read.vocabulary = read_vocabulary(Place(parsed, "the file", vocabulary_origin));
+  read.merges_name = merges_origin + ": line ";
+  read.first_merge = merges.starts_with("#version") ? 2 : 1;
+  size_t number = 0;
+  for (size_t begin = 0; begin < merges.size(); ++number) {
+    const size_t end = std::min(merges.find('\n', begin), merges.size());
+    const std::string_view line = merges.substr(begin, end - begin);
+    begin = end + 1;
+    if (number == 0 && line.starts_with("#version")) continue;
+    const size_t blank = line.find(' ');
+    const bool is_merge =
+        blank != std::string_view::npos && line.find(' ', blank + 1) == std::string_view::npos;
+    require(is_merge, read.merges_name, number + 1, " is not two tokens with a blank between them");
+    read.merges.push_back({std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))});
+  }
+  for (const auto& [token, id] : read.vocabulary)
+    if (token == "<|endoftext|>") read.added.push_back({.id = id, .content = token, .is_special = true});
+  return read;
 }
 
 }  // namespace lockstep

@@ -1,28 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/byte_pair_tokenizer.h"
 
 namespace lockstep {
 
-/// What a tokenizer.json says, as far as this library computes it.
+/// What files of Hugging Face's say of a tokenizer, as far as this library computes it.
 struct TokenizerFile {
   enum class Model { characters, byte_pairs };
 
   Model model = Model::byte_pairs;
   /// As they are spelled in the file, in order of their ids.
   std::vector<std::pair<std::string, int32_t>> vocabulary;
+  std::vector<std::array<std::string, 2>> merges;
+  /// What errors call merge i: <merges_name><i + first_merge><merges_end>.
+  std::string merges_name, merges_end;
+  size_t first_merge = 0;
+  std::vector<AddedToken> added;
+  SplitRule rule = SplitRule::gpt2;
+  bool ignores_merges = false;
+  bool adds_prefix_space = false;
+  std::vector<int32_t> before, after;
 };
 
-/// Throws UserError with `origin` (the file's name) and the place in it.
+/// The names of a tokenizer_config.json for tokens at the begin and the end of a text.
+struct TextEnds {
+  std::optional<std::string> beginning, end;
+};
+
+/// The readers throw UserError with `origin` (the file's name) and the place in it.
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin);
+TextEnds read_tokenizer_config(std::string_view json, const std::string& origin);
+/// GPT-2's two files: tokens with their ids, and a merge a line.
+TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
+                                         std::string_view merges, const std::string& merges_origin);
+
+/// The model of a file of byte pairs. Throws UserError for merges and ids that are impossible.
+BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& origin);
 
 /// A tokenizer.json whose tokens are these characters, in order of their ids.
 std::string character_tokenizer_json(const std::vector<std::string>& characters);
+std::string byte_pair_tokenizer_json(const BytePairModel& model);
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 #include "tokenizer/utf8.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "core/error.h"
 
@@ -36,6 +38,13 @@ char32_t first_code_point(std::string_view bytes, const Form& form) {
   return code_point < form.least || code_point > 0x10FFFF || is_surrogate ? 0 : code_point;
 }
 
+bool has_eight_ascii(std::string_view bytes, size_t offset) {
+  if (offset + 8 > bytes.size()) return false;
+  uint64_t word = 0;
+  std::memcpy(&word, bytes.data() + offset, 8);
+  return (word & 0x8080808080808080) == 0;
+}
+
 }  // namespace
 
 std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
@@ -55,6 +64,10 @@ std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
 
 void check_utf8(std::string_view bytes, std::string_view source, size_t first_byte) {
   for (size_t offset = 0; offset < bytes.size();) {
+    if (has_eight_ascii(bytes, offset)) {
+      offset += 8;
+      continue;
+    }
     const auto lead = static_cast<unsigned char>(bytes[offset]);
     const Form form = form_of(lead);
     require(lead == 0 || first_code_point(bytes.substr(offset), form) != 0, source, " is not text: byte ",

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "support/user_error.h"
 #include "tokenizer/char_tokenizer.h"
 
@@ -47,6 +48,36 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
                     {"x.jsonl:3", complaint});
   for (const char* empty : {"", "\n", " \n\t\r\n"})
     expect_contains(user_error([&] { read_examples(empty, "x.jsonl"); }), {"x.jsonl has no examples"});
+}
+
+// Whatever happens to a file, it is read, or refused in a line that names it.
+TEST(ReadExamples, AnyMutationIsReadOrRefusedByName) {
+  const std::string whole = "{\"prompt\": \"a\\u00fc\", \"answer\": \"b\"}\n{\"text\": \"c\\n\"}\n";
+  int refused = 0;
+  for (uint32_t i = 0; i < 10000; ++i) {
+    std::string text = whole;
+    const auto random = philox(1, {i, 0, 0, 0});
+    for (uint32_t change = 0; change <= random[0] % 3; ++change) {
+      const auto place = philox(2, {i, change, 0, 0});
+      const size_t at = place[0] % text.size();
+      if (place[1] % 3 == 0)
+        text.erase(at, 1 + place[2] % 4);
+      else if (place[1] % 3 == 1)
+        text.insert(at, 1, static_cast<char>(place[2] % 256));
+      else
+        text[at] = static_cast<char>(place[2] % 256);
+      if (text.empty()) text = "{";
+    }
+    const std::string said = user_error([&] {
+      for (const Example& example : read_examples(text, "x.jsonl")) EXPECT_FALSE(example.answer.empty());
+    });
+    if (said == "(nothing was thrown)") continue;
+    ++refused;
+    EXPECT_EQ(said.rfind("x.jsonl", 0), 0U) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+  }
+  EXPECT_GT(refused, 5000);
+  EXPECT_LT(refused, 10000);
 }
 
 /// Characters, with an end of text behind them.

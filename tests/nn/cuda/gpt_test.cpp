@@ -24,11 +24,13 @@ using Values = std::vector<double>;
 
 /// The loss and every gradient, of so many times the loss, by name.
 std::map<std::string, Values> run(const Stream& stream, DType precision, double dropout,
-                                  int64_t rows_at_once = 0, double scale = 1.0) {
+                                  int64_t rows_at_once = 0, double scale = 1.0, int64_t rows = 0) {
   set_current_stream(stream);
   std::map<std::string, Values> results;
   {
-    const Gpt model(options_of(dropout), 7);
+    Gpt::Options options = options_of(dropout);
+    options.rows = rows;
+    const Gpt model(options, 7);
     ParameterSpace space(model.parameters());
     space.set_precision(precision);
     const Tensor ids = from_values(random_id_values(batch * time, vocabulary, 1), {batch, time});
@@ -81,6 +83,18 @@ TEST(GptOnGpu, ACacheGivesTheCpusLogits) {
   };
   EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::f32), logits_on(cpu_stream(), DType::f32)), 5e-5);
   EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::bf16), logits_on(cpu_stream(), DType::f32)), 2e-2);
+}
+
+// Rows beyond the vocabulary get a share of nothing, by a bias in the product's epilogue.
+TEST(GptOnGpu, RowsBeyondTheVocabularyTakeNoPart) {
+  LOCKSTEP_NEEDS_GPU();
+  for (const DType precision : {DType::f32, DType::bf16, DType::f16}) {
+    const auto found = run(gpu_stream(), precision, 0.0, 0, 1.0, 128);
+    const Values& tokens = found.at("transformer.wte.weight");
+    for (size_t i = vocabulary * 64; i < tokens.size(); ++i) ASSERT_EQ(tokens[i], 0.0) << name(precision);
+    if (precision == DType::f32)
+      expect_near(found, run(cpu_stream(), precision, 0.0, 0, 1.0, 128), 2e-6, 5e-5);
+  }
 }
 
 // 2^-9 a rounding: 1e-2 relative over two layers is what kernel libraries accept of bf16; f16 keeps three

@@ -68,7 +68,8 @@ RunResult train_on(int ranks, const Config& config, int64_t lines = 20, bool ove
   run_ranks(ranks, [&](Communicator& communicator) {
     if (config.train.device == "cuda") set_current_stream(make_gpu_stream(0));
     const World world(communicator.shared_from_this());
-    const LanguageData data = short_language_data(config, lines);
+    const LanguageData data =
+        is_jsonl(config.data.dataset) ? short_example_data(config, 60) : short_language_data(config, lines);
     const auto model = make_gpt(config, data.vocabulary_size);
     TrainingTask task = language_task(config, *model, data);
     if (overflows) plant_overflows(task);
@@ -97,6 +98,21 @@ TEST_F(TrainingOnGpu, HasTheLossesOfTheCpu) {
   ASSERT_EQ(on_gpu.losses.size(), 8U);
   expect_near(on_gpu, on_cpu, 1e-4);
   EXPECT_LT(on_gpu.losses.back(), on_gpu.losses.front());
+}
+
+// With masks, frozen parameters, groups and a schedule; the embedding has no gradient to sum.
+TEST_F(TrainingOnGpu, TunesAsTheCpuDoes) {
+  LOCKSTEP_NEEDS_GPU();
+  Config config = tiny(directory);
+  config.data.dataset = "examples.jsonl";
+  config.train.freeze = "transformer.w*, *.h.0.mlp.*, *.h.1.attn.c_attn.weight, *.ln_2.bias";
+  config.train.groups = "*.h.1.* lr_factor=0.5, *.bias weight_decay=0.3";
+  config.train.schedule = "wsd";
+  config.train.accumulate = 2;
+  const RunResult on_gpu = train_on(1, config);
+  EXPECT_EQ(train_on(2, config), on_gpu);
+  config.train.device = "cpu";
+  expect_near(on_gpu, train_on(1, config), 1e-4);
 }
 
 TEST_F(TrainingOnGpu, ARecordedStepHasAHeartbeatToo) {

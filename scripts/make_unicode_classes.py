@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes src/tokenizer/unicode_classes.cpp: the class of every character, as the references know it.
+
+Asks both tokenizers and tiktoken for every Unicode scalar value, and writes nothing unless they agree. Their version
+of Unicode is told by the number of characters that they take for assigned.
+
+    python3 scripts/make_unicode_classes.py      # needs tokenizers and tiktoken
+"""
+import pathlib
+
+import tiktoken
+import tokenizers
+from tokenizers import Regex, pre_tokenizers
+
+# Assigned characters of a version without controls, private use and surrogates (unicode.org/versions).
+VERSIONS = {149186: "15.0", 149813: "15.1", 154998: "16.0", 159801: "17.0"}
+CLASSES = {  # in order of CharacterClass
+    "other": None, "white_space": r"\s", "number": r"\p{N}", "lower": r"\p{Ll}", "upper": r"[\p{Lu}\p{Lt}]",
+    "caseless": r"[\p{Lm}\p{Lo}]", "mark": r"\p{M}"}
+SCALARS = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
+TEXT = "".join(map(chr, SCALARS))
+
+
+def known_to_tokenizers(pattern):
+    split = pre_tokenizers.Split(Regex(pattern + "+"), "removed", invert=True)
+    return {ord(character) for piece, _ in split.pre_tokenize_str(TEXT) for character in piece}
+
+
+def known_to_tiktoken(pattern):
+    encoding = tiktoken.Encoding("probe", pat_str=pattern + "+", special_tokens={},
+                                 mergeable_ranks={bytes([byte]): byte for byte in range(256)})
+    return set(map(ord, bytes(encoding.encode_ordinary(TEXT)).decode()))
+
+
+def known(pattern):
+    characters = known_to_tokenizers(pattern)
+    if characters != known_to_tiktoken(pattern):
+        raise SystemExit(f"tokenizers {tokenizers.__version__} and tiktoken {tiktoken.__version__} disagree on {pattern}")
+    return characters
+
+
+def main():
+    version = VERSIONS[len(known(r"\P{Cn}") - known(r"\p{Co}") - known(r"\p{Cc}"))]
+    class_of = dict.fromkeys(range(0x110000), 0)
+    for number, pattern in enumerate(CLASSES.values()):
+        for character in known(pattern) if pattern else ():
+            assert class_of[character] == 0
+            class_of[character] = number
+    assert known(r"\p{L}") == {c for c, number in class_of.items() if 3 <= number <= 5}
+    runs = []
+    for code in range(0x110000):
+        if runs and runs[-1][1] == class_of[code]:
+            runs[-1][0] += 1
+        else:
+            runs.append([1, class_of[code]])
+    lines, line = [], "   "
+    for length, number in runs:
+        entry = f" {length * 8 + number},"
+        if len(line + entry) > 110:
+            lines.append(line)
+            line = "   "
+        line += entry
+    lines.append(line)
+    path = pathlib.Path(__file__).parent.parent / "src/tokenizer/unicode_classes.cpp"
+    path.write_text(f"""// SPDX-License-Identifier: Apache-2.0
+// Made by scripts/make_unicode_classes.py with tokenizers {tokenizers.__version__} and tiktoken {tiktoken.__version__}.
+#include "tokenizer/unicode_classes.h"
+
+namespace lockstep {{
+
+const char* const unicode_version = "{version}";
+
+// clang-format off
+const std::array<uint32_t, class_run_count> class_runs = {{
+""" + "\n".join(lines).rstrip(",") + """};
+// clang-format on
+
+}  // namespace lockstep
+""")
+    print(f"Unicode {version}, {len(runs)} runs, {len(lines)} lines")
+
+
+main()

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+unsigned char first_byte(const std::string& text) { return static_cast<unsigned char>(text.front()); }
+
+}  // namespace
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  longest_first_.resize(tokens_.size());
+  std::iota(longest_first_.begin(), longest_first_.end(), size_t{0});
+  for (const AddedToken& token : tokens_) {
+    expect(!token.content.empty(), "an added token is empty");
+    longest_ = std::max(longest_, token.content.size());
+    has_normalized_ = has_normalized_ || token.is_normalized;
+    ++begin_of_byte_[first_byte(token.content) + 1u];
+  }
+  std::partial_sum(begin_of_byte_.begin(), begin_of_byte_.end(), begin_of_byte_.begin());
+  std::stable_sort(longest_first_.begin(), longest_first_.end(), [this](size_t a, size_t b) {
+    const std::string& one = tokens_[a].content;
+    const std::string& other = tokens_[b].content;
+    return first_byte(one) != first_byte(other) ? first_byte(one) < first_byte(other)
+                                                : one.size() > other.size();
+  });
+}
+
+std::optional<int32_t> AddedTokens::id_of(std::string_view content) const {
+  for (const AddedToken& token : tokens_)
+    if (token.content == content) return token.id;
+  return {};
+}
+
+const AddedToken* AddedTokens::longest_at(std::string_view text, size_t place, bool normalized) const {
+  const auto byte = static_cast<unsigned char>(text[place]);
+  for (uint32_t i = begin_of_byte_[byte]; i < begin_of_byte_[byte + 1u]; ++i) {
+    const AddedToken& token = tokens_[longest_first_[i]];
+    if (token.is_normalized == normalized && text.substr(place).starts_with(token.content)) return &token;
+  }
+  return nullptr;
+}
+
+void AddedTokens::find_between(std::string_view text, size_t begin, size_t end, bool normalized,
+                               std::vector<Match>& matches) const {
+  const std::string_view part = text.substr(0, end);
+  for (size_t place = begin; place < end;) {
+    const auto byte = static_cast<unsigned char>(part[place]);
+    const bool may_begin = begin_of_byte_[byte] != begin_of_byte_[byte + 1u];
+    const AddedToken* const token = may_begin ? longest_at(part, place, normalized) : nullptr;
+    if (token) matches.push_back({place, place + token->content.size(), token->id});
+    place += token ? token->content.size() : 1;
+  }
+}
+
+std::vector<AddedTokens::Match> AddedTokens::find(std::string_view text) const {
+  std::vector<Match> matches;
+  if (tokens_.empty()) return matches;
+  find_between(text, 0, text.size(), false, matches);
+  if (!has_normalized_) return matches;
+  std::vector<Match> all;
+  size_t begin = 0;
+  for (const Match& match : matches) {
+    find_between(text, begin, match.begin, true, all);
+    all.push_back(match);
+    begin = match.end;
+  }
+  find_between(text, begin, text.size(), true, all);
+  return all;
+}
+
+bool AddedTokens::straddles(std::string_view text, size_t place) const {
+  for (size_t begin = place > longest_ ? place - longest_ : 0; begin < place; ++begin) {
+    const auto byte = static_cast<unsigned char>(text[begin]);
+    for (uint32_t i = begin_of_byte_[byte]; i < begin_of_byte_[byte + 1u]; ++i) {
+      const std::string& content = tokens_[longest_first_[i]].content;
+      if (begin + content.size() > place && text.substr(begin).starts_with(content)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/tokenizer_json.h"
+
+namespace lockstep {
+namespace {
+
+/// The id of each spelled token of the vocabulary.
+using Ids = std::unordered_map<std::string_view, int32_t>;
+
+std::string shown(const std::string& token) { return concat("\"", token.substr(0, 60), "\""); }
+
+/// How many ids there are. More than twice as many as tokens are no vocabulary, but a damaged number.
+size_t count_ids(const TokenizerFile& file, const std::string& origin) {
+  size_t ids = file.vocabulary.empty() ? 0 : static_cast<size_t>(file.vocabulary.back().second) + 1;
+  for (const AddedToken& token : file.added) ids = std::max(ids, static_cast<size_t>(token.id) + 1);
+  const size_t tokens = file.vocabulary.size() + file.added.size();
+  require(tokens > 0, origin, ": model.vocab has no tokens");
+  require(ids <= 2 * tokens + 1024, origin, ": the id ", ids - 1, " is too large for ", tokens, " tokens");
+  return ids;
+}
+
+void place_vocabulary(const TokenizerFile& file, const std::string& origin, BytePairModel& model) {
+  std::unordered_set<std::string_view> added;
+  for (const AddedToken& token : file.added) added.insert(token.content);
+  for (const auto& [token, id] : file.vocabulary) {
+    std::string& place = model.tokens[static_cast<size_t>(id)];
+    if (const auto bytes = unspell_bytes(token)) {
+      place = *bytes;
+      require(!place.empty(), origin, ": the token with id ", id, " is empty");
+      continue;
+    }
+    require(added.contains(token), origin, ": model.vocab has ", shown(token),
+            ", which is not spelled in GPT-2's alphabet of bytes");
+    place = token;
+  }
+}
+
+void place_added_tokens(const TokenizerFile& file, const std::string& origin, const Ids& ids,
+                        BytePairModel& model) {
+  std::set<int32_t> used;
+  std::unordered_set<std::string_view> contents;
+  for (size_t i = 0; i < file.added.size(); ++i) {
+    const AddedToken& token = file.added[i];
+    const auto known = ids.find(token.content);
+    require(known == ids.end() || known->second == token.id, origin, ": added_tokens[", i, "] gives ",
+            shown(token.content), " the id ", token.id, ", but in the vocabulary it has another");
+    std::string& place = model.tokens[static_cast<size_t>(token.id)];
+    const bool is_free = used.insert(token.id).second && (known != ids.end() || place.empty());
+    require(is_free, origin, ": added_tokens[", i, "] has the id ", token.id, ", which is another token's");
+    require(contents.insert(token.content).second, origin, ": added_tokens[", i, "] is ",
+            shown(token.content), ", which is one already");
+    place = token.content;
+  }
+}
+
+void resolve_merges(const TokenizerFile& file, const Ids& ids, BytePairModel& model) {
+  std::unordered_set<uint64_t> seen;
+  for (size_t i = 0; i < file.merges.size(); ++i) {
+    const auto& [left, right] = file.merges[i];
+    const auto name = [&] { return concat(file.merges_name, i + file.first_merge, file.merges_end); };
+    const auto id_of = [&](const std::string& token) {
+      const auto found = ids.find(token);
+      require(found != ids.end(), name(), " merges ", shown(left), " and ", shown(right), ", but ",
+              shown(token), " is no token of the vocabulary");
+      return found->second;
+    };
+    require(!left.empty() && !right.empty(), name(), " merges a token with nothing");
+    const Merge merge{id_of(left), id_of(right), static_cast<int32_t>(i), id_of(left + right)};
+    const uint64_t pair =
+        uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right);
+    require(seen.insert(pair).second, name(), " merges ", shown(left), " and ", shown(right),
+            " a second time");
+    model.merges.push_back(merge);
+  }
+}
+
+void require_ids_exist(const std::vector<int32_t>& ids, const BytePairModel& model,
+                       const std::string& origin) {
+  for (int32_t id : ids)
+    require(static_cast<size_t>(id) < model.tokens.size() && !model.tokens[static_cast<size_t>(id)].empty(),
+            origin, ": post_processor asks for the token ", id, ", which does not exist");
+}
+
+}  // namespace
+
+BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& origin) {
+  BytePairModel model;
+  model.tokens.resize(count_ids(file, origin));
+  Ids ids;
+  for (const auto& [token, id] : file.vocabulary) ids.emplace(token, id);
+  place_vocabulary(file, origin, model);
+  place_added_tokens(file, origin, ids, model);
+  resolve_merges(file, ids, model);
+  require_ids_exist(file.before, model, origin);
+  require_ids_exist(file.after, model, origin);
+  model.added = file.added;
+  model.rule = file.rule;
+  model.takes_whole_pieces = file.ignores_merges;
+  model.adds_blank_before_text = file.adds_prefix_space;
+  model.before = file.before;
+  model.after = file.after;
+  return model;
+}
+
+}  // namespace lockstep

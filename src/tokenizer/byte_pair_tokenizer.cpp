@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/byte_pair_tokenizer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/utf8.h"
+
+namespace lockstep {
+namespace {
+
+std::array<int32_t, 256> tokens_of_bytes(const BytePairModel& model) {
+  std::array<int32_t, 256> ids;
+  ids.fill(-1);
+  for (size_t id = 0; id < model.tokens.size(); ++id)
+    if (model.tokens[id].size() == 1 && ids[static_cast<unsigned char>(model.tokens[id][0])] < 0)
+      ids[static_cast<unsigned char>(model.tokens[id][0])] = static_cast<int32_t>(id);
+  return ids;
+}
+
+/// Where a piece that had to be merged stands in the text, and its ids in the result.
+struct SeenPiece {
+  uint64_t hash = 0;
+  const char* begin = nullptr;
+  size_t bytes = 0;
+  size_t first_id = 0;
+  size_t ids = 0;
+};
+
+}  // namespace
+
+/// What one call of encode() works with.
+struct BytePairTokenizer::Encoding {
+  std::string_view source;
+  std::vector<int32_t> ids;
+  std::vector<SeenPiece> seen;
+  MergeTable::Scratch scratch;
+};
+
+BytePairTokenizer::BytePairTokenizer(BytePairModel model)
+    : model_(std::move(model)),
+      added_(model_.added),
+      splitter_(model_.rule),
+      merges_(model_.merges),
+      byte_tokens_(tokens_of_bytes(model_)),
+      pieces_(tokens_of_one_piece()) {}
+
+/// The tokens that a piece of the same bytes becomes; the others left empty.
+std::vector<std::string_view> BytePairTokenizer::tokens_of_one_piece() const {
+  std::vector<std::string_view> tokens(model_.tokens.begin(), model_.tokens.end());
+  for (const AddedToken& token : model_.added) tokens[static_cast<size_t>(token.id)] = {};
+  if (model_.takes_whole_pieces) return tokens;
+  MergeTable::Scratch scratch;
+  std::vector<int32_t> symbols;
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    symbols.clear();
+    for (const char byte : tokens[id]) symbols.push_back(byte_tokens_[static_cast<unsigned char>(byte)]);
+    const bool is_alone = std::find(symbols.begin(), symbols.end(), -1) == symbols.end() &&
+                          merges_.merge(symbols.data(), symbols.size(), scratch) == 1 &&
+                          symbols[0] == static_cast<int32_t>(id);
+    if (!is_alone) tokens[id] = {};
+  }
+  return tokens;
+}
+
+std::vector<int32_t> BytePairTokenizer::encode(std::string_view text, std::string_view source) const {
+  check_utf8(text, source);
+  Encoding encoding;
+  encoding.source = source;
+  encoding.ids.reserve(text.size() / 3 + 16);
+  encoding.seen.resize(std::clamp<size_t>(std::bit_ceil(text.size() / 32 + 1), 16, 1 << 15));
+  size_t begin = 0;
+  for (const AddedTokens::Match& match : added_.find(text)) {
+    encode_between(text.substr(begin, match.begin - begin), encoding);
+    encoding.ids.push_back(match.id);
+    begin = match.end;
+  }
+  encode_between(text.substr(begin), encoding);
+  return std::move(encoding.ids);
+}
+
+void BytePairTokenizer::encode_between(std::string_view text, Encoding& encoding) const {
+  if (text.empty()) return;
+  if (!model_.adds_blank_before_text || text.front() == ' ') {
+    encode_pieces(text, encoding);
+    return;
+  }
+  const std::string with_blank = concat(" ", text);
+  encode_pieces(with_blank, encoding);
+  // What was seen lies in a text that goes.
+  std::fill(encoding.seen.begin(), encoding.seen.end(), SeenPiece{});
+}
+
+void BytePairTokenizer::encode_pieces(std::string_view text, Encoding& encoding) const {
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end;) {
+    const char* const after = splitter_.end_of_piece(at, end);
+    const std::string_view piece(at, static_cast<size_t>(after - at));
+    at = after;
+    const uint64_t hash = PieceTable::hash(piece);
+    if (const int32_t id = pieces_.find(piece, hash); id >= 0) {
+      encoding.ids.push_back(id);
+      continue;
+    }
+    SeenPiece& seen = encoding.seen[(hash >> 16) & (encoding.seen.size() - 1)];
+    const size_t first = encoding.ids.size();
+    if (seen.hash == hash && seen.bytes == piece.size() &&
+        std::memcmp(seen.begin, piece.data(), piece.size()) == 0) {
+      encoding.ids.resize(first + seen.ids);
+      std::copy_n(encoding.ids.data() + seen.first_id, seen.ids, encoding.ids.data() + first);
+      continue;
+    }
+    merge_piece(piece, encoding);
+    seen = {hash, piece.data(), piece.size(), first, encoding.ids.size() - first};
+  }
+}
+
+void BytePairTokenizer::merge_piece(std::string_view piece, Encoding& encoding) const {
+  const size_t first = encoding.ids.size();
+  encoding.ids.resize(first + piece.size());
+  int32_t* const symbols = encoding.ids.data() + first;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    symbols[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
+    require(symbols[i] >= 0, encoding.source, " holds the byte 0x", hexadecimal(piece.substr(i, 1)),
+            " (in \"", piece.substr(0, 40), "\"), which is no token of the vocabulary");
+  }
+  encoding.ids.resize(first + merges_.merge(symbols, piece.size(), encoding.scratch));
+}
+
+std::string BytePairTokenizer::decode(std::span<const int32_t> ids) const {
+  size_t bytes = 0;
+  for (int32_t id : ids) {
+    expect(id >= 0 && id < vocabulary_size(), "token ", id, " of a vocabulary of ", vocabulary_size());
+    bytes += model_.tokens[static_cast<size_t>(id)].size();
+  }
+  std::string text;
+  text.reserve(bytes);
+  for (int32_t id : ids) text += model_.tokens[static_cast<size_t>(id)];
+  return text;
+}
+
+/// Splitter::safe_cut says where no piece goes on; an added token that is written there must not either. If
+/// none is, the same ones are found before and after as in the whole, since the search goes from left to
+/// right.
+size_t BytePairTokenizer::safe_cut(std::string_view text, size_t near) const {
+  // Each part would get a blank.
+  if (model_.adds_blank_before_text) return near == 0 ? 0 : text.size();
+  size_t place = splitter_.safe_cut(text, near);
+  while (place < text.size() && added_.straddles(text, place)) place = splitter_.safe_cut(text, place + 1);
+  return place;
+}
+
+std::vector<int32_t> BytePairTokenizer::with_special_tokens(std::vector<int32_t> ids) const {
+  ids.insert(ids.begin(), model_.before.begin(), model_.before.end());
+  ids.insert(ids.end(), model_.after.begin(), model_.after.end());
+  return ids;
+}
+
+std::vector<int32_t> BytePairTokenizer::beginning() const {
+  if (model_.beginning_of_text) return {*model_.beginning_of_text};
+  if (model_.end_of_text) return {*model_.end_of_text};
+  const int32_t line_end = byte_tokens_['\n'];
+  return {std::max(line_end, 0)};
+}
+
+std::string BytePairTokenizer::to_json() const {
+  return model_.json.empty() ? byte_pair_tokenizer_json(model_) : model_.json;
+}
+
+}  // namespace lockstep

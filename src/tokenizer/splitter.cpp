@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/splitter.h"
+
+#include <array>
+#include <climits>
+
+#include "tokenizer/utf8.h"
+
+namespace lockstep {
+namespace {
+
+struct KnownPattern {
+  SplitRule rule;
+  const char* text;
+};
+
+// The first of a rule is the one that is written.
+const std::array<KnownPattern, 8> known_patterns = {{
+    {SplitRule::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {SplitRule::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {SplitRule::gpt2, R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {SplitRule::cl100k,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitRule::llama3,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitRule::llama3,
+     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitRule::qwen2,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {SplitRule::o200k,
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+}};
+
+bool is_line_end(char byte) { return byte == '\r' || byte == '\n'; }
+
+bool is_other(CharacterClass kind) { return kind == CharacterClass::other || kind == CharacterClass::mark; }
+
+bool is_caseless(CharacterClass kind) {
+  return kind == CharacterClass::caseless || kind == CharacterClass::mark;
+}
+
+int most_numbers_of(SplitRule rule) {
+  if (rule == SplitRule::gpt2) return INT_MAX;
+  return rule == SplitRule::qwen2 ? 1 : 3;
+}
+
+}  // namespace
+
+std::optional<SplitRule> split_rule_of(std::string_view pattern) {
+  for (const KnownPattern& known : known_patterns)
+    if (pattern == known.text) return known.rule;
+  return {};
+}
+
+std::string split_pattern(SplitRule rule) {
+  for (const KnownPattern& known : known_patterns)
+    if (rule == known.rule) return known.text;
+  return "";
+}
+
+Splitter::Splitter(SplitRule rule)
+    : rule_(rule), most_numbers_(most_numbers_of(rule)), classes_(CharacterClasses::table()) {}
+
+const char* Splitter::end_of_piece(const char* begin, const char* end) const {
+  const char* const end_of_word = rule_ == SplitRule::o200k ? cased_word(begin, end) : word(begin, end);
+  if (end_of_word != begin) return end_of_word;
+  const auto [kind, bytes] = classes_.at(begin);
+  if (kind == CharacterClass::number) return numbers(begin, end);
+  if (is_other(kind)) return punctuation(begin, end);
+  if (*begin == ' ' && begin + 1 < end) {
+    const CharacterClass next = classes_.at(begin + 1).kind;
+    if (is_other(next)) return punctuation(begin + 1, end);
+    if (next == CharacterClass::number && rule_ == SplitRule::gpt2) return numbers(begin + 1, end);
+  }
+  return white_space(begin, end);
+}
+
+/// A contraction, or letters and what may precede them; `at` if neither is there.
+const char* Splitter::word(const char* at, const char* end) const {
+  if (*at == '\'') {
+    const char* const after = contraction(at, end);
+    if (after != at) return after;
+  }
+  const auto [kind, bytes] = classes_.at(at);
+  if (is_letter(kind)) return letters(at + bytes, end);
+  const char* const next = at + bytes;
+  return may_precede_word(at, kind) && is_letter_at(next, end) ? letters(next, end) : at;
+}
+
+/// The two alternatives of o200k, each with and without the character that may precede letters.
+const char* Splitter::cased_word(const char* at, const char* end) const {
+  const auto [kind, bytes] = classes_.at(at);
+  const char* const next = at + bytes;
+  const char* after = next;
+  if (may_precede_word(at, kind)) after = cased_letters(next, end);
+  if (after == next) {
+    after = cased_letters(at, end);
+    if (after == at) {
+      // No lower and no caseless letter: upper ones alone.
+      const char* const upper = may_precede_word(at, kind) ? next : at;
+      after = upper;
+      while (after < end && classes_.at(after).kind == CharacterClass::upper)
+        after += classes_.at(after).bytes;
+      if (after == upper) return at;
+    }
+  }
+  return after < end && *after == '\'' ? contraction(after, end) : after;
+}
+
+/// [upper, caseless]*[lower, caseless]+, `at` if there is none. The first part gives back as little as it has
+/// to: up to its last caseless letter if no lower one follows.
+const char* Splitter::cased_letters(const char* at, const char* end) const {
+  const char* place = at;
+  const char* after_caseless = at;
+  for (; place < end;) {
+    const auto [kind, bytes] = classes_.at(place);
+    if (kind != CharacterClass::upper && !is_caseless(kind)) break;
+    place += bytes;
+    if (is_caseless(kind)) after_caseless = place;
+  }
+  if (place == end || classes_.at(place).kind != CharacterClass::lower) return after_caseless;
+  for (; place < end;) {
+    const auto [kind, bytes] = classes_.at(place);
+    if (kind != CharacterClass::lower && !is_caseless(kind)) break;
+    place += bytes;
+  }
+  return place;
+}
+
+const char* Splitter::letters(const char* at, const char* end) const {
+  while (at < end) {
+    const auto [kind, bytes] = classes_.at(at);
+    if (!is_letter(kind)) break;
+    at += bytes;
+  }
+  return at;
+}
+
+const char* Splitter::numbers(const char* at, const char* end) const {
+  for (int count = 0; at < end && count < most_numbers_; ++count) {
+    const auto [kind, bytes] = classes_.at(at);
+    if (kind != CharacterClass::number) break;
+    at += bytes;
+  }
+  return at;
+}
+
+const char* Splitter::punctuation(const char* at, const char* end) const {
+  while (at < end) {
+    const auto [kind, bytes] = classes_.at(at);
+    if (!is_other(kind)) break;
+    at += bytes;
+  }
+  if (rule_ == SplitRule::gpt2) return at;
+  while (at < end && (is_line_end(*at) || (rule_ == SplitRule::o200k && *at == '/'))) ++at;
+  return at;
+}
+
+/// White space up to its last line end; else all of it at the end of the text, or all but the last character,
+/// which may belong to what follows.
+const char* Splitter::white_space(const char* at, const char* end) const {
+  const char* place = at;
+  const char* last = at;
+  const char* after_line_end = at;
+  while (place < end) {
+    const auto [kind, bytes] = classes_.at(place);
+    if (kind != CharacterClass::white_space) break;
+    last = place;
+    place += bytes;
+    if (is_line_end(*last)) after_line_end = place;
+  }
+  if (place == end && rule_ == SplitRule::cl100k) return end;
+  if (after_line_end != at && rule_ != SplitRule::gpt2) return after_line_end;
+  return place == end || last == at ? place : last;
+}
+
+/// 's 't 'm 'd 're 've 'll; but for GPT-2 in any case, and then U+017F is an s. `at` if there is none.
+const char* Splitter::contraction(const char* at, const char* end) const {
+  const auto byte = [&](int i) -> char {
+    if (at + i >= end) return 0;
+    const bool is_upper = at[i] >= 'A' && at[i] <= 'Z';
+    return is_upper && rule_ != SplitRule::gpt2 ? static_cast<char>(at[i] + ('a' - 'A')) : at[i];
+  };
+  const char first = byte(1);
+  const char second = byte(2);
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+  if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
+  if (first == 'l' && second == 'l') return at + 3;
+  return rule_ != SplitRule::gpt2 && first == '\xC5' && second == '\xBF' ? at + 3 : at;
+}
+
+bool Splitter::is_letter_at(const char* at, const char* end) const {
+  return at < end && is_letter(classes_.at(at).kind);
+}
+
+bool Splitter::may_precede_word(const char* at, CharacterClass kind) const {
+  if (rule_ == SplitRule::gpt2) return *at == ' ';
+  return !is_letter(kind) && kind != CharacterClass::number && !is_line_end(*at);
+}
+
+/// Between a letter or number and white space, or a character that is neither letter, number, mark nor
+/// apostrophe. No piece of any rule goes on there, since letters and numbers are followed by their like, by
+/// marks, or by the apostrophe of a contraction alone: so a piece ends there in the whole text. Cut there,
+/// what is before ends with the same piece, since every run stops at the end of a text as it does at such a
+/// character, and the two conditions that look ahead or ask for the end of the text stand behind white space,
+/// which the last character is not. What is after begins with a piece as it did, since no rule looks back.
+size_t Splitter::safe_cut(std::string_view text, size_t near) const {
+  if (near == 0) return 0;
+  const char* const end = text.data() + text.size();
+  // The text may not have been checked: what is no character is no place to cut.
+  const auto classed = [&](const char* at) {
+    const auto lead = static_cast<unsigned char>(*at);
+    const std::ptrdiff_t bytes = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (end - at < bytes || lead > 0xF4 || (lead == 0xF4 && static_cast<unsigned char>(at[1]) > 0x8F))
+      return ClassedCharacter{CharacterClass::mark, 1};
+    return classes_.at(at);
+  };
+  const size_t place = next_character(text, near);
+  size_t before = place - 1;
+  while (before > 0 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
+  if (place >= text.size()) return text.size();
+  CharacterClass previous = classed(text.data() + before).kind;
+  for (const char* at = text.data() + place; at < end;) {
+    const auto [kind, bytes] = classed(at);
+    const bool ends_word =
+        kind == CharacterClass::white_space || (kind == CharacterClass::other && *at != '\'');
+    if ((is_letter(previous) || previous == CharacterClass::number) && ends_word)
+      return static_cast<size_t>(at - text.data());
+    previous = kind;
+    at += bytes;
+  }
+  return text.size();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/tiktoken_file.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <tuple>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t longest_token = 1024;
+
+struct KnownFile {
+  const char* name;
+  SplitRule rule;
+  size_t tokens;
+};
+
+const std::array<KnownFile, 7> known_files = {{{"gpt2", SplitRule::gpt2, 50256},
+                                               {"r50k", SplitRule::gpt2, 50256},
+                                               {"p50k", SplitRule::gpt2, 50280},
+                                               {"multilingual", SplitRule::gpt2, 50257},
+                                               {"cl100k", SplitRule::cl100k, 100256},
+                                               {"llama3", SplitRule::llama3, 128000},
+                                               {"o200k", SplitRule::o200k, 199998}}};
+
+const KnownFile& known_file(size_t tokens, const std::string& origin) {
+  const std::string name = std::filesystem::path(origin).filename().string();
+  for (const KnownFile& known : known_files)
+    if (tokens == known.tokens) return known;
+  for (const KnownFile& known : known_files)
+    if (name.starts_with(known.name)) return known;
+  throw UserError(
+      concat(origin, " has ", tokens, " tokens, so its pattern is not known; if it is that of GPT-2, ",
+             "cl100k, Llama 3 or o200k, let the file's name begin with gpt2, cl100k, llama3 or o200k"));
+}
+
+/// The value of a letter of base64; 64 for others.
+uint32_t sextet(char letter) {
+  if (letter >= 'A' && letter <= 'Z') return static_cast<uint32_t>(letter - 'A');
+  if (letter >= 'a' && letter <= 'z') return static_cast<uint32_t>(letter - 'a' + 26);
+  if (letter >= '0' && letter <= '9') return static_cast<uint32_t>(letter - '0' + 52);
+  if (letter == '+') return 62;
+  return letter == '/' ? 63 : 64;
+}
+
+/// Nothing if this is no base64 with its padding (RFC 4648).
+std::optional<std::string> decode_base64(std::string_view text) {
+  if (text.empty() || text.size() % 4 != 0) return {};
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  std::string bytes;
+  uint32_t bits = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const uint32_t value = i + padding < text.size() ? sextet(text[i]) : 0;
+    if (value == 64) return {};
+    bits = bits << 6 | value;
+    if (i % 4 != 3) continue;
+    for (int shift = 16; shift >= 0; shift -= 8) bytes += static_cast<char>(bits >> shift & 255);
+    bits = 0;
+  }
+  bytes.resize(bytes.size() - padding);
+  return bytes;
+}
+
+void read_line(std::string_view line, const std::string& place, BytePairModel& model, size_t most_ids) {
+  const size_t blank = std::min(line.find(' '), line.size());
+  const auto bytes = decode_base64(line.substr(0, blank));
+  require(bytes.has_value(), place, " does not begin with a token in base64");
+  const auto id = number_in<uint32_t>(line.substr(std::min(blank + 1, line.size())));
+  require(id.has_value(), place, " has no id behind the token");
+  require(*id < most_ids, place, " gives the id ", *id, ", too large for a file of so many lines");
+  require(bytes->size() <= longest_token, place, " has a token of ", bytes->size(), " bytes");
+  if (*id >= model.tokens.size()) model.tokens.resize(*id + 1);
+  require(model.tokens[*id].empty(), place, " gives the id ", *id, " a second time");
+  model.tokens[*id] = *bytes;
+}
+
+/// Every way to cut a token into two others is a merge.
+void find_merges(BytePairModel& model, const std::string& origin) {
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (size_t id = 0; id < model.tokens.size(); ++id) {
+    if (model.tokens[id].empty()) continue;
+    const auto [other, is_new] = ids.emplace(model.tokens[id], static_cast<int32_t>(id));
+    require(is_new, origin, ": the ids ", other->second, " and ", id, " have the same token");
+  }
+  for (size_t id = 0; id < model.tokens.size(); ++id) {
+    const std::string_view token = model.tokens[id];
+    for (size_t cut = 1; cut < token.size(); ++cut) {
+      const auto left = ids.find(token.substr(0, cut));
+      const auto right = left == ids.end() ? left : ids.find(token.substr(cut));
+      if (right == ids.end()) continue;
+      const auto rank = static_cast<int32_t>(id);
+      model.merges.push_back({left->second, right->second, rank, rank});
+    }
+  }
+  const auto order = [](const Merge& merge) { return std::tuple(merge.rank, merge.left, merge.right); };
+  std::sort(model.merges.begin(), model.merges.end(),
+            [&](const Merge& a, const Merge& b) { return order(a) < order(b); });
+}
+
+void add_special(BytePairModel& model, size_t id, const std::string& content) {
+  if (id >= model.tokens.size()) model.tokens.resize(id + 1);
+  expect(model.tokens[id].empty(), "the id ", id, " is in use");
+  model.tokens[id] = content;
+  model.added.push_back({.id = static_cast<int32_t>(id), .content = content, .is_special = true});
+}
+
+void add_llama3_tokens(BytePairModel& model, bool is_whole) {
+  const size_t first = model.tokens.size();
+  std::vector<std::string> names{"<|begin_of_text|>", "<|end_of_text|>"};
+  if (is_whole) {
+    const auto reserve = [&names](int from, int to) {
+      for (int i = from; i < to; ++i) names.push_back(concat("<|reserved_special_token_", i, "|>"));
+    };
+    reserve(0, 4);
+    names.insert(names.end(), {"<|start_header_id|>", "<|end_header_id|>"});
+    reserve(4, 5);
+    names.push_back("<|eot_id|>");
+    reserve(5, 251);
+    model.before = {static_cast<int32_t>(first)};
+  }
+  for (size_t i = 0; i < names.size(); ++i) add_special(model, first + i, names[i]);
+}
+
+/// What the libraries that such files belong to add to them.
+void add_special_tokens(BytePairModel& model, bool is_whole) {
+  const size_t next = model.tokens.size();
+  if (model.rule == SplitRule::llama3) return add_llama3_tokens(model, is_whole);
+  if (model.rule == SplitRule::cl100k && is_whole) {
+    add_special(model, 100257, "<|endoftext|>");
+    add_special(model, 100258, "<|fim_prefix|>");
+    add_special(model, 100259, "<|fim_middle|>");
+    add_special(model, 100260, "<|fim_suffix|>");
+    add_special(model, 100276, "<|endofprompt|>");
+  } else if (model.rule == SplitRule::o200k && is_whole) {
+    add_special(model, 199999, "<|endoftext|>");
+    add_special(model, 200018, "<|endofprompt|>");
+  } else {
+    // p50k leaves the place free that the token has in GPT-2.
+    const size_t usual = 50256;
+    const bool is_free = usual < next && model.tokens[usual].empty();
+    add_special(model, is_free ? usual : next, "<|endoftext|>");
+  }
+}
+
+}  // namespace
+
+BytePairModel read_tiktoken(std::string_view text, const std::string& origin) {
+  BytePairModel model;
+  const size_t lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  size_t number = 0;
+  size_t tokens = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    begin = end + 1;
+    ++number;
+    if (line.empty()) continue;
+    read_line(line, concat(origin, ": line ", number), model, 2 * lines + 1024);
+    ++tokens;
+  }
+  require(tokens > 0, origin, " has no tokens");
+  const KnownFile& known = known_file(tokens, origin);
+  model.rule = known.rule;
+  model.takes_whole_pieces = true;
+  find_merges(model, origin);
+  add_special_tokens(model, tokens == known.tokens && model.tokens.size() <= tokens + 1);
+  return model;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// What patterns of tokenizers ask of a character: \s, \p{N}, \p{Ll}, \p{Lu} or \p{Lt}, \p{Lm} or \p{Lo},
+/// \p{M}.
+enum class CharacterClass : uint8_t { other, white_space, number, lower, upper, caseless, mark };
+
+inline bool is_letter(CharacterClass kind) {
+  return kind == CharacterClass::lower || kind == CharacterClass::upper || kind == CharacterClass::caseless;
+}
+
+/// The version of Unicode that the classes are of.
+extern const char* const unicode_version;
+
+/// Runs of characters of one class from U+0000 on: length * 8 + class.
+inline constexpr size_t class_run_count = 3191;
+extern const std::array<uint32_t, class_run_count> class_runs;
+
+/// A character of a valid UTF-8 text.
+struct ClassedCharacter {
+  CharacterClass kind;
+  uint32_t bytes;
+};
+
+/// Classes of all characters, looked up in two steps: the page of 256 characters, then the place in it.
+class CharacterClasses {
+ public:
+  static const CharacterClasses& table();
+
+  CharacterClass of(char32_t character) const {
+    return pages_[size_t{page_of_[character >> 8]} << 8 | (character & 255)];
+  }
+
+  /// The character at a place where one begins.
+  ClassedCharacter at(const char* place) const {
+    const auto byte = [place](int i) { return static_cast<unsigned char>(place[i]); };
+    const char32_t lead = byte(0);
+    if (lead < 0x80) return {pages_[lead], 1};
+    const char32_t second = byte(1) & 0x3Fu;
+    if (lead < 0xE0) return {of((lead & 0x1Fu) << 6 | second), 2};
+    const char32_t third = byte(2) & 0x3Fu;
+    if (lead < 0xF0) return {of((lead & 0x0Fu) << 12 | second << 6 | third), 3};
+    return {of((lead & 0x07u) << 18 | second << 12 | third << 6 | (byte(3) & 0x3Fu)), 4};
+  }
+
+ private:
+  CharacterClasses();
+
+  std::array<uint8_t, 0x1100> page_of_{};
+  std::vector<CharacterClass> pages_;  // page 0 first
+};
+
+}  // namespace lockstep
