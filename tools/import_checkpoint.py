@@ -29,7 +29,8 @@ LLMC_DTYPES = {3: torch.float32, 5: torch.bfloat16}
 
 
 def fail(message):
-    sys.exit(f"import_checkpoint: {message}")
+    print(f"import_checkpoint: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def from_state_dict(state, heads, activation, tied, dropout):
@@ -50,7 +51,7 @@ def from_state_dict(state, heads, activation, tied, dropout):
 def read_torch(path, heads):
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as failure:
+    except (pickle.UnpicklingError, KeyError, RuntimeError, ValueError, EOFError) as failure:
         fail(f"{path} is neither llm.c's nor a file of torch.save: {str(failure).splitlines()[0]}")
     if not isinstance(checkpoint, dict):
         fail(f"{path} holds a {type(checkpoint).__name__}, not a dictionary of tensors")
