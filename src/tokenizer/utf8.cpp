@@ -62,7 +62,7 @@ std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
   return text;
 }
 
-void check_utf8(std::string_view bytes, std::string_view source, size_t first_byte) {
+void check_utf8(std::string_view bytes, std::string_view source) {
   for (size_t offset = 0; offset < bytes.size();) {
     if (has_eight_ascii(bytes, offset)) {
       offset += 8;
@@ -71,8 +71,7 @@ void check_utf8(std::string_view bytes, std::string_view source, size_t first_by
     const auto lead = static_cast<unsigned char>(bytes[offset]);
     const Form form = form_of(lead);
     require(lead == 0 || first_code_point(bytes.substr(offset), form) != 0, source, " is not text: byte ",
-            first_byte + offset,
-            " begins no UTF-8 character; a text is a UTF-8 file (iconv converts other encodings)");
+            offset, " begins no UTF-8 character; a text is a UTF-8 file (iconv converts other encodings)");
     offset += form.bytes;
   }
 }

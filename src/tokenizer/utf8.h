@@ -10,9 +10,9 @@ namespace lockstep {
 /// not valid UTF-8 (RFC 3629) or holds a NUL, which no text does.
 std::u32string decode_utf8(std::string_view bytes, std::string_view source);
 
-/// Throws UserError with `source` and the byte offset, which counts from `first_byte`, if the bytes are not
-/// valid UTF-8. A NUL is a character like others.
-void check_utf8(std::string_view bytes, std::string_view source, size_t first_byte = 0);
+/// Throws UserError with `source` and the byte offset if the bytes are not valid UTF-8. A NUL is a character
+/// like others.
+void check_utf8(std::string_view bytes, std::string_view source);
 
 /// The first place at or after `near` where a character begins, or the end of the text.
 size_t next_character(std::string_view text, size_t near);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "comm/world.h"
+#include "config/command_line.h"
+#include "core/error.h"
+#include "measure.h"
+#include "report.h"
+#include "tokenizer/encode_in_parallel.h"
+#include "tokenizer/load_tokenizer.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  require(file.is_open(), "cannot read ", path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CommandLine line("How many megabytes a second a tokenizer encodes and decodes of a text");
+  std::string path, text_path;
+  int threads = 1;
+  double seconds = 3;
+  bool append = false;
+  line.add("--tokenizer", path, "tokenizer.json, vocab.json, a file of tiktoken's, or a folder").required();
+  line.add("--text", text_path, "a file of text").required();
+  line.add("--threads", threads, "threads that encode").shows_default().whole_from(1);
+  line.add("--seconds", seconds, "length of each measurement").shows_default().positive();
+  line.add_flag("--append", append, "add the row to bench/results/bench_tokenizer.csv");
+  if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
+  return run_alone([&] {
+    const auto tokenizer = load_tokenizer(path);
+    const std::string text = read_file(text_path);
+    ThreadPool pool(threads);
+    std::vector<int32_t> ids = encode_in_parallel(*tokenizer, text, text_path, pool);
+    std::string decoded;
+    const std::vector<Timing> timings =
+        measure({[&] {
+                   ids = threads == 1 ? tokenizer->encode(text, text_path)
+                                      : encode_in_parallel(*tokenizer, text, text_path, pool);
+                 },
+                 [&] { decoded = tokenizer->decode(ids); }},
+                seconds);
+    expect(decoded == text, "decoding is not the inverse");
+    const auto rate = [&](const Timing& timing) {
+      return fixed(static_cast<double>(text.size()) / timing.seconds / 1e6, 1);
+    };
+    Report report("bench_tokenizer",
+                  {{"tokenizer", 24},
+                   {"text", 16},
+                   {"bytes", 10},
+                   {"ids", 10},
+                   {"encode_mb_s", 12},
+                   {"spread", 7},
+                   {"decode_mb_s", 12}},
+                  {.ranks = 1, .threads = threads});
+    report.add({name_of(path), name_of(text_path), std::to_string(text.size()), std::to_string(ids.size()),
+                rate(timings[0]), fixed(timings[0].spread_percent, 1), rate(timings[1])});
+    if (append) report.append();
+    return 0;
+  });
+}

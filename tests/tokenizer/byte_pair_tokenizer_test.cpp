@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/byte_pair_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "support/user_error.h"
+#include "tokenizer/encode_in_parallel.h"
+#include "tokenizer/golden_tokenizers.h"
+#include "tokenizer/utf8.h"
+
+namespace lockstep {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using namespace std::string_literals;
+
+/// zlib's CRC-32, byte by byte.
+class Checksum {
+ public:
+  Checksum() {
+    for (uint32_t i = 0; i < 256; ++i) {
+      table_[i] = i;
+      for (int bit = 0; bit < 8; ++bit) table_[i] = table_[i] >> 1 ^ (table_[i] & 1 ? 0xEDB88320u : 0);
+    }
+  }
+  void add(int32_t id) {
+    for (int shift = 0; shift < 32; shift += 8)
+      state_ = table_[(state_ ^ static_cast<uint32_t>(id) >> shift) & 255] ^ state_ >> 8;
+  }
+  uint32_t value() const { return ~state_; }
+
+ private:
+  std::array<uint32_t, 256> table_{};
+  uint32_t state_ = ~0u;
+};
+
+/// What each of the nine contexts of make_tokenizers.py has before and after a character; "=": the character.
+const std::vector<std::pair<std::string, std::string>> contexts = {
+    {"", ""}, {" ", ""}, {"a", ""}, {"1", ""}, {"'", ""}, {"\n", ""}, {"=", ""}, {"a", "b"}, {"", " "}};
+
+/// The checksum of every n-th character in a context; that each is decoded to itself is seen on the way.
+uint32_t checksum(const Tokenizer& tokenizer, const std::pair<std::string, std::string>& context, int every) {
+  Checksum checksum;
+  std::string text;
+  for (int count = 0; count < 0x110000 - 0x800; count += every) {
+    const auto code = static_cast<char32_t>(count < 0xD800 ? count : count + 0x800);
+    const std::string character = encode_utf8(code);
+    text = (context.first == "=" ? character : context.first) + character + context.second;
+    const Ids ids = tokenizer.encode(text);
+    for (int32_t id : ids) checksum.add(id);
+    checksum.add(-1);
+    if (tokenizer.decode(ids) != text) return 0;
+  }
+  return checksum.value();
+}
+
+/// All characters take seconds, and with sanitizers minutes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+constexpr bool takes_all = false;
+#else
+constexpr bool takes_all = true;
+#endif
+
+class GoldenTokenizers : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTokenizers, GiveEveryCharacterInNineContextsTheIdsOfTheReferences) {
+  const auto tokenizer = golden_tokenizer(GetParam());
+  const bool all = takes_all && golden_expected()["all"].contains(GetParam());
+  const nlohmann::json& sums = golden_expected()[all ? "all" : "some"][GetParam()];
+  for (size_t i = 0; i < contexts.size(); ++i)
+    EXPECT_EQ(checksum(*tokenizer, contexts[i], all ? 1 : 61), sums[i].get<uint32_t>()) << "context " << i;
+}
+
+TEST_P(GoldenTokenizers, GiveTextsTheIdsOfTheReferences) {
+  const auto tokenizer = golden_tokenizer(GetParam());
+  const auto again = tokenizer_from_json(tokenizer->to_json(), "again");
+  const nlohmann::json& texts = golden_expected()["texts"];
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto text = texts[i].get<std::string>();
+    const Ids ids = tokenizer->encode(text);
+    // Only files of one kind have the token <|tool|>; the expected ids know which.
+    EXPECT_EQ(ids, golden_expected()["ids"][GetParam()][i].get<Ids>()) << text;
+    EXPECT_EQ(again->encode(text), ids) << text;
+    EXPECT_EQ(tokenizer->decode(ids), text);
+  }
+}
+
+TEST_P(GoldenTokenizers, GiveTheSameIdsInAnyPartsByAnyThreads) {
+  const auto tokenizer = golden_tokenizer(GetParam());
+  std::string text;
+  for (int i = 0; i < 20; ++i)
+    for (const nlohmann::json& part : golden_expected()["texts"])
+      text += (i % 3 ? " " : "") + part.get<std::string>() + (i % 2 ? "\n" : "x");
+  const Ids ids = tokenizer->encode(text);
+  EXPECT_EQ(tokenizer->decode(ids), text);
+  for (size_t near = 0; near <= text.size(); near += 7) {
+    const size_t cut = tokenizer->safe_cut(text, near);
+    ASSERT_GE(cut, near);
+    Ids parts = tokenizer->encode(std::string_view(text).substr(0, cut));
+    const Ids rest = tokenizer->encode(std::string_view(text).substr(cut));
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    ASSERT_EQ(parts, ids) << "cut at " << cut;
+  }
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    for (const size_t bytes : {1, 50, 4096})
+      EXPECT_EQ(encode_in_parallel(*tokenizer, text, "text", pool, bytes), ids);
+    expect_contains(user_error([&] { encode_in_parallel(*tokenizer, text + "\xFF", "t.txt", pool, 64); }),
+                    {concat("t.txt is not text: byte ", text.size(), " begins no UTF-8")});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, GoldenTokenizers, testing::Values("gpt2", "cl100k", "llama3", "qwen2", "o200k"),
+                         [](const auto& of) { return std::string(of.param); });
+
+TEST(BytePairTokenizer, PutsSpecialTokensAroundATextWhereAsked) {
+  const auto tokenizer = golden_tokenizer("llama3");
+  EXPECT_EQ(tokenizer->with_special_tokens(tokenizer->encode("Hello")),
+            golden_expected()["with_special"].get<Ids>());
+  EXPECT_EQ(tokenizer->end_of_text(), tokenizer->encode("<|endoftext|>").front());
+  EXPECT_EQ(tokenizer->beginning(), Ids{*tokenizer->beginning_of_text()});
+  expect_contains(tokenizer->config_json(8), {R"("eos_token": "<|endoftext|>")", R"("model_max_length": 8)"});
+}
+
+TEST(BytePairTokenizer, NamesTheByteThatIsNoText) {
+  const auto tokenizer = golden_tokenizer("gpt2");
+  expect_contains(user_error([&] { tokenizer->encode("ab cd efgh\xC3(", "a.txt"); }),
+                  {"a.txt is not text: byte 10"});
+  expect_contains(user_error([&] { tokenizer->encode("ab\xED\xA0\x80", "a.txt"); }), {"byte 2"});
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("\0"s)), "\0"s);
+  EXPECT_THROW(tokenizer->decode(Ids{700}), Error);
+}
+
+/// Both ways to find the next merge, over pieces longer and shorter than where they change.
+TEST(BytePairTokenizer, MergesLongPiecesInTheOrderOfShortOnes) {
+  const std::vector<Merge> merges{{0, 0, 3, 2}, {0, 1, 1, 3}, {3, 3, 2, 4}, {1, 0, 0, 5}, {2, 2, 4, 6}};
+  const MergeTable table(merges);
+  MergeTable::Scratch scratch;
+  uint32_t state = 1;
+  for (int round = 0; round < 200; ++round) {
+    Ids symbols;
+    for (int i = 0; i < round; ++i)
+      symbols.push_back(static_cast<int32_t>((state = state * 1664525 + 1013904223) >> 31));
+    Ids expected = symbols;
+    for (;;) {  // the definition: least rank first, then leftmost
+      size_t best = expected.size();
+      for (size_t i = 0; i + 1 < expected.size(); ++i) {
+        const Merge* found = table.find(expected[i], expected[i + 1]);
+        if (found &&
+            (best == expected.size() || found->rank < table.find(expected[best], expected[best + 1])->rank))
+          best = i;
+      }
+      if (best == expected.size()) break;
+      expected[best] = table.find(expected[best], expected[best + 1])->merged;
+      expected.erase(expected.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    }
+    symbols.resize(table.merge(symbols.data(), symbols.size(), scratch));
+    EXPECT_EQ(symbols, expected) << round;
+  }
+}
+
+TEST(BytePairTokenizer, TakesALongPieceOfOneLetter) {
+  const auto tokenizer = golden_tokenizer("gpt2");
+  const std::string text(1 << 20, 'a');
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+}
+
+}  // namespace
+}  // namespace lockstep
