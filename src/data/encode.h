@@ -22,8 +22,8 @@ struct TextPiece {
 std::vector<std::vector<int32_t>> encode_pieces(const Tokenizer& tokenizer,
                                                 const std::vector<TextPiece>& pieces, int threads);
 
-/// The ids of a corpus: its documents in order, and where it has several, the end-of-text token after each if
-/// the tokenizer has one. A document is encoded in pieces, cut where that does not show.
+/// The ids of a corpus, by threads in the same sense: one text in parts, or several documents, each followed
+/// by the end-of-text token if the tokenizer has one.
 std::vector<int32_t> encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, int threads);
 
 }  // namespace lockstep

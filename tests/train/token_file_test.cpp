@@ -153,7 +153,7 @@ TEST_F(TokenFile, ATokenizersFileCountsByItsContents) {
       user_error([&] { load_language_data(config_for(text, temporary_.path()), World::alone()); }),
       {text, "Ü"});
   expect_contains(user_error([&] { load_language_data(config_for(text, "none.json"), World::alone()); }),
-                  {"data.tokenizer = none.json", "No such file"});
+                  {"data.tokenizer = none.json", "none.json does not exist"});
 }
 
 }  // namespace
