@@ -4,8 +4,9 @@
 
 Both write greedily with a key-value cache, from random weights of one shape, with as many threads, and take turns. A figure
 is the time between the tokens after the first, without the reading of the prompt; that of a program is the median of its
-rounds. transformers runs without gradients, as it comes and with a static cache; where --setting compiled asks for it, also
-with a compiled forward pass. A setting that does not run is reported and left out. One row per workload, batch and setting is appended to
+rounds. transformers runs without gradients: as it comes, with a static cache, and with that and a compiled forward pass. A
+setting that does not run is reported and left out. With other programs on the cores PyTorch's threads wait for each other,
+and its figures mean nothing. One row per workload, batch and setting is appended to
 bench/results/compare_generate.csv. Needs PyTorch and transformers.
 """
 
@@ -111,7 +112,7 @@ def compare(workload, batch, setting, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help="may be repeated; all unless told")
-    parser.add_argument("--setting", action="append", choices=SETTINGS, help="likewise; eager and static unless told")
+    parser.add_argument("--setting", action="append", choices=SETTINGS, help="likewise")
     parser.add_argument("--batch", type=int, action="append", help="texts at once; 1 and 8 unless told")
     parser.add_argument("--prompt", type=int, default=16, help="tokens of each prompt (16)")
     parser.add_argument("--tokens", type=int, default=64, help="that are written (64)")
@@ -124,7 +125,7 @@ def main():
     transformers.logging.set_verbosity_error()
     for workload in options.workload or WORKLOADS:
         for batch in options.batch or (1, 8):
-            for setting in options.setting or SETTINGS[:2]:
+            for setting in options.setting or SETTINGS:
                 compare(workload, batch, setting, options)
 
 
