@@ -87,7 +87,7 @@ std::string answer(const Request& request) {
     return ids_of_texts(*tokenizer, read_file(request.ids_of_texts), request.ids_of_texts);
   const bool is_file = is_given(request.ids_of_file);
   std::vector<int32_t> ids = is_file ? tokenizer->encode(read_file(request.ids_of_file), request.ids_of_file)
-                                     : tokenizer->encode(text_of(request.ids), "the text");
+                                     : tokenizer->encode(text_of(request.ids), "--ids");
   if (request.special) ids = tokenizer->with_special_tokens(std::move(ids));
   std::string line;
   append_ids(ids, line);
