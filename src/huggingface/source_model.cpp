@@ -86,6 +86,7 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
       try {
         snapshot_ = find_snapshot(address);
       } catch (const UserError& problem) {
+        if (store->exists(state_file)) throw;  // it is one, and damaged
         throw UserError(concat(
             address,
             " has neither a config.json, as a Hugging Face folder has, nor a snapshot: ", problem.what()));

@@ -324,6 +324,25 @@ TEST_F(S3Training, WhatTheUserHasToChangeIsSaidWithTheCodeTwo) {
   EXPECT_EQ(refused.errors.find("not-the-right-secret"), std::string::npos);
 }
 
+TEST_F(S3Training, BeginsWithAModelFromTheBucket) {
+  namespace fs = std::filesystem;
+  const auto store = open_store(address("models/tiny"));
+  for (const auto& file : fs::directory_iterator(LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied"))
+    put(*store, file.path().filename(), read_text(file.path()));
+  const std::string from =
+      " model.n_head=4 model.n_embd=32 data.block_size=8 train.steps=2 train.warmup_steps=0 model.from=";
+  const std::string unset = "snapshot.path=none" + from;
+  const Outcome there = run_command(train(2, "there", unset + address("models/tiny")));
+  EXPECT_EQ(there.exit_code, 0) << there.errors;
+  const Outcome here =
+      run_command(train(1, "here", unset + LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied"));
+  EXPECT_EQ(here.exit_code, 0) << here.errors;
+  EXPECT_EQ(read_bits(directory_ / "there"), read_bits(directory_ / "here"));
+  const Outcome missing = run_command(train(1, "missing", unset + address("models/none")));
+  EXPECT_EQ(missing.exit_code, 2);
+  expect_contains(missing.errors, {"model.from: " + address("models/none"), "neither a config.json"});
+}
+
 TEST_F(S3Training, ReadsItsTextFromTheBucket) {
   put(*open_store(address("texts")), "lines.txt", std::string(40'000, 'a') + "b\n");
   ::setenv("XDG_CACHE_HOME", (directory_ / "cache").c_str(), 1);

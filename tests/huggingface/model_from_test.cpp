@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
@@ -218,6 +219,24 @@ TEST(ModelFromSnapshot, BeginsWhereAnotherRunEnded) {
               convert_model(SourceModel(other / "run", World::alone()), other / "half", DType::bf16);
             }).find("exists already"),
             std::string::npos);
+}
+
+TEST(ModelFromSnapshot, OfOldFormatsIsReadToo) {
+  for (const std::string version : {"1", "2"}) {
+    const TemporaryDirectory directory;
+    const std::string old = LOCKSTEP_SOURCE_DIR "/tests/snapshot/version_" + version;
+    convert_model(SourceModel(old, World::alone()), directory / "out", DType::f32);
+    const std::string name = "h.0.attn.c_attn.weight";
+    std::vector<double> stored;
+    for (const NamedTensor& one : load_safetensors(old + "/model.safetensors").tensors)
+      if (one.name == "transformer." + name)
+        stored = to_doubles(version == "1" ? transpose(one.tensor) : one.tensor);
+    EXPECT_EQ(values_in(directory / "out").at(name), stored) << version;
+    EXPECT_NE(tokenizer_of(SourceModel(directory / "out", World::alone())), nullptr);
+    std::ofstream(directory / "out/state.json") << "{}";
+    expect_contains(user_error([&] { SourceModel(directory / "out", World::alone()); }),
+                    {"state.json is damaged"});
+  }
 }
 
 /// The bits are the same on any number of ranks and wherever values lie, and where a run goes on.
