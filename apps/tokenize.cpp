@@ -68,14 +68,16 @@ struct Request {
   std::string tokenizer;
   std::string ids{none}, decode{none}, ids_of_file{none}, ids_of_texts{none};
   bool special = false;
+  bool json = false;
 };
 
 std::string answer(const Request& request) {
   const auto is_given = [](const std::string& option) { return option != Request::none; };
   const int given = is_given(request.ids) + is_given(request.decode) + is_given(request.ids_of_file) +
-                    is_given(request.ids_of_texts);
-  require(given == 1, "give one of --ids, --decode, --ids-of-file and --ids-of-texts");
+                    is_given(request.ids_of_texts) + request.json;
+  require(given == 1, "give one of --ids, --decode, --ids-of-file, --ids-of-texts and --json");
   const auto tokenizer = load_tokenizer(request.tokenizer);
+  if (request.json) return tokenizer->to_json();
   if (is_given(request.decode)) {
     const std::string text =
         tokenizer->decode(parse_ids(text_of(request.decode), tokenizer->vocabulary_size()));
@@ -85,7 +87,7 @@ std::string answer(const Request& request) {
     return ids_of_texts(*tokenizer, read_file(request.ids_of_texts), request.ids_of_texts);
   const bool is_file = is_given(request.ids_of_file);
   std::vector<int32_t> ids = is_file ? tokenizer->encode(read_file(request.ids_of_file), request.ids_of_file)
-                                     : tokenizer->encode(text_of(request.ids), "the text");
+                                     : tokenizer->encode(text_of(request.ids), "--ids");
   if (request.special) ids = tokenizer->with_special_tokens(std::move(ids));
   std::string line;
   append_ids(ids, line);
@@ -105,6 +107,7 @@ int main(int argc, char** argv) {
   line.add("--ids-of-texts", request.ids_of_texts,
            "a file of texts that a NUL ends each: print a line of ids for each");
   line.add_flag("--special", request.special, "with the tokens that the tokenizer puts around a text");
+  line.add_flag("--json", request.json, "print the tokenizer as a tokenizer.json");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
     std::cout << answer(request);

@@ -22,19 +22,19 @@ std::array<int32_t, 256> tokens_of_bytes(const BytePairModel& model) {
   return ids;
 }
 
-/// Where a piece that had to be merged stands in the text, and its ids in the result.
-struct SeenPiece {
-  uint64_t hash = 0;
-  const char* begin = nullptr;
-  size_t bytes = 0;
-  size_t first_id = 0;
-  size_t ids = 0;
-};
-
 }  // namespace
 
 /// What one call of encode() works with.
 struct BytePairTokenizer::Encoding {
+  /// Where a piece that had to be merged stands in the text, and its ids in the result.
+  struct SeenPiece {
+    uint64_t hash = 0;
+    const char* begin = nullptr;
+    size_t bytes = 0;
+    size_t first_id = 0;
+    size_t ids = 0;
+  };
+
   std::string_view source;
   std::vector<int32_t> ids;
   std::vector<SeenPiece> seen;
@@ -92,7 +92,7 @@ void BytePairTokenizer::encode_between(std::string_view text, Encoding& encoding
   const std::string with_blank = concat(" ", text);
   encode_pieces(with_blank, encoding);
   // What was seen lies in a text that goes.
-  std::fill(encoding.seen.begin(), encoding.seen.end(), SeenPiece{});
+  std::fill(encoding.seen.begin(), encoding.seen.end(), Encoding::SeenPiece{});
 }
 
 void BytePairTokenizer::encode_pieces(std::string_view text, Encoding& encoding) const {
@@ -106,7 +106,7 @@ void BytePairTokenizer::encode_pieces(std::string_view text, Encoding& encoding)
       encoding.ids.push_back(id);
       continue;
     }
-    SeenPiece& seen = encoding.seen[(hash >> 16) & (encoding.seen.size() - 1)];
+    Encoding::SeenPiece& seen = encoding.seen[(hash >> 16) & (encoding.seen.size() - 1)];
     const size_t first = encoding.ids.size();
     if (seen.hash == hash && seen.bytes == piece.size() &&
         std::memcmp(seen.begin, piece.data(), piece.size()) == 0) {

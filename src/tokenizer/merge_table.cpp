@@ -11,6 +11,8 @@ namespace {
 
 /// Above it a heap finds the next merge, below a walk over all of them does.
 constexpr size_t few = 64;
+/// Ids below it have a table of their own.
+constexpr int32_t low_ids = 512;
 constexpr uint64_t odd = 0x9E3779B97F4A7C15;
 
 uint64_t mixed(uint64_t x) {
@@ -27,15 +29,24 @@ uint64_t load(const char* bytes, size_t count) {
 
 size_t slots_for(size_t entries) { return std::bit_ceil(std::max<size_t>(2 * entries, 16)); }
 
+bool are_low(int32_t left, int32_t right) { return (left | right) < low_ids; }
+
+size_t low_place(int32_t left, int32_t right) {
+  return static_cast<size_t>(left) * low_ids + static_cast<size_t>(right);
+}
+
 }  // namespace
 
 MergeTable::MergeTable(const std::vector<Merge>& merges)
     : slots_(slots_for(merges.size()), Merge{-1, -1, INT_MAX, -1}),
-      shift_(64 - std::countr_zero(slots_for(merges.size()))) {
+      shift_(64 - std::countr_zero(slots_for(merges.size()))),
+      low_(static_cast<size_t>(low_ids) * low_ids, -1) {
   for (const Merge& merge : merges) {
     size_t slot = slot_of(merge.left, merge.right);
     while (slots_[slot].left >= 0) slot = (slot + 1) & (slots_.size() - 1);
     slots_[slot] = merge;
+    if (are_low(merge.left, merge.right))
+      low_[low_place(merge.left, merge.right)] = static_cast<int32_t>(slot);
   }
 }
 
@@ -45,6 +56,10 @@ size_t MergeTable::slot_of(int32_t left, int32_t right) const {
 }
 
 const Merge* MergeTable::find(int32_t left, int32_t right) const {
+  if (are_low(left, right)) {
+    const int32_t slot = low_[low_place(left, right)];
+    return slot < 0 ? nullptr : &slots_[static_cast<size_t>(slot)];
+  }
   for (size_t slot = slot_of(left, right);; slot = (slot + 1) & (slots_.size() - 1)) {
     const Merge& merge = slots_[slot];
     if (merge.left == left && merge.right == right) return &merge;

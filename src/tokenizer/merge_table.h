@@ -38,6 +38,8 @@ class MergeTable {
 
   std::vector<Merge> slots_;  // open addressing; left is -1 where a slot is empty
   int shift_ = 0;
+  /// Slots of merges of two low ids, -1 where there is none: those of bytes are low, and most are asked for.
+  std::vector<int32_t> low_;
 };
 
 struct MergeTable::Scratch {
