@@ -62,7 +62,8 @@ void place_added_tokens(const TokenizerFile& file, const std::string& origin, co
 void resolve_merges(const TokenizerFile& file, const Ids& ids, BytePairModel& model) {
   std::unordered_set<uint64_t> seen;
   for (size_t i = 0; i < file.merges.size(); ++i) {
-    const std::string &left = file.merges[i][0], &right = file.merges[i][1];
+    const std::string& left = file.merges[i][0];
+    const std::string& right = file.merges[i][1];
     const auto name = [&] { return concat(file.merges_name, i + file.first_merge, file.merges_end); };
     const auto id_of = [&](const std::string& token) {
       const auto found = ids.find(token);

@@ -101,10 +101,10 @@ size_t MergeTable::merge_few(int32_t* tokens, size_t count, Scratch& scratch) co
 /// A list of the tokens that are left, and a heap of merges. One that no longer stands at its place is
 /// skipped: its place has another merge by then, or none.
 size_t MergeTable::merge_many(int32_t* tokens, size_t count, Scratch& scratch) const {
-  auto& merges = scratch.merges;
-  auto& next = scratch.next;
-  auto& previous = scratch.previous;
-  auto& heap = scratch.heap;
+  std::vector<const Merge*>& merges = scratch.merges;
+  std::vector<uint32_t>& next = scratch.next;
+  std::vector<uint32_t>& previous = scratch.previous;
+  std::vector<Scratch::Candidate>& heap = scratch.heap;
   merges.assign(count, nullptr);
   next.resize(count);
   previous.resize(count);

@@ -187,7 +187,7 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
       {"logits beyond any memory",
        "data.dataset=random_tokens model.vocab_size=100000000 train.batch_size=1000000",
        {"needs at least", "logits"}},
-      {"a folder as a corpus", "data.dataset=/etc", {"data.dataset = /etc", "a folder"}},
+      {"a folder as a corpus", "data.dataset=/etc", {"data.dataset = /etc", "no *.txt in this folder"}},
   };
   for (const BadInput& input : inputs) {
     const Outcome outcome = run_command(train("run") + " " + input.change);
