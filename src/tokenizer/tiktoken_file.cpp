@@ -120,7 +120,7 @@ void add_llama3_tokens(BytePairModel& model, bool is_whole) {
     reserve(0, 4);
     names.insert(names.end(), {"<|start_header_id|>", "<|end_header_id|>"});
     reserve(4, 5);
-    names.push_back("<|eot_id|>");
+    names.emplace_back("<|eot_id|>");
     reserve(5, 251);
     model.before = {static_cast<int32_t>(first)};
   }

@@ -41,7 +41,7 @@ class Place {
     if (!value_->is_array()) refuse("is not a list");
     std::vector<Place> all;
     for (const Json& element : *value_)
-      all.push_back({element, concat(name_, "[", all.size(), "]"), *origin_});
+      all.emplace_back(element, concat(name_, "[", all.size(), "]"), *origin_);
     return all;
   }
 
@@ -134,7 +134,7 @@ TokenizerFile read_characters(const Place& file) {
 /// Refuses a setting that would change the ids and is not computed.
 void require_off(const Place& place) {
   const Json& value = place.json();
-  const bool is_off = value.is_null() || value == false || value == 0.0 || value == "";
+  const bool is_off = value.is_null() || value == false || value == 0.0 || value == Json(std::string());
   if (!is_off) place.refuse("is ", place.shown(), ", which is not computed here");
 }
 
