@@ -99,7 +99,7 @@ void add_model(Rows<ModelConfig> rows) {
            "in the MLP: GELU approximated by tanh, as GPT-2, or exact", any, {"gelu_tanh", "gelu_erf"});
 }
 
-void add_train(Rows<TrainConfig> rows) {
+void add_optimization(Rows<TrainConfig> rows) {
   using C = TrainConfig;
   // What the length of a run does to every step is train.decay_steps, so a run may be given more steps.
   rows.add("steps", &C::steps, collective, "steps", "length of the run; 0: train.epochs says it",
@@ -138,6 +138,10 @@ void add_train(Rows<TrainConfig> rows) {
   rows.add("beta2", &C::beta2, semantic, "", "AdamW: memory of the square", unit_interval);
   rows.add("grad_clip", &C::grad_clip, semantic, "",
            "longer gradients are scaled to this norm; 0: not clipped", at_least(0));
+}
+
+void add_execution(Rows<TrainConfig> rows) {
+  using C = TrainConfig;
   rows.add("seed", &C::seed, semantic, "", "of initial weights, data order and dropout", at_least(0));
   rows.add("device", &C::device, semantic, "", "where to train; auto: a GPU if this process sees one", any,
            {"auto", "cpu", "cuda"});
@@ -329,7 +333,8 @@ const std::vector<ConfigKey>& config_schema() {
     std::vector<ConfigKey> keys;
     add_data({"data", &Config::data, keys});
     add_model({"model", &Config::model, keys});
-    add_train({"train", &Config::train, keys});
+    add_optimization({"train", &Config::train, keys});
+    add_execution({"train", &Config::train, keys});
     add_dist({"dist", &Config::dist, keys});
     add_snapshot({"snapshot", &Config::snapshot, keys});
     add_log({"log", &Config::log, keys});

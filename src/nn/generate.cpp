@@ -86,11 +86,14 @@ class Batch {
  public:
   Batch(TextModel& model, const std::vector<Prompt>& prompts, const BatchLimits& limits)
       : model_(model), prompts_(prompts), limits_(limits) {
+    const int64_t context = model.context();
     int64_t longest = 1;
+    // Numbers of tokens are a user's: their sum may not overflow.
     for (const Prompt& prompt : prompts)
-      longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()) + prompt.options.tokens);
+      longest = std::max(longest,
+                         static_cast<int64_t>(prompt.ids.size()) + std::min(prompt.options.tokens, context));
     const int64_t texts = std::min(limits.texts, static_cast<int64_t>(prompts.size()));
-    model.start(texts, std::min(model.context(), longest));
+    model.start(texts, std::min(context, longest));
     for (int64_t place = texts; place > 0; --place) free_places_.push_back(place - 1);
   }
 
@@ -180,7 +183,9 @@ std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::
   return continue_one(*make_text_model(model, context), std::move(ids), options, {.tokens = context});
 }
 
-std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& options) {
+std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& asked) {
+  GenerateOptions options = asked;
+  if (options.symbols == 0) options.symbols = model.options().vocabulary;  // not all rows of its table
   return continue_one(*make_text_model(model), std::move(ids), options);
 }
 

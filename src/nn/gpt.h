@@ -41,7 +41,7 @@ class Gpt : public Module {
   /// logits exist at a time (linear_cross_entropy); 0: all.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
               int64_t rows_at_once = 0) const;
-  /// The logits [parts, vocabulary] after the last token of each part. What is read is kept in `cache`, to go
+  /// The logits [parts, rows] after the last token of each part. What is read is kept in `cache`, to go
   /// on from. On a CPU the bits of operator()'s, however texts are cut into parts and whatever goes with
   /// them.
   Tensor next_logits(std::span<const TextPart> parts, KeyValueCache& cache) const;

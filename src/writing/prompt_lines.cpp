@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int deepest = 64;
+
 /// One value of a line, and where it stands.
 struct Field {
   const Json& value;
@@ -77,14 +79,22 @@ std::string known_keys() {
   return keys;
 }
 
+Json parse(std::string_view text, const std::string& place) {
+  const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
+    require(depth < deepest, place, "nested more than ", deepest, " deep");
+    return true;
+  };
+  try {
+    return Json::parse(text, watch);
+  } catch (const Json::parse_error& error) {
+    throw UserError(concat(place, "no JSON from its byte ", error.byte, " on"));
+  } catch (const Json::out_of_range&) {
+    throw UserError(concat(place, "a number beyond those of double precision"));
+  }
+}
+
 PromptLine read_line(std::string_view text, const std::string& place, const PromptLine& defaults) {
-  const Json json = [&] {
-    try {
-      return Json::parse(text);
-    } catch (const Json::parse_error& error) {
-      throw UserError(concat(place, "no JSON from its byte ", error.byte, " on"));
-    }
-  }();
+  const Json json = parse(text, place);
   require(json.is_object(), place, "no object of JSON, such as {\"prompt\": \"Once\"}");
   PromptLine line = defaults;
   for (const auto& [key, value] : json.items()) {

@@ -117,6 +117,7 @@ class Counter : public TextModel {
   int64_t context() const override { return 6; }
   void start(int64_t texts, int64_t tokens) override {
     EXPECT_LE(tokens, context());
+    most_ = tokens;
     read_.assign(static_cast<size_t>(texts), 0);
   }
   Tensor next_logits(std::span<const TextPart> parts) override {
@@ -125,7 +126,7 @@ class Counter : public TextModel {
       int64_t& read = read_.at(static_cast<size_t>(parts[row].text));
       EXPECT_LE(parts[row].past, read) << "the model has not read that";
       read = parts[row].past + std::ssize(parts[row].ids);
-      EXPECT_LE(read, context());
+      EXPECT_LE(read, most_);
       logits[row * 10 + static_cast<size_t>(parts[row].ids.back() + 1) % 10] = 5.0F;
       most_at_once = std::max(most_at_once, parts.size());
     }
@@ -134,6 +135,7 @@ class Counter : public TextModel {
   size_t most_at_once = 0;
 
  private:
+  int64_t most_ = 0;
   std::vector<int64_t> read_;
 };
 
@@ -161,6 +163,14 @@ TEST(Generate, TakesAnyModelAndSaysWhyATextEnds) {
   EXPECT_EQ(asked, 3) << "asked once before each token";
   EXPECT_EQ(finished.size(), 5U);
   EXPECT_EQ(finished[0], 2U);
+}
+
+TEST(Generate, AsManyTokensAsThereAreNumbersMeanUntilTheEnd) {
+  Counter counter;
+  const GenerateOptions all{
+      .tokens = std::numeric_limits<int64_t>::max(), .temperature = 0.0, .end_of_text = 0};
+  EXPECT_EQ(generate(counter, {{.ids = {1}, .options = all}})[0].ids,
+            (std::vector<int32_t>{2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
 /// How often each id is drawn at 4000 positions, in percent.

@@ -165,7 +165,10 @@ TEST(PromptLines, BadOnesAreRefusedByLineAndKey) {
            {"{\"prompt\": \"a\", \"top_p\": 0}", "top_p is 0"},
            {"{\"prompt\": \"a\", \"seed\": -1}", "seed is -1"},
            {"{\"prompt\": \"a\", \"stop\": [1]}", "stop is 1"},
-           {"{\"prompt\": \"a\", \"stop\": [\"\"]}", "stop is [\"\"]"}}) {
+           {"{\"prompt\": \"a\", \"stop\": [\"\"]}", "stop is [\"\"]"},
+           {"{\"prompt\": \"a\", \"temperature\": 1e999}", "a number beyond"},
+           {"{\"prompt\": \"a\", \"id\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+            "nested more than 64 deep"}}) {
     try {
       read_prompt_lines("{\"prompt\": \"a\"}\n\n" + line + "\n", "in.jsonl", {});
       FAIL() << line << " was taken";
