@@ -16,12 +16,21 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int deepest = 64;
+
 Json parsed(std::string_view line, const std::string& place) {
   decode_utf8(line, place);
+  // What is nested deeper is no example.
+  const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
+    require(depth < deepest, place, ": nested more than ", deepest, " deep");
+    return true;
+  };
   try {
-    return Json::parse(line);
+    return Json::parse(line, watch);
   } catch (const Json::parse_error& problem) {
     throw UserError(concat(place, ": no JSON from byte ", problem.byte, " of the line on"));
+  } catch (const Json::out_of_range&) {
+    throw UserError(concat(place, ": a number beyond those of double precision"));
   }
 }
 

@@ -41,11 +41,16 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
       {"{\"text\": \"\"}", "\"text\" is empty"},
       {"{\"text\": \"a\", \"answer\": \"b\"}", "\"text\" stands beside"},
       {"{\"text\": \"\xff\"}", "byte"},
+      {"{\"text\": \"a\", \"loss\": 1e999}", "a number beyond"},
+      {"{\"text\": " + std::string(100'000, '['), "nested more than 64 deep"},
+      {"{\"text\": \"a\", \"more\": " + std::string(64, '[') + std::string(64, ']') + "}", "nested more"},
       {"{\"text\": \"\\ud800\"}", "no JSON"},
       {std::string("{\"text\": \"a\0b\"}", 14), "byte"}};
   for (const auto& [line, complaint] : bad)
     expect_contains(user_error([&] { read_examples(good + good + line + "\n" + good, "x.jsonl"); }),
                     {"x.jsonl:3", complaint});
+  const std::string deep = "{\"text\": \"a\", \"more\": " + std::string(63, '[') + std::string(63, ']') + "}";
+  EXPECT_EQ(read_examples(deep, "x.jsonl").size(), 1U) << "what is not asked for may be anything";
   for (const char* empty : {"", "\n", " \n\t\r\n"})
     expect_contains(user_error([&] { read_examples(empty, "x.jsonl"); }), {"x.jsonl has no examples"});
 }
