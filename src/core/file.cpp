@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -15,6 +17,7 @@
 #include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/host.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +32,23 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
+/// Writes a file under a name that no process of any host and no thread has beside, syncs it, and calls
+/// publish(name), which says whether it is done. The name is gone afterwards.
+template <class Publish>
+void write_beside(const std::string& path, std::span<const std::span<const std::byte>> pieces,
+                  Publish publish) {
+  static std::atomic<int64_t> count = 0;
+  const std::string beside = concat(path, ".", process_mark(), "-", count++, ".tmp");
+  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  expect(bool(file), "cannot write ", path, ": ", std::strerror(errno));
+  const auto write_piece = [&](std::span<const std::byte> piece) { return write_all(file.get(), piece); };
+  const bool is_done =
+      std::ranges::all_of(pieces, write_piece) && ::fsync(file.get()) == 0 && publish(beside.c_str());
+  const std::string problem = std::strerror(errno);
+  ::unlink(beside.c_str());
+  expect(is_done, "cannot write ", path, ": ", problem);
+}
+
 }  // namespace
 
 void write_file(const std::string& path, std::string_view bytes) {
@@ -37,15 +57,20 @@ void write_file(const std::string& path, std::string_view bytes) {
 }
 
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
-  const std::string beside = concat(path, ".", ::getpid(), ".tmp");
-  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  expect(bool(file), "cannot write ", path, ": ", std::strerror(errno));
-  const auto write_piece = [&](std::span<const std::byte> piece) { return write_all(file.get(), piece); };
-  const bool written = std::ranges::all_of(pieces, write_piece) && ::fsync(file.get()) == 0;
-  if (written && ::rename(beside.c_str(), path.c_str()) == 0) return;
-  const std::string problem = std::strerror(errno);
-  ::unlink(beside.c_str());
-  throw Error(concat("cannot write ", path, ": ", problem));
+  write_beside(path, pieces, [&](const char* beside) { return ::rename(beside, path.c_str()) == 0; });
+}
+
+bool write_absent_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+  bool is_there = false;
+  write_beside(path, pieces, [&](const char* beside) {
+    if (::link(beside, path.c_str()) == 0) return true;
+    // Some file systems have no links.
+    if (errno != EEXIST && ::renameat2(AT_FDCWD, beside, AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
+      return true;
+    is_there = errno == EEXIST;
+    return is_there;
+  });
+  return !is_there;
 }
 
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {

@@ -15,6 +15,8 @@ namespace lockstep {
 void write_file(const std::string& path, std::string_view bytes);
 /// The same for contents that lie in several places of memory.
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+/// The same where there is no file yet: one that is there stays as it is, and this returns false.
+bool write_absent_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
 /// A file of `bytes` in memory which other processes map, too: a new one in the place of an older one, which
 /// whoever has mapped it keeps (`create`), or one that is there. Throws Error with the path and the reason.

@@ -52,26 +52,30 @@ std::string path_of(uint64_t key) {
   return folder.empty() ? "" : (fs::path(folder) / (hash_text(key) + ".tokens")).string();
 }
 
-TokenImage found_at(const std::string& path, uint64_t key, bool verified) {
+/// What rank 0 of a host finds.
+TokenImage found_at(const std::string& path, uint64_t key) {
   std::error_code unreadable;
   if (path.empty() || !fs::is_regular_file(path, unreadable)) return {};
-  TokenImage image = TokenImage::of_file(path, key, verified);
+  TokenImage image = TokenImage::of_file(path, key, true);
   if (!image) log_warning(concat(path, " is damaged and is made again"));
   return image;
 }
 
-/// The image as its host's ranks share it, or as it is where that cannot be.
+/// The image as its host's ranks share it; empty where that cannot be. A whole file that is there stays,
+/// since others may have mapped it.
 TokenImage kept_at(const std::string& path, uint64_t key, const TokenImage& image) {
   try {
     expect(!path.empty(), "neither XDG_CACHE_HOME nor HOME is set");
     fs::create_directories(fs::path(path).parent_path());
     const std::array pieces = {image.bytes()};
-    write_file(path, pieces);
-    if (const TokenImage kept = TokenImage::of_file(path, key, false)) return kept;
+    if (!write_absent_file(path, pieces) && !TokenImage::of_file(path, key, true)) write_file(path, pieces);
+    TokenImage kept = TokenImage::of_file(path, key, true);
+    expect(bool(kept), path, " is not what was written");
+    return kept;
   } catch (const std::exception& failure) {
     log_warning(concat("the encoded text cannot be kept, and lies in each rank's memory: ", failure.what()));
+    return {};
   }
-  return image;
 }
 
 /// Rank 0's image on all ranks that say that they need it. All ranks call it.
@@ -183,19 +187,30 @@ TokenImage shared_tokens(const World& world, uint64_t key, const std::function<T
   const std::string path = path_of(key);
   const bool speaks_for_host = world.local_rank() == 0;
   TokenImage mine;
-  if (speaks_for_host) mine = found_at(path, key, true);
-  if (!world.communicator().on_every_rank(mine || !speaks_for_host)) {
+  if (speaks_for_host) mine = found_at(path, key);
+  bool is_mapped = bool(mine);
+  const auto keep = [&](const TokenImage& image) {
+    mine = kept_at(path, key, image);
+    is_mapped = bool(mine);
+    if (!is_mapped) mine = image;
+  };
+  if (!world.communicator().on_every_rank(is_mapped || !speaks_for_host)) {
     on_first_rank(world, [&] {
-      if (!mine) mine = kept_at(path, key, encode());
+      if (!mine) keep(encode());
     });
     // A host may share the folder of the first.
-    if (speaks_for_host && !mine) mine = found_at(path, key, true);
+    if (speaks_for_host && !mine) {
+      mine = found_at(path, key);
+      is_mapped = bool(mine);
+    }
     const bool needs = speaks_for_host && !mine;
     mine = hand_out(world, key, mine, needs);
-    if (needs) mine = kept_at(path, key, mine);
+    if (needs) keep(mine);
   }
-  world.communicator().barrier();
-  if (!speaks_for_host) mine = found_at(path, key, false);
+  // Where a host's speaker could not mend a file it is still damaged: the others of the host then look for
+  // themselves.
+  const bool are_whole = world.communicator().on_every_rank(is_mapped || !speaks_for_host);
+  if (!speaks_for_host) mine = TokenImage::of_file(path, key, !are_whole);
   return hand_out(world, key, mine, !mine);
 }
 

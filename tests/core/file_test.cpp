@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.h"
 
+#include <array>
 #include <gtest/gtest.h>
+#include <span>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -25,6 +27,19 @@ void expect_error_naming(const std::string& path, Call call) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
   }
+}
+
+TEST(File, ThatIsThereStaysWhereAnAbsentOneIsWritten) {
+  const TemporaryDirectory folder;
+  const auto write = [&](const std::string& name, std::string_view text) {
+    const std::array pieces = {std::as_bytes(std::span(text))};
+    return write_absent_file(folder / name, pieces);
+  };
+  EXPECT_TRUE(write("file", "first"));
+  EXPECT_FALSE(write("file", "second"));
+  EXPECT_EQ(read_text(folder / "file"), "first");
+  EXPECT_EQ(count_entries(folder.path()), 1);
+  expect_error_naming(folder / "none/file", [&] { write("none/file", "text"); });
 }
 
 TEST(File, HoldsExactlyTheBytes) {

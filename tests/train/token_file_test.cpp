@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "language/token_file.h"
 
+#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
-#include <mutex>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "comm/local_communicator.h"
 #include "data/corpus.h"
@@ -21,12 +24,38 @@ namespace fs = std::filesystem;
 const std::vector<int32_t> some_ids{3, 1, 4, 1, 5, 9, 2, 6, 5};
 const std::vector<int64_t> some_marks{5, 9};
 
+ino_t inode_of(const fs::path& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return status.st_ino;
+}
+
 std::vector<int32_t> ids_of(const TokenImage& image) {
   const Tokens tokens = image.tokens();
   std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
   tokens.copy(0, tokens.size(), ids.data());
   return ids;
 }
+
+/// While it lives nobody can write a file of more bytes, the superuser neither.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t most_bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{most_bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~SmallFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
 
 /// A cache of its own.
 class TokenFile : public testing::Test {
@@ -96,6 +125,61 @@ TEST_F(TokenFile, WithoutAPlaceToKeepItItLiesInMemory) {
   EXPECT_EQ(on_two_ranks(7), some_ids);
   EXPECT_EQ(made_, 1);
   expect_contains(testing::internal::GetCapturedStderr(), {"cannot be kept"});
+}
+
+// Rank 0 sees the damage, and cannot write another file: the others must not take the damaged one.
+TEST_F(TokenFile, ADamagedFileThatCannotBeMendedIsNobodys) {
+  const std::vector<int32_t> ids(100'000, 5);
+  std::array<int, 2> made{};
+  const auto all_have_them = [&](size_t time) {
+    run_ranks(3, [&](Communicator& communicator) {
+      const World world(communicator.shared_from_this());
+      const TokenImage image = shared_tokens(world, 7, [&] {
+        ++made.at(time);
+        return TokenImage(7, ids, {}, 10);
+      });
+      EXPECT_EQ(ids_of(image), ids) << "rank " << world.rank();
+    });
+  };
+  all_have_them(0);
+  std::string damaged = read_text(files().at(0));
+  damaged[100'001] = 1;
+  write_text(files()[0], damaged);
+  testing::internal::CaptureStderr();
+  {
+    const SmallFiles limit(65536);
+    all_have_them(1);
+  }
+  expect_contains(testing::internal::GetCapturedStderr(),
+                  {"is damaged and is made again", "cannot be kept", "File too large"});
+  EXPECT_EQ(made, (std::array<int, 2>{1, 1}));
+  EXPECT_EQ(files().size(), 1U) << "nothing is left beside it";
+  EXPECT_TRUE(read_text(files()[0]) == damaged);
+}
+
+// Runs that encode the same at a time: what one has kept and mapped the other leaves alone.
+TEST_F(TokenFile, AFileThatAnotherRunHasKeptMeanwhileStays) {
+  const TokenImage image(7, some_ids, some_marks, 10);
+  fs::path path;
+  ino_t inode = 0;
+  const TokenImage found = shared_tokens(World::alone(), 7, [&] {
+    shared_tokens(World::alone(), 7, [&] { return image; });
+    path = files().at(0);
+    inode = inode_of(path);
+    return image;
+  });
+  EXPECT_EQ(ids_of(found), some_ids);
+  EXPECT_EQ(inode_of(path), inode);
+  EXPECT_EQ(files().size(), 1U);
+  // A damaged one does not.
+  fs::remove(path);
+  EXPECT_EQ(ids_of(shared_tokens(World::alone(), 7,
+                                 [&] {
+                                   write_text(path, "another's");
+                                   return image;
+                                 })),
+            some_ids);
+  EXPECT_TRUE(bool(TokenImage::of_file(path, 7, true)));
 }
 
 TEST_F(TokenFile, WhatCannotBeEncodedIsEverybodysError) {
