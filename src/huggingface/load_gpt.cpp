@@ -39,8 +39,12 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
   const std::map<std::string, std::string> artifacts = source.artifacts(), texts = source.texts();
   if (const auto characters = artifacts.find("vocabulary"); characters != artifacts.end())
     return std::make_shared<CharTokenizer>(characters->second);
-  if (const auto json = texts.find("tokenizer.json"); json != texts.end())
-    return tokenizer_from_json(json->second, concat(source.address(), "/", json->first));
+  if (const auto json = texts.find("tokenizer.json"); json != texts.end()) {
+    const auto config = texts.find("tokenizer_config.json");
+    return tokenizer_from_json(json->second, concat(source.address(), "/", json->first),
+                               config != texts.end() ? config->second : "",
+                               concat(source.address(), "/tokenizer_config.json"));
+  }
   // Two files make one too, where they can be opened.
   const std::optional<std::string> folder = local_path(source.address());
   return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;

@@ -92,11 +92,9 @@ Source source_of(const std::string& name) {
 
 /// What data.tokenizer names.
 std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Source& source,
-                                               const std::string& model_tokenizer) {
+                                               const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   const std::string& name = config.data.tokenizer;
-  if (name == "auto" && !model_tokenizer.empty())
-    return tokenizer_from_json(model_tokenizer,
-                               concat("model.from = ", config.model.from, ", tokenizer.json"));
+  if (name == "auto" && model_tokenizer) return model_tokenizer;
   if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(source.alphabet());
   try {
     return load_tokenizer(name);
@@ -113,21 +111,24 @@ struct SharedText {
   std::string text_hash;
 };
 
-SharedText share_text(const Config& config, const World& world, const std::string& model_tokenizer) {
+SharedText share_text(const Config& config, const World& world,
+                      const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   SharedText shared;
   Source source;
-  std::string json;
+  std::string json, config_json;
   on_first_rank(world, [&] {
     source = source_of(config.data.dataset);
-    json = tokenizer_for(config, source, model_tokenizer)->to_json();
+    const auto tokenizer = tokenizer_for(config, source, model_tokenizer);
+    json = tokenizer->to_json();
+    config_json = tokenizer->config_json();
     shared.description = source.corpus.description;
     shared.text_hash = hash_text(hash_of_text(source.corpus));
   });
-  for (std::string* text : {&json, &shared.description, &shared.text_hash})
+  for (std::string* text : {&json, &config_json, &shared.description, &shared.text_hash})
     *text = world.communicator().broadcast_text(*text, 0);
-  shared.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0");
+  shared.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json);
   const std::string kind = is_jsonl(config.data.dataset) ? "examples " : "text ";
-  const uint64_t key = hash_of(concat(kind, shared.text_hash, " ", hash_text(hash_of(json))));
+  const uint64_t key = hash_of(concat(kind, shared.text_hash, " ", tokenizer_hash(*shared.tokenizer)));
   const int threads =
       std::min(available_cores(), static_cast<int>(config.train.threads) * world.local_size());
   const auto encode = [&] { return source.encoded(key, *shared.tokenizer, threads); };
@@ -243,8 +244,14 @@ Corpus resolve_corpus(const std::string& name) {
   return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
 }
 
+std::string tokenizer_hash(const Tokenizer& tokenizer) {
+  const auto id_of = [](std::optional<int32_t> id) { return id ? std::to_string(*id) : "none"; };
+  return hash_text(hash_of(concat(tokenizer.to_json(), " ", id_of(tokenizer.beginning_of_text()), " ",
+                                  id_of(tokenizer.end_of_text()))));
+}
+
 LanguageData load_language_data(const Config& config, const World& world,
-                                const std::string& model_tokenizer) {
+                                const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   if (config.data.dataset == "random_tokens") return random_language_data(config);
   const SharedText text = share_text(config, world, model_tokenizer);
   const bool is_char = dynamic_cast<const CharTokenizer*>(text.tokenizer.get()) != nullptr;

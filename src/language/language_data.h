@@ -29,9 +29,12 @@ struct LanguageData {
 };
 
 /// data.dataset as every rank sees it: rank 0 finds or downloads the text and encodes it; ranks of a host map
-/// one file of ids (shared_tokens()). `model_tokenizer` is, on rank 0, the tokenizer.json that data.tokenizer
-/// = auto stands for; empty: char. Throws UserError naming the key.
+/// one file of ids (shared_tokens()). `model_tokenizer` is, on rank 0, what data.tokenizer = auto stands for;
+/// null: char. Throws UserError naming the key.
 LanguageData load_language_data(const Config& config, const World& world,
-                                const std::string& model_tokenizer = "");
+                                const std::shared_ptr<const Tokenizer>& model_tokenizer = nullptr);
+
+/// Tells a tokenizer from others: by its file, and by the tokens that begin and end a text.
+std::string tokenizer_hash(const Tokenizer& tokenizer);
 
 }  // namespace lockstep

@@ -59,14 +59,21 @@ void name_ends(BytePairModel& model) {
   model.beginning_of_text = first_known(model, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
 }
 
+/// A tokenizer_config.json and what errors call it; no text: there is none.
+struct ConfigText {
+  std::string text, name;
+};
+
+ConfigText config_at(const std::string& path) { return {fs::exists(path) ? read_file(path) : "", path}; }
+
 /// The ends of texts as the configuration beside the file names them.
-void name_ends(BytePairModel& model, const std::string& config_path) {
+void name_ends(BytePairModel& model, const ConfigText& config) {
   name_ends(model);
-  if (!fs::exists(config_path)) return;
-  const TextEnds ends = read_tokenizer_config(read_file(config_path), config_path);
+  if (config.text.empty()) return;
+  const TextEnds ends = read_tokenizer_config(config.text, config.name);
   const auto id_of = [&](const std::string& name) {
     const auto found = std::find(model.tokens.begin(), model.tokens.end(), name);
-    require(!name.empty() && found != model.tokens.end(), config_path, " names the token \"", name,
+    require(!name.empty() && found != model.tokens.end(), config.name, " names the token \"", name,
             "\", which the tokenizer does not have");
     return static_cast<int32_t>(found - model.tokens.begin());
   };
@@ -75,11 +82,11 @@ void name_ends(BytePairModel& model, const std::string& config_path) {
 }
 
 std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::string& origin,
-                                           const std::string& config_path) {
+                                           const ConfigText& config) {
   const TokenizerFile file = read_tokenizer_json(json, origin);
   if (file.model == TokenizerFile::Model::characters) return characters_from(file, origin);
   BytePairModel model = byte_pair_model(file, origin);
-  name_ends(model, config_path);
+  name_ends(model, config);
   model.json = json;
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
@@ -89,14 +96,16 @@ std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const 
   require(fs::exists(merges_path), path, " needs its merges, but there is no ", merges_path);
   BytePairModel model = byte_pair_model(
       read_vocabulary_and_merges(read_file(path), path, read_file(merges_path), merges_path), path);
-  name_ends(model, config_path);
+  name_ends(model, config_at(config_path));
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin) {
-  return from_json(json, origin, "");
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin,
+                                                     std::string_view config_json,
+                                                     const std::string& config_origin) {
+  return from_json(json, origin, {std::string(config_json), config_origin});
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
@@ -116,7 +125,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   const std::string text = read_file(path);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (path.ends_with(".json") || (first != std::string::npos && text[first] == '{'))
-    return from_json(text, path, config);
+    return from_json(text, path, config_at(config));
   BytePairModel model = read_tiktoken(text, path);
   name_ends(model);
   return std::make_shared<BytePairTokenizer>(std::move(model));

@@ -15,7 +15,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// It as a Hugging Face tokenizer.json: tokenizer_from_json() makes an equal one of it.
+  /// It as a Hugging Face tokenizer.json; tokenizer_from_json() makes an equal one of it and config_json().
   virtual std::string to_json() const = 0;
   /// The tokenizer_config.json that belongs to it. `most_tokens` is the longest text that the model takes.
   std::string config_json(std::optional<int64_t> most_tokens = {}) const;

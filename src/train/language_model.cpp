@@ -2,7 +2,6 @@
 #include "train/language_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <utility>
@@ -10,11 +9,10 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "nn/adamw.h"
-#include "snapshot/parameters_hash.h"
 #include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
 #include "train/parameter_rules.h"
 #include "train/writer.h"
 
@@ -36,21 +34,6 @@ std::unique_ptr<SourceModel> open_source_model(const std::string& address, const
   } catch (const UserError& problem) {
     throw UserError(concat("model.from: ", problem.what()));
   }
-}
-
-/// On rank 0.
-std::string tokenizer_json_of(const SourceModel& source) {
-  const auto artifacts = source.artifacts();
-  if (const auto found = artifacts.find(tokenizer_artifact); found != artifacts.end()) return found->second;
-  if (const auto found = artifacts.find(vocabulary_artifact); found != artifacts.end())
-    return CharTokenizer(found->second).to_json();
-  const auto texts = source.texts();
-  if (const auto found = texts.find("tokenizer.json"); found != texts.end()) return found->second;
-  std::error_code unreadable;
-  require(std::filesystem::exists(source.address() + "/vocab.json", unreadable),
-          "model.from = ", source.address(),
-          " has no tokenizer that data.tokenizer = auto could be; name one there");
-  return load_tokenizer(source.address())->to_json();
 }
 
 /// Without rows beyond the vocabulary, which are there for the products alone.
@@ -93,10 +76,15 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
 }
 
 LanguageData language_data(const Config& config, const World& world, const SourceModel* source) {
-  std::string json;
+  std::shared_ptr<const Tokenizer> tokenizer;
   const bool is_wanted = source != nullptr && config.data.tokenizer == "auto";
-  if (is_wanted) on_first_rank(world, [&] { json = tokenizer_json_of(*source); });
-  return load_language_data(config, world, json);
+  if (is_wanted)
+    on_first_rank(world, [&] {
+      tokenizer = tokenizer_of(*source);
+      require(tokenizer != nullptr, "model.from = ", source->address(),
+              " has no tokenizer that data.tokenizer = auto could be; name one there");
+    });
+  return load_language_data(config, world, tokenizer);
 }
 
 std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size) {
@@ -158,7 +146,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
     if (const auto* characters = dynamic_cast<const CharTokenizer*>(data.tokenizer.get()))
       task.artifacts[vocabulary_artifact] = characters->vocabulary();
     else
-      task.artifacts[tokenizer_artifact] = hash_text(hash_of(data.tokenizer->to_json()));
+      task.artifacts[tokenizer_artifact] = tokenizer_hash(*data.tokenizer);
     task.user_program = "generate";
     task.sample_text = [&model, &tokenizer = *data.tokenizer,
                         seed = config.train.seed](const std::function<bool()>& go_on) {

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// What a language model's snapshot keeps besides tensors, in Snapshot::artifacts.
 inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< of characters
-inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< any other: a hash of its file
+inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< any other: its tokenizer_hash()
 inline constexpr const char* source_artifact = "model.from";      ///< a hash of what a run began with
 inline constexpr const char* corpus_artifact = "corpus";
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens that begin and end a text, which tokenizer_config.json names, on their way through a run.
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "huggingface/load_gpt.h"
+#include "huggingface/model_layout.h"
+#include "tests/support/tiny_training.h"
+#include "tests/support/user_error.h"
+#include "tokenizer/load_tokenizer.h"
+#include "train/writer.h"
+
+namespace lockstep {
+namespace {
+
+/// <|endoftext|> is 0, which is the end unless somebody says otherwise.
+constexpr int32_t begin_token = 1, tool_token = 900;
+
+/// A tokenizer whose texts end with a token that no list of usual names has, and examples.
+class TextEnds : public testing::Test {
+ protected:
+  void SetUp() override {
+    json_ = read_text(LOCKSTEP_SOURCE_DIR "/tests/golden/tokenizers/llama3.json");
+    std::filesystem::create_directory(directory_ / "tokenizer");
+    write_text(directory_ / "tokenizer/tokenizer.json", json_);
+    write_text(directory_ / "tokenizer/tokenizer_config.json",
+               R"({"eos_token": "<|tool|>", "bos_token": {"content": "<|begin|>"}})");
+    std::string examples;
+    for (int i = 0; i < 20; ++i) examples += "{\"prompt\": \"a\", \"answer\": \"b\"}\n";
+    write_text(directory_ / "examples.jsonl", examples);
+    config_ = tiny_config(directory_, 2);
+    config_.data.dataset = directory_ / "examples.jsonl";
+    config_.data.tokenizer = directory_ / "tokenizer";
+    config_.model.dropout = 0;
+    config_.train.learning_rate = config_.train.min_lr = 0.02;
+    config_.snapshot.path = directory_ / "run/snapshots";
+  }
+
+  /// Trains on two ranks, both of which have to see examples that end with the token.
+  void train_and_look() {
+    const QuietStderr quiet;
+    run_ranks(2, [&](Communicator& communicator) {
+      const World world(communicator.shared_from_this());
+      Config config = config_;
+      config.train.threads = 1;
+      settle(config, world);
+      const LanguageData data = language_data(config, world, nullptr);
+      EXPECT_EQ(data.tokenizer->beginning_of_text(), begin_token) << "rank " << world.rank();
+      std::vector<int32_t> input(8), target(8);
+      data.training->fetch(0, input.data(), target.data());
+      EXPECT_EQ(target[1], tool_token) << "rank " << world.rank();
+      const auto model = make_gpt(config, data.vocabulary_size);
+      EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+    });
+  }
+
+  TemporaryDirectory directory_;
+  std::string json_;
+  Config config_;
+};
+
+TEST_F(TextEnds, ReachSnapshotsAndWriters) {
+  train_and_look();
+  const std::string snapshot = directory_ / "run/snapshots/step-00000050";
+  for (const char* file : {"config.json", "generation_config.json"}) {
+    const auto json = nlohmann::json::parse(read_text(snapshot + "/" + file));
+    EXPECT_EQ(json["eos_token_id"], tool_token) << file;
+    EXPECT_EQ(json["bos_token_id"], begin_token) << file;
+  }
+  convert_model(SourceModel(directory_ / "run", World::alone()), directory_ / "out", DType::f32);
+  for (const char* place : {"run", "out"}) {
+    const Writer writer = load_writer(directory_ / place);
+    const auto written = write_texts(*make_text_model(*writer.model), *writer.tokenizer,
+                                     {{.text = "a", .options = {.tokens = 20, .temperature = 0}}});
+    EXPECT_EQ(written[0].finish, Finish::end_of_text) << place;
+    EXPECT_EQ(written[0].text, "b") << place;
+  }
+
+  // What a run keeps of its tokenizer besides is a hash, which is none to begin another with.
+  for (const char* place : {"run", "out"}) {
+    Config next = tiny_config(directory_, 1);
+    next.model.from = directory_ / place;
+    next.data.dataset = directory_ / "examples.jsonl";
+    for (const ConfigValue& value : config_values(next))
+      if (value.key.starts_with("model.")) next.unset.insert(value.key);
+    const auto source = settle_model(next, World::alone());
+    const LanguageData data = language_data(next, World::alone(), source.get());
+    EXPECT_EQ(data.tokenizer->to_json(), json_) << place;
+    EXPECT_EQ(data.tokenizer->end_of_text(), tool_token) << place;
+  }
+}
+
+TEST_F(TextEnds, TellTokenizersApart) {
+  const auto named = load_tokenizer(directory_ / "tokenizer"), usual = tokenizer_from_json(json_, "json");
+  EXPECT_EQ(named->to_json(), usual->to_json());
+  EXPECT_NE(tokenizer_hash(*named), tokenizer_hash(*usual));
+  EXPECT_EQ(tokenizer_hash(*named),
+            tokenizer_hash(*tokenizer_from_json(json_, "json", named->config_json())));
+  expect_contains(
+      user_error([&] { tokenizer_from_json(json_, "json", R"({"eos_token": "<|x|>"})", "x/config.json"); }),
+      {"x/config.json", "<|x|>"});
+}
+
+}  // namespace
+}  // namespace lockstep
