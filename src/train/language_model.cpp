@@ -77,7 +77,8 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
 
 LanguageData language_data(const Config& config, const World& world, const SourceModel* source) {
   std::shared_ptr<const Tokenizer> tokenizer;
-  const bool is_wanted = source != nullptr && config.data.tokenizer == "auto";
+  const bool is_wanted =
+      source != nullptr && config.data.tokenizer == "auto" && config.data.dataset != "random_tokens";
   if (is_wanted)
     on_first_rank(world, [&] {
       tokenizer = tokenizer_of(*source);

@@ -102,5 +102,18 @@ TEST_F(TextEnds, TellTokenizersApart) {
       {"x/config.json", "<|x|>"});
 }
 
+TEST(ModelFromWithoutTokenizer, TakesRandomTokens) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.model.from = LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied";
+  for (const ConfigValue& value : config_values(config))
+    if (value.key.starts_with("model.")) config.unset.insert(value.key);
+  const auto source = settle_model(config, World::alone());
+  expect_contains(user_error([&] { language_data(config, World::alone(), source.get()); }),
+                  {"has no tokenizer", "data.tokenizer = auto"});
+  config.data.dataset = "random_tokens";
+  EXPECT_EQ(language_data(config, World::alone(), source.get()).tokenizer, nullptr);
+}
+
 }  // namespace
 }  // namespace lockstep
