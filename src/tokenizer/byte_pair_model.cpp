@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -41,20 +42,26 @@ void place_vocabulary(const TokenizerFile& file, const std::string& origin, Byte
   }
 }
 
-void place_added_tokens(const TokenizerFile& file, const std::string& origin, const Ids& ids,
-                        BytePairModel& model) {
+/// `tokenizers` gives tokens that are not in the vocabulary the next ids, in their order, whatever the file
+/// says: a file that says other ids is refused.
+void place_added_tokens(const TokenizerFile& file, const Ids& ids, BytePairModel& model) {
   std::set<int32_t> used;
   std::unordered_set<std::string_view> contents;
+  auto next = static_cast<int32_t>(file.vocabulary.size());
   for (size_t i = 0; i < file.added.size(); ++i) {
     const AddedToken& token = file.added[i];
+    const std::string& name = file.added_names[i];
     const auto known = ids.find(token.content);
-    require(known == ids.end() || known->second == token.id, origin, ": added_tokens[", i, "] gives ",
-            shown(token.content), " the id ", token.id, ", but in the vocabulary it has another");
+    require(known == ids.end() || known->second == token.id, name, " gives ", shown(token.content),
+            " the id ", token.id, ", but in the vocabulary it has another");
     std::string& place = model.tokens[static_cast<size_t>(token.id)];
     const bool is_free = used.insert(token.id).second && (known != ids.end() || place.empty());
-    require(is_free, origin, ": added_tokens[", i, "] has the id ", token.id, ", which is another token's");
-    require(contents.insert(token.content).second, origin, ": added_tokens[", i, "] is ",
-            shown(token.content), ", which is one already");
+    require(is_free, name, " has the id ", token.id, ", which is another token's");
+    require(contents.insert(token.content).second, name, " is ", shown(token.content),
+            ", which is one already");
+    require(known != ids.end() || token.id == next, name, " gives ", shown(token.content), " the id ",
+            token.id, ", but it is not in the vocabulary, and the next id is ", next);
+    next = std::max(next, token.id + 1);
     place = token.content;
   }
 }
@@ -96,7 +103,7 @@ BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& orig
   Ids ids;
   for (const auto& [token, id] : file.vocabulary) ids.emplace(token, id);
   place_vocabulary(file, origin, model);
-  place_added_tokens(file, origin, ids, model);
+  place_added_tokens(file, ids, model);
   resolve_merges(file, ids, model);
   require_ids_exist(file.before, model, origin);
   require_ids_exist(file.after, model, origin);

@@ -89,10 +89,16 @@ void BytePairTokenizer::encode_between(std::string_view text, Encoding& encoding
     encode_pieces(text, encoding);
     return;
   }
+  // No rule looks back, so only the first piece is another than without the blank.
   const std::string with_blank = concat(" ", text);
-  encode_pieces(with_blank, encoding);
-  // What was seen lies in a text that goes.
-  std::fill(encoding.seen.begin(), encoding.seen.end(), Encoding::SeenPiece{});
+  const char* const begin = with_blank.data();
+  const char* const after = splitter_.end_of_piece(begin, begin + with_blank.size());
+  const std::string_view first(begin, static_cast<size_t>(after - begin));
+  if (const int32_t id = pieces_.find(first, PieceTable::hash(first)); id >= 0)
+    encoding.ids.push_back(id);
+  else
+    merge_piece(first, encoding);
+  encode_pieces(text.substr(first.size() - 1), encoding);
 }
 
 void BytePairTokenizer::encode_pieces(std::string_view text, Encoding& encoding) const {

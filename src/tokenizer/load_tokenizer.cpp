@@ -59,31 +59,97 @@ void name_ends(BytePairModel& model) {
   model.beginning_of_text = first_known(model, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
 }
 
-/// A tokenizer_config.json and what errors call it; no text: there is none.
-struct ConfigText {
-  std::string text, name;
-};
-
-ConfigText config_at(const std::string& path) { return {fs::exists(path) ? read_file(path) : "", path}; }
-
 /// The ends of texts as the configuration beside the file names them.
-void name_ends(BytePairModel& model, const ConfigText& config) {
+void name_ends(BytePairModel& model, const TokenizerConfig& config) {
   name_ends(model);
-  if (config.text.empty()) return;
-  const TextEnds ends = read_tokenizer_config(config.text, config.name);
-  const auto id_of = [&](const std::string& name) {
-    const auto found = std::find(model.tokens.begin(), model.tokens.end(), name);
-    require(!name.empty() && found != model.tokens.end(), config.name, " names the token \"", name,
-            "\", which the tokenizer does not have");
-    return static_cast<int32_t>(found - model.tokens.begin());
+  for (const auto& [key, special] : config.special) {
+    const bool is_end = key == "eos_token";
+    if (is_end || key == "bos_token")
+      (is_end ? model.end_of_text : model.beginning_of_text) = first_known(model, {special.token.content});
+  }
+}
+
+/// What the files in the folder of a tokenizer say of it.
+TokenizerConfig config_beside(const fs::path& path) {
+  const auto beside = [&](const char* name) { return (path.parent_path() / name).string(); };
+  TokenizerConfig config;
+  const std::string file = beside("tokenizer_config.json");
+  if (fs::exists(file)) config = read_tokenizer_config(read_file(file), file);
+  // `transformers` reads the others only where the first does not list added tokens.
+  if (config.has_added) return config;
+  const std::string roles = beside("special_tokens_map.json");
+  if (fs::exists(roles)) read_special_tokens_map(read_file(roles), roles, config);
+  const std::string added = beside("added_tokens.json");
+  if (fs::exists(added)) read_added_tokens_map(read_file(added), added, config);
+  return config;
+}
+
+/// A tokenizer.json says all itself; what contradicts it is refused, since either may be meant.
+void require_no_contradiction(const TokenizerConfig& config, const TokenizerFile& file,
+                              const std::string& origin) {
+  const auto find = [&](const AddedToken& token) {
+    return std::find_if(file.added.begin(), file.added.end(),
+                        [&](const AddedToken& known) { return known.content == token.content; });
   };
-  if (ends.beginning) model.beginning_of_text = id_of(*ends.beginning);
-  if (ends.end) model.end_of_text = id_of(*ends.end);
+  for (const auto& [name, token] : config.added) {
+    const auto known = find(token);
+    require(known != file.added.end() && known->id == token.id, name, " gives \"", token.content,
+            "\" the id ", token.id, ", which is no added token of ", origin);
+  }
+  for (const auto& [key, special] : config.special)
+    require(find(special.token) != file.added.end(), special.name, " names the token \"",
+            special.token.content, "\", which is no added token of ", origin);
+  if (file.model == TokenizerFile::Model::byte_pairs)
+    require(config.adds_prefix_space.value_or(file.adds_prefix_space) == file.adds_prefix_space,
+            config.origin, ": add_prefix_space is ",
+            config.adds_prefix_space.value_or(false) ? "true" : "false", ", but in ", origin, " it is not");
+}
+
+/// Adds the tokens with a role: they are in the vocabulary, or added already.
+void add_special_tokens(const TokenizerConfig& config, TokenizerFile& file) {
+  const auto add = [&file](const AddedToken& token, const std::string& name) {
+    const auto added = std::find_if(file.added.begin(), file.added.end(),
+                                    [&](const AddedToken& known) { return known.content == token.content; });
+    if (added != file.added.end()) {
+      added->is_special = true;
+      return true;
+    }
+    const auto known = std::find_if(file.vocabulary.begin(), file.vocabulary.end(),
+                                    [&](const auto& entry) { return entry.first == token.content; });
+    if (known == file.vocabulary.end()) return false;
+    file.added.push_back(token);
+    file.added.back().id = known->second;
+    file.added_names.push_back(name);
+    return true;
+  };
+  for (const auto& [key, special] : config.special)
+    require(add(special.token, special.name), special.name, " names the token \"", special.token.content,
+            "\", which the tokenizer does not have");
+  const AddedToken usual{.content = "<|endoftext|>", .is_special = true};
+  for (const char* key : {"bos_token", "eos_token", "unk_token"})
+    if (!config.named.contains(key)) add(usual, key);
+}
+
+/// What `transformers` makes of GPT-2's two files and those beside them.
+void apply(const TokenizerConfig& config, TokenizerFile& file) {
+  const std::string& type = config.tokenizer_class;
+  require(type.empty() || type == "GPT2Tokenizer" || type == "GPT2TokenizerFast", config.origin,
+          ": tokenizer_class is ", type,
+          "; vocab.json is read as a GPT2Tokenizer's, for others a tokenizer.json is needed");
+  require(config.adds_ends.empty(), config.origin, ": ", config.adds_ends,
+          " is true, which is not computed for vocab.json; a tokenizer.json can say it");
+  file.adds_prefix_space = config.adds_prefix_space.value_or(false);
+  for (const auto& [name, token] : config.added) {
+    file.added.push_back(token);
+    file.added_names.push_back(name);
+  }
+  add_special_tokens(config, file);
 }
 
 std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::string& origin,
-                                           const ConfigText& config) {
+                                           const TokenizerConfig& config) {
   const TokenizerFile file = read_tokenizer_json(json, origin);
+  require_no_contradiction(config, file, origin);
   if (file.model == TokenizerFile::Model::characters) return characters_from(file, origin);
   BytePairModel model = byte_pair_model(file, origin);
   name_ends(model, config);
@@ -91,12 +157,14 @@ std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::str
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 
-std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const std::string& merges_path,
-                                                 const std::string& config_path) {
-  require(fs::exists(merges_path), path, " needs its merges, but there is no ", merges_path);
-  BytePairModel model = byte_pair_model(
-      read_vocabulary_and_merges(read_file(path), path, read_file(merges_path), merges_path), path);
-  name_ends(model, config_at(config_path));
+std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const std::string& folder) {
+  const std::string merges = folder + "merges.txt";
+  require(fs::exists(merges), path, " needs its merges, but there is no ", merges);
+  TokenizerFile file = read_vocabulary_and_merges(read_file(path), path, read_file(merges), merges);
+  const TokenizerConfig config = config_beside(path);
+  apply(config, file);
+  BytePairModel model = byte_pair_model(file, path);
+  name_ends(model, config);
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 
@@ -105,7 +173,9 @@ std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const 
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin,
                                                      std::string_view config_json,
                                                      const std::string& config_origin) {
-  return from_json(json, origin, {std::string(config_json), config_origin});
+  return from_json(
+      json, origin,
+      config_json.empty() ? TokenizerConfig() : read_tokenizer_config(config_json, config_origin));
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
@@ -119,13 +189,11 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   require(fs::exists(path), path,
           " does not exist: a tokenizer is tokenizer.json, vocab.json with merges.txt, ",
           "a file of tiktoken's, or a folder of one of the first two");
-  const std::string config = (fs::path(path).parent_path() / "tokenizer_config.json").string();
-  if (path.ends_with("vocab.json"))
-    return from_vocabulary(path, path.substr(0, path.size() - 10) + "merges.txt", config);
+  if (path.ends_with("vocab.json")) return from_vocabulary(path, path.substr(0, path.size() - 10));
   const std::string text = read_file(path);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (path.ends_with(".json") || (first != std::string::npos && text[first] == '{'))
-    return from_json(text, path, config_at(config));
+    return from_json(text, path, config_beside(path));
   BytePairModel model = read_tiktoken(text, path);
   name_ends(model);
   return std::make_shared<BytePairTokenizer>(std::move(model));

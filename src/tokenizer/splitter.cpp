@@ -45,6 +45,18 @@ bool is_caseless(CharacterClass kind) {
   return kind == CharacterClass::caseless || kind == CharacterClass::mark;
 }
 
+/// Whether CharacterClasses::at may be asked: all bytes are there, and their code point is one of Unicode's.
+bool begins_character(const char* at, const char* end) {
+  const auto byte = [at](int i) { return static_cast<unsigned char>(at[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return true;
+  const int bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (lead < 0xC0 || lead > 0xF4 || end - at < bytes) return false;
+  for (int i = 1; i < bytes; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return false;
+  return lead != 0xF4 || byte(1) < 0x90;
+}
+
 int most_numbers_of(SplitRule rule) {
   if (rule == SplitRule::gpt2) return INT_MAX;
   return rule == SplitRule::qwen2 ? 1 : 3;
@@ -213,13 +225,9 @@ bool Splitter::may_precede_word(const char* at, CharacterClass kind) const {
 size_t Splitter::safe_cut(std::string_view text, size_t near) const {
   if (near == 0) return 0;
   const char* const end = text.data() + text.size();
-  // The text may not have been checked: what is no character is no place to cut.
+  // The text may not have been checked: a byte that begins no character is no place to cut.
   const auto classed = [&](const char* at) {
-    const auto lead = static_cast<unsigned char>(*at);
-    const std::ptrdiff_t bytes = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    if (end - at < bytes || lead > 0xF4 || (lead == 0xF4 && static_cast<unsigned char>(at[1]) > 0x8F))
-      return ClassedCharacter{CharacterClass::mark, 1};
-    return classes_.at(at);
+    return begins_character(at, end) ? classes_.at(at) : ClassedCharacter{CharacterClass::mark, 1};
   };
   const size_t place = next_character(text, near);
   size_t before = place - 1;

@@ -21,10 +21,9 @@ struct KnownFile {
   size_t tokens;
 };
 
-const std::array<KnownFile, 7> known_files = {{{"gpt2", SplitRule::gpt2, 50256},
+const std::array<KnownFile, 6> known_files = {{{"gpt2", SplitRule::gpt2, 50256},
                                                {"r50k", SplitRule::gpt2, 50256},
                                                {"p50k", SplitRule::gpt2, 50280},
-                                               {"multilingual", SplitRule::gpt2, 50257},
                                                {"cl100k", SplitRule::cl100k, 100256},
                                                {"llama3", SplitRule::llama3, 128000},
                                                {"o200k", SplitRule::o200k, 199998}}};

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -62,6 +63,10 @@ class Place {
     return value_->get<bool>();
   }
 
+  bool has(const std::string& key) const { return value_->is_object() && value_->contains(key); }
+
+  /// The file's name and the place in it.
+  std::string name() const { return concat(*origin_, ": ", name_); }
   /// As an error shows it.
   std::string shown() const { return value_->dump().substr(0, 80); }
   bool is_null() const { return value_->is_null(); }
@@ -169,20 +174,24 @@ void read_pre_tokenizer(const Place& place, TokenizerFile& file) {
   read_pattern(parts[0], file);
 }
 
-std::vector<AddedToken> read_added_tokens(const Place& place) {
-  std::vector<AddedToken> tokens;
-  if (place.is_null()) return tokens;
+/// All but its id.
+AddedToken read_added_token(const Place& entry) {
+  AddedToken token;
+  token.content = entry["content"].text();
+  if (token.content.empty()) entry["content"].refuse("is empty");
+  token.is_special = entry["special"].flag();
+  token.is_normalized = flag_or(entry["normalized"], !token.is_special);
+  for (const char* name : {"lstrip", "rstrip", "single_word"}) require_off(entry[name]);
+  return token;
+}
+
+void read_added_tokens(const Place& place, TokenizerFile& file) {
+  if (place.is_null()) return;
   for (const Place& entry : place.elements()) {
-    AddedToken token;
-    token.id = entry["id"].id();
-    token.content = entry["content"].text();
-    if (token.content.empty()) entry["content"].refuse("is empty");
-    token.is_special = entry["special"].flag();
-    token.is_normalized = flag_or(entry["normalized"], !token.is_special);
-    for (const char* name : {"lstrip", "rstrip", "single_word"}) require_off(entry[name]);
-    tokens.push_back(token);
+    file.added.push_back(read_added_token(entry));
+    file.added.back().id = entry["id"].id();
+    file.added_names.push_back(entry.name());
   }
-  return tokens;
 }
 
 /// "single" of a TemplateProcessing: special tokens before and after the text.
@@ -249,7 +258,7 @@ TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
     require_off(model[name]);
   read_pre_tokenizer(file["pre_tokenizer"], read);
   read_post_processor(file["post_processor"], read);
-  read.added = read_added_tokens(file["added_tokens"]);
+  read_added_tokens(file["added_tokens"], read);
   read.ignores_merges = model["ignore_merges"].flag();
   read.vocabulary = read_vocabulary(model["vocab"]);
   read_merges(model["merges"], read);
@@ -258,9 +267,35 @@ TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
   return read;
 }
 
-std::optional<std::string> token_name(const Place& place) {
-  if (place.is_null()) return {};
-  return place.json().is_object() ? place["content"].text() : place.text();
+AddedToken read_special_token(const Place& place) {
+  AddedToken token{.content = place.json().is_object() ? "" : place.text(), .is_special = true};
+  if (place.json().is_object()) {
+    token = read_added_token(place);
+    token.is_special = true;
+    token.is_normalized = place["normalized"].flag();
+  }
+  if (token.content.empty()) place.refuse("is empty");
+  return token;
+}
+
+void read_special_tokens(const Place& file, TokenizerConfig& config) {
+  for (const char* key :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    if (!file.has(key)) continue;
+    config.named.insert(key);
+    const Place place = file[key];
+    config.special.erase(key);
+    if (!place.is_null())
+      config.special.emplace(key, TokenizerConfig::Token{place.name(), read_special_token(place)});
+  }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const Place list = file[key];
+    if (list.is_null() || list.json() == Json::object()) continue;
+    for (const Place& element : list.elements()) {
+      const AddedToken token = read_special_token(element);
+      config.special.insert_or_assign(token.content, TokenizerConfig::Token{element.name(), token});
+    }
+  }
 }
 
 }  // namespace
@@ -277,10 +312,50 @@ TokenizerFile read_tokenizer_json(std::string_view json, const std::string& orig
   type.refuse("is ", type.shown(), "; read are BPE, and WordLevel over characters");
 }
 
-TextEnds read_tokenizer_config(std::string_view json, const std::string& origin) {
+TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin) {
   const Json parsed = parse(json, origin);
   const Place file(parsed, "the file", origin);
-  return {token_name(file["bos_token"]), token_name(file["eos_token"])};
+  TokenizerConfig config;
+  config.origin = origin;
+  read_special_tokens(file, config);
+  require_off(file["split_special_tokens"]);
+  const Place blank = file["add_prefix_space"];
+  if (!blank.is_null()) config.adds_prefix_space = blank.flag();
+  const Place type = file["tokenizer_class"];
+  if (!type.is_null()) config.tokenizer_class = type.text();
+  for (const char* key : {"add_bos_token", "add_eos_token"})
+    if (file[key].flag()) config.adds_ends = key;
+  const Place decoder = file["added_tokens_decoder"];
+  config.has_added = !decoder.is_null();
+  if (!config.has_added) return config;
+  if (!decoder.json().is_object()) decoder.refuse("is no object of ids and their tokens");
+  for (const auto& [id, ignored] : decoder.json().items()) {
+    const auto number = number_in<int32_t>(id);
+    if (!number || *number < 0) decoder.refuse("has \"", id, "\", which is not an id");
+    AddedToken token = read_added_token(decoder[id]);
+    token.id = *number;
+    config.added.push_back({decoder[id].name(), token});
+  }
+  std::sort(config.added.begin(), config.added.end(),
+            [](const auto& a, const auto& b) { return a.token.id < b.token.id; });
+  return config;
+}
+
+void read_special_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
+  const Json parsed = parse(json, origin);
+  read_special_tokens(Place(parsed, "the file", origin), config);
+}
+
+void read_added_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
+  const Json parsed = parse(json, origin);
+  for (const auto& [content, id] : read_vocabulary(Place(parsed, "the file", origin))) {
+    require(!content.empty(), origin, ": the token with id ", id, " is empty");
+    bool is_special = false;
+    for (const auto& [key, special] : config.special)
+      is_special = is_special || special.token.content == content;
+    config.added.push_back(
+        {origin, {.id = id, .content = content, .is_special = is_special, .is_normalized = !is_special}});
+  }
 }
 
 TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
@@ -302,8 +377,6 @@ TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std:
     require(is_merge, read.merges_name, number + 1, " is not two tokens with a blank between them");
     read.merges.push_back({std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))});
   }
-  for (const auto& [token, id] : read.vocabulary)
-    if (token == "<|endoftext|>") read.added.push_back({.id = id, .content = token, .is_special = true});
   return read;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,21 +26,38 @@ struct TokenizerFile {
   std::string merges_name, merges_end;
   size_t first_merge = 0;
   std::vector<AddedToken> added;
+  std::vector<std::string> added_names;  ///< what errors call them
   SplitRule rule = SplitRule::gpt2;
   bool ignores_merges = false;
   bool adds_prefix_space = false;
   std::vector<int32_t> before, after;
 };
 
-/// The names of a tokenizer_config.json for tokens at the begin and the end of a text.
-struct TextEnds {
-  std::optional<std::string> beginning, end;
+/// What the files beside a tokenizer say of it.
+struct TokenizerConfig {
+  struct Token {
+    std::string name;  ///< what errors call it
+    AddedToken token;
+  };
+
+  std::string origin;  ///< the path of tokenizer_config.json
+  std::optional<bool> adds_prefix_space;
+  std::string tokenizer_class;  ///< empty where none is named
+  std::string adds_ends;        ///< add_bos_token or add_eos_token, where one is true
+  bool has_added = false;       ///< whether tokenizer_config.json lists added tokens
+  std::vector<Token> added;     ///< in order of their ids
+  /// Those with a role by its name, such as pad_token, and others by what they are; without ids.
+  std::map<std::string, Token> special;
+  std::set<std::string> named;  ///< the roles that are spoken of, if only as null
 };
 
 /// The readers throw UserError with `origin` (the file's name) and the place in it.
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin);
-TextEnds read_tokenizer_config(std::string_view json, const std::string& origin);
-/// GPT-2's two files: tokens with their ids, and a merge a line.
+TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin);
+/// The special_tokens_map.json and the added_tokens.json of older versions.
+void read_special_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config);
+void read_added_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config);
+/// GPT-2's two files: tokens with their ids, and a merge a line. No added tokens.
 TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
                                          std::string_view merges, const std::string& merges_origin);
 

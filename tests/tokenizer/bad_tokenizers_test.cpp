@@ -41,6 +41,9 @@ TEST(BadTokenizerJson, IsRefusedByPlace) {
           {"added_tokens[0] gives \"<|endoftext|>\" the id 1"});
   refuses([](Json& f) { f["added_tokens"][2]["id"] = 7; },
           {"added_tokens[2] has the id 7, which is another"});
+  // `tokenizers` would give it the id 900 all the same.
+  refuses([](Json& f) { f["added_tokens"][2]["id"] = 905; },
+          {"added_tokens[2] gives \"<|tool|>\" the id 905", "the next id is 900"});
   refuses([](Json& f) { f["added_tokens"][2]["id"] = 1 << 30; }, {"is too large for"});
   refuses([](Json& f) { f["model"]["vocab"]["zzz"] = 7; }, {"model.vocab gives the id 7 to both"});
   refuses([](Json& f) { f["model"]["vocab"]["z z"] = 905; }, {"not spelled in GPT-2's alphabet"});
@@ -84,6 +87,10 @@ TEST(BadTokenizerFiles, AreRefusedByLine) {
   write_text(folder / "other.tiktoken", "YQ== 0\n");
   expect_contains(user_error([&] { load_tokenizer(folder / "other.tiktoken"); }),
                   {"its pattern is not known"});
+  // Whisper's file has an empty token, which is refused, so its name says nothing.
+  write_text(folder / "multilingual.tiktoken", "YQ== 0\n");
+  expect_contains(user_error([&] { load_tokenizer(folder / "multilingual.tiktoken"); }),
+                  {"its pattern is not known"});
   expect_contains(user_error([&] { load_tokenizer(folder.path()); }),
                   {"neither tokenizer.json nor vocab.json"});
   expect_contains(user_error([&] { load_tokenizer(folder / "none"); }), {"none does not exist"});
@@ -103,7 +110,7 @@ TEST(BadTokenizerFiles, AreRefusedByLine) {
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1);
   write_text(folder / "tokenizer_config.json", R"({"eos_token": "</s>"})");
   expect_contains(user_error([&] { load_tokenizer(folder.path()); }),
-                  {"tokenizer_config.json names the token \"</s>\""});
+                  {"tokenizer_config.json: eos_token names the token \"</s>\""});
 }
 
 /// Cuts, bytes that are changed, moved, doubled or left out: what is read still encodes, or is refused.

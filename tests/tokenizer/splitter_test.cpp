@@ -64,6 +64,13 @@ TEST(Splitter, CutsWhereNoPieceGoesOn) {
   EXPECT_EQ(splitter.safe_cut(text, 99), text.size());
   // What is no UTF-8 is refused later; here it must only do no harm.
   EXPECT_EQ(splitter.safe_cut("a\xF7\xBF", 1), 3u);
+  EXPECT_EQ(splitter.safe_cut("a\xF4tel x", 1), 5u);
+  for (int pair = 0; pair < 1 << 16; ++pair) {
+    // Before or within the pair, or after the letters that follow, which belong to no character of it.
+    const std::string two{static_cast<char>(pair >> 8), static_cast<char>(pair)};
+    const size_t cut = splitter.safe_cut("a" + two + "el x", 1);
+    ASSERT_TRUE(cut == 1 || cut == 2 || cut == 5) << pair << " is cut at " << cut;
+  }
 }
 
 TEST(CharacterClasses, AreThoseOfTheReferences) {
