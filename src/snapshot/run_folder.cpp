@@ -68,6 +68,11 @@ std::vector<std::string> differences_of(const Config& there, int64_t step, const
   return differences;
 }
 
+/// Whether a run that stopped early would do so with the patience of this start, too.
+bool has_run_out_of_patience(const FoundRun& run, const Config& config) {
+  return config.train.patience > 0 && config.train.patience <= run.patience;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
@@ -198,9 +203,12 @@ void RunFolder::decide() {
     in_snapshots_->is_finished &= in_log_folder_->step <= in_snapshots_->step;
     in_log_folder_->is_finished &= in_snapshots_->is_finished;
   }
+  // A snapshot has the count of validations, and says itself whether it is over.
+  const bool has_snapshot = in_snapshots_ && is_one_run;
+  const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps &&
+                        (has_snapshot || !has_run_out_of_patience(*in_log_folder_, config_));
   // Without a snapshot there is nothing that further steps could follow.
-  const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps;
-  if (is_short && in_log_folder_->is_finished && !(in_snapshots_ && is_one_run))
+  if (is_short && in_log_folder_->is_finished && !has_snapshot)
     in_log_folder_->differences.push_back(
         concat("train.steps = ", in_log_folder_->step, " there, ", config_.train.steps, " here"));
   const bool may_move = config_.snapshot.resume == "auto" && !is_restart;
@@ -209,7 +217,7 @@ void RunFolder::decide() {
   if (!in_log_folder_) return;
   const bool is_over = in_log_folder_->is_finished && !is_short;
   if (is_over) finished_run_ = in_log_folder_;
-  if (!is_over && !(in_snapshots_ && is_one_run)) require_same_snapshot_path();
+  if (!is_over && !has_snapshot) require_same_snapshot_path();
 }
 
 /// False where the run has the same meaning. UserError where it has another and has to stay.
@@ -285,8 +293,10 @@ void write_meaning(const Config& config, const Artifacts& artifacts) {
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts) {
   const MetricsEnd end = read_metrics_end(config.log.dir + "/metrics.jsonl");
   if (end.step == 0) return std::nullopt;
-  FoundRun run{
-      .is_finished = !end.parameters_hash.empty(), .step = end.step, .parameters_hash = end.parameters_hash};
+  FoundRun run{.is_finished = !end.parameters_hash.empty(),
+               .step = end.step,
+               .parameters_hash = end.parameters_hash,
+               .patience = end.patience};
   try {
     const Config& settings = run.settings =
         config_of_earlier_run(read_config_file(settings_path(config)), settings_path(config));

@@ -21,6 +21,7 @@ struct FoundRun {
   bool is_finished = false;
   int64_t step = 0;                  ///< the last that is recorded
   std::string parameters_hash = {};  ///< of a finished run, from its metrics
+  int64_t patience = 0;              ///< of one that stopped early, from its metrics; else 0
   std::string snapshot_path = {};    ///< where it keeps its snapshots; empty: nowhere
 };
 
