@@ -323,7 +323,9 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
   run.differences = differences_of(run.settings, run.step, config);
   for (const auto& [name, artifact] : artifacts)
     if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
-      run.differences.push_back(concat("data.dataset: the ", name, " is another"));
+      run.differences.push_back(name.find('.') != std::string::npos  // a key
+                                    ? concat(name, ": what it names is another")
+                                    : concat("data.dataset: the ", name, " is another"));
   return run;
 }
 
@@ -352,6 +354,15 @@ std::string settings_to_go_on_with(const Config& config) {
   adopt_unset(here, there);
   const bool is_other = !differences_of(there, step, here).empty() || here.data.dataset != there.data.dataset;
   return is_finished && is_other ? "" : text;
+}
+
+std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config) {
+  const bool is_restart = restart_count() > 0;
+  const bool begins = config.snapshot.resume == "never" && !is_restart;
+  if (begins || config.snapshot.path.empty()) return std::nullopt;
+  // RunFolder tells of damaged ones.
+  auto found = SnapshotStore(config.snapshot.path, config.snapshot.keep).newest([](const std::string&) {});
+  return found && (is_restart || !found->state().is_finished) ? std::move(found) : std::nullopt;
 }
 
 }  // namespace lockstep

@@ -47,6 +47,10 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
 /// snapshots cannot be read.
 std::string settings_to_go_on_with(const Config& config);
 
+/// On one rank: the newest valid snapshot from which a start with these settings goes on, or else is refused:
+/// of an unfinished run, or of any where a supervisor starts it again. Nothing where a run may begin.
+std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config);
+
 /// The places of a run, log.dir and snapshot.path, which rank 0 owns while this lives, and what a start finds
 /// there:
 ///
