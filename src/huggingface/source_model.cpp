@@ -110,32 +110,43 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
   hash_ = world.communicator().broadcast_text(hash_, 0);
 }
 
+SourceModel::SourceModel(const std::string& address, std::optional<StoredSnapshot> of_run, const World& world)
+    : address_(address), snapshot_(std::move(of_run)), is_of_run_(true) {
+  open_snapshot(world);
+  const auto& artifacts = snapshot_->state().artifacts;
+  expect(artifacts.contains(source_artifact), snapshot_->name(), " is of a run that began with no model");
+  hash_ = artifacts.at(source_artifact);
+}
+
 void SourceModel::open_snapshot(const World& world) {
   const std::string text = world.communicator().broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
   if (!snapshot_) snapshot_.emplace(text, address_);
   hash_ = hash_text(hash_of(text));
-  std::string rows;  // all of them, also those beyond the vocabulary
+  int64_t rows = 0, padding = 0;
   on_first_rank(world, [&] {
-    int64_t counted = 0;
     for (const std::string& file : snapshot_->files()) {
       if (!is_model_file(file)) continue;
       for (const StoredTensor& tensor : snapshot_->file_of(file, snapshot_->header(file)).tensors)
-        if (tensor.name == tokens_name && tensor.shape.rank() == 2) counted += tensor.shape[0];
+        if (tensor.name == tokens_name && tensor.shape.rank() == 2)
+          (file == padding_file ? padding : rows) += tensor.shape[0];
     }
-    require(counted > 0, snapshot_->name(), " is no snapshot of a GPT: it has no tensor ", tokens_name);
-    rows = std::to_string(counted);
+    require(rows > 0, snapshot_->name(), " is no snapshot of a GPT: it has no tensor ", tokens_name);
   });
-  read_snapshot_sizes(std::stoll(world.communicator().broadcast_text(rows, 0)));
+  world.communicator().broadcast(&rows, sizeof rows, 0);
+  world.communicator().broadcast(&padding, sizeof padding, 0);
+  read_snapshot_sizes(rows, padding);
 }
 
-void SourceModel::read_snapshot_sizes(int64_t rows) {
+void SourceModel::read_snapshot_sizes(int64_t rows, int64_t padding) {
   const Config config =
       config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
   const ModelConfig& model = config.model;
   has_bias_ = model.bias;
   has_own_vocabulary_ = !model.from.empty();
   vocabulary_multiple_ = std::max<int64_t>(1, model.vocab_multiple);
-  config_ = {.vocabulary = model.vocab_size > 0 ? model.vocab_size : rows,
+  // What is there for the products alone is less than a multiple; more of them have a share of the softmax.
+  const int64_t vocabulary = padding < vocabulary_multiple_ ? rows : rows + padding;
+  config_ = {.vocabulary = model.vocab_size > 0 ? model.vocab_size : vocabulary,
              .positions = model.n_positions > 0 ? model.n_positions : config.data.block_size,
              .width = model.n_embd,
              .layers = model.n_layer,
@@ -165,6 +176,7 @@ std::map<std::string, std::string> SourceModel::artifacts() const {
 }
 
 void SourceModel::load(const World& world, PlacedTensors& tensors) const {
+  if (is_of_run_) return load_from_address(world, tensors);
   if (snapshot_) return restore(*snapshot_, world, tensors, false);
   expect(tensors.buffers().front().dtype == DType::f32, "values are kept in ",
          tensors.buffers().front().dtype);
@@ -180,6 +192,15 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
         keep(world, tensors, {one.place.begin + piece.begin, one.place.begin + piece.end}, values);
     }
   on_first_rank(world, [&] { require(problem.empty(), problem); });
+}
+
+/// Where the snapshot that told of the model is gone by now, and the run begins again.
+void SourceModel::load_from_address(const World& world, PlacedTensors& tensors) const {
+  const SourceModel now(address_, world);
+  require(now.hash() == hash_, "model.from: ", address_,
+          " has changed since the run began with it, and there is no snapshot to go on from; --fresh starts "
+          "anew");
+  now.load(world, tensors);
 }
 
 }  // namespace lockstep

@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+/// In a snapshot's artifacts: SourceModel::hash() of what its run began with.
+inline constexpr const char* source_artifact = "model.from";
+
 /// A model to begin with: that of a Hugging Face folder (a path, s3:// or https:// address), or of a
 /// snapshot, a folder of snapshots or a run of this program, of any format. Every rank has one, and all call
 /// it alike; rank 0 reads, but for snapshots that each can read.
@@ -22,6 +25,9 @@ class SourceModel {
  public:
   /// Reads what stands before tensors. Throws UserError that names the file and the place in it.
   SourceModel(const std::string& address, const World& world);
+  /// The one that a run began with, as a snapshot of the run (on rank 0) tells of it: nothing is read at the
+  /// address, which may be gone or have changed, unless values are loaded after all.
+  SourceModel(const std::string& address, std::optional<StoredSnapshot> of_run, const World& world);
 
   const std::string& address() const { return address_; }
   const Gpt2Config& config() const { return config_; }
@@ -29,6 +35,8 @@ class SourceModel {
   /// Whether its vocabulary is what a folder says, of which a text may use a part, and not what a text had.
   bool has_own_vocabulary() const { return has_own_vocabulary_; }
   bool is_snapshot() const { return snapshot_.has_value(); }
+  /// Whether a snapshot of the run that began with it tells of it.
+  bool is_of_run() const { return is_of_run_; }
   /// What the rows of the table of tokens are made a multiple of in memory, unless somebody says.
   int64_t vocabulary_multiple() const { return vocabulary_multiple_; }
   /// Tells it from others.
@@ -44,12 +52,14 @@ class SourceModel {
 
  private:
   void open_snapshot(const World& world);
-  void read_snapshot_sizes(int64_t rows);
+  void read_snapshot_sizes(int64_t rows, int64_t padding);
+  void load_from_address(const World& world, PlacedTensors& tensors) const;
 
   std::string address_;
   std::unique_ptr<ModelFolder> folder_;     ///< on rank 0, if it is one
   std::optional<StoredSnapshot> snapshot_;  ///< on all ranks, if it is one
   Gpt2Config config_;
+  bool is_of_run_ = false;
   bool has_bias_ = true;
   bool has_own_vocabulary_ = true;
   int64_t vocabulary_multiple_ = 64;

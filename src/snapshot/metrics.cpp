@@ -92,6 +92,8 @@ MetricsEnd read_metrics_end(const std::string& path) {
     end.step = step.value_or(end.step);
     const auto hash = line.find("parameters_hash");
     end.parameters_hash = hash != line.end() && hash->is_string() ? hash->get<std::string>() : "";
+    const auto patience = line.find("patience");
+    end.patience = patience != line.end() && patience->is_number_integer() ? patience->get<int64_t>() : 0;
   }
   return end;
 }
@@ -161,8 +163,10 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
 
 void MetricsWriter::sync() { ::fsync(file_.get()); }
 
-void MetricsWriter::finish(uint64_t parameters_hash) {
-  append(Json{{"done", true}, {"parameters_hash", hash_text(parameters_hash)}}.dump());
+void MetricsWriter::finish(uint64_t parameters_hash, int64_t patience) {
+  Json line{{"done", true}, {"parameters_hash", hash_text(parameters_hash)}};
+  if (patience > 0) line.update({{"stopped_early", true}, {"patience", patience}});
+  append(line.dump());
   sync();
 }
 

@@ -41,8 +41,8 @@ class MetricsWriter {
   void add_validation_loss(int64_t step, double loss);
   /// Makes the lines so far durable.
   void sync();
-  /// The last line of a run that is complete.
-  void finish(uint64_t parameters_hash);
+  /// The last line of a run that is complete; `patience`: it stopped early, with that much of it.
+  void finish(uint64_t parameters_hash, int64_t patience = 0);
 
  private:
   void append(std::string line);
@@ -56,6 +56,7 @@ class MetricsWriter {
 struct MetricsEnd {
   int64_t step = 0;             ///< of the last whole line; 0: there is none
   std::string parameters_hash;  ///< of a run that is complete; else empty
+  int64_t patience = 0;         ///< of a run that stopped early; else 0
 };
 MetricsEnd read_metrics_end(const std::string& path);
 

@@ -68,6 +68,11 @@ std::vector<std::string> differences_of(const Config& there, int64_t step, const
   return differences;
 }
 
+/// Whether a run that stopped early would do so with the patience of this start, too.
+bool has_run_out_of_patience(const FoundRun& run, const Config& config) {
+  return config.train.patience > 0 && config.train.patience <= run.patience;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
@@ -198,9 +203,12 @@ void RunFolder::decide() {
     in_snapshots_->is_finished &= in_log_folder_->step <= in_snapshots_->step;
     in_log_folder_->is_finished &= in_snapshots_->is_finished;
   }
+  // A snapshot has the count of validations, and says itself whether it is over.
+  const bool has_snapshot = in_snapshots_ && is_one_run;
+  const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps &&
+                        (has_snapshot || !has_run_out_of_patience(*in_log_folder_, config_));
   // Without a snapshot there is nothing that further steps could follow.
-  const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps;
-  if (is_short && in_log_folder_->is_finished && !(in_snapshots_ && is_one_run))
+  if (is_short && in_log_folder_->is_finished && !has_snapshot)
     in_log_folder_->differences.push_back(
         concat("train.steps = ", in_log_folder_->step, " there, ", config_.train.steps, " here"));
   const bool may_move = config_.snapshot.resume == "auto" && !is_restart;
@@ -209,7 +217,7 @@ void RunFolder::decide() {
   if (!in_log_folder_) return;
   const bool is_over = in_log_folder_->is_finished && !is_short;
   if (is_over) finished_run_ = in_log_folder_;
-  if (!is_over && !(in_snapshots_ && is_one_run)) require_same_snapshot_path();
+  if (!is_over && !has_snapshot) require_same_snapshot_path();
 }
 
 /// False where the run has the same meaning. UserError where it has another and has to stay.
@@ -285,8 +293,10 @@ void write_meaning(const Config& config, const Artifacts& artifacts) {
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts) {
   const MetricsEnd end = read_metrics_end(config.log.dir + "/metrics.jsonl");
   if (end.step == 0) return std::nullopt;
-  FoundRun run{
-      .is_finished = !end.parameters_hash.empty(), .step = end.step, .parameters_hash = end.parameters_hash};
+  FoundRun run{.is_finished = !end.parameters_hash.empty(),
+               .step = end.step,
+               .parameters_hash = end.parameters_hash,
+               .patience = end.patience};
   try {
     const Config& settings = run.settings =
         config_of_earlier_run(read_config_file(settings_path(config)), settings_path(config));
@@ -313,7 +323,9 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
   run.differences = differences_of(run.settings, run.step, config);
   for (const auto& [name, artifact] : artifacts)
     if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
-      run.differences.push_back(concat("data.dataset: the ", name, " is another"));
+      run.differences.push_back(name.find('.') != std::string::npos  // a key
+                                    ? concat(name, ": what it names is another")
+                                    : concat("data.dataset: the ", name, " is another"));
   return run;
 }
 
@@ -342,6 +354,15 @@ std::string settings_to_go_on_with(const Config& config) {
   adopt_unset(here, there);
   const bool is_other = !differences_of(there, step, here).empty() || here.data.dataset != there.data.dataset;
   return is_finished && is_other ? "" : text;
+}
+
+std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config) {
+  const bool is_restart = restart_count() > 0;
+  const bool begins = config.snapshot.resume == "never" && !is_restart;
+  if (begins || config.snapshot.path.empty()) return std::nullopt;
+  // RunFolder tells of damaged ones.
+  auto found = SnapshotStore(config.snapshot.path, config.snapshot.keep).newest([](const std::string&) {});
+  return found && (is_restart || !found->state().is_finished) ? std::move(found) : std::nullopt;
 }
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@ struct FoundRun {
   bool is_finished = false;
   int64_t step = 0;                  ///< the last that is recorded
   std::string parameters_hash = {};  ///< of a finished run, from its metrics
+  int64_t patience = 0;              ///< of one that stopped early, from its metrics; else 0
   std::string snapshot_path = {};    ///< where it keeps its snapshots; empty: nowhere
 };
 
@@ -45,6 +46,10 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
 /// goes with them; empty: there is no such run, or it is finished and another is meant. UserError where the
 /// snapshots cannot be read.
 std::string settings_to_go_on_with(const Config& config);
+
+/// On one rank: the newest valid snapshot from which a start with these settings goes on, or else is refused:
+/// of an unfinished run, or of any where a supervisor starts it again. Nothing where a run may begin.
+std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config);
 
 /// The places of a run, log.dir and snapshot.path, which rank 0 owns while this lives, and what a start finds
 /// there:

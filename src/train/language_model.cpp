@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "nn/adamw.h"
+#include "snapshot/run_folder.h"
 #include "tokenizer/char_tokenizer.h"
 #include "train/parameter_rules.h"
 #include "train/writer.h"
@@ -28,7 +30,26 @@ Recompute recompute_of(const Config& config) {
                               : Recompute{What::segments, recompute_segments(config)};
 }
 
-std::unique_ptr<SourceModel> open_source_model(const std::string& address, const World& world) {
+/// On rank 0, a snapshot to go on from whose run began with what model.from names: by its address, since what
+/// lies there may be gone by now, or be a run that has come further.
+std::optional<StoredSnapshot> snapshot_begun_with_source(const Config& config) {
+  auto found = snapshot_to_go_on_from(config);
+  if (!found || !found->state().artifacts.contains(source_artifact)) return std::nullopt;
+  const Config there = config_of_earlier_run(found->state().configuration, found->name());
+  return there.model.from == config.model.from ? std::move(found) : std::nullopt;
+}
+
+std::unique_ptr<SourceModel> open_source_model(const Config& config, const World& world) {
+  const std::string& address = config.model.from;
+  Communicator& communicator = world.communicator();
+  // Reading a large snapshot may take longer than any collective.
+  const double timeout = communicator.timeout();
+  communicator.set_timeout(std::numeric_limits<double>::infinity());
+  std::optional<StoredSnapshot> of_run;
+  on_first_rank(world, [&] { of_run = snapshot_begun_with_source(config); });
+  const bool goes_on = communicator.broadcast_text(of_run ? "goes on" : "", 0) == "goes on";
+  communicator.set_timeout(timeout);
+  if (goes_on) return std::make_unique<SourceModel>(address, std::move(of_run), world);
   try {
     return std::make_unique<SourceModel>(address, world);
   } catch (const UserError& problem) {
@@ -47,7 +68,7 @@ int64_t count_used_parameters(const Gpt& model) {
 
 std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
   if (config.model.from.empty()) return nullptr;
-  std::unique_ptr<SourceModel> source = open_source_model(config.model.from, world);
+  std::unique_ptr<SourceModel> source = open_source_model(config, world);
   const Gpt2Config& there = source->config();
   const int64_t multiple = config.model.vocab_multiple;
   const std::vector<Setting> sizes = {
@@ -82,7 +103,8 @@ LanguageData language_data(const Config& config, const World& world, const Sourc
   if (is_wanted)
     on_first_rank(world, [&] {
       tokenizer = tokenizer_of(*source);
-      require(tokenizer != nullptr, "model.from = ", source->address(),
+      // A run that goes on had none if its data are no text.
+      require(tokenizer != nullptr || source->is_of_run(), "model.from = ", source->address(),
               " has no tokenizer that data.tokenizer = auto could be; name one there");
     });
   return load_language_data(config, world, tokenizer);

@@ -11,14 +11,14 @@
 
 namespace lockstep {
 
-/// What a language model's snapshot keeps besides tensors, in Snapshot::artifacts.
+/// What a language model's snapshot keeps besides tensors, in Snapshot::artifacts; and source_artifact.
 inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< of characters
 inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< any other: its tokenizer_hash()
-inline constexpr const char* source_artifact = "model.from";      ///< a hash of what a run began with
 inline constexpr const char* corpus_artifact = "corpus";
 
-/// Opens what model.from names, if it names anything, and takes its sizes over into the configuration. All
-/// ranks call it. Throws UserError that names the key which says otherwise, or the file that is damaged.
+/// Opens what model.from names, if it names anything, and takes its sizes over into the configuration. Where
+/// a run that began with it goes on, that run's snapshot tells them. All ranks call it. Throws UserError that
+/// names the key which says otherwise, or the file that is damaged.
 std::unique_ptr<SourceModel> settle_model(Config& config, const World& world);
 
 /// The model that a configuration describes, over this many tokens.

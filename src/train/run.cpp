@@ -197,7 +197,7 @@ int Run::finish() {
   if (is_kept) tell_memory(world_, task_);
   if (world_.is_first() && is_kept) {
     folder_.check_recently();
-    writer_->finish(hash_value);
+    writer_->finish(hash_value, early_stopping_.is_over() ? config_.train.patience : 0);
     tell_end(config_, task_, total_steps_, hash_text(hash_value), early_stopping_.reason());
   }
   return is_kept ? 0 : 1;

@@ -59,6 +59,10 @@ void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
   TrainConfig& train = config.train;
   if (train.decay_steps > 0) return;
   train.decay_steps = earlier > 0 ? earlier : train.steps;
+  // Where the key was set, this is known from the start.
+  require(train.cooldown_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
+          "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,
+          " are more than train.decay_steps = ", train.decay_steps, ", the length of the run");
   if (is_first_rank && train.decay_steps != train.steps && train.schedule != "constant")
     log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the run that goes on: ",
                     train.decay_steps < train.steps ? "the learning rate is train.min_lr from there on"

@@ -67,5 +67,28 @@ TEST(EarlyStopping, EndsARunAsFinishedAndStaysSoWhereverItGoesOn) {
   EXPECT_EQ(train_on(2, 1, config).losses.size(), 12U) << "a longer patience goes on";
 }
 
+TEST(EarlyStopping, StaysSoWithoutASnapshotToo) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.steps = 40;
+  config.train.eval_every = 3;
+  config.train.patience = 2;
+  config.train.min_delta = 100.0;  // of which no loss is better
+  config.snapshot.resume = "auto";
+  const RunResult first = train_on(1, 1, config);
+  const std::string moved = directory / "run.1";
+  for (const int64_t patience : {2, 1}) {
+    config.train.patience = patience;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(train_on_threads(1, 1, config), 0);
+    expect_contains(testing::internal::GetCapturedStderr(), {"finished already", "done: 9 steps"});
+    EXPECT_EQ(read_result(config.log.dir), first);
+    EXPECT_FALSE(std::filesystem::exists(moved));
+  }
+  config.train.patience = 3;
+  EXPECT_EQ(train_on(1, 1, config).losses.size(), 12U);
+  EXPECT_EQ(read_result(moved), first) << "there is nothing that could go on, so it is another run";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -141,6 +141,18 @@ TEST(Trainer, ALossThatIsNotFiniteEndsTheRunByName) {
                   {"step ", "the loss is", "train.learning_rate", "train.grad_clip", "--fresh"});
 }
 
+TEST(Trainer, ACooldownLongerThanTheRunIsNotShortened) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.steps = 4;
+  config.train.schedule = "wsd";
+  config.train.cooldown_steps = 3;
+  expect_contains(user_error([&] { train_on(1, 1, config); }),
+                  {"train.warmup_steps = 2", "train.cooldown_steps = 3", "train.decay_steps = 4"});
+  config.train.steps = 5;
+  EXPECT_EQ(train_on(1, 1, config).losses.size(), 5U);
+}
+
 TEST(Trainer, RefusesShardingThatCannotBe) {
   const auto refusal = [](const std::string& shard, const std::string& offload,
                           const std::function<void(Config&)>& change) {
