@@ -330,7 +330,8 @@ TEST_F(S3Training, BeginsWithAModelFromTheBucket) {
   for (const auto& file : fs::directory_iterator(LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied"))
     put(*store, file.path().filename(), read_text(file.path()));
   const std::string from =
-      " model.n_head=4 model.n_embd=32 data.block_size=8 train.steps=2 train.warmup_steps=0 model.from=";
+      " data.tokenizer=char model.n_head=4 model.n_embd=32 data.block_size=8 train.steps=2 "
+      "train.warmup_steps=0 model.from=";
   const std::string unset = "snapshot.path=none" + from;
   const Outcome there = run_command(train(2, "there", unset + address("models/tiny")));
   EXPECT_EQ(there.exit_code, 0) << there.errors;
