@@ -29,7 +29,8 @@ double peak_flops(const CpuStream& stream);
 /// ceiling of whatever moves `bytes` in all.
 std::function<void()> make_copy(int64_t bytes, const CpuStream& stream);
 
-/// A pass that reads so many bytes, shared out over the stream's threads: the ceiling of what only reads.
+/// A pass that reads so many bytes, up to 511 less, shared out over the stream's threads, which read several
+/// places side by side: faster than front to back, so the ceiling of what only reads.
 std::function<void()> make_read(int64_t bytes, const CpuStream& stream);
 
 }  // namespace lockstep

@@ -68,17 +68,26 @@ template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
               int64_t depth, Store store = Store::overwrite);
 
-// A product of few rows is bound by the reading of its right factor, which it reads once, where it lies, in
-// strips of this many columns: to pack it first would move it three times.
+// A product of few rows is bound by the reading of its right factor, which it reads once, where it lies: to
+// pack it first would move it three times.
 
+inline constexpr int64_t most_strip_rows = 32;
 template <class T>
 inline constexpr int64_t strip_columns = 8 * vector_lanes<T>;
-inline constexpr int64_t most_strip_rows = 32;
 
-/// sums[rows][strip_columns] = left . right over `depth`, for rows <= most_strip_rows of `left`, which follow
-/// each other, and columns <= strip_columns lanes of `right`; further columns may hold anything. The bits of
+/// sums[strip][rows][strip_columns] = left . right over `depth` <= depth_block, for the strips that hold
+/// `columns` lanes of `right`, which lie next to each other; further columns may hold anything. The bits of
 /// multiply().
 template <class T, class S>
-void multiply_strip(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns, int64_t depth);
+void multiply_strips(T* sums, const T* left, int64_t left_stride, int64_t rows, Lanes<S> right,
+                     int64_t columns, int64_t depth);
+
+/// sums[rows][vector_lanes] = left . right over any `depth`, for rows <= most_strip_rows of `left`, which
+/// follow each other, and columns <= vector_lanes lanes of `right`, each of which is a stretch of memory;
+/// further columns may hold anything. Asks for the memory behind, where the next columns are. The bits of
+/// multiply().
+template <class T, class S>
+void multiply_transposed(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns,
+                         int64_t depth);
 
 }  // namespace lockstep::gemm

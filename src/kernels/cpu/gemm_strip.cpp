@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <concepts>
 
 #include "core/dtype.h"
@@ -10,32 +11,25 @@
 namespace lockstep::gemm {
 namespace {
 
-/// How much of the depth all rows meet before the next is read, so that it stays in L1: of a whole strip, and
-/// of the few columns of a transposed one that are read at a time, which lie in as many places of memory.
-constexpr int64_t piece_depth = 32;
-constexpr int64_t transposed_depth = 16;
-constexpr size_t transposed_vectors = 2;
+/// Rows of the right factor that are read side by side: the processor foresees each, and one alone does not
+/// make it ask for enough.
+constexpr int64_t rows_at_once = 16;
 
-/// Rows whose sums are in registers at once. So few that the sums of a whole strip are meet the right factor
-/// where it lies; for more, its rows would take the same sets of the cache.
+/// Rows of the left factor that are met at once, and registers for their sums: a whole strip of a row fits.
 #if defined(__AVX512F__)
-constexpr size_t group_rows = 4;
-constexpr size_t rows_in_place = 3;
+constexpr int64_t group_rows = 4;
+constexpr int64_t sum_registers = 24;
 #else
-constexpr size_t group_rows = 2;
-constexpr size_t rows_in_place = 1;
+constexpr int64_t group_rows = 2;
+constexpr int64_t sum_registers = 12;
 #endif
-constexpr size_t strip_vectors = 8;
+constexpr int64_t strip_vectors = strip_columns<float> / vector_lanes<float>;  // and of every type
 
-/// How far ahead of the sums a strip is asked for, in rows of the right factor and in bytes of a column of a
-/// transposed one. The processor does not foresee strides of thousands of bytes.
-constexpr int64_t rows_ahead = 16;
-constexpr int64_t bytes_ahead = 512;
-
-/// Asks for the cache line there. Reads nothing, so that the place may lie behind the matrix.
+/// Asks for the cache line there, into the second level. Reads nothing, so that the place may lie behind the
+/// matrix.
 [[gnu::always_inline]] inline void prefetch(const void* first, int64_t bytes) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address for the processor alone
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(first) + bytes));
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(first) + bytes), 0, 2);
 }
 
 /// Some rows of a left factor, and a piece of the right one with the columns of as many vectors.
@@ -46,42 +40,37 @@ struct Operands {
   const T* right;
   int64_t right_stride;
   int64_t depth;
-  bool reads_ahead;
 
   Operands from_row(int64_t row) const {
-    return {left + row * left_stride, left_stride, right, right_stride, depth, reads_ahead};
+    return {left + row * left_stride, left_stride, right, right_stride, depth};
   }
 };
 
-/// sums[row][column] += left . right, going on with the chain of each.
-template <class T, size_t rows, size_t vectors>
-void accumulate_vectors(T* sums, const Operands<T>& in) {
+/// `at_once` of the columns of sums[rows][vectors] += left . right, going on with the chain of each.
+template <class T, size_t rows, size_t vectors, size_t at_once>
+[[gnu::always_inline]] inline void accumulate_vectors(T* sums, const Operands<T>& in, size_t first) {
   constexpr int64_t lanes = vector_lanes<T>;
-  Vector<T> sum[rows][vectors];
-  const auto place = [&](auto i) { return sums + i / vectors * strip_columns<T> + i % vectors * lanes; };
-  unroll<rows * vectors>([&](auto i) { sum[i / vectors][i % vectors] = load<Vector<T>>(place(i)); });
-  const T* from = in.right;
+  Vector<T> sum[rows][at_once];
+  const auto place = [&](auto i) { return sums + (i / at_once * vectors + first + i % at_once) * lanes; };
+  unroll<rows * at_once>([&](auto i) { sum[i / at_once][i % at_once] = load<Vector<T>>(place(i)); });
+  const T* from = in.right + first * lanes;
   for (int64_t d = 0; d < in.depth; ++d, from += in.right_stride) {
     Vector<T> a[rows];
     unroll<rows>([&](auto row) { a[row] = broadcast(in.left[row * in.left_stride + d]); });
-    unroll<vectors>([&](auto v) {
+    unroll<at_once>([&](auto v) {
       const Vector<T> b = load<Vector<T>>(from + v * lanes);
-      if (in.reads_ahead) prefetch(from + v * lanes, rows_ahead * in.right_stride * sizeof(T));
       unroll<rows>([&](auto row) { sum[row][v] = fused_multiply_add<T>(a[row], b, sum[row][v]); });
     });
   }
-  unroll<rows * vectors>([&](auto i) { store(place(i), sum[i / vectors][i % vectors]); });
+  unroll<rows * at_once>([&](auto i) { store(place(i), sum[i / at_once][i % at_once]); });
 }
 
-/// The same for `vectors` vectors of columns, in halves where the rows are too many for all.
+/// The same for all columns, as many at once as there are registers for.
 template <class T, size_t rows, size_t vectors>
-void accumulate_group(T* sums, Operands<T> in) {
-  constexpr size_t at_once = rows <= rows_in_place ? vectors : std::min(vectors, strip_vectors / 2);
-  for (size_t v = 0; v < vectors; v += at_once) {
-    accumulate_vectors<T, rows, at_once>(sums, in);
-    sums += at_once * vector_lanes<T>;
-    in.right += at_once * vector_lanes<T>;
-  }
+void accumulate_group(T* sums, const Operands<T>& in) {
+  constexpr size_t at_once = std::min(vectors, std::bit_floor(sum_registers / rows));
+  for (size_t first = 0; first < vectors; first += at_once)
+    accumulate_vectors<T, rows, vectors, at_once>(sums, in, first);
 }
 
 template <class T, size_t vectors, size_t... indices>
@@ -93,8 +82,9 @@ constexpr auto groups(std::index_sequence<indices...>) {
 template <size_t vectors, class T>
 void accumulate(T* sums, int64_t rows, const Operands<T>& in) {
   static constexpr auto of_rows = groups<T, vectors>(std::make_index_sequence<group_rows>{});
+  constexpr int64_t width = vectors * vector_lanes<T>;
   for (int64_t row = 0; row < rows; row += group_rows)
-    of_rows[std::min<size_t>(rows - row, group_rows) - 1](sums + row * strip_columns<T>, in.from_row(row));
+    of_rows[std::min<size_t>(rows - row, group_rows) - 1](sums + row * width, in.from_row(row));
 }
 
 /// Lane l of a where bit `step` of l is not set, else lane l - step of b; or the same of the next `step`.
@@ -118,9 +108,8 @@ template <int64_t step, class V, size_t... l>
 }
 
 /// The same as below, four columns after the other.
-[[gnu::always_inline]] inline void transpose_floats(float* target, int64_t target_stride, const float* source,
+[[gnu::always_inline]] inline void transpose_floats(float* target, const float* source,
                                                     int64_t source_stride) {
-  unroll<16>([&](auto i) { prefetch(source + i * source_stride, bytes_ahead); });
   unroll<4>([&](auto quarter) {
     Vector<float> rows[4];
     unroll<4>(
@@ -131,9 +120,9 @@ template <int64_t step, class V, size_t... l>
     const __m512 low23 = _mm512_maskz_unpacklo_ps(0xffff, rows[2], rows[3]);
     const __m512 high23 = _mm512_maskz_unpackhi_ps(0xffff, rows[2], rows[3]);
     const auto put = [&](int64_t d, __m512 low, __m512 high) {
-      float* to = target + (4 * quarter + d) * target_stride;
+      float* to = target + (4 * quarter + d) * 16;
       store(to, _mm512_maskz_shuffle_ps(0xffff, low, high, 0x44));
-      store(to + target_stride, _mm512_maskz_shuffle_ps(0xffff, low, high, 0xee));
+      store(to + 16, _mm512_maskz_shuffle_ps(0xffff, low, high, 0xee));
     };
     put(0, low01, low23);
     put(2, high01, high23);
@@ -143,11 +132,10 @@ template <int64_t step, class V, size_t... l>
 
 /// target[d][lane] = source[lane][d] for a square as wide as a vector, in registers.
 template <class T, class S>
-[[gnu::always_inline]] inline void transpose_square(T* target, int64_t target_stride, const S* source,
-                                                    int64_t source_stride) {
+[[gnu::always_inline]] inline void transpose_square(T* target, const S* source, int64_t source_stride) {
 #if defined(__AVX512F__)
   if constexpr (std::same_as<T, float> && std::same_as<S, float>)
-    return transpose_floats(target, target_stride, source, source_stride);
+    return transpose_floats(target, source, source_stride);
 #endif
   constexpr size_t lanes = vector_lanes<T>;
   Vector<T> rows[lanes];
@@ -160,7 +148,6 @@ template <class T, class S>
         wide[lane] = static_cast<T>(source[i * source_stride + lane]);
       rows[i] = load<Vector<T>>(wide);
     }
-    prefetch(source + i * source_stride, bytes_ahead);
   });
   const auto exchange_at = [&]<int64_t step>() {
     unroll<lanes>([&](auto i) {
@@ -172,33 +159,29 @@ template <class T, class S>
   if constexpr (lanes > 4) exchange_at.template operator()<4>();
   if constexpr (lanes > 2) exchange_at.template operator()<2>();
   exchange_at.template operator()<1>();
-  unroll<lanes>([&](auto i) { store(target + i * target_stride, rows[i]); });
+  unroll<lanes>([&](auto i) { store(target + i * lanes, rows[i]); });
 }
 
-/// piece[d][lane] for `count` of `width` lanes, and 0 for the others.
-template <int64_t width, class T, class S>
+/// piece[d][lane] for `count` lanes, which are those of a vector or fewer, and 0 for the others.
+template <class T, class S>
 void pack_transposed(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
   constexpr int64_t side = vector_lanes<T>;
-  const int64_t square_lanes = count / side * side, square_depth = depth / side * side;
-  for (int64_t lane = 0; lane < square_lanes; lane += side)
-    for (int64_t d = 0; d < square_depth; d += side)
-      transpose_square(piece + d * width + lane, width, source.from(lane).data + d, source.lane_stride);
-  for (int64_t d = 0; d < depth; ++d) {
-    T* row = piece + d * width;
-    for (int64_t lane = d < square_depth ? square_lanes : 0; lane < count; ++lane)
-      row[lane] = static_cast<T>(source.data[lane * source.lane_stride + d]);
-    std::fill(row + count, row + width, T{0});
-  }
+  if (count == side && depth == side) return transpose_square(piece, source.data, source.lane_stride);
+  for (int64_t d = 0; d < depth; ++d)
+    for (int64_t lane = 0; lane < side; ++lane)
+      piece[d * side + lane] =
+          lane < count ? static_cast<T>(source.data[lane * source.lane_stride + d]) : T{0};
 }
 
-/// The same for lanes that lie next to each other.
-template <int64_t width, class T, class S>
-void pack_rows_of_strip(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
+/// The same for the lanes of a strip, which lie next to each other. Asks for the piece below.
+template <class T, class S>
+void pack_strip(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
+  constexpr int64_t width = strip_columns<T>, size = sizeof(S);
   for (int64_t d = 0; d < depth; ++d) {
     T* row = piece + d * width;
     const S* from = source.data + d * source.depth_stride;
-    for (int64_t byte = 0; byte < count * static_cast<int64_t>(sizeof(S)); byte += 64)
-      prefetch(from, rows_ahead * source.depth_stride * sizeof(S) + byte);
+    for (int64_t byte = 0; byte < width * size; byte += 64)
+      prefetch(from, rows_at_once * source.depth_stride * size + byte);
     if (count == width)
       for (int64_t lane = 0; lane < width; ++lane) row[lane] = static_cast<T>(from[lane]);
     else
@@ -207,74 +190,71 @@ void pack_rows_of_strip(T* piece, Lanes<S> source, int64_t count, int64_t depth)
   }
 }
 
-/// Calls body(target, begin, length) for all pieces of the depth: target [rows][width] is where the sums of a
-/// block are to be continued. The blocks are added up in order.
-template <int64_t width, class T, class Body>
-void for_each_piece(T* sums, int64_t rows, int64_t depth, int64_t length_of_piece, Body&& body) {
-  alignas(64) T block[most_strip_rows * strip_columns<T>];
-  const auto clear = [&](T* target) {
-    for (int64_t row = 0; row < rows; ++row) std::fill_n(target + row * strip_columns<T>, width, T{0});
-  };
-  clear(sums);
-  for (int64_t begin = 0; begin < depth; begin += length_of_piece) {
-    T* target = begin < depth_block ? sums : block;
-    if (begin > 0 && begin % depth_block == 0) clear(block);
-    const int64_t length = std::min(depth - begin, length_of_piece);
-    body(target, begin, length);
-    const bool ends_block = (begin + length) % depth_block == 0 || begin + length == depth;
-    if (target == sums || !ends_block) continue;
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t i = row * strip_columns<T>; i < row * strip_columns<T> + width; ++i) sums[i] += block[i];
-  }
-}
-
+/// Asks for as much of the next columns as a square of these has, so that all squares of these ask for all of
+/// it: as streams of two columns each, since the processor reads more at a time from several than from one.
+/// In plain loops: gcc 12 drops a lambda that only asks as one that does nothing.
 template <class T, class S>
-void multiply_rows(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns, int64_t depth) {
-  constexpr int64_t width = strip_columns<T>;
-  alignas(64) T piece[piece_depth * width];
-  const bool is_in_place =
-      std::same_as<S, T> && columns == width && rows <= static_cast<int64_t>(rows_in_place);
-  for_each_piece<width>(sums, rows, depth, piece_depth, [&](T* target, int64_t begin, int64_t length) {
-    const Lanes<S> part{right.data + begin * right.depth_stride, right.lane_stride, right.depth_stride};
-    Operands<T> in{left + begin, depth, piece, width, length, false};
-    if (!is_in_place) pack_rows_of_strip<width>(piece, part, columns, length);
-    if constexpr (std::same_as<S, T>)
-      if (is_in_place) in = {left + begin, depth, part.data, right.depth_stride, length, true};
-    accumulate<strip_vectors>(target, rows, in);
-  });
-}
-
-/// A few columns at a time over the whole depth: each is a stream of memory.
-template <class T, class S>
-void multiply_transposed(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns,
-                         int64_t depth) {
-  constexpr int64_t width = transposed_vectors * vector_lanes<T>;
-  alignas(64) T piece[transposed_depth * width];
-  for (int64_t column = 0; column < columns; column += width) {
-    const Lanes<S> lanes = right.from(column);
-    const int64_t count = std::min(columns - column, width);
-    for_each_piece<width>(
-        sums + column, rows, depth, transposed_depth, [&](T* target, int64_t begin, int64_t length) {
-          pack_transposed<width>(piece, Lanes<S>{lanes.data + begin, lanes.lane_stride, 1}, count, length);
-          accumulate<transposed_vectors>(target, rows,
-                                         Operands<T>{left + begin, depth, piece, width, length, false});
-        });
-  }
+[[gnu::always_inline]] inline void ask_for_next(const Lanes<S>& columns, int64_t begin) {
+  constexpr int64_t width = vector_lanes<T>, size = sizeof(S), bytes = 2 * width * size;
+  for (int64_t column = width; column < 2 * width; column += 2)
+    for (int64_t byte = 0; byte < bytes; byte += 64)
+      prefetch(columns.data, (column * columns.lane_stride + 2 * begin) * size + byte);
 }
 
 }  // namespace
 
 template <class T, class S>
-void multiply_strip(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns, int64_t depth) {
-  if (right.lane_stride == 1)
-    multiply_rows(sums, left, rows, right, columns, depth);
-  else
-    multiply_transposed(sums, left, rows, right, columns, depth);
+void multiply_strips(T* sums, const T* left, int64_t left_stride, int64_t rows, Lanes<S> right,
+                     int64_t columns, int64_t depth) {
+  constexpr int64_t width = strip_columns<T>;
+  // More rows than have all their sums in registers would take each line again, from wherever it then is.
+  const bool in_place = std::same_as<S, T> && rows * strip_vectors <= sum_registers;
+  alignas(64) T piece[rows_at_once * width];
+  std::fill_n(sums, (columns + width - 1) / width * width * rows, T{0});
+  for (int64_t begin = 0; begin < depth; begin += rows_at_once) {
+    const int64_t length = std::min(depth - begin, rows_at_once);
+    for (int64_t column = 0; column < columns; column += width) {
+      const S* from = right.data + begin * right.depth_stride + column;
+      const int64_t count = std::min(columns - column, width);
+      Operands<T> in{left + begin, left_stride, piece, width, length};
+      if constexpr (std::same_as<S, T>)
+        if (in_place && count == width) in = {left + begin, left_stride, from, right.depth_stride, length};
+      if (in.right == piece) pack_strip(piece, Lanes<S>{from, 1, right.depth_stride}, count, length);
+      accumulate<strip_vectors>(sums + column * rows, rows, in);
+    }
+  }
 }
 
-template void multiply_strip(float*, const float*, int64_t, Lanes<float>, int64_t, int64_t);
-template void multiply_strip(double*, const double*, int64_t, Lanes<double>, int64_t, int64_t);
-template void multiply_strip(float*, const float*, int64_t, Lanes<bfloat16>, int64_t, int64_t);
-template void multiply_strip(float*, const float*, int64_t, Lanes<float16>, int64_t, int64_t);
+template <class T, class S>
+void multiply_transposed(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns,
+                         int64_t depth) {
+  constexpr int64_t width = vector_lanes<T>;
+  alignas(64) T piece[width * width];
+  alignas(64) T block[most_strip_rows * width];
+  std::fill_n(sums, rows * width, T{0});
+  for (int64_t first = 0; first < depth; first += depth_block) {
+    T* target = first == 0 ? sums : block;
+    const int64_t end = std::min(first + depth_block, depth);
+    if (first > 0) std::fill_n(block, rows * width, T{0});
+    for (int64_t begin = first; begin < end; begin += width) {
+      const int64_t length = std::min(end - begin, width);
+      ask_for_next<T>(right, begin);
+      pack_transposed(piece, Lanes<S>{right.data + begin, right.lane_stride, 1}, columns, length);
+      accumulate<1>(target, rows, Operands<T>{left + begin, depth, piece, width, length});
+    }
+    if (first > 0)
+      for (int64_t i = 0; i < rows * width; ++i) sums[i] += block[i];
+  }
+}
+
+template void multiply_strips(float*, const float*, int64_t, int64_t, Lanes<float>, int64_t, int64_t);
+template void multiply_strips(double*, const double*, int64_t, int64_t, Lanes<double>, int64_t, int64_t);
+template void multiply_strips(float*, const float*, int64_t, int64_t, Lanes<bfloat16>, int64_t, int64_t);
+template void multiply_strips(float*, const float*, int64_t, int64_t, Lanes<float16>, int64_t, int64_t);
+
+template void multiply_transposed(float*, const float*, int64_t, Lanes<float>, int64_t, int64_t);
+template void multiply_transposed(double*, const double*, int64_t, Lanes<double>, int64_t, int64_t);
+template void multiply_transposed(float*, const float*, int64_t, Lanes<bfloat16>, int64_t, int64_t);
+template void multiply_transposed(float*, const float*, int64_t, Lanes<float16>, int64_t, int64_t);
 
 }  // namespace lockstep::gemm

@@ -26,6 +26,16 @@ constexpr int64_t chunk_column_panels = 4;
 /// Multiply-adds of a few rows that are worth waking a thread for: some microseconds.
 constexpr int64_t least_strip_work = int64_t{1} << 16;
 
+/// Sums of strips that are met again with every few rows of b: half of L1.
+constexpr int64_t most_strip_sums = 6144;
+
+/// Sums of blocks that are worth the same.
+constexpr int64_t least_sums = int64_t{1} << 12;
+
+/// The shares of a thread: more of them even out what threads get, and fewer let it read on for longer.
+constexpr int64_t strip_shares = 2;
+constexpr int64_t transposed_shares = 32;
+
 /// Multiply-adds of a product that is not worth sharing out, where there are several: some tens of
 /// microseconds.
 constexpr int64_t largest_small_product = int64_t{1} << 21;
@@ -76,7 +86,7 @@ class Product {
 
   /// The elements of memory that run() needs.
   int64_t scratch_size() const {
-    if (is_thin()) return std::same_as<S, T> ? 0 : m_ * k_;
+    if (is_thin()) return (std::same_as<S, T> ? 0 : m_ * k_) + strip_sums_size();
     return rows_size() + columns_size();
   }
 
@@ -103,26 +113,85 @@ class Product {
   /// So few rows that b is better read by strips than packed.
   bool is_thin() const { return m_ <= gemm::most_strip_rows && !kernel_.transpose_a && !kernel_.column_sum; }
 
-  void run_thin(const CpuStream& stream, T* scratch) const {
-    const T* left = scratch;
-    if constexpr (std::same_as<S, T>)
-      left = kernel_.a.as<T>();
-    else
-      convert_values(kernel_.a.as<S>(), m_ * k_, scratch);
-    const Lanes<S> b = lanes(kernel_.b, !kernel_.transpose_b);
-    const int64_t work = std::max<int64_t>(1, m_ * k_ * strip_columns<T>);
-    stream.for_each_chunk(divide_up(n_, strip_columns<T>), least_strip_work / work,
-                          [&](int64_t begin, int64_t end) {
-                            for (int64_t strip = begin; strip < end; ++strip)
-                              multiply_strip(left, b, strip * strip_columns<T>);
-                          });
+  int64_t strips() const { return divide_up(n_, strip_columns<T>); }
+  int64_t depth_blocks() const { return std::max<int64_t>(1, divide_up(k_, gemm::depth_block)); }
+  int64_t strip_sums_size() const {
+    return kernel_.transpose_b ? 0 : depth_blocks() * strips() * m_ * strip_columns<T>;
   }
 
-  void multiply_strip(const T* left, const Lanes<S>& b, int64_t column) const {
-    alignas(64) T sums[gemm::most_strip_rows * strip_columns<T>];
-    const int64_t columns = std::min(n_ - column, strip_columns<T>);
-    gemm::multiply_strip(sums, left, m_, b.from(column), columns, k_);
-    for (int64_t i = 0; i < m_; ++i) finish(sums + i * strip_columns<T>, column, i * n_ + column, columns);
+  void run_thin(const CpuStream& stream, T* scratch) const {
+    if (m_ == 0 || n_ == 0) return;
+    const T* left = scratch;
+    if constexpr (std::same_as<S, T>) {
+      left = kernel_.a.as<T>();
+    } else {
+      convert_values(kernel_.a.as<S>(), m_ * k_, scratch);
+      scratch += m_ * k_;
+    }
+    if (kernel_.transpose_b)
+      multiply_transposed(stream, left);
+    else
+      multiply_strips(stream, left, scratch);
+  }
+
+  /// The strips of all blocks of depth follow each other, and a thread reads its share of them along whole
+  /// rows of b as far as it goes. Which thread summed a block of a strip does not show.
+  void multiply_strips(const CpuStream& stream, const T* left, T* sums) const {
+    const Lanes<S> b = lanes(kernel_.b, true);
+    const int64_t strip_size = m_ * strip_columns<T>, blocks = depth_blocks(), count = blocks * strips();
+    const int64_t most_at_once = std::max<int64_t>(1, most_strip_sums / strip_size);
+    const int64_t work = std::max<int64_t>(1, strip_size * std::min(k_, gemm::depth_block));
+    const int64_t share = count / (strip_shares * stream.pool->size());
+    stream.for_each_chunk(count, std::max(share, least_strip_work / work), [&](int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t depth = begin / strips() * gemm::depth_block, strip = begin % strips();
+        const int64_t at_once = std::min({end - begin, strips() - strip, most_at_once});
+        const int64_t column = strip * strip_columns<T>;
+        const Lanes<S> right{b.data + depth * b.depth_stride + column, 1, b.depth_stride};
+        gemm::multiply_strips(sums + begin * strip_size, left + depth, k_, m_, right,
+                              std::min(n_ - column, at_once * strip_columns<T>),
+                              std::min(k_ - depth, gemm::depth_block));
+        if (blocks == 1) finish_strips(sums, begin, begin + at_once);
+        begin += at_once;
+      }
+    });
+    if (blocks > 1)
+      stream.for_each_chunk(strips(), least_sums / (strip_size * blocks),
+                            [&](int64_t begin, int64_t end) { finish_strips(sums, begin, end); });
+  }
+
+  /// Adds up the blocks of some strips, in order.
+  void finish_strips(T* sums, int64_t begin, int64_t end) const {
+    const int64_t strip_size = m_ * strip_columns<T>;
+    for (int64_t strip = begin; strip < end; ++strip) {
+      T* sum = sums + strip * strip_size;
+      for (int64_t block = 1; block < depth_blocks(); ++block) {
+        const T* next = sum + block * strips() * strip_size;
+        for (int64_t i = 0; i < strip_size; ++i) sum[i] += next[i];
+      }
+      finish_rows(sum, strip * strip_columns<T>, strip_columns<T>);
+    }
+  }
+
+  void multiply_transposed(const CpuStream& stream, const T* left) const {
+    constexpr int64_t width = gemm::vector_lanes<T>;
+    const Lanes<S> b = lanes(kernel_.b, false);
+    const int64_t work = std::max<int64_t>(1, m_ * k_ * width);
+    const int64_t count = divide_up(n_, width);
+    const int64_t share = divide_up(count, transposed_shares * stream.pool->size());
+    stream.for_each_chunk(count, std::max(share, least_strip_work / work), [&](int64_t begin, int64_t end) {
+      alignas(64) T sums[gemm::most_strip_rows * width];
+      for (int64_t column = begin * width; column < std::min(n_, end * width); column += width) {
+        gemm::multiply_transposed(sums, left, m_, b.from(column), std::min(n_ - column, width), k_);
+        finish_rows(sums, column, width);
+      }
+    });
+  }
+
+  /// Of all rows, those columns from `column` on that there are of `width`.
+  void finish_rows(T* sums, int64_t column, int64_t width) const {
+    for (int64_t i = 0; i < m_; ++i)
+      finish(sums + i * width, column, i * n_ + column, std::min(n_ - column, width));
   }
 
   void pack_left(int64_t begin, int64_t end) const {
