@@ -79,8 +79,8 @@ def compare_shape(programs, folder, work):
     half = load(work / "half")
     check(half.dtype == torch.bfloat16 and same_bits(half, original.to(torch.bfloat16)), "convert --dtype bf16: PyTorch's rounding")
     (work / "text.txt").write_text(TEXT)
-    settings = [f"model.from={folder}", f"data.dataset={work / 'text.txt'}", f"data.block_size={BLOCK}", "train.device=cpu",
-                "train.eval_every=5", "train.threads=1"]
+    settings = [f"model.from={folder}", f"data.dataset={work / 'text.txt'}", "data.tokenizer=char", f"data.block_size={BLOCK}",
+                "train.device=cpu", "train.eval_every=5", "train.threads=1"]
     run(programs / "train_gpt", *settings, "train.steps=1", "train.learning_rate=0", f"log.dir={work / 'still'}")
     check(same_bits(load(work / "still/snapshots/best"), load(folder)), "a snapshot of what the run began with: every bit")
     run(programs / "train_gpt", *settings, "train.steps=10", f"log.dir={work / 'tuned'}")
