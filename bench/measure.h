@@ -30,7 +30,7 @@ double peak_flops(const CpuStream& stream);
 std::function<void()> make_copy(int64_t bytes, const CpuStream& stream);
 
 /// A pass that reads so many bytes, up to 511 less, shared out over the stream's threads, which read several
-/// places side by side: faster than front to back, so the ceiling of what only reads.
+/// places side by side: the fastest loop that was found, so the ceiling of what only reads.
 std::function<void()> make_read(int64_t bytes, const CpuStream& stream);
 
 }  // namespace lockstep

@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// A fixed set of threads that share out numbered chunks. What a chunk contains is decided by the caller from
-/// shapes alone, so neither the number of threads nor which of them ran a chunk shows in the bits. A thread
-/// that the system does not let run holds nothing up: the others take its chunks.
+/// A fixed set of threads that share out numbered chunks. What is summed together is decided by the caller
+/// from shapes alone, so neither the number of threads nor which of them ran a chunk shows in the bits. A
+/// thread that the system does not let run holds nothing up: the others take its chunks.
 class ThreadPool {
  public:
   /// threads >= 1, the calling thread included.

@@ -192,7 +192,8 @@ void pack_strip(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
 
 /// Asks for as much of the next columns as a square of these has, so that all squares of these ask for all of
 /// it: as streams of two columns each, since the processor reads more at a time from several than from one.
-/// In plain loops: gcc 12 drops a lambda that only asks as one that does nothing.
+/// (Columns that do not follow each other are only asked for in vain.) In plain loops: gcc 12 drops a lambda
+/// that only asks as one that does nothing.
 template <class T, class S>
 [[gnu::always_inline]] inline void ask_for_next(const Lanes<S>& columns, int64_t begin) {
   constexpr int64_t width = vector_lanes<T>, size = sizeof(S), bytes = 2 * width * size;

@@ -23,14 +23,13 @@ using gemm::tile_rows;
 constexpr int64_t chunk_row_panels = 2;
 constexpr int64_t chunk_column_panels = 4;
 
-/// Multiply-adds of a few rows that are worth waking a thread for: some microseconds.
+/// Multiply-adds of a few rows that are worth waking a thread for, some microseconds; and sums of blocks.
 constexpr int64_t least_strip_work = int64_t{1} << 16;
-
-/// Sums of strips that are met again with every few rows of b: half of L1.
-constexpr int64_t most_strip_sums = 6144;
-
-/// Sums of blocks that are worth the same.
 constexpr int64_t least_sums = int64_t{1} << 12;
+
+/// Sums of strips that are met again with every few rows of b: a part of L1.
+template <class T>
+constexpr int64_t most_strip_sums = 24576 / static_cast<int64_t>(sizeof(T));
 
 /// The shares of a thread: more of them even out what threads get, and fewer let it read on for longer.
 constexpr int64_t strip_shares = 2;
@@ -116,7 +115,7 @@ class Product {
   int64_t strips() const { return divide_up(n_, strip_columns<T>); }
   int64_t depth_blocks() const { return std::max<int64_t>(1, divide_up(k_, gemm::depth_block)); }
   int64_t strip_sums_size() const {
-    return kernel_.transpose_b ? 0 : depth_blocks() * strips() * m_ * strip_columns<T>;
+    return kernel_.transpose_b || depth_blocks() == 1 ? 0 : depth_blocks() * strips() * m_ * strip_columns<T>;
   }
 
   void run_thin(const CpuStream& stream, T* scratch) const {
@@ -135,42 +134,41 @@ class Product {
   }
 
   /// The strips of all blocks of depth follow each other, and a thread reads its share of them along whole
-  /// rows of b as far as it goes. Which thread summed a block of a strip does not show.
+  /// rows of b as far as it goes. Who summed a block of a strip, and what beside it, does not show.
   void multiply_strips(const CpuStream& stream, const T* left, T* sums) const {
     const Lanes<S> b = lanes(kernel_.b, true);
     const int64_t strip_size = m_ * strip_columns<T>, blocks = depth_blocks(), count = blocks * strips();
-    const int64_t most_at_once = std::max<int64_t>(1, most_strip_sums / strip_size);
+    const int64_t most_at_once = most_strip_sums<T> / strip_size;
+    static_assert(most_strip_sums<T> >= gemm::most_strip_rows * strip_columns<T>);
     const int64_t work = std::max<int64_t>(1, strip_size * std::min(k_, gemm::depth_block));
     const int64_t share = count / (strip_shares * stream.pool->size());
     stream.for_each_chunk(count, std::max(share, least_strip_work / work), [&](int64_t begin, int64_t end) {
+      alignas(64) T whole_sums[most_strip_sums<T>];
       while (begin < end) {
         const int64_t depth = begin / strips() * gemm::depth_block, strip = begin % strips();
         const int64_t at_once = std::min({end - begin, strips() - strip, most_at_once});
         const int64_t column = strip * strip_columns<T>;
         const Lanes<S> right{b.data + depth * b.depth_stride + column, 1, b.depth_stride};
-        gemm::multiply_strips(sums + begin * strip_size, left + depth, k_, m_, right,
-                              std::min(n_ - column, at_once * strip_columns<T>),
+        gemm::multiply_strips(blocks == 1 ? whole_sums : sums + begin * strip_size, left + depth, k_, m_,
+                              right, std::min(n_ - column, at_once * strip_columns<T>),
                               std::min(k_ - depth, gemm::depth_block));
-        if (blocks == 1) finish_strips(sums, begin, begin + at_once);
+        if (blocks == 1)
+          for (int64_t i = 0; i < at_once; ++i)
+            finish_rows(whole_sums + i * strip_size, column + i * strip_columns<T>, strip_columns<T>);
         begin += at_once;
       }
     });
-    if (blocks > 1)
-      stream.for_each_chunk(strips(), least_sums / (strip_size * blocks),
-                            [&](int64_t begin, int64_t end) { finish_strips(sums, begin, end); });
-  }
-
-  /// Adds up the blocks of some strips, in order.
-  void finish_strips(T* sums, int64_t begin, int64_t end) const {
-    const int64_t strip_size = m_ * strip_columns<T>;
-    for (int64_t strip = begin; strip < end; ++strip) {
-      T* sum = sums + strip * strip_size;
-      for (int64_t block = 1; block < depth_blocks(); ++block) {
-        const T* next = sum + block * strips() * strip_size;
-        for (int64_t i = 0; i < strip_size; ++i) sum[i] += next[i];
+    if (blocks == 1) return;
+    stream.for_each_chunk(strips(), least_sums / (strip_size * blocks), [&](int64_t begin, int64_t end) {
+      for (int64_t strip = begin; strip < end; ++strip) {
+        T* sum = sums + strip * strip_size;
+        for (int64_t block = 1; block < blocks; ++block) {
+          const T* next = sum + block * strips() * strip_size;
+          for (int64_t i = 0; i < strip_size; ++i) sum[i] += next[i];
+        }
+        finish_rows(sum, strip * strip_columns<T>, strip_columns<T>);
       }
-      finish_rows(sum, strip * strip_columns<T>, strip_columns<T>);
-    }
+    });
   }
 
   void multiply_transposed(const CpuStream& stream, const T* left) const {
