@@ -31,9 +31,9 @@ constexpr int64_t least_sums = int64_t{1} << 12;
 template <class T>
 constexpr int64_t most_strip_sums = 24576 / static_cast<int64_t>(sizeof(T));
 
-/// The shares of a thread: more of them even out what threads get, and fewer let it read on for longer.
-constexpr int64_t strip_shares = 2;
-constexpr int64_t transposed_shares = 32;
+/// The shares of a thread: more of them even out what threads get, and fewer let it read on for longer and
+/// meet itself what it has asked for.
+constexpr int64_t shares_per_thread = 2;
 
 /// Multiply-adds of a product that is not worth sharing out, where there are several: some tens of
 /// microseconds.
@@ -118,6 +118,12 @@ class Product {
     return kernel_.transpose_b || depth_blocks() == 1 ? 0 : depth_blocks() * strips() * m_ * strip_columns<T>;
   }
 
+  /// How many of `count` parts with so many multiply-adds each are a chunk.
+  static int64_t thin_grain(const CpuStream& stream, int64_t count, int64_t work) {
+    return std::max(count / (shares_per_thread * stream.pool->size()),
+                    least_strip_work / std::max<int64_t>(work, 1));
+  }
+
   void run_thin(const CpuStream& stream, T* scratch) const {
     if (m_ == 0 || n_ == 0) return;
     const T* left = scratch;
@@ -140,9 +146,8 @@ class Product {
     const int64_t strip_size = m_ * strip_columns<T>, blocks = depth_blocks(), count = blocks * strips();
     const int64_t most_at_once = most_strip_sums<T> / strip_size;
     static_assert(most_strip_sums<T> >= gemm::most_strip_rows * strip_columns<T>);
-    const int64_t work = std::max<int64_t>(1, strip_size * std::min(k_, gemm::depth_block));
-    const int64_t share = count / (strip_shares * stream.pool->size());
-    stream.for_each_chunk(count, std::max(share, least_strip_work / work), [&](int64_t begin, int64_t end) {
+    const int64_t work = strip_size * std::min(k_, gemm::depth_block);
+    stream.for_each_chunk(count, thin_grain(stream, count, work), [&](int64_t begin, int64_t end) {
       alignas(64) T whole_sums[most_strip_sums<T>];
       while (begin < end) {
         const int64_t depth = begin / strips() * gemm::depth_block, strip = begin % strips();
@@ -174,10 +179,8 @@ class Product {
   void multiply_transposed(const CpuStream& stream, const T* left) const {
     constexpr int64_t width = gemm::vector_lanes<T>;
     const Lanes<S> b = lanes(kernel_.b, false);
-    const int64_t work = std::max<int64_t>(1, m_ * k_ * width);
     const int64_t count = divide_up(n_, width);
-    const int64_t share = divide_up(count, transposed_shares * stream.pool->size());
-    stream.for_each_chunk(count, std::max(share, least_strip_work / work), [&](int64_t begin, int64_t end) {
+    stream.for_each_chunk(count, thin_grain(stream, count, m_ * k_ * width), [&](int64_t begin, int64_t end) {
       alignas(64) T sums[gemm::most_strip_rows * width];
       for (int64_t column = begin * width; column < std::min(n_, end * width); column += width) {
         gemm::multiply_transposed(sums, left, m_, b.from(column), std::min(n_ - column, width), k_);
