@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lockstep beside PyTorch's DistributedDataParallel (gloo) on the CPU, PyTorch in every setting that is fast there.
+
+Models of GPT: both start from the same weights, take the same samples in the same order and must report the same losses;
+a rank of ours computes one replica with the batch of a rank of PyTorch's. The programs alternate; the figure of a run is
+its median step after warm-up, that of a program the median of its runs. Of eager and compiled steps the faster one counts,
+fp32 beside fp32 and bf16 beside autocast. On AMD processors MKL takes slower kernels than they can run unless it is told
+otherwise, and the C library gives memory back that the next operation asks for again; both are mended for PyTorch here,
+because a user who wants its best would. Rows go to bench/results/compare_cpu.csv.
+"""
+
+import csv
+import datetime
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from lockstep_run import REPOSITORY, Lockstep
+from pytorch_gpt import Shape
+
+TABLE = REPOSITORY / "bench" / "results" / "compare_cpu.csv"
+MODES = ("eager", "compiled")
+PRECISIONS = ("fp32", "bf16")
+GELU = {"gelu_tanh": "tanh", "gelu_erf": "none"}
+COMPARED_STEPS = 10  # rounding differs and training amplifies it: later only the mean counts
+SAME_LOSS = {"fp32": 1e-4, "bf16": 2e-2}
+SAME_MEAN_LOSS = {"fp32": 0.05, "bf16": 0.1}
+MLP_STEPS = {"Lockstep": 64_000, "PyTorch": 3_200}
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model of configs/shakespeare_cpu.ini and what one rank computes in a step; the learning rate is constant."""
+
+    layers: int
+    heads: int
+    width: int
+    block: int
+    batch: int
+    steps: int
+
+    def keys(self, ranks):
+        return [f"model.n_layer={self.layers}", f"model.n_head={self.heads}", f"model.n_embd={self.width}",
+                f"data.block_size={self.block}", f"train.batch_size={self.batch}", f"dist.replicas={ranks}"]
+
+
+WORKLOADS = {"4x4x128": Workload(4, 4, 128, 64, 6, 200), "6x6x384": Workload(6, 6, 384, 256, 4, 16),
+             "12x12x768": Workload(12, 12, 768, 256, 1, 10)}
+OTHERS = ("train_mlp", "start-up")  # steps per second; seconds from the start to the first finished step
+
+
+def write_text(path, characters=1_115_394):
+    """As long as tiny Shakespeare, with as many letters: each follows the last by fixed odds that fall as 1 / rank."""
+    generator = random.Random(0)
+    alphabet = [chr(code) for code in range(33, 33 + 65)]
+    odds = [1 / rank for rank in range(1, 66)]
+    followers = {letter: generator.sample(alphabet, 65) for letter in alphabet}
+    draws = {letter: iter(()) for letter in alphabet}
+    text = list(alphabet)
+    while len(text) < characters:
+        letter = next(draws[text[-1]], None)
+        if letter is None:
+            draws[text[-1]] = iter(generator.choices(followers[text[-1]], odds, k=4096))
+        else:
+            text.append(letter)
+    path.write_text("".join(text))
+
+
+def is_amd():
+    return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+
+
+class PyTorch:
+    """The ranks of pytorch_ddp.py, in the surroundings that suit PyTorch."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.environment = os.environ | KEEP_MEMORY | {
+            "OMP_NUM_THREADS": str(options.threads), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(options.port),
+            "WORLD_SIZE": str(options.ranks)}
+        self.settings = "memory kept"
+        if is_amd():
+            source, library = folder / "mkl.c", folder / "mkl.so"
+            source.write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n")
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+            self.environment["LD_PRELOAD"] = str(library)
+            self.settings += ", MKL unlocked"
+
+    def run(self, job):
+        """{"losses", "times" in ms, "first": seconds from the start to the first finished step}."""
+        path = self.folder / "job.pt"
+        result = self.folder / "pytorch.json"
+        result.unlink(missing_ok=True)
+        torch.save(job | {"ranks": self.options.ranks, "threads": self.options.threads, "result": str(result)}, path)
+        command = [sys.executable, str(REPOSITORY / "bench" / "pytorch_ddp.py"), str(path)]
+        begin = time.time()
+        ranks = [subprocess.Popen(command, env=self.environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+                 for rank in range(self.options.ranks)]
+        if any([rank.wait() for rank in ranks]):
+            raise SystemExit("a rank of PyTorch failed")
+        found = json.loads(result.read_text())
+        return found | {"first": found["first"] - begin}
+
+
+def gpt_job(text, weights, config, steps, options):
+    characters = text.read_text()
+    ids = {letter: index for index, letter in enumerate(sorted(set(characters)))}
+    trained = characters[: int(float(config["data"]["train_split"]) * len(characters))]
+    shape = Shape(len(ids), int(config["data"]["block_size"]), int(config["model"]["n_layer"]),
+                  int(config["model"]["n_head"]), int(config["model"]["n_embd"]), config.getboolean("model", "bias"),
+                  config.getboolean("model", "tie_weights"), GELU[config["model"]["activation"]])
+    return {"kind": "gpt", "tokens": torch.tensor([ids[letter] for letter in trained]), "shape": shape,
+            "weights": weights, "config": {name: dict(config[name]) for name in config.sections()}, "steps": steps,
+            "learning_rate": options.learning_rate, "mode": "eager", "precision": "fp32"}
+
+
+def check_losses(ours, theirs, precision):
+    """The largest difference in the first steps. Stops the program if the two do not train the same model."""
+    first = max(abs(a - b) for a, b in zip(ours[:COMPARED_STEPS], theirs[:COMPARED_STEPS]))
+    tail = max(1, len(ours) // 4)
+    late = abs(statistics.mean(ours[-tail:]) - statistics.mean(theirs[-tail:]))
+    if first > SAME_LOSS[precision] or late > SAME_MEAN_LOSS[precision]:
+        raise SystemExit(f"the losses differ: by {first:.2g} in the first steps, by {late:.2g} in the mean of the last "
+                         f"{tail}\nLockstep {ours[:COMPARED_STEPS]}\nPyTorch  {theirs[:COMPARED_STEPS]}")
+    return first
+
+
+def steady_ms(times):
+    return statistics.median(times[max(2, len(times) // 10):])
+
+
+class Comparison:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.launcher = ["mpirun", "-np", str(options.ranks), "--bind-to", "none"]
+        self.pytorch = PyTorch(options, folder)
+        self.text = folder / "text.txt"
+        write_text(self.text)
+        self.places = iter(range(10**6))
+
+    def place(self):
+        return self.folder / f"run_{next(self.places)}"
+
+    def gpt(self, name, precision):
+        """Of every setting of PyTorch: its name, ours and its milliseconds, the difference of losses."""
+        options, workload = self.options, WORKLOADS[name]
+        steps = options.steps or workload.steps
+        keys = ["train.device=cpu", f"data.dataset={self.text}", f"train.threads={options.threads}",
+                *workload.keys(options.ranks), f"train.precision={precision}"]
+        lockstep = Lockstep(self.launcher, options.program, "shakespeare_cpu.ini", keys)
+        weights, config = lockstep.initial_weights(self.place())
+        job = gpt_job(self.text, weights, config, steps, options) | {"precision": precision}
+        ours, theirs, difference = [], {mode: [] for mode in options.mode}, 0.0
+        for repeat in range(options.repeats):
+            our_losses, our_times = lockstep.measure(self.place(), steps, options.learning_rate)
+            ours.append(steady_ms(our_times))
+            for mode, medians in theirs.items():
+                found = self.pytorch.run(job | {"mode": mode})
+                difference = max(difference, check_losses(our_losses, found["losses"], precision))
+                medians.append(steady_ms(found["times"]))
+            said = ", ".join(f"PyTorch {mode} {medians[-1]:.2f}" for mode, medians in theirs.items())
+            print(f"{name} {precision} {repeat + 1}: Lockstep {ours[-1]:.2f}, {said} ms a step", flush=True)
+        for mode, medians in theirs.items():
+            yield mode, statistics.median(ours), statistics.median(medians), f"{difference:.1e}"
+
+    def train_mlp(self):
+        """Steps per second over the steps after the first tenth, without printing or saving."""
+        ours, theirs = [], []
+        for repeat in range(self.options.repeats):
+            folder = self.place()
+            epochs = MLP_STEPS["Lockstep"] * self.options.ranks // 64
+            subprocess.run([*self.launcher, str(self.options.program.parent / "train_mlp"), str(epochs), str(epochs),
+                            "--batch_size", "32", "train.device=cpu", f"dist.replicas={self.options.ranks}",
+                            f"train.threads={self.options.threads}", "train.learning_rate=1e-3",
+                            "train.min_lr=1e-3", f"log.dir={folder}", "snapshot.path=none"],
+                           check=True, capture_output=True)
+            lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            steps = [line for line in lines if "step_ms" in line]
+            late = steps[len(steps) // 10:]
+            ours.append((len(late) - 1) / (late[-1]["time"] - late[0]["time"]))
+            found = self.pytorch.run({"kind": "mlp", "steps": MLP_STEPS["PyTorch"]})
+            late = found["times"][len(found["times"]) // 10:]
+            theirs.append(1e3 * len(late) / sum(late))
+            print(f"train_mlp {repeat + 1}: Lockstep {ours[-1]:.0f}, PyTorch {theirs[-1]:.0f} steps/s", flush=True)
+        yield "eager", statistics.median(ours), statistics.median(theirs), ""
+
+    def start_up(self):
+        """Seconds from the start of the launcher to the end of the first step of 4x4x128."""
+        keys = ["train.device=cpu", f"data.dataset={self.text}", f"train.threads={self.options.threads}",
+                *WORKLOADS["4x4x128"].keys(self.options.ranks)]
+        lockstep = Lockstep(self.launcher, self.options.program, "shakespeare_cpu.ini", keys)
+        _, config = lockstep.initial_weights(self.place())
+        job = gpt_job(self.text, None, config, 2, self.options)
+        ours, theirs = [], []
+        for repeat in range(self.options.repeats):
+            begin = time.time()
+            lines = lockstep.train(self.place(), "train.steps=2", "snapshot.path=none")
+            ours.append(lines[0]["time"] - begin)
+            theirs.append(self.pytorch.run(job)["first"])
+            print(f"start-up {repeat + 1}: Lockstep {ours[-1]:.2f}, PyTorch {theirs[-1]:.2f} s", flush=True)
+        yield "eager", statistics.median(ours), statistics.median(theirs), ""
+
+    def rows(self, name):
+        options = self.options
+        for precision in options.precision if name in WORKLOADS else ("fp32",):
+            found = (self.gpt(name, precision) if name in WORKLOADS
+                     else self.train_mlp() if name == "train_mlp" else self.start_up())
+            before = surroundings()
+            for mode, ours, theirs, difference in found:
+                ratio = ours / theirs if name == "train_mlp" else theirs / ours
+                unit = {"train_mlp": "steps/s", "start-up": "s"}.get(name, "ms/step")
+                yield before | {
+                    "ranks": options.ranks, "threads": options.threads, "repeats": options.repeats, "workload": name,
+                    "precision": precision, "pytorch": torch.__version__, "mode": mode,
+                    "settings": self.pytorch.settings, "unit": unit, "lockstep_value": f"{ours:.4g}",
+                    "pytorch_value": f"{theirs:.4g}", "ratio": f"{ratio:.3f}", "loss_difference": difference}
+
+
+def surroundings():
+    def output(*command):
+        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
+    cpu = next((line.split(":")[1].strip() for line in output("lscpu").splitlines() if "Model name" in line), "")
+    return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
+            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
+
+
+def append(row):
+    with TABLE.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        if file.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def readme_table():
+    """Of the newest rows of every workload and precision the fastest setting of PyTorch, the weakest ratio first."""
+    with TABLE.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    newest = {(row["workload"], row["precision"], row["mode"]): row for row in rows}
+    fastest = {}
+    for (workload, precision, _), row in newest.items():
+        best = fastest.setdefault((workload, precision), row)
+        if float(row["ratio"]) < float(best["ratio"]):
+            fastest[workload, precision] = row
+    lines = ["| job | Lockstep | PyTorch DDP | ratio | measured |", "|---|---|---|---|---|"]
+    for row in sorted(fastest.values(), key=lambda row: float(row["ratio"])):
+        name = f"{row['workload']}, {row['precision']}" if row["workload"] in WORKLOADS else row["workload"]
+        lines.append(f"| {name} | {row['lockstep_value']} {row['unit']} | {row['pytorch_value']}, {row['mode']} "
+                     f"| {float(row['ratio']):.2f} | {row['date']}, {row['cpu']} |")
+    return "\n".join(lines)
+
+
+def run(options, folder):
+    comparison = Comparison(options, folder)
+    for name in options.workload or [*WORKLOADS, *OTHERS]:
+        for row in comparison.rows(name):
+            append(row)
+            print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    print(readme_table())
+    return 0
