@@ -16,6 +16,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/processor.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "data/loader.h"
@@ -225,6 +226,9 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
                    config.train.precision == "fp32" ? "" : ", " + config.train.precision);
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
+  const std::string& precision = config.train.precision;
+  if (gpu < 0 && precision != "fp32" && !(precision == "bf16" && has_bf16_unit()))
+    log_info(concat("this processor computes ", precision, " by fp32: it takes less memory and more time"));
   if (!task.description.empty()) log_info(task.description);
   const Sharding& sharding = data_parallel.sharding();
   const std::string gradients =

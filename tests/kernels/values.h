@@ -30,6 +30,13 @@ class Values {
     return values;
   }
 
+  /// Multiples of 1/8 in [-2, 2]: sums of some thousand products of two are exact in fp32, in any order.
+  static Values eighths(Shape shape, DType dtype, uint64_t seed) {
+    Values values = uniform(shape, dtype, seed);
+    for (int64_t i = 0; i < values.size(); ++i) values.set(i, std::round(8 * values[i]) / 8);
+    return values;
+  }
+
   static Values of(const std::vector<int32_t>& numbers) {
     Values values({static_cast<int64_t>(numbers.size())}, DType::i32);
     for (int64_t i = 0; i < values.size(); ++i) values.set(i, numbers[static_cast<size_t>(i)]);

@@ -39,6 +39,7 @@ struct Lanes {
   int64_t depth_stride = 0;
 
   Lanes from(int64_t lane) const { return {data + lane * lane_stride, lane_stride, depth_stride}; }
+  Lanes behind(int64_t depth) const { return {data + depth * depth_stride, lane_stride, depth_stride}; }
 };
 
 /// Panels [depth][tile_rows], one behind the other, from the first `count` lanes; what is left of the last is

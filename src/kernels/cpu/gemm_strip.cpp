@@ -25,13 +25,6 @@ constexpr int64_t sum_registers = 12;
 #endif
 constexpr int64_t strip_vectors = strip_columns<float> / vector_lanes<float>;  // and of every type
 
-/// Asks for the cache line there, into the second level. Reads nothing, so that the place may lie behind the
-/// matrix.
-[[gnu::always_inline]] inline void prefetch(const void* first, int64_t bytes) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address for the processor alone
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(first) + bytes), 0, 2);
-}
-
 /// Some rows of a left factor, and a piece of the right one with the columns of as many vectors.
 template <class T>
 struct Operands {

@@ -56,6 +56,13 @@ template <class T>
   return x - Vector<T>{};
 }
 
+/// Asks for the cache line there, into the second level. Reads nothing, so that the place may lie behind the
+/// matrix.
+[[gnu::always_inline]] inline void prefetch(const void* first, int64_t bytes) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address for the processor alone
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(first) + bytes), 0, 2);
+}
+
 // The index is a constant in every copy of the body: accumulators stay in registers.
 template <class Body, size_t... indices>
 [[gnu::always_inline]] inline void unroll(Body&& body, std::index_sequence<indices...>) {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+
+#include "kernels/cpu/gemm_vector.h"
+#include "kernels/cpu/map.h"
+#include "kernels/cpu/math.h"
+#include "kernels/matmul.h"
+
+namespace lockstep {
+
+/// What a product of S written as Y does to its finished sums, while they are in a tile [rows][width] in L1.
+template <class S, class Y>
+class ProductEnd {
+ public:
+  using T = Compute<S>;
+
+  explicit ProductEnd(const MatMul& kernel) : kernel_(kernel), n_(kernel.n()) {}
+
+  /// The sums of `rows` x `columns` elements of c, from [row, column] on, in sums[rows][width]; columns up to
+  /// `width` may hold anything.
+  template <int64_t width>
+  void finish(T* sums, int64_t row, int64_t column, int64_t rows, int64_t columns) const {
+    for (int64_t i = 0; i < rows; i += rows_at_once)
+      finish_rows<width>(sums + i * width, (row + i) * n_ + column, column, std::min(rows - i, rows_at_once),
+                         columns);
+  }
+
+ private:
+  static constexpr int64_t rows_at_once = 16;  // so many loops over a tile are long, and a GELU's input is in L1
+
+  /// `offset` is the place of the first element in c.
+  template <int64_t width>
+  void finish_rows(T* sums, int64_t offset, int64_t column, int64_t rows, int64_t columns) const {
+    if (kernel_.scale != 1.0 || kernel_.bias || kernel_.residual)
+      for (int64_t i = 0; i < rows; ++i) {
+        if (columns == width)
+          add<width>(sums + i * width, column, offset + i * n_, width);
+        else
+          add<width>(sums + i * width, column, offset + i * n_, columns);
+      }
+    Y* pre_activation = kernel_.pre_activation ? kernel_.pre_activation.as<Y>() + offset : nullptr;
+    if (is_backward(kernel_.activation)) {
+      alignas(64) T x[rows_at_once * width];
+      read<width>(x, pre_activation, rows, columns);
+      multiply_slopes(sums, x, rows * width);
+    } else {
+      if (pre_activation) write<width>(pre_activation, sums, rows, columns);
+      if (kernel_.activation != Activation::none) activate(sums, rows * width);
+    }
+    write<width>(kernel_.c.as<Y>() + offset, sums, rows, columns);
+  }
+
+  template <int64_t width>
+  [[gnu::always_inline]] void add(T* sums, int64_t column, int64_t offset, int64_t columns) const {
+    if (kernel_.scale != 1.0)
+      for (int64_t j = 0; j < columns; ++j) sums[j] *= static_cast<T>(kernel_.scale);
+    if (kernel_.bias) {
+      const S* bias = kernel_.bias.as<S>() + column;
+      for (int64_t j = 0; j < columns; ++j) sums[j] += static_cast<T>(bias[j]);
+    }
+    if (kernel_.residual) {
+      const Y* residual = kernel_.residual.as<Y>() + offset;
+      for (int64_t j = 0; j < columns; ++j) sums[j] += static_cast<T>(residual[j]);
+    }
+  }
+
+  template <int64_t width>
+  void write(Y* to, const T* tile, int64_t rows, int64_t columns) const {
+    if (columns == width)
+      for (int64_t i = 0; i < rows; ++i) convert<width>(to + i * n_, tile + i * width, width);
+    else
+      for (int64_t i = 0; i < rows; ++i) convert<width>(to + i * n_, tile + i * width, columns);
+  }
+
+  /// x[rows][width], padded with zeros.
+  template <int64_t width>
+  void read(T* x, const Y* from, int64_t rows, int64_t columns) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      convert<width>(x + i * width, from + i * n_, columns);
+      for (int64_t j = columns; j < width; ++j) x[i * width + j] = T{0};
+    }
+  }
+
+  template <int64_t width, class To, class From>
+  [[gnu::always_inline]] static void convert(To* to, const From* from, int64_t columns) {
+    for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<To>(from[j]);
+  }
+
+  // Loops of their own, not lambdas: gcc 12 stops to inline those where a file has many, and calls erf once
+  // for each element (docs/tried.md).
+  void activate(T* x, int64_t count) const {
+    if (kernel_.activation == Activation::gelu_tanh)
+      for (int64_t i = 0; i < count; ++i) x[i] = math::gelu<Gelu::tanh>(x[i]);
+    else
+      for (int64_t i = 0; i < count; ++i) x[i] = math::gelu<Gelu::erf>(x[i]);
+  }
+  void multiply_slopes(T* dy, const T* x, int64_t count) const {
+    if (kernel_.activation == Activation::gelu_tanh_backward)
+      for (int64_t i = 0; i < count; ++i) dy[i] *= math::gelu_slope<Gelu::tanh>(x[i]);
+    else
+      for (int64_t i = 0; i < count; ++i) dy[i] *= math::gelu_slope<Gelu::erf>(x[i]);
+  }
+
+  const MatMul& kernel_;
+  int64_t n_;
+};
+
+}  // namespace lockstep
