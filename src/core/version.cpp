@@ -33,8 +33,8 @@ std::string scope_of_bits() {
   ::confstr(_CS_GNU_LIBC_VERSION, library.data(), library.size());
 #endif
   return concat("instruction set = ", instruction_set(), "\ncompiler = ", __VERSION__,
-                "\nC library = ", library.data(), "\nproducts = ",
-                has_bf16_unit() ? "bf16 by AMX, fp16 by fp32\n" : "16 bits by fp32\n");
+                "\nC library = ", library.data(),
+                "\nproducts = ", has_bf16_unit() ? "bf16 by AMX, fp16 by fp32\n" : "16 bits by fp32\n");
 }
 
 std::string version_text() {

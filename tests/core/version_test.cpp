@@ -16,7 +16,8 @@ TEST(ScopeOfBits, NamesEverythingThatMayRoundOtherwise) {
   const std::string scope = scope_of_bits();
   EXPECT_NE(scope.find("instruction set = " + instruction_set() + "\n"), std::string::npos) << scope;
   EXPECT_NE(scope.find("compiler = " __VERSION__ "\n"), std::string::npos) << scope;
-  const char* products = has_bf16_unit() ? "products = bf16 by AMX, fp16 by fp32\n" : "products = 16 bits by fp32\n";
+  const char* products =
+      has_bf16_unit() ? "products = bf16 by AMX, fp16 by fp32\n" : "products = 16 bits by fp32\n";
   EXPECT_NE(scope.find(products), std::string::npos) << scope;
 #if defined(__GLIBC__)
   const std::string library = std::string("C library = glibc ") + gnu_get_libc_version() + "\n";

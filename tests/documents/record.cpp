@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "documents/record.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <regex>
 #include <stdexcept>
@@ -22,6 +23,7 @@ constexpr const char* head =
 }  // namespace
 
 std::string scope_of_this_build() {
+  ::setenv("LOCKSTEP_BF16_UNIT", "off", 1);  // as execution.cpp does, before this process asks for it
   std::string text;
   for (const std::string& line : lines_of(scope_of_bits())) {
     const std::string value = line.substr(line.find(" = ") + 3);

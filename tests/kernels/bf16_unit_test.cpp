@@ -27,9 +27,9 @@ float sum_of(const Values& a, const Values& b, int64_t first_of_a, int64_t step_
   for (int64_t begin = 0; begin < depth; begin += 32) {
     std::array<float, 2> chains{};
     for (int64_t d = begin; d < std::min(begin + 32, depth); ++d)
-      chains[d % 2] = flushed(std::fma(flushed(static_cast<float>(a[first_of_a + d * step_of_a])),
-                                       flushed(static_cast<float>(b[first_of_b + d * step_of_b])),
-                                       chains[d % 2]));
+      chains[d % 2] =
+          flushed(std::fma(flushed(static_cast<float>(a[first_of_a + d * step_of_a])),
+                           flushed(static_cast<float>(b[first_of_b + d * step_of_b])), chains[d % 2]));
     sum = flushed(sum + flushed(chains[0] + chains[1]));
   }
   return sum;
@@ -46,11 +46,13 @@ TEST_F(Bf16Unit, EverySumIsOfTwoChainsOfEveryThirtyTwo) {
       Values a = Values::uniform(of_a ? Shape{k, m} : Shape{m, k}, DType::bf16, 1);
       Values b = Values::uniform(of_b ? Shape{n, k} : Shape{k, n}, DType::bf16, 2);
       Values c({m, n});
-      const MatMul kernel{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = of_a, .transpose_b = of_b};
+      const MatMul kernel{
+          .a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = of_a, .transpose_b = of_b};
       launch_on(1, kernel);
-      for (int64_t i = 0; i < m; i += m > 100 ? 7 : 1)
+      for (int64_t i = 0; i<m; i += m> 100 ? 7 : 1)
         for (int64_t j = 0; j < n; ++j)
-          ASSERT_EQ(c[i * n + j], sum_of(a, b, of_a ? i : i * k, of_a ? m : 1, of_b ? j * k : j, of_b ? 1 : n, k))
+          ASSERT_EQ(c[i * n + j],
+                    sum_of(a, b, of_a ? i : i * k, of_a ? m : 1, of_b ? j * k : j, of_b ? 1 : n, k))
               << i << ", " << j;
       const Values alone = c;
       for (const int threads : {2, 3}) {

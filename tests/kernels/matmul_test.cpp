@@ -15,13 +15,13 @@ struct ProductCase {
 };
 
 // Whole tiles, partial tiles, single rows and columns, empty sums, sums of several blocks, few rows with more
-// strips of columns than are summed at once or shared out evenly, and more than one group of depth and of rows.
+// strips of columns than are summed at once or shared out evenly, and more than one group of depth and of
+// rows.
 const std::vector<ProductCase> product_cases = {
-    {1, 1, 1},     {1, 7, 3},     {3, 1, 5},       {12, 32, 32},   {13, 33, 31},
-    {24, 64, 128}, {5, 0, 9},     {0, 4, 3},       {4, 3, 0},      {65, 20, 1},
-    {2, 256, 17},  {31, 257, 33}, {17, 513, 47},   {49, 300, 65},  {192, 128, 96},
-    {64, 70, 130}, {7, 1000, 66}, {100, 255, 129}, {20, 600, 400}, {1, 530, 1300},
-    {410, 800, 35}};
+    {1, 1, 1},      {1, 7, 3},      {3, 1, 5},      {12, 32, 32},  {13, 33, 31},  {24, 64, 128},
+    {5, 0, 9},      {0, 4, 3},      {4, 3, 0},      {65, 20, 1},   {2, 256, 17},  {31, 257, 33},
+    {17, 513, 47},  {49, 300, 65},  {192, 128, 96}, {64, 70, 130}, {7, 1000, 66}, {100, 255, 129},
+    {20, 600, 400}, {1, 530, 1300}, {410, 800, 35}};
 
 struct Operands {
   Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag)

@@ -160,7 +160,8 @@ class BlockedProduct {
     int64_t least = 0;
     for (int64_t down = 1; down <= threads; ++down) {
       const Grid grid{std::min(down, row_panels()), std::min(threads / down, column_panels())};
-      const int64_t rows = divide_up(row_panels(), grid.down), columns = divide_up(column_panels(), grid.across);
+      const int64_t rows = divide_up(row_panels(), grid.down),
+                    columns = divide_up(column_panels(), grid.across);
       const int64_t tiles = rows * columns * tile_size / 32;
       const int64_t packing = (rows * tile_rows + columns * tile_columns) / 2;
       if (least == 0 || tiles + packing < least) {
@@ -173,7 +174,8 @@ class BlockedProduct {
 
   Scratch scratch_of(const Grid& grid) const {
     const int64_t rows = std::min(divide_up(row_panels(), grid.down), block_panels());
-    const int64_t columns = divide_up(column_panels(), grid.across), stripe = std::min(columns, stripe_panels);
+    const int64_t columns = divide_up(column_panels(), grid.across),
+                  stripe = std::min(columns, stripe_panels);
     return {rows * tile_rows * padded(group_depth()), stripe * tile_columns * padded(group_depth()),
             rows * (groups() == 1 ? stripe : columns) * tile_size};
   }
@@ -215,8 +217,8 @@ class BlockedProduct {
   void sum_columns_of(Range stripe, int64_t depth, int64_t length) const {
     const int64_t end = std::min(n_, stripe.end * tile_columns);
     for (int64_t column = stripe.begin * tile_columns; column < end; column += sum_columns)
-      sum_column_chunk(kernel_.b.as<S>() + depth * n_ + column, kernel_.column_sum.as<T>() + column, length, n_,
-                       std::min(end - column, sum_columns), depth > 0);
+      sum_column_chunk(kernel_.b.as<S>() + depth * n_ + column, kernel_.column_sum.as<T>() + column, length,
+                       n_, std::min(end - column, sum_columns), depth > 0);
   }
 
   /// The tiles of a block of rows and some columns, a part of the depth at a time.

@@ -12,11 +12,10 @@ namespace lockstep {
 inline constexpr int64_t sum_columns = 64;
 
 /// y[j] = the sum of x[row, j] for up to sum_columns columns: `sum_rows` rows one after the other, then the
-/// sums of these in order. `stride` elements lie between two rows. `go_on`: y holds the sum of earlier rows, a
-/// multiple of sum_rows.
+/// sums of these in order. `stride` elements lie between two rows. `go_on`: y holds the sum of earlier rows,
+/// a multiple of sum_rows.
 template <class X, class T>
-void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns,
-                      bool go_on = false) {
+void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns, bool go_on = false) {
   T total[sum_columns] = {};
   if (go_on) std::copy_n(y, columns, total);
   for (int64_t begin = 0; begin < rows; begin += sum_rows) {

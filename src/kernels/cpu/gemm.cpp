@@ -86,8 +86,8 @@ template <size_t count, class T>
   unroll<count>([&](auto d) {
     constexpr int quad = d / 4 * 4;
     store<T>(target + static_cast<int64_t>(d) * target_stride,
-             static_cast<Quad>(
-                 __builtin_shufflevector(columns[d % 4], columns[d % 4], quad, quad + 1, quad + 2, quad + 3)));
+             static_cast<Quad>(__builtin_shufflevector(columns[d % 4], columns[d % 4], quad, quad + 1,
+                                                       quad + 2, quad + 3)));
   });
 }
 

@@ -17,9 +17,9 @@
 namespace lockstep::gemm::bf16 {
 namespace {
 
-constexpr int64_t half = 16;                             // rows or columns of a register
-constexpr int64_t register_elements = half * depth_unit; // 1 KiB of bf16
-constexpr int64_t unit_elements = 2 * register_elements; // of a panel, for depth_unit
+constexpr int64_t half = 16;                              // rows or columns of a register
+constexpr int64_t register_elements = half * depth_unit;  // 1 KiB of bf16
+constexpr int64_t unit_elements = 2 * register_elements;  // of a panel, for depth_unit
 
 /// Pairs of depth: 16 words of two neighbours each. Words of `count` < 16 lanes are followed by zeros.
 using Words = __m512i;
@@ -54,15 +54,17 @@ void read_stretches(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64
   const int64_t left = depth - d;
   const __mmask32 mask = left >= depth_unit ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
   for (int64_t lane = 0; lane < half; ++lane)
-    w[lane] = lane < count ? _mm512_maskz_loadu_epi16(mask, source.from(lane).data + d) : _mm512_setzero_si512();
+    w[lane] =
+        lane < count ? _mm512_maskz_loadu_epi16(mask, source.from(lane).data + d) : _mm512_setzero_si512();
 }
 
 /// Of 16 lanes that lie beside each other: pair p of depth from `d` on is word row p.
 void read_pairs(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth) {
   const __mmask16 mask = first(std::clamp<int64_t>(count, 0, half));
   const auto row = [&](int64_t at) {
-    return at < depth ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, source.data + at * source.depth_stride))
-                      : _mm512_setzero_si512();
+    return at < depth
+               ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, source.data + at * source.depth_stride))
+               : _mm512_setzero_si512();
   };
   for (int64_t pair = 0; pair < half; ++pair)
     w[pair] = _mm512_or_si512(row(d + 2 * pair), _mm512_slli_epi32(row(d + 2 * pair + 1), 16));
@@ -95,7 +97,7 @@ struct alignas(64) Configuration {
 
 void pack_rows(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth) {
   if (source.depth_stride == 1) return pack(panels, source, count, depth, read_stretches);
-  pack(panels, source, count, depth, [](Words (&w)[16], const auto&... from) {
+  pack(panels, source, count, depth, [](Words(&w)[16], const auto&... from) {
     read_pairs(w, from...);
     transpose(w);
   });
@@ -103,7 +105,7 @@ void pack_rows(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t 
 
 void pack_columns(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth) {
   if (source.lane_stride == 1) return pack(panels, source, count, depth, read_pairs);
-  pack(panels, source, count, depth, [](Words (&w)[16], const auto&... from) {
+  pack(panels, source, count, depth, [](Words(&w)[16], const auto&... from) {
     read_stretches(w, from...);
     transpose(w);
   });

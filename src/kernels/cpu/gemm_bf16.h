@@ -8,10 +8,11 @@
 
 namespace lockstep::gemm::bf16 {
 
-// Products of bf16 by the processor's unit for them (Intel's AMX-BF16; core/processor.h says whether it may be
-// used). It has eight registers of sixteen rows of 64 bytes, and adds the products of two neighbours of depth
-// to each of 16 x 16 sums in fp32 at once. An element's bits are a function of its row, its column and the
-// depth, as elsewhere, but not those of a chain of fused multiply-adds, and subnormal numbers count as zero.
+// Products of bf16 by the processor's unit for them (Intel's AMX-BF16; core/processor.h says whether it may
+// be used). It has eight registers of sixteen rows of 64 bytes, and adds the products of two neighbours of
+// depth to each of 16 x 16 sums in fp32 at once. An element's bits are a function of its row, its column and
+// the depth, as elsewhere, but not those of a chain of fused multiply-adds, and subnormal numbers count as
+// zero.
 
 #if defined(__AMX_BF16__)
 inline constexpr bool is_compiled = true;

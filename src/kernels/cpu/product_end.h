@@ -28,7 +28,8 @@ class ProductEnd {
   }
 
  private:
-  static constexpr int64_t rows_at_once = 16;  // so many loops over a tile are long, and a GELU's input is in L1
+  static constexpr int64_t rows_at_once =
+      16;  // so many loops over a tile are long, and a GELU's input is in L1
 
   /// `offset` is the place of the first element in c.
   template <int64_t width>
