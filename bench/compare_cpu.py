@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lockstep beside PyTorch's DistributedDataParallel (gloo) on the CPU, PyTorch in every setting that is fast there.
+"""Lockstep beside PyTorch's DistributedDataParallel (gloo) on the CPU, PyTorch in settings that are fast there.
 
 Models of GPT: both start from the same weights, take the same samples in the same order and must report the same losses;
 a rank of ours computes one replica with the batch of a rank of PyTorch's. The programs alternate; the figure of a run is
@@ -104,7 +104,12 @@ class PyTorch:
         begin = time.time()
         ranks = [subprocess.Popen(command, env=self.environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
                  for rank in range(self.options.ranks)]
-        if any([rank.wait() for rank in ranks]):
+        while any(rank.poll() is None for rank in ranks):
+            if any(rank.poll() for rank in ranks):
+                for rank in ranks:
+                    rank.kill()
+            time.sleep(0.05)
+        if any(rank.returncode for rank in ranks):
             raise SystemExit("a rank of PyTorch failed")
         found = json.loads(result.read_text())
         return found | {"first": found["first"] - begin}
@@ -241,9 +246,11 @@ def append(row):
 
 
 def readme_table():
-    """Of the newest rows of every workload and precision the fastest setting of PyTorch, the weakest ratio first."""
+    """Of the newest rows on the last processor the fastest setting of PyTorch for each job, the weakest ratio first."""
     with TABLE.open(newline="") as file:
         rows = list(csv.DictReader(file))
+    last = {key: rows[-1][key] for key in ("cpu", "ranks", "threads")}
+    rows = [row for row in rows if all(row[key] == value for key, value in last.items())]
     newest = {(row["workload"], row["precision"], row["mode"]): row for row in rows}
     fastest = {}
     for (workload, precision, _), row in newest.items():

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/processor.h"
 
-#if defined(__AMX_BF16__) && defined(__linux__)
+#if defined(LOCKSTEP_BF16_UNIT)
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -12,7 +13,11 @@ namespace lockstep {
 namespace {
 
 bool ask_for_bf16_unit() {
-#if defined(__AMX_BF16__) && defined(__linux__)
+#if defined(LOCKSTEP_BF16_UNIT)
+  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;  // leaf 7, edx
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & amx_bf16) == 0 || (edx & amx_tile) == 0) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return environment("LOCKSTEP_BF16_UNIT") != "off" &&
          ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Whether the compiler was allowed to use the unit for products of bf16 (Intel's AMX-BF16), and what goes
+// with it.
+#if defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__linux__)
+#define LOCKSTEP_BF16_UNIT 1
+#endif
+
 namespace lockstep {
 
-/// Whether products of bf16 may use the processor's unit for them (Intel's AMX-BF16): the compiler was
-/// allowed to, the system grants it to this process, and LOCKSTEP_BF16_UNIT=off is not in the environment.
-/// The same for the whole life of a process.
+/// Whether products of bf16 use the processor's unit for them: the compiler was allowed to, the processor has
+/// it, the system grants it to this process, and LOCKSTEP_BF16_UNIT=off is not in the environment. The same
+/// for the whole life of a process.
 bool has_bf16_unit();
 
 }  // namespace lockstep

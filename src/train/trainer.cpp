@@ -223,7 +223,8 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
       gpu >= 0
           ? concat(describe_gpu(gpu), ", ", config.train.precision, ", gradients ", data_parallel.transport())
           : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
-                   config.train.precision == "fp32" ? "" : ", " + config.train.precision);
+                   config.train.precision == "fp32" ? "" : ", " + config.train.precision,
+                   config.train.precision == "bf16" && has_bf16_unit() ? " by AMX" : "");
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
   const std::string& precision = config.train.precision;

@@ -101,6 +101,8 @@ class BlockedProduct {
   /// Depth that is taken at once, and bytes of the block of a: less than half of an L2 cache of 2 MiB.
   static constexpr int64_t most_depth = 3 * gemm::depth_block;
   static constexpr int64_t block_bytes = 22 * 12 * most_depth * 4;
+  /// Panels of columns whose tiles wait for the next group of depth.
+  static constexpr int64_t waiting_panels = 48;
   /// Multiply-adds that are worth waking a thread for, some microseconds.
   static constexpr int64_t least_work = int64_t{1} << 18;
 
@@ -156,7 +158,9 @@ class BlockedProduct {
   Grid grid_of(int64_t threads) const {
     Grid best;
     if (m_ == 0 || n_ == 0) return best;
-    threads = std::clamp<int64_t>(m_ * n_ * k_ / least_work, 1, threads);
+    const double work = static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
+    if (work < static_cast<double>(threads * least_work))
+      threads = std::max<int64_t>(1, static_cast<int64_t>(work) / least_work);
     int64_t least = 0;
     for (int64_t down = 1; down <= threads; ++down) {
       const Grid grid{std::min(down, row_panels()), std::min(threads / down, column_panels())};
@@ -177,25 +181,32 @@ class BlockedProduct {
     const int64_t columns = divide_up(column_panels(), grid.across),
                   stripe = std::min(columns, stripe_panels);
     return {rows * tile_rows * padded(group_depth()), stripe * tile_columns * padded(group_depth()),
-            rows * (groups() == 1 ? stripe : columns) * tile_size};
+            rows * (groups() == 1 ? stripe : std::min(columns, waiting_panels)) * tile_size};
   }
 
   /// One rectangle, in panels of rows and of columns.
   void multiply(Range rows, Range columns, const Memory& memory) const {
     const int64_t blocks = divide_up(rows.count(), block_panels());
+    const int64_t at_once = groups() == 1 ? columns.count() : waiting_panels;
     for (int64_t number = 0; number < blocks; ++number) {
       const Range share = share_of(rows.count(), blocks, number);
       const Range block{rows.begin + share.begin, rows.begin + share.end};
-      for (int64_t group = 0; group < groups(); ++group) {
-        const int64_t depth = group * group_depth(), length = std::min(group_depth(), k_ - depth);
-        pack_left(memory.left, block, depth, length);
-        for (int64_t panel = columns.begin; panel < columns.end; panel += stripe_panels) {
-          const Range stripe{panel, std::min(panel + stripe_panels, columns.end)};
-          pack_right(memory.right, stripe, depth, length);
-          if (kernel_.column_sum && block.begin == 0) sum_columns_of(stripe, depth, length);
-          const int64_t before = groups() == 1 ? 0 : (panel - columns.begin) * block.count();
-          multiply_stripe(memory, memory.tiles + before * tile_size, block, stripe, depth, length);
-        }
+      for (int64_t begin = columns.begin; begin < columns.end; begin += at_once)
+        multiply_block(block, {begin, std::min(begin + at_once, columns.end)}, memory);
+    }
+  }
+
+  /// All groups of depth, one after the other; between two of them the tiles of all columns wait.
+  void multiply_block(Range block, Range columns, const Memory& memory) const {
+    for (int64_t group = 0; group < groups(); ++group) {
+      const int64_t depth = group * group_depth(), length = std::min(group_depth(), k_ - depth);
+      pack_left(memory.left, block, depth, length);
+      for (int64_t panel = columns.begin; panel < columns.end; panel += stripe_panels) {
+        const Range stripe{panel, std::min(panel + stripe_panels, columns.end)};
+        pack_right(memory.right, stripe, depth, length);
+        if (kernel_.column_sum && block.begin == 0) sum_columns_of(stripe, depth, length);
+        const int64_t before = groups() == 1 ? 0 : (panel - columns.begin) * block.count();
+        multiply_stripe(memory, memory.tiles + before * tile_size, block, stripe, depth, length);
       }
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/gemm_bf16.h"
 
-#if defined(__AMX_BF16__)
+#if defined(LOCKSTEP_BF16_UNIT)
 
 #if defined(__GNUC__) && !defined(__clang__)
 // gcc 12 finds the registers that its own headers leave undefined on purpose.
@@ -118,6 +118,9 @@ Registers::Registers() {
 Registers::~Registers() { _tile_release(); }
 
 void multiply(float* tile, const bfloat16* left, const bfloat16* right, int64_t depth, Store store) {
+  asm volatile(
+      "" ::
+          : "memory");  // gcc 12 does not know that registers are loaded from what was written before
   constexpr int64_t row_bytes = tile_columns * sizeof(float), lower = half * tile_columns;
   if (store == Store::add) {
     _tile_loadd(0, tile, row_bytes);

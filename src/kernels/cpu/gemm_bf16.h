@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/processor.h"
 #include "kernels/cpu/gemm.h"
 
 namespace lockstep::gemm::bf16 {
@@ -14,7 +15,7 @@ namespace lockstep::gemm::bf16 {
 // the depth, as elsewhere, but not those of a chain of fused multiply-adds, and subnormal numbers count as
 // zero.
 
-#if defined(__AMX_BF16__)
+#if defined(LOCKSTEP_BF16_UNIT)
 inline constexpr bool is_compiled = true;
 #else
 inline constexpr bool is_compiled = false;
