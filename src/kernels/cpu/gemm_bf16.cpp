@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <immintrin.h>
 #include <utility>
@@ -118,9 +119,8 @@ Registers::Registers() {
 Registers::~Registers() { _tile_release(); }
 
 void multiply(float* tile, const bfloat16* left, const bfloat16* right, int64_t depth, Store store) {
-  asm volatile(
-      "" ::
-          : "memory");  // gcc 12 does not know that registers are loaded from what was written before
+  // gcc 12 does not know that the registers are loaded from what was written before.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   constexpr int64_t row_bytes = tile_columns * sizeof(float), lower = half * tile_columns;
   if (store == Store::add) {
     _tile_loadd(0, tile, row_bytes);
