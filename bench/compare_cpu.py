@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from lockstep_run import REPOSITORY, Lockstep
+from lockstep_run import REPOSITORY, Lockstep, steps_of
 from pytorch_gpt import Shape
 
 TABLE = REPOSITORY / "bench" / "results" / "compare_cpu.csv"
@@ -47,6 +47,9 @@ class Workload:
     batch: int
     steps: int
 
+    def __str__(self):
+        return (f"{self.layers} layers, {self.heads} heads, {self.width} wide, {self.batch} × {self.block} tokens a rank")
+
     def keys(self, ranks):
         return [f"model.n_layer={self.layers}", f"model.n_head={self.heads}", f"model.n_embd={self.width}",
                 f"data.block_size={self.block}", f"train.batch_size={self.batch}", f"dist.replicas={ranks}"]
@@ -54,7 +57,8 @@ class Workload:
 
 WORKLOADS = {"4x4x128": Workload(4, 4, 128, 64, 6, 200), "6x6x384": Workload(6, 6, 384, 256, 4, 16),
              "12x12x768": Workload(12, 12, 768, 256, 1, 10)}
-OTHERS = ("train_mlp", "start-up")  # steps per second; seconds from the start to the first finished step
+OTHERS = {"train_mlp": "`train_mlp`, the job of PyTorch's tutorials",
+          "start-up": "from the start of the processes to the end of the first step, 4 layers"}
 
 
 def write_text(path, characters=1_115_394):
@@ -180,15 +184,11 @@ class Comparison:
         """Steps per second over the steps after the first tenth, without printing or saving."""
         ours, theirs = [], []
         for repeat in range(self.options.repeats):
-            folder = self.place()
-            epochs = MLP_STEPS["Lockstep"] * self.options.ranks // 64
-            subprocess.run([*self.launcher, str(self.options.program.parent / "train_mlp"), str(epochs), str(epochs),
-                            "--batch_size", "32", "train.device=cpu", f"dist.replicas={self.options.ranks}",
-                            f"train.threads={self.options.threads}", "train.learning_rate=1e-3",
-                            "train.min_lr=1e-3", f"log.dir={folder}", "snapshot.path=none"],
-                           check=True, capture_output=True)
-            lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-            steps = [line for line in lines if "step_ms" in line]
+            epochs = str(MLP_STEPS["Lockstep"] * self.options.ranks // 64)
+            steps = steps_of([*self.launcher, str(self.options.program.parent / "train_mlp"), epochs, epochs,
+                              "--batch_size", "32", "train.device=cpu", f"dist.replicas={self.options.ranks}",
+                              f"train.threads={self.options.threads}", "train.learning_rate=1e-3", "train.min_lr=1e-3",
+                              "snapshot.path=none"], self.place())
             late = steps[len(steps) // 10:]
             ours.append((len(late) - 1) / (late[-1]["time"] - late[0]["time"]))
             found = self.pytorch.run({"kind": "mlp", "steps": MLP_STEPS["PyTorch"]})
@@ -257,11 +257,13 @@ def readme_table():
         best = fastest.setdefault((workload, precision), row)
         if float(row["ratio"]) < float(best["ratio"]):
             fastest[workload, precision] = row
-    lines = ["| job | Lockstep | PyTorch DDP | ratio | measured |", "|---|---|---|---|---|"]
+    lines = [f"{rows[-1]['date']}, {last['cpu']}, {last['ranks']} ranks with {last['threads']} thread each:", "",
+             "| job | Lockstep | PyTorch DDP | ratio |", "|---|---|---|---|"]
     for row in sorted(fastest.values(), key=lambda row: float(row["ratio"])):
-        name = f"{row['workload']}, {row['precision']}" if row["workload"] in WORKLOADS else row["workload"]
-        lines.append(f"| {name} | {row['lockstep_value']} {row['unit']} | {row['pytorch_value']}, {row['mode']} "
-                     f"| {float(row['ratio']):.2f} | {row['date']}, {row['cpu']} |")
+        name = row["workload"]
+        job = f"{WORKLOADS[name]}, {row['precision']}" if name in WORKLOADS else OTHERS[name]
+        lines.append(f"| {job} | {float(row['lockstep_value']):,g} {row['unit']} "
+                     f"| {float(row['pytorch_value']):,g} {row['unit']}, {row['mode']} | {float(row['ratio']):.2f} |")
     return "\n".join(lines)
 
 

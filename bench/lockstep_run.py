@@ -27,6 +27,16 @@ def load_safetensors(path):
     return {name: tensor(entry) for name, entry in header.items()}
 
 
+def steps_of(command, folder):
+    """Runs a training in this folder; the steps of its metrics.jsonl."""
+    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run([*command, f"log.dir={folder}"], env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"Lockstep failed ({done.returncode}):\n{done.stdout}{done.stderr}")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if "step_ms" in line]
+
+
 class Lockstep:
     """train_gpt with a configuration, started as often as wanted."""
 
@@ -36,13 +46,7 @@ class Lockstep:
 
     def train(self, folder, *overrides):
         """Runs in a new folder; the lines of metrics.jsonl."""
-        environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        command = [*self.command, f"log.dir={folder}", "--fresh", *overrides]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(f"Lockstep failed ({done.returncode}):\n{done.stdout}{done.stderr}")
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        return [line for line in map(json.loads, lines) if "step_ms" in line]
+        return steps_of([*self.command, "--fresh", *overrides], folder)
 
     def initial_weights(self, folder):
         """Those of a snapshot after one step at a learning rate of zero, and the configuration it ran with."""

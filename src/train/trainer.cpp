@@ -219,17 +219,16 @@ std::vector<NamedTensor> trained(const TrainingTask& task) {
 void tell_start(const Config& config, const World& world, const TrainingTask& task,
                 const DataParallel& data_parallel, int64_t steps) {
   const int gpu = gpu_of(current_stream());
+  const std::string& precision = config.train.precision;
+  const bool has_unit = precision == "bf16" && has_bf16_unit();
   const std::string device =
-      gpu >= 0
-          ? concat(describe_gpu(gpu), ", ", config.train.precision, ", gradients ", data_parallel.transport())
-          : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
-                   config.train.precision == "fp32" ? "" : ", " + config.train.precision,
-                   config.train.precision == "bf16" && has_bf16_unit() ? " by AMX" : "");
+      gpu >= 0 ? concat(describe_gpu(gpu), ", ", precision, ", gradients ", data_parallel.transport())
+               : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
+                        precision == "fp32" ? "" : ", " + precision, has_unit ? " by AMX" : "");
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
-  const std::string& precision = config.train.precision;
-  if (gpu < 0 && precision != "fp32" && !(precision == "bf16" && has_bf16_unit()))
-    log_info(concat("this processor computes ", precision, " by fp32: it takes less memory and more time"));
+  if (gpu < 0 && precision != "fp32" && !has_unit)
+    log_info(concat("this processor computes ", precision, " by fp32, which takes less memory but no less time"));
   if (!task.description.empty()) log_info(task.description);
   const Sharding& sharding = data_parallel.sharding();
   const std::string gradients =

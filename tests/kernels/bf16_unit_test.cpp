@@ -49,7 +49,8 @@ TEST_F(Bf16Unit, EverySumIsOfTwoChainsOfEveryThirtyTwo) {
       const MatMul kernel{
           .a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = of_a, .transpose_b = of_b};
       launch_on(1, kernel);
-      for (int64_t i = 0; i<m; i += m> 100 ? 7 : 1)
+      const int64_t step = m > 100 ? 7 : 1;
+      for (int64_t i = 0; i < m; i += step)
         for (int64_t j = 0; j < n; ++j)
           ASSERT_EQ(c[i * n + j],
                     sum_of(a, b, of_a ? i : i * k, of_a ? m : 1, of_b ? j * k : j, of_b ? 1 : n, k))

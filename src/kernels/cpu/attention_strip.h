@@ -24,9 +24,6 @@ using gemm::Store;
 using gemm::tile_columns;
 using gemm::tile_rows;
 
-constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
-constexpr int64_t round_up(int64_t count, int64_t size) { return divide_up(count, size) * size; }
-
 /// Hands out parts of one block of memory; without memory it counts what is needed.
 template <class T>
 class Scratch {

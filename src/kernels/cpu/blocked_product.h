@@ -8,7 +8,6 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/product_end.h"
-#include "kernels/cpu/thin_product.h"
 
 namespace lockstep {
 
@@ -100,7 +99,7 @@ class BlockedProduct {
   static constexpr int64_t stripe_panels = 4;
   /// Depth that is taken at once, and bytes of the block of a: less than half of an L2 cache of 2 MiB.
   static constexpr int64_t most_depth = 3 * gemm::depth_block;
-  static constexpr int64_t block_bytes = 22 * 12 * most_depth * 4;
+  static constexpr int64_t block_bytes = 800 << 10;
   /// Panels of columns whose tiles wait for the next group of depth.
   static constexpr int64_t waiting_panels = 48;
   /// Multiply-adds that are worth waking a thread for, some microseconds.
@@ -125,26 +124,23 @@ class BlockedProduct {
   /// The elements of each part of a rectangle's memory.
   struct Scratch {
     int64_t left, right, tiles;
-    int64_t left_bytes() const { return padded(left * static_cast<int64_t>(sizeof(Packed))); }
-    int64_t right_bytes() const { return padded(right * static_cast<int64_t>(sizeof(Packed))); }
+    int64_t left_bytes() const { return round_up(left * static_cast<int64_t>(sizeof(Packed)), 64); }
+    int64_t right_bytes() const { return round_up(right * static_cast<int64_t>(sizeof(Packed)), 64); }
     int64_t bytes() const {
-      return left_bytes() + right_bytes() + padded(tiles * static_cast<int64_t>(sizeof(T)));
+      return left_bytes() + right_bytes() + round_up(tiles * static_cast<int64_t>(sizeof(T)), 64);
     }
     Memory at(std::byte* memory) const {
       return {reinterpret_cast<Packed*>(memory), reinterpret_cast<Packed*>(memory + left_bytes()),
               reinterpret_cast<T*>(memory + left_bytes() + right_bytes())};
     }
-    static int64_t padded(int64_t bytes) { return divide_up(bytes, 64) * 64; }
   };
 
   int64_t row_panels() const { return divide_up(m_, tile_rows); }
   int64_t column_panels() const { return divide_up(n_, tile_columns); }
   int64_t groups() const { return std::max<int64_t>(1, divide_up(k_, most_depth)); }
   /// Depth of a group but the last.
-  int64_t group_depth() const {
-    return std::min(k_, divide_up(divide_up(k_, groups()), gemm::depth_block) * gemm::depth_block);
-  }
-  static int64_t padded(int64_t depth) { return divide_up(depth, Tiles::depth_unit) * Tiles::depth_unit; }
+  int64_t group_depth() const { return std::min(k_, round_up(divide_up(k_, groups()), gemm::depth_block)); }
+  static int64_t padded(int64_t depth) { return round_up(depth, Tiles::depth_unit); }
   int64_t block_panels() const {
     const int64_t panel = tile_rows * padded(group_depth()) * static_cast<int64_t>(sizeof(Packed));
     return std::max<int64_t>(1, block_bytes / std::max<int64_t>(panel, 1));
@@ -154,7 +150,8 @@ class BlockedProduct {
     return {count * number / shares, count * (number + 1) / shares};
   }
 
-  /// The rectangles that take the longest thread the least time; of equals the flattest.
+  /// The rectangles that take the longest thread the least time, where to pack an element takes about as long
+  /// as to multiply it with a register; of equals the flattest.
   Grid grid_of(int64_t threads) const {
     Grid best;
     if (m_ == 0 || n_ == 0) return best;
@@ -166,8 +163,8 @@ class BlockedProduct {
       const Grid grid{std::min(down, row_panels()), std::min(threads / down, column_panels())};
       const int64_t rows = divide_up(row_panels(), grid.down),
                     columns = divide_up(column_panels(), grid.across);
-      const int64_t tiles = rows * columns * tile_size / 32;
-      const int64_t packing = (rows * tile_rows + columns * tile_columns) / 2;
+      const int64_t tiles = rows * columns * tile_size / 16;
+      const int64_t packing = rows * tile_rows + columns * tile_columns;
       if (least == 0 || tiles + packing < least) {
         least = tiles + packing;
         best = grid;
@@ -196,7 +193,7 @@ class BlockedProduct {
     }
   }
 
-  /// All groups of depth, one after the other; between two of them the tiles of all columns wait.
+  /// All groups of depth, one after the other; between two of them the tiles wait.
   void multiply_block(Range block, Range columns, const Memory& memory) const {
     for (int64_t group = 0; group < groups(); ++group) {
       const int64_t depth = group * group_depth(), length = std::min(group_depth(), k_ - depth);
@@ -212,13 +209,13 @@ class BlockedProduct {
   }
 
   void pack_left(Packed* left, Range block, int64_t depth, int64_t length) const {
-    const gemm::Lanes<S> a = lanes_of<S>(kernel_.a, kernel_.transpose_a);
+    const gemm::Lanes<S> a = gemm::lanes_of<S>(kernel_.a, kernel_.transpose_a);
     const int64_t row = block.begin * tile_rows;
     Tiles::pack_rows(left, a.from(row).behind(depth), std::min(m_, block.end * tile_rows) - row, length);
   }
 
   void pack_right(Packed* right, Range stripe, int64_t depth, int64_t length) const {
-    const gemm::Lanes<S> b = lanes_of<S>(kernel_.b, !kernel_.transpose_b);
+    const gemm::Lanes<S> b = gemm::lanes_of<S>(kernel_.b, !kernel_.transpose_b);
     const int64_t column = stripe.begin * tile_columns;
     Tiles::pack_columns(right, b.from(column).behind(depth), std::min(n_, stripe.end * tile_columns) - column,
                         length);

@@ -13,8 +13,6 @@
 namespace lockstep {
 namespace {
 
-using attention::round_up;
-
 constexpr int64_t panel = CachedAttention::panel;
 
 /// Multiply-adds that are worth waking a thread for.

@@ -46,69 +46,33 @@ constexpr std::array<Block<T>, sizeof...(indices)> blocks(std::index_sequence<in
 template <class T, Left layout>
 constexpr auto table = blocks<T, layout>(std::make_index_sequence<tile_rows / 4 * tile_vectors>{});
 
-/// Lanes of groups of four: a0 b0 a1 b1 and a2 b2 a3 b3, or two neighbours of each.
-template <class V, size_t... i>
-V low_lanes(V a, V b, std::index_sequence<i...>) {
-  constexpr size_t n = sizeof...(i);
-  return __builtin_shufflevector(a, b, (i / 4 * 4 + i % 4 / 2 + i % 2 * n)...);
-}
-template <class V, size_t... i>
-V high_lanes(V a, V b, std::index_sequence<i...>) {
-  constexpr size_t n = sizeof...(i);
-  return __builtin_shufflevector(a, b, (i / 4 * 4 + 2 + i % 4 / 2 + i % 2 * n)...);
-}
-template <class V, size_t... i>
-V low_pairs(V a, V b, std::index_sequence<i...>) {
-  constexpr size_t n = sizeof...(i);
-  return __builtin_shufflevector(a, b, (i / 4 * 4 + i % 2 + i % 4 / 2 * n)...);
-}
-template <class V, size_t... i>
-V high_pairs(V a, V b, std::index_sequence<i...>) {
-  constexpr size_t n = sizeof...(i);
-  return __builtin_shufflevector(a, b, (i / 4 * 4 + 2 + i % 2 + i % 4 / 2 * n)...);
-}
-
-/// target[d][lane] = source[lane][d] for four lanes and as many d as `count`, a multiple of four.
-template <size_t count, class T>
-[[gnu::always_inline]] inline void transpose_four(T* target, int64_t target_stride, const T* source,
-                                                  int64_t source_stride) {
-  using V = typename VectorOf<T, count>::Type;
-  using Quad = typename VectorOf<T, 4>::Type;
-  constexpr std::make_index_sequence<count> lanes;
-  const V r0 = load<V>(source);
-  const V r1 = load<V>(source + source_stride);
-  const V r2 = load<V>(source + 2 * source_stride);
-  const V r3 = load<V>(source + 3 * source_stride);
-  const V low01 = low_lanes(r0, r1, lanes), high01 = high_lanes(r0, r1, lanes);
-  const V low23 = low_lanes(r2, r3, lanes), high23 = high_lanes(r2, r3, lanes);
-  const V columns[4] = {low_pairs(low01, low23, lanes), high_pairs(low01, low23, lanes),
-                        low_pairs(high01, high23, lanes), high_pairs(high01, high23, lanes)};
-  unroll<count>([&](auto d) {
-    constexpr int quad = d / 4 * 4;
-    store<T>(target + static_cast<int64_t>(d) * target_stride,
-             static_cast<Quad>(__builtin_shufflevector(columns[d % 4], columns[d % 4], quad, quad + 1,
-                                                       quad + 2, quad + 3)));
-  });
-}
-
-/// How far ahead a factor is asked for while it is packed: rows where they are short, else bytes of each.
-constexpr int64_t rows_ahead = 16;
-constexpr int64_t bytes_ahead = 512;
-
-/// The depth that is transposed at once.
 template <class T>
-constexpr int64_t transposed_depth = vector_lanes<T> < 4 ? 4 : vector_lanes<T>;
+void transpose_4x4(T* target, int64_t target_stride, const T* source, int64_t source_stride) {
+  using Quad = typename VectorOf<T, 4>::Type;
+  const Quad r0 = load<Quad>(source);
+  const Quad r1 = load<Quad>(source + source_stride);
+  const Quad r2 = load<Quad>(source + 2 * source_stride);
+  const Quad r3 = load<Quad>(source + 3 * source_stride);
+  const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  store(target, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
+  store(target + target_stride, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
+  store(target + 2 * target_stride, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
+  store(target + 3 * target_stride, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+}
 
 template <class T, class S>
 void widen(T* target, const S* source, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = static_cast<T>(source[i]);
 }
 
-/// As many elements as are known to the compiler, which calls memcpy() for more than it likes.
+/// Some tens of elements, which the compiler would call memcpy() for.
 template <int64_t count, class T>
 [[gnu::always_inline]] inline void copy(T* target, const T* source) {
-  constexpr int64_t quad = 16 / sizeof(T), lanes = vector_lanes<T>;
-  using Part = std::conditional_t<count % lanes == 0, Vector<T>, typename VectorOf<T, quad>::Type>;
+  constexpr int64_t lanes = vector_lanes<T>;
+  using Part = std::conditional_t<count % lanes == 0, Vector<T>, typename VectorOf<T, 4>::Type>;
   constexpr int64_t step = sizeof(Part) / sizeof(T);
   unroll<count / step>([&](auto i) { store(target + i * step, load<Part>(source + i * step)); });
 }
@@ -120,14 +84,11 @@ void pack_contiguous_lanes(T* panels, Lanes<S> source, int64_t count, int64_t de
   for (int64_t d = 0; d < depth; ++d) {
     const S* from = source.data + d * source.depth_stride;
     T* to = panels + d * width;
-    for (int64_t lane = 0; lane < whole; lane += width) {
-      prefetch(from + lane, rows_ahead * source.depth_stride * static_cast<int64_t>(sizeof(S)));
-      prefetch(from + lane, rows_ahead * source.depth_stride * static_cast<int64_t>(sizeof(S)) + 64);
+    for (int64_t lane = 0; lane < whole; lane += width)
       if constexpr (std::same_as<T, S>)
         copy<width>(to + lane * depth, from + lane);
       else
         widen(to + lane * depth, from + lane, width);
-    }
     for (int64_t lane = whole; whole < count && lane < whole + width; ++lane)
       to[whole * depth + lane - whole] = lane < count ? static_cast<T>(from[lane]) : T{0};
   }
@@ -136,27 +97,18 @@ void pack_contiguous_lanes(T* panels, Lanes<S> source, int64_t count, int64_t de
 /// panel[d][lane] for four lanes and d in [begin, end), both multiples of 4 and at most 64 bytes apart.
 template <int64_t width, class T, class S>
 void pack_four_lanes(T* panel, Lanes<S> source, int64_t begin, int64_t end) {
-  constexpr int64_t line = 64 / sizeof(S);
-  constexpr size_t at_once = transposed_depth<T>;
-  [[maybe_unused]] T wide[4 * line];
-  const T* from;
-  int64_t stride;
+  constexpr int64_t bytes_ahead = 512;
+  for (int64_t lane = 0; lane < 4; ++lane) prefetch(source.from(lane).data + begin, bytes_ahead);
   if constexpr (std::same_as<T, S>) {
-    from = source.data + begin;
-    stride = source.lane_stride;
+    for (int64_t d = begin; d < end; d += 4)
+      transpose_4x4(panel + d * width, width, source.data + d, source.lane_stride);
   } else {
+    constexpr int64_t line = 64 / sizeof(S);
+    T wide[4 * line];
     for (int64_t lane = 0; lane < 4; ++lane)
       widen(wide + lane * line, source.from(lane).data + begin, end - begin);
-    from = wide;
-    stride = line;
+    for (int64_t d = begin; d < end; d += 4) transpose_4x4(panel + d * width, width, wide + d - begin, line);
   }
-  panel += begin * width;
-  for (int64_t lane = 0; lane < 4; ++lane) prefetch(source.from(lane).data + begin, bytes_ahead);
-  const int64_t count = end - begin;
-  int64_t d = 0;
-  for (; d + transposed_depth<T> <= count; d += transposed_depth<T>)
-    transpose_four<at_once>(panel + d * width, width, from + d, stride);
-  for (; d < count; d += 4) transpose_four<4>(panel + d * width, width, from + d, stride);
 }
 
 template <int64_t width, class T, class S>
@@ -202,8 +154,8 @@ void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t coun
   const int64_t whole_depth = depth / 4 * 4;
   for (int64_t lane = 0; lane < whole_lanes; lane += 4)
     for (int64_t d = 0; d < whole_depth; d += 4)
-      transpose_four<4>(target + lane * lane_stride + d, lane_stride, panel + d * tile_columns<T> + lane,
-                        tile_columns<T>);
+      transpose_4x4(target + lane * lane_stride + d, lane_stride, panel + d * tile_columns<T> + lane,
+                    tile_columns<T>);
   for (int64_t lane = 0; lane < count; ++lane)
     for (int64_t d = lane < whole_lanes ? whole_depth : 0; d < depth; ++d)
       target[lane * lane_stride + d] = panel[d * tile_columns<T> + lane];

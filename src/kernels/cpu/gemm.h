@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/view.h"
+
 namespace lockstep::gemm {
 
 // Every product of the CPU backend, but for bf16 where the processor has a unit for it (gemm_bf16.h), is made
@@ -42,6 +44,12 @@ struct Lanes {
   Lanes from(int64_t lane) const { return {data + lane * lane_stride, lane_stride, depth_stride}; }
   Lanes behind(int64_t depth) const { return {data + depth * depth_stride, lane_stride, depth_stride}; }
 };
+
+template <class S>
+Lanes<S> lanes_of(const View& matrix, bool lanes_are_columns) {
+  const int64_t stride = matrix.shape[-1];
+  return lanes_are_columns ? Lanes<S>{matrix.as<S>(), 1, stride} : Lanes<S>{matrix.as<S>(), stride, 1};
+}
 
 /// Panels [depth][tile_rows], one behind the other, from the first `count` lanes; what is left of the last is
 /// zero. Panels of 16-bit matrices are fp32, which holds each of their values.

@@ -14,6 +14,9 @@ namespace lockstep {
 /// Elements of a chunk of an elementwise kernel: worth waking a thread for, small beside an L2 cache.
 inline constexpr int64_t elementwise_grain = 16384;
 
+constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
+constexpr int64_t round_up(int64_t count, int64_t size) { return divide_up(count, size) * size; }
+
 /// What a kernel computes in, given how its tensors are stored: 16-bit floats are storage only.
 template <class T>
 using Compute = std::conditional_t<std::same_as<T, double>, double, float>;

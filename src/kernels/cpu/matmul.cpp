@@ -61,7 +61,7 @@ MatMul product_of(const BatchedMatMul& kernel, int64_t of_a, int64_t of_b, int64
 
 /// What each product of a batch needs, so that what the next one has begins aligned.
 int64_t scratch_bytes_each(const CpuStream& stream, const BatchedMatMul& kernel) {
-  return divide_up(scratch_bytes_of(stream, product_of(kernel, 0, 0, 0)), 64) * 64;
+  return round_up(scratch_bytes_of(stream, product_of(kernel, 0, 0, 0)), 64);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 
-#include "kernels/cpu/gemm_vector.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
 #include "kernels/matmul.h"
@@ -28,8 +27,8 @@ class ProductEnd {
   }
 
  private:
-  static constexpr int64_t rows_at_once =
-      16;  // so many loops over a tile are long, and a GELU's input is in L1
+  /// So few that the input of a GELU's gradient is in L1 beside the sums.
+  static constexpr int64_t rows_at_once = 16;
 
   /// `offset` is the place of the first element in c.
   template <int64_t width>
@@ -37,9 +36,9 @@ class ProductEnd {
     if (kernel_.scale != 1.0 || kernel_.bias || kernel_.residual)
       for (int64_t i = 0; i < rows; ++i) {
         if (columns == width)
-          add<width>(sums + i * width, column, offset + i * n_, width);
+          add(sums + i * width, column, offset + i * n_, width);
         else
-          add<width>(sums + i * width, column, offset + i * n_, columns);
+          add(sums + i * width, column, offset + i * n_, columns);
       }
     Y* pre_activation = kernel_.pre_activation ? kernel_.pre_activation.as<Y>() + offset : nullptr;
     if (is_backward(kernel_.activation)) {
@@ -53,7 +52,6 @@ class ProductEnd {
     write<width>(kernel_.c.as<Y>() + offset, sums, rows, columns);
   }
 
-  template <int64_t width>
   [[gnu::always_inline]] void add(T* sums, int64_t column, int64_t offset, int64_t columns) const {
     if (kernel_.scale != 1.0)
       for (int64_t j = 0; j < columns; ++j) sums[j] *= static_cast<T>(kernel_.scale);
@@ -70,21 +68,22 @@ class ProductEnd {
   template <int64_t width>
   void write(Y* to, const T* tile, int64_t rows, int64_t columns) const {
     if (columns == width)
-      for (int64_t i = 0; i < rows; ++i) convert<width>(to + i * n_, tile + i * width, width);
+      for (int64_t i = 0; i < rows; ++i) convert(to + i * n_, tile + i * width, width);
     else
-      for (int64_t i = 0; i < rows; ++i) convert<width>(to + i * n_, tile + i * width, columns);
+      for (int64_t i = 0; i < rows; ++i) convert(to + i * n_, tile + i * width, columns);
   }
 
   /// x[rows][width], padded with zeros.
   template <int64_t width>
   void read(T* x, const Y* from, int64_t rows, int64_t columns) const {
     for (int64_t i = 0; i < rows; ++i) {
-      convert<width>(x + i * width, from + i * n_, columns);
+      convert(x + i * width, from + i * n_, columns);
       for (int64_t j = columns; j < width; ++j) x[i * width + j] = T{0};
     }
   }
 
-  template <int64_t width, class To, class From>
+  /// convert_values() in place: for a row of a tile a call of memmove() would take as long as the copy.
+  template <class To, class From>
   [[gnu::always_inline]] static void convert(To* to, const From* from, int64_t columns) {
     for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<To>(from[j]);
   }

@@ -8,16 +8,6 @@
 
 namespace lockstep {
 
-constexpr int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
-
-/// A matrix as lanes by depth.
-template <class S>
-gemm::Lanes<S> lanes_of(const View& matrix, bool lanes_are_columns) {
-  const int64_t stride = matrix.shape[-1];
-  return lanes_are_columns ? gemm::Lanes<S>{matrix.as<S>(), 1, stride}
-                           : gemm::Lanes<S>{matrix.as<S>(), stride, 1};
-}
-
 /// A product with so few rows that b is better read where it lies than packed.
 template <class S, class Y>
 class ThinProduct {
@@ -78,7 +68,7 @@ class ThinProduct {
   /// The strips of all blocks of depth follow each other, and a thread reads its share of them along whole
   /// rows of b as far as it goes. Who summed a block of a strip, and what beside it, does not show.
   void multiply_strips(const CpuStream& stream, const T* left, T* sums) const {
-    const gemm::Lanes<S> b = lanes_of<S>(kernel_.b, true);
+    const gemm::Lanes<S> b = gemm::lanes_of<S>(kernel_.b, true);
     const int64_t strip_size = m_ * strip_columns, blocks = depth_blocks(), count = blocks * strips();
     const int64_t most_at_once = most_strip_sums / strip_size;
     static_assert(most_strip_sums >= gemm::most_strip_rows * strip_columns);
@@ -114,7 +104,7 @@ class ThinProduct {
 
   void multiply_transposed(const CpuStream& stream, const T* left) const {
     constexpr int64_t width = gemm::vector_lanes<T>;
-    const gemm::Lanes<S> b = lanes_of<S>(kernel_.b, false);
+    const gemm::Lanes<S> b = gemm::lanes_of<S>(kernel_.b, false);
     const int64_t count = divide_up(n_, width);
     stream.for_each_chunk(count, grain(stream, count, m_ * k_ * width), [&](int64_t begin, int64_t end) {
       alignas(64) T sums[gemm::most_strip_rows * width];
