@@ -228,7 +228,8 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
   if (gpu < 0 && precision != "fp32" && !has_unit)
-    log_info(concat("this processor computes ", precision, " by fp32, which takes less memory but no less time"));
+    log_info(
+        concat("this processor computes ", precision, " by fp32, which takes less memory but no less time"));
   if (!task.description.empty()) log_info(task.description);
   const Sharding& sharding = data_parallel.sharding();
   const std::string gradients =
