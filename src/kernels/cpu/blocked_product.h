@@ -99,7 +99,7 @@ class BlockedProduct {
   static constexpr int64_t stripe_panels = 4;
   /// Depth that is taken at once, and bytes of the block of a: less than half of an L2 cache of 2 MiB.
   static constexpr int64_t most_depth = 3 * gemm::depth_block;
-  static constexpr int64_t block_bytes = 800 << 10;
+  static constexpr int64_t block_bytes = 792 << 10;
   /// Panels of columns whose tiles wait for the next group of depth.
   static constexpr int64_t waiting_panels = 48;
   /// Multiply-adds that are worth waking a thread for, some microseconds.
