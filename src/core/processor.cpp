@@ -33,4 +33,13 @@ bool has_bf16_unit() {
   return has;
 }
 
+std::string_view bf16_instructions() {
+  if (has_bf16_unit()) return "AMX";
+#if defined(LOCKSTEP_BF16_WORDS)
+  return "AVX512-BF16";
+#else
+  return {};
+#endif
+}
+
 }  // namespace lockstep

@@ -220,14 +220,14 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
                 const DataParallel& data_parallel, int64_t steps) {
   const int gpu = gpu_of(current_stream());
   const std::string& precision = config.train.precision;
-  const bool has_unit = precision == "bf16" && has_bf16_unit();
+  const std::string by{precision == "bf16" ? bf16_instructions() : ""};
   const std::string device =
       gpu >= 0 ? concat(describe_gpu(gpu), ", ", precision, ", gradients ", data_parallel.transport())
                : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
-                        precision == "fp32" ? "" : ", " + precision, has_unit ? " by AMX" : "");
+                        precision == "fp32" ? "" : ", " + precision, by.empty() ? "" : " by " + by);
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
-  if (gpu < 0 && precision != "fp32" && !has_unit)
+  if (gpu < 0 && precision != "fp32" && by.empty())
     log_info(
         concat("this processor computes ", precision, " by fp32, which takes less memory but no less time"));
   if (!task.description.empty()) log_info(task.description);

@@ -5,6 +5,7 @@
 
 #include "core/processor.h"
 #include "kernels/cpu/column_sum.h"
+#include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/product_end.h"
@@ -31,19 +32,17 @@ struct VectorTiles {
   }
   static void multiply(Packed* tile, const Packed* left, const Packed* right, int64_t row_count,
                        int64_t column_count, int64_t depth, gemm::Store store) {
+    const FlushSubnormals<S> flush;
     gemm::multiply(tile, gemm::Left::panel, left, right, row_count, column_count, depth, store);
   }
 };
 
-/// The same by the processor's unit for products of bf16.
-struct UnitTiles {
+/// By instructions for bf16: its panels.
+struct Bf16Tiles {
   using Packed = bfloat16;
   static constexpr int64_t rows = gemm::bf16::tile_rows;
   static constexpr int64_t columns = gemm::bf16::tile_columns;
   static constexpr int64_t depth_unit = gemm::bf16::depth_unit;
-  static constexpr int64_t depth_at_once = 3 * gemm::depth_block;
-
-  using Registers = gemm::bf16::Registers;
 
   static void pack_rows(Packed* panels, gemm::Lanes<bfloat16> source, int64_t count, int64_t depth) {
     gemm::bf16::pack_rows(panels, source, count, depth);
@@ -51,9 +50,30 @@ struct UnitTiles {
   static void pack_columns(Packed* panels, gemm::Lanes<bfloat16> source, int64_t count, int64_t depth) {
     gemm::bf16::pack_columns(panels, source, count, depth);
   }
+};
+
+/// By AVX512-BF16.
+struct WordTiles : Bf16Tiles {
+  static constexpr int64_t depth_at_once = gemm::depth_block;
+
+  struct Registers {};
+
+  static void multiply(float* tile, const Packed* left, const Packed* right, int64_t row_count,
+                       int64_t column_count, int64_t depth, gemm::Store store) {
+    const FlushSubnormals<bfloat16> flush;
+    gemm::bf16::multiply_words(tile, left, right, row_count, column_count, depth, store);
+  }
+};
+
+/// By AMX.
+struct UnitTiles : Bf16Tiles {
+  static constexpr int64_t depth_at_once = 3 * gemm::depth_block;
+
+  using Registers = gemm::bf16::Registers;
+
   static void multiply(float* tile, const Packed* left, const Packed* right, int64_t, int64_t, int64_t depth,
                        gemm::Store store) {
-    gemm::bf16::multiply(tile, left, right, depth, store);
+    gemm::bf16::multiply_tiles(tile, left, right, depth, store);
   }
 };
 

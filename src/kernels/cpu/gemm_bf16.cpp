@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/gemm_bf16.h"
 
-#if defined(LOCKSTEP_BF16_UNIT)
+#if defined(LOCKSTEP_BF16_UNIT) || defined(LOCKSTEP_BF16_WORDS)
 
 #if defined(__GNUC__) && !defined(__clang__)
 // gcc 12 finds the registers that its own headers leave undefined on purpose.
@@ -15,6 +15,8 @@
 #include <immintrin.h>
 #include <utility>
 
+#include "kernels/cpu/gemm_vector.h"
+
 namespace lockstep::gemm::bf16 {
 namespace {
 
@@ -22,8 +24,12 @@ constexpr int64_t half = 16;                              // rows or columns of 
 constexpr int64_t register_elements = half * depth_unit;  // 1 KiB of bf16
 constexpr int64_t unit_elements = 2 * register_elements;  // of a panel, for depth_unit
 
-/// Pairs of depth: 16 words of two neighbours each. Words of `count` < 16 lanes are followed by zeros.
+/// 16 words of two neighbours of depth each.
 using Words = __m512i;
+
+/// What stands behind the depth: +0 in columns and -0 in rows, whose product is the one number that changes
+/// no sum, not even -0.
+enum class Behind : uint16_t { rows = 0x8000, columns = 0 };
 
 constexpr __mmask16 first(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 
@@ -51,24 +57,29 @@ void transpose(Words (&w)[16]) {
 }
 
 /// Of 16 lanes that are stretches of memory: lane i's 32 of depth from `d` on are word row i.
-void read_stretches(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth) {
+void read_stretches(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth,
+                    Behind behind) {
   const int64_t left = depth - d;
   const __mmask32 mask = left >= depth_unit ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+  const Words rest = _mm512_set1_epi16(static_cast<short>(behind));
   for (int64_t lane = 0; lane < half; ++lane)
-    w[lane] =
-        lane < count ? _mm512_maskz_loadu_epi16(mask, source.from(lane).data + d) : _mm512_setzero_si512();
+    w[lane] = lane < count
+                  ? _mm512_rol_epi32(_mm512_mask_loadu_epi16(rest, mask, source.from(lane).data + d), 16)
+                  : _mm512_setzero_si512();
 }
 
 /// Of 16 lanes that lie beside each other: pair p of depth from `d` on is word row p.
-void read_pairs(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth) {
+void read_pairs(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth,
+                Behind behind) {
   const __mmask16 mask = first(std::clamp<int64_t>(count, 0, half));
+  const Words rest = _mm512_set1_epi32(static_cast<int>(behind));
   const auto row = [&](int64_t at) {
     return at < depth
                ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, source.data + at * source.depth_stride))
-               : _mm512_setzero_si512();
+               : rest;
   };
   for (int64_t pair = 0; pair < half; ++pair)
-    w[pair] = _mm512_or_si512(row(d + 2 * pair), _mm512_slli_epi32(row(d + 2 * pair + 1), 16));
+    w[pair] = _mm512_or_si512(_mm512_slli_epi32(row(d + 2 * pair), 16), row(d + 2 * pair + 1));
 }
 
 void write(bfloat16* target, const Words (&w)[16]) {
@@ -77,16 +88,67 @@ void write(bfloat16* target, const Words (&w)[16]) {
 
 /// Calls read for every half of every panel and every unit of depth, and writes what `read` leaves.
 template <class Read>
-void pack(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth, Read read) {
+void pack(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth, Behind behind, Read read) {
   for (int64_t lane = 0; lane < count; lane += 2 * half)
     for (int64_t d = 0; d < depth; d += depth_unit, panels += unit_elements)
       for (int64_t part = 0; part < 2; ++part) {
         const int64_t begin = lane + part * half;
         Words words[16];
-        read(words, source.from(begin), count - begin, d, depth);
+        read(words, source.from(begin), count - begin, d, depth, behind);
         write(panels + part * register_elements, words);
       }
 }
+
+#if defined(LOCKSTEP_BF16_WORDS)
+/// tile[rows][tile_columns] = (or +=) rows of a panel times 16 or 32 columns, over one block of depth.
+template <size_t rows, size_t halves>
+void multiply_block(float* tile, const bfloat16* left, const bfloat16* right, int64_t depth, bool add) {
+  __m512 sums[rows][halves] = {};
+  for (int64_t d = 0; d < depth; d += depth_unit, left += unit_elements, right += unit_elements)
+    for (int64_t pair = 0; pair < half; ++pair) {
+      __m512bh b[halves];
+      unroll<halves>([&](auto h) {
+        b[h] = reinterpret_cast<__m512bh>(load<Words>(right + h * register_elements + pair * depth_unit));
+      });
+      unroll<rows>([&](auto row) {
+        const auto a =
+            reinterpret_cast<__m512bh>(_mm512_set1_epi32(load<int32_t>(left + row * depth_unit + pair * 2)));
+        unroll<halves>([&](auto h) { sums[row][h] = _mm512_dpbf16_ps(sums[row][h], a, b[h]); });
+      });
+    }
+  unroll<rows * halves>([&](auto i) {
+    float* target = tile + i / halves * tile_columns + i % halves * half;
+    const __m512 sum = sums[i / halves][i % halves];
+    store(target, add ? _mm512_add_ps(load<__m512>(target), sum) : sum);
+  });
+}
+
+using Block = void (*)(float*, const bfloat16*, const bfloat16*, int64_t, bool);
+constexpr Block blocks[3][2] = {{multiply_block<4, 1>, multiply_block<4, 2>},
+                                {multiply_block<8, 1>, multiply_block<8, 2>},
+                                {multiply_block<12, 1>, multiply_block<12, 2>}};
+#endif
+
+}  // namespace
+
+void pack_rows(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth) {
+  if (source.depth_stride == 1) return pack(panels, source, count, depth, Behind::rows, read_stretches);
+  pack(panels, source, count, depth, Behind::rows, [](Words(&w)[16], const auto&... from) {
+    read_pairs(w, from...);
+    transpose(w);
+  });
+}
+
+void pack_columns(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth) {
+  if (source.lane_stride == 1) return pack(panels, source, count, depth, Behind::columns, read_pairs);
+  pack(panels, source, count, depth, Behind::columns, [](Words(&w)[16], const auto&... from) {
+    read_stretches(w, from...);
+    transpose(w);
+  });
+}
+
+#if defined(LOCKSTEP_BF16_UNIT)
+namespace {
 
 struct alignas(64) Configuration {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -96,29 +158,13 @@ struct alignas(64) Configuration {
 
 }  // namespace
 
-void pack_rows(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth) {
-  if (source.depth_stride == 1) return pack(panels, source, count, depth, read_stretches);
-  pack(panels, source, count, depth, [](Words(&w)[16], const auto&... from) {
-    read_pairs(w, from...);
-    transpose(w);
-  });
-}
-
-void pack_columns(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth) {
-  if (source.lane_stride == 1) return pack(panels, source, count, depth, read_pairs);
-  pack(panels, source, count, depth, [](Words(&w)[16], const auto&... from) {
-    read_stretches(w, from...);
-    transpose(w);
-  });
-}
-
 Registers::Registers() {
   static const Configuration all_of_full_size;
   _tile_loadconfig(&all_of_full_size);
 }
 Registers::~Registers() { _tile_release(); }
 
-void multiply(float* tile, const bfloat16* left, const bfloat16* right, int64_t depth, Store store) {
+void multiply_tiles(float* tile, const bfloat16* left, const bfloat16* right, int64_t depth, Store store) {
   // gcc 12 does not know that the registers are loaded from what was written before.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   constexpr int64_t row_bytes = tile_columns * sizeof(float), lower = half * tile_columns;
@@ -148,6 +194,25 @@ void multiply(float* tile, const bfloat16* left, const bfloat16* right, int64_t 
   _tile_stored(2, tile + lower, row_bytes);
   _tile_stored(3, tile + lower + half, row_bytes);
 }
+
+#endif
+#if defined(LOCKSTEP_BF16_WORDS)
+
+void multiply_words(float* tile, const bfloat16* left, const bfloat16* right, int64_t rows, int64_t columns,
+                    int64_t depth, Store store) {
+  constexpr int64_t most_rows = 12;
+  const int64_t halves = columns > half ? 1 : 0;
+  bool add = store == Store::add;
+  for (int64_t begin = 0; begin == 0 || begin < depth; begin += depth_block, add = true) {
+    const int64_t length = std::min(depth - begin, depth_block);
+    for (int64_t row = 0; row < rows; row += most_rows)
+      blocks[(std::min(rows - row, most_rows) - 1) / 4][halves](tile + row * tile_columns,
+                                                                left + begin * tile_rows + row * depth_unit,
+                                                                right + begin * tile_columns, length, add);
+  }
+}
+
+#endif
 
 }  // namespace lockstep::gemm::bf16
 

@@ -18,13 +18,15 @@ constexpr int64_t largest_small_product = int64_t{1} << 21;
 static_assert(gemm::tile_columns<float> <= sum_columns);
 
 /// Calls body(product) with the way that suits a kernel with such operands and result. An element has the
-/// same bits in products of few and of many rows, so all of bf16 go one way.
+/// same bits in products of few and of many rows, so all go by AMX where any does.
 template <class S, class Y, class Body>
 void with_way(const MatMul& kernel, Body&& body) {
-  if constexpr (std::same_as<S, bfloat16> && gemm::bf16::is_compiled)
+  if constexpr (std::same_as<S, bfloat16> && gemm::bf16::has_tiles)
     if (has_bf16_unit()) return body(BlockedProduct<UnitTiles, S, Y>(kernel));
   if (ThinProduct<S, Y>::suits(kernel))
     body(ThinProduct<S, Y>(kernel));
+  else if constexpr (std::same_as<S, bfloat16> && gemm::bf16::has_words)
+    body(BlockedProduct<WordTiles, S, Y>(kernel));
   else
     body(BlockedProduct<VectorTiles<S>, S, Y>(kernel));
 }
