@@ -15,13 +15,12 @@ struct ProductCase {
 };
 
 // Whole tiles, partial tiles, single rows and columns, empty sums, sums of several blocks, few rows with more
-// strips of columns than are summed at once or shared out evenly, and more than one group of depth and of
-// rows.
+// strips of columns than are summed at once or shared out evenly, and more than one group of depth.
 const std::vector<ProductCase> product_cases = {
     {1, 1, 1},      {1, 7, 3},      {3, 1, 5},      {12, 32, 32},  {13, 33, 31},  {24, 64, 128},
     {5, 0, 9},      {0, 4, 3},      {4, 3, 0},      {65, 20, 1},   {2, 256, 17},  {31, 257, 33},
     {17, 513, 47},  {49, 300, 65},  {192, 128, 96}, {64, 70, 130}, {7, 1000, 66}, {100, 255, 129},
-    {20, 600, 400}, {1, 530, 1300}, {410, 800, 35}};
+    {20, 600, 400}, {1, 530, 1300}, {45, 800, 35}};
 
 struct Operands {
   Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag)
@@ -78,6 +77,29 @@ TEST(MatMul, EveryElementIsItsChainOfFusedMultiplyAdds) {
         ASSERT_EQ(o.c[i], chained<T>(o, i / o.kernel.n(), i % o.kernel.n())) << "element " << i;
     });
   });
+}
+
+// Several blocks of rows or of columns, tiles that wait for the next group of depth in several lots, rows
+// that are read where they lie, and rows at the distance of pages, which are not.
+TEST(MatMul, LargeProductsAreTheSameChains) {
+  for (const ProductCase& c :
+       {ProductCase{800, 520, 800}, {1570, 800, 35}, {35, 800, 1570}, {45, 800, 230}, {70, 1024, 200}})
+    for (const auto [transpose_a, transpose_b] :
+         {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
+      SCOPED_TRACE(concat(c.m, " x ", c.k, " x ", c.n, transpose_a ? " a^T" : "", transpose_b ? " b^T" : ""));
+      Operands o(c, DType::f32, transpose_a, transpose_b);
+      Values column_sum({c.n}), expected({c.n});
+      if (!transpose_b) o.kernel.column_sum = column_sum.view();
+      launch_on(1, o.kernel);
+      for (int64_t i = 0; i < o.c.size(); i += 29)
+        ASSERT_EQ(o.c[i], chained<float>(o, i / c.n, i % c.n)) << "element " << i;
+      const Values alone = o.c;
+      launch_on(3, o.kernel);
+      ASSERT_EQ(o.c, alone);
+      if (transpose_b) continue;
+      launch_on(1, ColumnSum{.x = o.b.view(), .y = expected.view()});
+      ASSERT_EQ(column_sum, expected);
+    }
 }
 
 TEST(MatMul, MatchesDoublePrecisionWithBias) {

@@ -22,6 +22,9 @@ struct VectorTiles {
   /// A panel of b and one of a of this depth fit into L1. Where sums of blocks are added up, too.
   static constexpr int64_t depth_at_once = gemm::depth_block;
 
+  /// Whether rows of a may be read where they lie.
+  static constexpr bool reads_in_place = std::same_as<S, Packed>;
+
   struct Registers {};
 
   static void pack_rows(Packed* panels, gemm::Lanes<S> source, int64_t count, int64_t depth) {
@@ -35,6 +38,10 @@ struct VectorTiles {
     const FlushSubnormals<S> flush;
     gemm::multiply(tile, gemm::Left::panel, left, right, row_count, column_count, depth, store);
   }
+  static void multiply_in_place(Packed* tile, const Packed* left, int64_t left_stride, const Packed* right,
+                                int64_t row_count, int64_t column_count, int64_t depth, gemm::Store store) {
+    gemm::multiply_in_place(tile, left, left_stride, right, row_count, column_count, depth, store);
+  }
 };
 
 /// By instructions for bf16: its panels.
@@ -43,6 +50,7 @@ struct Bf16Tiles {
   static constexpr int64_t rows = gemm::bf16::tile_rows;
   static constexpr int64_t columns = gemm::bf16::tile_columns;
   static constexpr int64_t depth_unit = gemm::bf16::depth_unit;
+  static constexpr bool reads_in_place = false;
 
   static void pack_rows(Packed* panels, gemm::Lanes<bfloat16> source, int64_t count, int64_t depth) {
     gemm::bf16::pack_rows(panels, source, count, depth);
@@ -78,10 +86,12 @@ struct UnitTiles : Bf16Tiles {
 };
 
 /// A product of many rows. Its threads share out c in rectangles, and each packs what it needs of both
-/// factors by itself: a block of rows of a, which stays in L2 while stripes of columns of b pass by it, each
-/// packed when it is met (Goto & van de Geijn 2008, with the roles of the factors exchanged). Where the inner
-/// dimension is long both are taken in groups of its blocks, and tiles wait in memory from one group to the
-/// next. What is shared out how does not show: a tile's sums depend on its row, column and depth alone.
+/// factors by itself: a block of one factor, which stays in L2 while stripes of the other pass by it, each
+/// packed when it is met (Goto & van de Geijn 2008). Which factor stays is settled by what has to be packed,
+/// a block of it once and the other one again for every block; rows of a that may be read where they lie are
+/// not packed at all. Where the inner dimension is long both are taken in groups of its blocks, and tiles
+/// wait in memory from one group to the next. What is shared out how does not show: a tile's sums depend on
+/// its row, column and depth alone.
 template <class Tiles, class S, class Y>
 class BlockedProduct {
  public:
@@ -115,13 +125,18 @@ class BlockedProduct {
   static constexpr int64_t tile_rows = Tiles::rows;
   static constexpr int64_t tile_columns = Tiles::columns;
   static constexpr int64_t tile_size = tile_rows * tile_columns;
-  /// Panels of b that are packed at once: so many of its rows' bytes lie next to each other.
-  static constexpr int64_t stripe_panels = 4;
-  /// Depth that is taken at once, and bytes of the block of a: less than half of an L2 cache of 2 MiB.
+  /// Panels that are packed at once: so many bytes of the rows of a matrix lie next to each other.
+  static constexpr int64_t stripe_rows = 128 / tile_rows;
+  static constexpr int64_t stripe_columns = 128 / tile_columns;
+  /// Depth that is taken at once, and bytes of the block that stays: less than half of an L2 cache of 2 MiB.
+  /// Beside rows that are read where they lie half of that is better, since nothing is packed again for the
+  /// next block.
   static constexpr int64_t most_depth = 3 * gemm::depth_block;
   static constexpr int64_t block_bytes = 792 << 10;
-  /// Panels of columns whose tiles wait for the next group of depth.
-  static constexpr int64_t waiting_panels = 48;
+  static constexpr int64_t block_bytes_in_place = 400 << 10;
+  /// Panels beside the block whose tiles wait for the next group of depth.
+  static constexpr int64_t waiting_rows = 1536 / tile_rows;
+  static constexpr int64_t waiting_columns = 1536 / tile_columns;
   /// Multiply-adds that are worth waking a thread for, some microseconds.
   static constexpr int64_t least_work = int64_t{1} << 18;
 
@@ -161,9 +176,22 @@ class BlockedProduct {
   /// Depth of a group but the last.
   int64_t group_depth() const { return std::min(k_, round_up(divide_up(k_, groups()), gemm::depth_block)); }
   static int64_t padded(int64_t depth) { return round_up(depth, Tiles::depth_unit); }
-  int64_t block_panels() const {
-    const int64_t panel = tile_rows * padded(group_depth()) * static_cast<int64_t>(sizeof(Packed));
-    return std::max<int64_t>(1, block_bytes / std::max<int64_t>(panel, 1));
+  /// Panels of so many lanes that are a block.
+  int64_t block_panels(int64_t lanes) const {
+    const int64_t panel = lanes * padded(group_depth()) * static_cast<int64_t>(sizeof(Packed));
+    return std::max<int64_t>(
+        1, (reads_rows_in_place() ? block_bytes_in_place : block_bytes) / std::max<int64_t>(panel, 1));
+  }
+  /// The rows of a tile lie at this distance. Were it whole pages, all of them would meet in one set of L1.
+  bool reads_rows_in_place() const {
+    return Tiles::reads_in_place && !kernel_.transpose_a && k_ * static_cast<int64_t>(sizeof(S)) % 4096 != 0;
+  }
+  /// Whether the columns of such a rectangle stay while rows pass by, because less has to be packed then.
+  bool keeps_columns(int64_t rows, int64_t columns) const {
+    if (reads_rows_in_place()) return true;
+    const int64_t left = rows * tile_rows, right = columns * tile_columns;
+    return right + left * divide_up(columns, block_panels(tile_columns)) <
+           left + right * divide_up(rows, block_panels(tile_rows));
   }
 
   static Range share_of(int64_t count, int64_t shares, int64_t number) {
@@ -194,82 +222,148 @@ class BlockedProduct {
   }
 
   Scratch scratch_of(const Grid& grid) const {
-    const int64_t rows = std::min(divide_up(row_panels(), grid.down), block_panels());
-    const int64_t columns = divide_up(column_panels(), grid.across),
-                  stripe = std::min(columns, stripe_panels);
-    return {rows * tile_rows * padded(group_depth()), stripe * tile_columns * padded(group_depth()),
-            rows * (groups() == 1 ? stripe : std::min(columns, waiting_panels)) * tile_size};
+    int64_t rows = divide_up(row_panels(), grid.down), columns = divide_up(column_panels(), grid.across);
+    const bool waits = groups() > 1;
+    int64_t tiles = 1;
+    if (keeps_columns(rows, columns)) {
+      columns = std::min(columns, block_panels(tile_columns));
+      if (waits) tiles = columns * std::min(rows, waiting_rows);
+      rows = reads_rows_in_place() ? 1 : std::min(rows, stripe_rows);
+    } else {
+      rows = std::min(rows, block_panels(tile_rows));
+      tiles = rows * std::min(columns, waits ? waiting_columns : stripe_columns);
+      columns = std::min(columns, stripe_columns);
+    }
+    return {rows * tile_rows * padded(group_depth()), columns * tile_columns * padded(group_depth()),
+            tiles * tile_size};
   }
 
   /// One rectangle, in panels of rows and of columns.
   void multiply(Range rows, Range columns, const Memory& memory) const {
-    const int64_t blocks = divide_up(rows.count(), block_panels());
-    const int64_t at_once = groups() == 1 ? columns.count() : waiting_panels;
+    const bool by_columns = keeps_columns(rows.count(), columns.count());
+    const Range kept = by_columns ? columns : rows, passing = by_columns ? rows : columns;
+    const int64_t blocks = divide_up(kept.count(), block_panels(by_columns ? tile_columns : tile_rows));
+    const int64_t at_once = groups() == 1 ? passing.count() : by_columns ? waiting_rows : waiting_columns;
     for (int64_t number = 0; number < blocks; ++number) {
-      const Range share = share_of(rows.count(), blocks, number);
-      const Range block{rows.begin + share.begin, rows.begin + share.end};
-      for (int64_t begin = columns.begin; begin < columns.end; begin += at_once)
-        multiply_block(block, {begin, std::min(begin + at_once, columns.end)}, memory);
+      const Range share = share_of(kept.count(), blocks, number);
+      const Range block{kept.begin + share.begin, kept.begin + share.end};
+      for (int64_t begin = passing.begin; begin < passing.end; begin += at_once) {
+        const Range part{begin, std::min(begin + at_once, passing.end)};
+        by_columns ? pass_rows(part, block, memory) : pass_columns(block, part, memory);
+      }
     }
   }
 
   /// All groups of depth, one after the other; between two of them the tiles wait.
-  void multiply_block(Range block, Range columns, const Memory& memory) const {
+  template <class Body>
+  void for_each_group(Body&& body) const {
     for (int64_t group = 0; group < groups(); ++group) {
-      const int64_t depth = group * group_depth(), length = std::min(group_depth(), k_ - depth);
-      pack_left(memory.left, block, depth, length);
-      for (int64_t panel = columns.begin; panel < columns.end; panel += stripe_panels) {
-        const Range stripe{panel, std::min(panel + stripe_panels, columns.end)};
-        pack_right(memory.right, stripe, depth, length);
-        if (kernel_.column_sum && block.begin == 0) sum_columns_of(stripe, depth, length);
-        const int64_t before = groups() == 1 ? 0 : (panel - columns.begin) * block.count();
-        multiply_stripe(memory, memory.tiles + before * tile_size, block, stripe, depth, length);
-      }
+      const int64_t depth = group * group_depth();
+      body(depth, std::min(group_depth(), k_ - depth));
     }
   }
 
-  void pack_left(Packed* left, Range block, int64_t depth, int64_t length) const {
-    const gemm::Lanes<S> a = gemm::lanes_of<S>(kernel_.a, kernel_.transpose_a);
-    const int64_t row = block.begin * tile_rows;
-    Tiles::pack_rows(left, a.from(row).behind(depth), std::min(m_, block.end * tile_rows) - row, length);
+  /// Stripes of columns pass by a block of rows. A panel of columns stays in L1 for a part of the depth.
+  void pass_columns(Range block, Range columns, const Memory& memory) const {
+    for_each_group([&](int64_t depth, int64_t length) {
+      pack_left(memory.left, block, depth, length);
+      for (int64_t panel = columns.begin; panel < columns.end; panel += stripe_columns) {
+        const Range stripe{panel, std::min(panel + stripe_columns, columns.end)};
+        pack_right(memory.right, stripe, depth, length);
+        if (block.begin == 0) sum_columns_of(stripe, depth, length);
+        const int64_t before = groups() == 1 ? 0 : (panel - columns.begin) * block.count();
+        for (int64_t done = 0; done == 0 || done < length; done += Tiles::depth_at_once) {
+          T* tile = memory.tiles + before * tile_size;
+          for (int64_t j = stripe.begin; j < stripe.end; ++j)
+            for (int64_t i = block.begin; i < block.end; ++i, tile += tile_size)
+              multiply_tile(tile, panel_of(memory.left, tile_rows, i - block.begin, length, done),
+                            panel_of(memory.right, tile_columns, j - stripe.begin, length, done), i, j,
+                            depth + done, std::min(length - done, Tiles::depth_at_once));
+        }
+      }
+    });
   }
 
-  void pack_right(Packed* right, Range stripe, int64_t depth, int64_t length) const {
+  /// Rows pass by a block of columns.
+  void pass_rows(Range rows, Range block, const Memory& memory) const {
+    for_each_group([&](int64_t depth, int64_t length) {
+      pack_right(memory.right, block, depth, length);
+      if (rows.begin == 0) sum_columns_of(block, depth, length);
+      const bool in_place = reads_rows_in_place();
+      const int64_t at_once = in_place ? 1 : stripe_rows;
+      T* tile = memory.tiles;
+      for (int64_t panel = rows.begin; panel < rows.end; panel += at_once) {
+        const Range stripe{panel, std::min(panel + at_once, rows.end)};
+        const bool packs = !in_place || (m_ % 4 != 0 && stripe.end == row_panels());
+        if (packs) pack_left(memory.left, stripe, depth, length);
+        for (int64_t i = stripe.begin; i < stripe.end; ++i)
+          for (int64_t j = block.begin; j < block.end; ++j) {
+            const Packed* right = panel_of(memory.right, tile_columns, j - block.begin, length, 0);
+            if (packs)
+              multiply_tile(tile, panel_of(memory.left, tile_rows, i - stripe.begin, length, 0), right, i, j,
+                            depth, length);
+            else
+              multiply_tile_in_place(tile, right, i, j, depth, length);
+            if (groups() > 1) tile += tile_size;
+          }
+      }
+    });
+  }
+
+  /// From `done` on in the panel of that number.
+  static const Packed* panel_of(const Packed* panels, int64_t lanes, int64_t number, int64_t length,
+                                int64_t done) {
+    return panels + (number * padded(length) + done) * lanes;
+  }
+
+  void pack_left(Packed* left, Range panels, int64_t depth, int64_t length) const {
+    const gemm::Lanes<S> a = gemm::lanes_of<S>(kernel_.a, kernel_.transpose_a);
+    const int64_t row = panels.begin * tile_rows;
+    Tiles::pack_rows(left, a.from(row).behind(depth), std::min(m_, panels.end * tile_rows) - row, length);
+  }
+
+  void pack_right(Packed* right, Range panels, int64_t depth, int64_t length) const {
     const gemm::Lanes<S> b = gemm::lanes_of<S>(kernel_.b, !kernel_.transpose_b);
-    const int64_t column = stripe.begin * tile_columns;
-    Tiles::pack_columns(right, b.from(column).behind(depth), std::min(n_, stripe.end * tile_columns) - column,
+    const int64_t column = panels.begin * tile_columns;
+    Tiles::pack_columns(right, b.from(column).behind(depth), std::min(n_, panels.end * tile_columns) - column,
                         length);
   }
 
   /// Of columns that were packed just now, so that they are in the cache.
-  void sum_columns_of(Range stripe, int64_t depth, int64_t length) const {
-    const int64_t end = std::min(n_, stripe.end * tile_columns);
-    for (int64_t column = stripe.begin * tile_columns; column < end; column += sum_columns)
+  void sum_columns_of(Range panels, int64_t depth, int64_t length) const {
+    if (!kernel_.column_sum) return;
+    const int64_t end = std::min(n_, panels.end * tile_columns);
+    for (int64_t column = panels.begin * tile_columns; column < end; column += sum_columns)
       sum_column_chunk(kernel_.b.as<S>() + depth * n_ + column, kernel_.column_sum.as<T>() + column, length,
                        n_, std::min(end - column, sum_columns), depth > 0);
   }
 
-  /// The tiles of a block of rows and some columns, a part of the depth at a time.
-  void multiply_stripe(const Memory& memory, T* tiles, Range block, Range stripe, int64_t depth,
-                       int64_t length) const {
-    const int64_t panel_depth = padded(length);
-    for (int64_t done = 0; done == 0 || done < length; done += Tiles::depth_at_once) {
-      const int64_t step = std::min(length - done, Tiles::depth_at_once);
-      const bool is_last = depth + done + step >= k_;
-      const auto store = depth + done == 0 ? gemm::Store::overwrite : gemm::Store::add;
-      T* tile = tiles;
-      for (int64_t j = stripe.begin; j < stripe.end; ++j) {
-        const Packed* b = memory.right + ((j - stripe.begin) * panel_depth + done) * tile_columns;
-        const int64_t column = j * tile_columns, columns = std::min(n_ - column, tile_columns);
-        for (int64_t i = block.begin; i < block.end; ++i, tile += tile_size) {
-          const Packed* a = memory.left + ((i - block.begin) * panel_depth + done) * tile_rows;
-          const int64_t row = i * tile_rows, rows = std::min(m_ - row, tile_rows);
-          Tiles::multiply(tile, a, b, rows, columns, step, store);
-          if (is_last) end_.template finish<tile_columns>(tile, row, column, rows, columns);
-        }
-      }
-    }
+  static gemm::Store store_at(int64_t depth) {
+    return depth == 0 ? gemm::Store::overwrite : gemm::Store::add;
   }
+
+  /// Tile i, j over `length` from `depth` on, and what follows the last of it.
+  void multiply_tile(T* tile, const Packed* left, const Packed* right, int64_t i, int64_t j, int64_t depth,
+                     int64_t length) const {
+    Tiles::multiply(tile, left, right, rows_of(i), columns_of(j), length, store_at(depth));
+    finish_tile(tile, i, j, depth + length);
+  }
+
+  void multiply_tile_in_place(T* tile, const Packed* right, int64_t i, int64_t j, int64_t depth,
+                              int64_t length) const {
+    if constexpr (Tiles::reads_in_place)
+      Tiles::multiply_in_place(tile, kernel_.a.as<S>() + i * tile_rows * k_ + depth, k_, right, rows_of(i),
+                               columns_of(j), length, store_at(depth));
+    finish_tile(tile, i, j, depth + length);
+  }
+
+  void finish_tile(T* tile, int64_t i, int64_t j, int64_t done) const {
+    if (done >= k_)
+      end_.template finish<tile_columns>(tile, i * tile_rows, j * tile_columns, rows_of(i), columns_of(j));
+  }
+
+  int64_t rows_of(int64_t i) const { return std::min(m_ - i * tile_rows, tile_rows); }
+  int64_t columns_of(int64_t j) const { return std::min(n_ - j * tile_columns, tile_columns); }
 
   const MatMul& kernel_;
   ProductEnd<S, Y> end_;

@@ -12,19 +12,31 @@
 namespace lockstep::gemm {
 namespace {
 
-template <class T, Left layout, size_t rows, size_t vectors>
-void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool add) {
-  constexpr int64_t row_stride = layout == Left::panel ? 1 : tile_columns<T>;
-  constexpr int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
+/// Of a left factor, in elements. What is constant there is known when a microkernel is compiled.
+struct PanelStrides {
+  static constexpr int64_t row = 1, depth = tile_rows;
+};
+template <class T>
+struct TileStrides {
+  static constexpr int64_t row = tile_columns<T>, depth = 1;
+};
+struct MatrixStrides {
+  int64_t row;
+  static constexpr int64_t depth = 1;
+};
+
+/// From the row that `left` points to.
+template <class T, class Strides, size_t rows, size_t vectors>
+void multiply_block(T* tile, const T* left, Strides strides, const T* right, int64_t depth, bool add) {
   Vector<T> sums[rows][vectors] = {};
   for (int64_t d = 0; d < depth; ++d) {
     Vector<T> b[vectors];
     unroll<vectors>([&](auto v) { b[v] = load<Vector<T>>(right + v * vector_lanes<T>); });
     unroll<rows>([&](auto row) {
-      const Vector<T> a = broadcast(left[row * row_stride]);
+      const Vector<T> a = broadcast(left[row * strides.row]);
       unroll<vectors>([&](auto v) { sums[row][v] = fused_multiply_add<T>(a, b[v], sums[row][v]); });
     });
-    left += depth_stride;
+    left += strides.depth;
     right += tile_columns<T>;
   }
   unroll<rows * vectors>([&](auto i) {
@@ -34,17 +46,32 @@ void multiply_block(T* tile, const T* left, const T* right, int64_t depth, bool 
   });
 }
 
-template <class T>
-using Block = void (*)(T*, const T*, const T*, int64_t, bool);
+template <class T, class Strides>
+using Block = void (*)(T*, const T*, Strides, const T*, int64_t, bool);
 
 /// One microkernel for every tile of 4, 8, ... rows and 1, 2, ... vectors.
-template <class T, Left layout, size_t... indices>
-constexpr std::array<Block<T>, sizeof...(indices)> blocks(std::index_sequence<indices...>) {
-  return {multiply_block<T, layout, 4 * (indices / tile_vectors + 1), indices % tile_vectors + 1>...};
+template <class T, class Strides, size_t... indices>
+constexpr std::array<Block<T, Strides>, sizeof...(indices)> blocks(std::index_sequence<indices...>) {
+  return {multiply_block<T, Strides, 4 * (indices / tile_vectors + 1), indices % tile_vectors + 1>...};
 }
 
-template <class T, Left layout>
-constexpr auto table = blocks<T, layout>(std::make_index_sequence<tile_rows / 4 * tile_vectors>{});
+template <class T, class Strides>
+constexpr auto table = blocks<T, Strides>(std::make_index_sequence<tile_rows / 4 * tile_vectors>{});
+
+template <class T, class Strides>
+void multiply(T* tile, const T* left, Strides strides, const T* right, int64_t rows, int64_t columns,
+              int64_t depth, Store store) {
+  const int64_t index = (rows - 1) / 4 * tile_vectors + (columns - 1) / vector_lanes<T>;
+  const Block<T, Strides> block = table<T, Strides>[index];
+  bool add = store == Store::add;
+  int64_t begin = 0;
+  do {
+    const int64_t length = std::min(depth - begin, depth_block);
+    block(tile, left + begin * strides.depth, strides, right + begin * tile_columns<T>, length, add);
+    begin += length;
+    add = true;
+  } while (begin < depth);
+}
 
 template <class T>
 void transpose_4x4(T* target, int64_t target_stride, const T* source, int64_t source_stride) {
@@ -164,17 +191,16 @@ void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t coun
 template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
               int64_t depth, Store store) {
-  const int64_t index = (rows - 1) / 4 * tile_vectors + (columns - 1) / vector_lanes<T>;
-  const Block<T> block = (layout == Left::panel ? table<T, Left::panel> : table<T, Left::tile>)[index];
-  const int64_t depth_stride = layout == Left::panel ? tile_rows : 1;
-  bool add = store == Store::add;
-  int64_t begin = 0;
-  do {
-    const int64_t length = std::min(depth - begin, depth_block);
-    block(tile, left + begin * depth_stride, right + begin * tile_columns<T>, length, add);
-    begin += length;
-    add = true;
-  } while (begin < depth);
+  if (layout == Left::panel)
+    multiply(tile, left, PanelStrides{}, right, rows, columns, depth, store);
+  else
+    multiply(tile, left, TileStrides<T>{}, right, rows, columns, depth, store);
+}
+
+template <class T>
+void multiply_in_place(T* tile, const T* left, int64_t left_stride, const T* right, int64_t rows,
+                       int64_t columns, int64_t depth, Store store) {
+  multiply(tile, left, MatrixStrides{left_stride}, right, rows, columns, depth, store);
 }
 
 template void pack_rows(float*, Lanes<float>, int64_t, int64_t);
@@ -189,5 +215,9 @@ template void unpack_columns(float*, int64_t, const float*, int64_t, int64_t);
 template void unpack_columns(double*, int64_t, const double*, int64_t, int64_t);
 template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store);
 template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store);
+template void multiply_in_place(float*, const float*, int64_t, const float*, int64_t, int64_t, int64_t,
+                                Store);
+template void multiply_in_place(double*, const double*, int64_t, const double*, int64_t, int64_t, int64_t,
+                                Store);
 
 }  // namespace lockstep::gemm

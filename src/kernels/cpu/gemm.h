@@ -78,6 +78,12 @@ template <class T>
 void multiply(T* tile, Left layout, const T* left, const T* right, int64_t rows, int64_t columns,
               int64_t depth, Store store = Store::overwrite);
 
+/// The same with a left factor that lies in a matrix, row i at left + i * left_stride; `rows` are whole
+/// fours, since none is read beyond them.
+template <class T>
+void multiply_in_place(T* tile, const T* left, int64_t left_stride, const T* right, int64_t rows,
+                       int64_t columns, int64_t depth, Store store);
+
 // A product of few rows is bound by the reading of its right factor, which it reads once, where it lies: to
 // pack it first would move it three times.
 
