@@ -125,14 +125,6 @@ int report_failure(const std::string& message, int code) {
   return code;
 }
 
-/// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
-/// the launcher has bound each to cores of its own.
-int count_ranks_on_my_cores(Communicator& communicator) {
-  const std::string cores = boot_id() + allowed_cores();
-  const std::vector<std::string> all = communicator.all_gather_text(cores);
-  return static_cast<int>(std::count(all.begin(), all.end(), cores));
-}
-
 int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
   std::vector<int> codes(static_cast<size_t>(ranks), 0);
   run_ranks(ranks, [&](Communicator& communicator) {
@@ -195,6 +187,12 @@ World World::from_environment() {
   world.local_size_ = place.local_size;
   world.ranks_on_my_cores_ = count_ranks_on_my_cores(world.communicator());
   return world;
+}
+
+int count_ranks_on_my_cores(Communicator& communicator) {
+  const std::string cores = boot_id() + allowed_cores();
+  const std::vector<std::string> all = communicator.all_gather_text(cores);
+  return static_cast<int>(std::count(all.begin(), all.end(), cores));
 }
 
 bool is_launched_first() { return launched().rank == 0; }

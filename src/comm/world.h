@@ -45,6 +45,10 @@ class World {
   int ranks_on_my_cores_ = 1;
 };
 
+/// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
+/// the launcher has bound each to cores of its own. All ranks call it.
+int count_ranks_on_my_cores(Communicator& communicator);
+
 /// Whether this process speaks for all that its launcher started, as is known before MPI is asked: it is the
 /// first of them, or alone.
 bool is_launched_first();

@@ -86,15 +86,18 @@ void RandomTokens::fetch(int64_t index, void* input, void* target) const {
 }
 
 SyntheticRegression::SyntheticRegression(int64_t samples, int64_t features, uint64_t seed)
-    : samples_(samples), features_(features), seed_(seed) {
+    : samples_(samples), features_(features) {
   expect(samples > 0 && features > 0, samples, " samples of ", features, " features");
+  values_.reserve(static_cast<size_t>(samples * (features + 1)));
+  for (int64_t index = 0; index < samples; ++index)
+    for (int64_t i = 0; i <= features; ++i) values_.push_back(uniform_float(random_word(seed, index, i)));
 }
 
 void SyntheticRegression::fetch(int64_t index, void* input, void* target) const {
   check_index(index, size());
-  for (int64_t i = 0; i < features_; ++i)
-    static_cast<float*>(input)[i] = uniform_float(random_word(seed_, index, i));
-  *static_cast<float*>(target) = uniform_float(random_word(seed_, index, features_));
+  const float* sample = values_.data() + index * (features_ + 1);
+  std::copy_n(sample, features_, static_cast<float*>(input));
+  *static_cast<float*>(target) = sample[features_];
 }
 
 }  // namespace lockstep

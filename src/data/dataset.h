@@ -107,7 +107,7 @@ class SyntheticRegression : public Dataset {
  private:
   int64_t samples_;
   int64_t features_;
-  uint64_t seed_;
+  std::vector<float> values_;  ///< [samples, features + 1], the target last
 };
 
 }  // namespace lockstep

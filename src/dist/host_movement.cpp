@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "comm/world.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "core/gpu.h"
@@ -54,7 +55,7 @@ class InSharedMemory final : public Movement {
     if (auto memory = communicator_->share(64))
       // Shared memory means one host.
       meeting_ = std::make_unique<SharedBarrier>(std::move(memory), communicator_->rank(),
-                                                 communicator_->size() > available_cores());
+                                                 count_ranks_on_my_cores(*communicator_) > available_cores());
   }
 
   const char* name() const override { return "in shared memory"; }

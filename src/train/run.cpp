@@ -37,6 +37,11 @@ struct StartedStep {
 };
 
 /// One run, from start to end, on one rank.
+/// Where every core computes, a thread that prepares batches would only take turns with one that does.
+bool may_prepare_beside(const Config& config, const World& world) {
+  return config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
+}
+
 class Run {
  public:
   Run(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
@@ -53,7 +58,8 @@ class Run {
                                      .batch_size = config.train.batch_size,
                                      .seed = static_cast<uint64_t>(config.train.seed),
                                      .shuffle = task.shuffle,
-                                     .whole_batches = config.train.accumulate > 1}),
+                                     .whole_batches = config.train.accumulate > 1,
+                                     .prefetch = may_prepare_beside(config, world)}),
         runner_(config.train, task, engine_, [this] { vote(); }),
         total_steps_(config.train.steps),
         learning_rate_(schedule_of(config.train)),
