@@ -3,12 +3,33 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <utility>
 
 namespace lockstep {
 
 /// Independent partial sums of a row sum: enough for two of the widest vectors, so that additions overlap.
 inline constexpr int sum_lanes = 32;
+
+template <class T, size_t count>
+struct LanesOf {
+  typedef T Type __attribute__((vector_size(count * sizeof(T))));
+};
+
+/// The upper half of the lanes is added to the lower one until one is left. In registers: a loop over memory waits
+/// for each of its stores.
+template <class T, size_t... half>
+[[gnu::always_inline]] inline T sum_by_halves(const typename LanesOf<T, 2 * sizeof...(half)>::Type& lanes,
+                                              std::index_sequence<half...>) {
+  constexpr size_t count = sizeof...(half);
+  if constexpr (count == 1)
+    return lanes[0] + lanes[1];
+  else
+    return sum_by_halves<T>(__builtin_shufflevector(lanes, lanes, half...) +
+                                __builtin_shufflevector(lanes, lanes, (count + half)...),
+                            std::make_index_sequence<count / 2>{});
+}
 
 /// The sum of term(i) for i in [0, count) in T: lane i % 32 adds its terms in order, then the lanes are added
 /// by a fixed tree. The order depends on count alone, and lanes are what the compiler turns into vectors.
@@ -19,9 +40,9 @@ T lane_sum(int64_t count, Term term) {
   for (; i + sum_lanes <= count; i += sum_lanes)
     for (int lane = 0; lane < sum_lanes; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
   for (int lane = 0; i + lane < count; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
-  for (int width = sum_lanes / 2; width > 0; width /= 2)
-    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  return lanes[0];
+  typename LanesOf<T, sum_lanes>::Type last;
+  std::memcpy(&last, lanes, sizeof(last));
+  return sum_by_halves<T>(last, std::make_index_sequence<sum_lanes / 2>{});
 }
 
 /// The largest of values[0, count) in T; NaNs are passed over. -infinity if there is none.
