@@ -62,13 +62,16 @@ template <class S>
 class ForwardTask {
  public:
   using T = Compute<S>;
+  using Tiles = ChainTiles<S>;
+  using Packed = typename Tiles::Packed;
 
   ForwardTask(Scratch<T>& scratch, int64_t time, int64_t size, int64_t at_once)
-      : keys_(scratch.take(round_up(time, tile_rows) * size)),
+      : keys_(scratch.template take<Packed>(round_up(time, Tiles::rows) * round_up(size, Tiles::depth_unit))),
         values_(scratch.take(round_up(size, tile_rows) * time)),
         at_once_(at_once) {
     for (int64_t i = 0; i < at_once; ++i)
-      strips_[i] = {.queries = scratch.take(size * width),
+      strips_[i] = {.queries = scratch.template take<Packed>(round_up(size, Tiles::depth_unit) * width),
+                    .rounded = scratch.take(std::same_as<S, T> ? 0 : size * width),
                     .weights = scratch.take(round_up(time, tile_rows) * width),
                     .output = scratch.take(round_up(size, tile_rows) * width)};
   }
@@ -77,7 +80,7 @@ class ForwardTask {
   void run(const HeadContext& head, Share&& share, Rows<S> q, Rows<S> k, Rows<S> v, Rows<S> y,
            T* log_sum_exp) {
     share(2, [&](int64_t part) {
-      if (part == 0) gemm::pack_rows(keys_, k.as_lanes(), head.time, head.size);
+      if (part == 0) Tiles::pack_rows(keys_, k.as_lanes(), head.time, head.size);
       if (part == 1) gemm::pack_rows(values_, v.as_depth(), head.size, head.time);
     });
     for (int64_t first = head.first_query; first < head.time; first += at_once_ * width) {
@@ -92,47 +95,48 @@ class ForwardTask {
   static constexpr int64_t width = tile_columns<T>;
 
   struct Strips {
-    T *queries, *weights, *output;
+    Packed* queries;
+    T *rounded, *weights, *output;
   };
 
   void run_block(const HeadContext& head, const QueryBlock<T>& block, const Strips& strips, Rows<S> q,
                  Rows<S> y, T* log_sum_exp) const {
-    const auto [queries, weights, output] = strips;
-    gemm::pack_columns(queries, q.from(block.first).as_lanes(), block.count, head.size);
-    multiply_visible(weights, keys_, queries, block, head.size);
+    const auto [queries, rounded, weights, output] = strips;
+    Tiles::pack_columns(queries, q.from(block.first).as_lanes(), block.count, head.size);
+    multiply_visible<Tiles>(weights, keys_, queries, block, head.size);
     T sums[width];
     exponentiate(head, block, weights, sums, log_sum_exp + block.first);
     if (head.dropout > 0) drop(head, block, weights);
     multiply_keys(output, values_, weights, block, head.time, head.size);
     for (int64_t d = 0; d < head.size; ++d)
       for (int64_t lane = 0; lane < width; ++lane) output[d * width + lane] /= sums[lane];
-    write_rows(y.from(block.first), output, block.count, head.size, queries);
+    write_rows(y.from(block.first), output, block.count, head.size, rounded);
   }
 
-  T *keys_, *values_;  // panels
+  Packed* keys_;  // panels
+  T* values_;
   int64_t at_once_;
   Strips strips_[blocks_at_once];
 };
 
 /// What one block of queries needs.
-template <class T>
+template <class Tiles, class T>
 struct BackwardStrips {
-  T *queries, *query_rows, *dy, *dy_rows, *y, *weights, *dscores, *dq;
+  typename Tiles::Packed *queries, *dy, *y;
+  T *query_rows, *dy_rows, *rounded, *weights, *dscores, *dq;
 };
 
 /// From scores and the gradient of the weights: the weights that met the values, and the gradient of the
 /// scores, weight * (dweight - the sum of weight * dweight), where that sum is y . dy.
-template <bool dropped, class T>
-void differentiate(const HeadContext& head, const QueryBlock<T>& block, const BackwardStrips<T>& strips,
-                   const T* log_sum_exp) {
+template <class Tiles, bool dropped, class T>
+void differentiate(const HeadContext& head, const QueryBlock<T>& block,
+                   const BackwardStrips<Tiles, T>& strips, const T* log_sum_exp) {
   constexpr int64_t width = tile_columns<T>;
   const T scale = static_cast<T>(head.scale);
   T log_sum[width] = {};
   std::copy_n(log_sum_exp, block.count, log_sum);
-  T mean[width] = {};
-  for (int64_t i = 0; i < head.size * width; i += width)
-    for (int64_t lane = 0; lane < width; ++lane)
-      mean[lane] = std::fma(strips.y[i + lane], strips.dy[i + lane], mean[lane]);
+  T mean[width];
+  Tiles::multiply_lanes(mean, strips.y, strips.dy, head.size);
   DropoutFactors<T> factors(head);
   for (int64_t key = 0; key < block.padded_keys(); ++key) {
     if (dropped && key % factors.keys == 0) factors.draw(key, block.first);
@@ -154,22 +158,26 @@ template <class S>
 class BackwardTask {
  public:
   using T = Compute<S>;
+  using Tiles = ChainTiles<S>;
+  using Packed = typename Tiles::Packed;
 
   BackwardTask(Scratch<T>& scratch, int64_t time, int64_t size, int64_t at_once)
       : padded_time_(round_up(time, tile_rows)),
         padded_size_(round_up(size, width)),
-        keys_(scratch.take(padded_time_ * size)),
+        packed_size_(round_up(size, Tiles::depth_unit)),
+        keys_(scratch.template take<Packed>(round_up(time, Tiles::rows) * packed_size_)),
+        values_(scratch.template take<Packed>(round_up(time, Tiles::rows) * packed_size_)),
         keys_by_time_(scratch.take(round_up(size, tile_rows) * time)),
-        values_(scratch.take(padded_time_ * size)),
         dk_(scratch.take(padded_time_ * padded_size_)),
         dv_(scratch.take(padded_time_ * padded_size_)),
         at_once_(at_once) {
     for (int64_t i = 0; i < at_once; ++i)
-      strips_[i] = {.queries = scratch.take(size * width),
+      strips_[i] = {.queries = scratch.template take<Packed>(packed_size_ * width),
+                    .dy = scratch.template take<Packed>(packed_size_ * width),
+                    .y = scratch.template take<Packed>(packed_size_ * width),
                     .query_rows = scratch.take(padded_size_ * width),
-                    .dy = scratch.take(size * width),
                     .dy_rows = scratch.take(padded_size_ * width),
-                    .y = scratch.take(size * width),
+                    .rounded = scratch.take(std::same_as<S, T> ? 0 : size * width),
                     .weights = scratch.take(padded_time_ * width),
                     .dscores = scratch.take(padded_time_ * width),
                     .dq = scratch.take(round_up(size, tile_rows) * width)};
@@ -183,9 +191,9 @@ class BackwardTask {
   template <class Share>
   void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<S> dq, Rows<S> dk, Rows<S> dv) {
     share(3, [&](int64_t part) {
-      if (part == 0) gemm::pack_rows(keys_, in.k.as_lanes(), head.time, head.size);
+      if (part == 0) Tiles::pack_rows(keys_, in.k.as_lanes(), head.time, head.size);
       if (part == 1) gemm::pack_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
-      if (part == 2) gemm::pack_rows(values_, in.v.as_lanes(), head.time, head.size);
+      if (part == 2) Tiles::pack_rows(values_, in.v.as_lanes(), head.time, head.size);
     });
     std::fill_n(dk_, padded_time_ * padded_size_, T{0});
     std::fill_n(dv_, padded_time_ * padded_size_, T{0});
@@ -212,28 +220,28 @@ class BackwardTask {
  private:
   static constexpr int64_t width = tile_columns<T>;
 
-  using Strips = BackwardStrips<T>;
+  using Strips = BackwardStrips<Tiles, T>;
 
   void run_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block, const Strips& strips,
                  Rows<S> dq) const {
     pack_block(head, in, block, strips);
-    multiply_visible(strips.weights, keys_, strips.queries, block, head.size);
-    multiply_visible(strips.dscores, values_, strips.dy, block, head.size);
+    multiply_visible<Tiles>(strips.weights, keys_, strips.queries, block, head.size);
+    multiply_visible<Tiles>(strips.dscores, values_, strips.dy, block, head.size);
     if (head.dropout > 0)
-      differentiate<true>(head, block, strips, in.log_sum_exp + block.first);
+      differentiate<Tiles, true>(head, block, strips, in.log_sum_exp + block.first);
     else
-      differentiate<false>(head, block, strips, in.log_sum_exp + block.first);
+      differentiate<Tiles, false>(head, block, strips, in.log_sum_exp + block.first);
     multiply_keys(strips.dq, keys_by_time_, strips.dscores, block, head.time, head.size);
-    write_rows(dq.from(block.first), strips.dq, block.count, head.size, strips.y);
+    write_rows(dq.from(block.first), strips.dq, block.count, head.size, strips.rounded);
   }
 
   static void pack_block(const HeadContext& head, const Inputs& in, const QueryBlock<T>& block,
                          const Strips& strips) {
     const Rows<S> q = in.q.from(block.first);
     const Rows<S> dy = in.dy.from(block.first);
-    gemm::pack_columns(strips.queries, q.as_lanes(), block.count, head.size);
-    gemm::pack_columns(strips.dy, dy.as_lanes(), block.count, head.size);
-    gemm::pack_columns(strips.y, in.y.from(block.first).as_lanes(), block.count, head.size);
+    Tiles::pack_columns(strips.queries, q.as_lanes(), block.count, head.size);
+    Tiles::pack_columns(strips.dy, dy.as_lanes(), block.count, head.size);
+    Tiles::pack_columns(strips.y, in.y.from(block.first).as_lanes(), block.count, head.size);
     pack_all_columns(strips.query_rows, q.as_depth(), head.size, block.count);
     pack_all_columns(strips.dy_rows, dy.as_depth(), head.size, block.count);
   }
@@ -245,9 +253,10 @@ class BackwardTask {
                        rows.from(row).data + column);
   }
 
-  int64_t padded_time_, padded_size_;
-  T *keys_, *keys_by_time_, *values_;  // panels
-  T *dk_, *dv_;                        // sums over the blocks of queries, [size / width][keys][width]
+  int64_t padded_time_, padded_size_, packed_size_;
+  Packed *keys_, *values_;  // panels
+  T* keys_by_time_;
+  T *dk_, *dv_;  // sums over the blocks of queries, [size / width][keys][width]
   int64_t at_once_;
   Strips strips_[blocks_at_once];
 };

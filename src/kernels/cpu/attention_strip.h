@@ -9,6 +9,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
+#include "kernels/cpu/tiles.h"
 
 namespace lockstep::attention {
 
@@ -30,10 +31,11 @@ class Scratch {
  public:
   explicit Scratch(T* memory) : memory_(memory) {}
 
-  T* take(int64_t count) {
+  template <class P = T>
+  P* take(int64_t count) {
     T* part = memory_ ? memory_ + used_ : nullptr;
-    used_ += round_up(count, 64 / sizeof(T));
-    return part;
+    used_ += divide_up(count * static_cast<int64_t>(sizeof(P)), 64) * (64 / static_cast<int64_t>(sizeof(T)));
+    return reinterpret_cast<P*>(part);
   }
   int64_t used() const { return used_; }
 
@@ -109,13 +111,15 @@ void multiply_keys(T* strip, const T* panels, const T* columns, const QueryBlock
 
 /// strip[keys][queries] = panels . columns, but nothing where a whole vector of queries does not see the
 /// keys.
-template <class T>
-void multiply_visible(T* strip, const T* panels, const T* columns, const QueryBlock<T>& block, int64_t size) {
-  for (int64_t key = 0; key < block.padded_keys(); key += tile_rows) {
+template <class Tiles, class T>
+void multiply_visible(T* strip, const typename Tiles::Packed* panels, const typename Tiles::Packed* columns,
+                      const QueryBlock<T>& block, int64_t size) {
+  static_assert(Tiles::columns == tile_columns<T>);
+  for (int64_t key = 0; key < block.padded_keys(); key += Tiles::rows) {
     const int64_t skipped = block.blind_queries(key);
-    gemm::multiply(strip + key * tile_columns<T> + skipped, Left::panel, panels + key * size,
-                   columns + skipped, std::min(block.padded_keys() - key, tile_rows),
-                   tile_columns<T> - skipped, size);
+    Tiles::multiply(strip + key * tile_columns<T> + skipped, panels + key * round_up(size, Tiles::depth_unit),
+                    Tiles::without(columns, skipped), std::min(block.padded_keys() - key, Tiles::rows),
+                    tile_columns<T> - skipped, size, Store::overwrite);
   }
 }
 

@@ -3,87 +3,11 @@
 
 #include <algorithm>
 
-#include "core/processor.h"
 #include "kernels/cpu/column_sum.h"
-#include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/product_end.h"
 
 namespace lockstep {
-
-/// How a BlockedProduct of S multiplies: by fused multiply-adds of vectors.
-template <class S>
-struct VectorTiles {
-  using Packed = Compute<S>;
-  static constexpr int64_t rows = gemm::tile_rows;
-  static constexpr int64_t columns = gemm::tile_columns<Packed>;
-  static constexpr int64_t depth_unit = 1;
-  /// A panel of b and one of a of this depth fit into L1. Where sums of blocks are added up, too.
-  static constexpr int64_t depth_at_once = gemm::depth_block;
-
-  /// Whether rows of a may be read where they lie.
-  static constexpr bool reads_in_place = std::same_as<S, Packed>;
-
-  struct Registers {};
-
-  static void pack_rows(Packed* panels, gemm::Lanes<S> source, int64_t count, int64_t depth) {
-    gemm::pack_rows(panels, source, count, depth);
-  }
-  static void pack_columns(Packed* panels, gemm::Lanes<S> source, int64_t count, int64_t depth) {
-    gemm::pack_columns(panels, source, count, depth);
-  }
-  static void multiply(Packed* tile, const Packed* left, const Packed* right, int64_t row_count,
-                       int64_t column_count, int64_t depth, gemm::Store store) {
-    const FlushSubnormals<S> flush;
-    gemm::multiply(tile, gemm::Left::panel, left, right, row_count, column_count, depth, store);
-  }
-  static void multiply_in_place(Packed* tile, const Packed* left, int64_t left_stride, const Packed* right,
-                                int64_t row_count, int64_t column_count, int64_t depth, gemm::Store store) {
-    gemm::multiply_in_place(tile, left, left_stride, right, row_count, column_count, depth, store);
-  }
-};
-
-/// By instructions for bf16: its panels.
-struct Bf16Tiles {
-  using Packed = bfloat16;
-  static constexpr int64_t rows = gemm::bf16::tile_rows;
-  static constexpr int64_t columns = gemm::bf16::tile_columns;
-  static constexpr int64_t depth_unit = gemm::bf16::depth_unit;
-  static constexpr bool reads_in_place = false;
-
-  static void pack_rows(Packed* panels, gemm::Lanes<bfloat16> source, int64_t count, int64_t depth) {
-    gemm::bf16::pack_rows(panels, source, count, depth);
-  }
-  static void pack_columns(Packed* panels, gemm::Lanes<bfloat16> source, int64_t count, int64_t depth) {
-    gemm::bf16::pack_columns(panels, source, count, depth);
-  }
-};
-
-/// By AVX512-BF16.
-struct WordTiles : Bf16Tiles {
-  static constexpr int64_t depth_at_once = gemm::depth_block;
-
-  struct Registers {};
-
-  static void multiply(float* tile, const Packed* left, const Packed* right, int64_t row_count,
-                       int64_t column_count, int64_t depth, gemm::Store store) {
-    const FlushSubnormals<bfloat16> flush;
-    gemm::bf16::multiply_words(tile, left, right, row_count, column_count, depth, store);
-  }
-};
-
-/// By AMX.
-struct UnitTiles : Bf16Tiles {
-  static constexpr int64_t depth_at_once = 3 * gemm::depth_block;
-
-  using Registers = gemm::bf16::Registers;
-
-  static void multiply(float* tile, const Packed* left, const Packed* right, int64_t, int64_t, int64_t depth,
-                       gemm::Store store) {
-    gemm::bf16::multiply_tiles(tile, left, right, depth, store);
-  }
-};
 
 /// A product of many rows. Its threads share out c in rectangles, and each packs what it needs of both
 /// factors by itself: a block of one factor, which stays in L2 while stripes of the other pass by it, each

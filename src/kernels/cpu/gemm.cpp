@@ -203,6 +203,18 @@ void multiply_in_place(T* tile, const T* left, int64_t left_stride, const T* rig
   multiply(tile, left, MatrixStrides{left_stride}, right, rows, columns, depth, store);
 }
 
+template <class T>
+void multiply_lanes(T* sums, const T* left, const T* right, int64_t depth) {
+  constexpr size_t vectors = tile_vectors;
+  Vector<T> chains[vectors] = {};
+  for (int64_t d = 0; d < depth; ++d, left += tile_columns<T>, right += tile_columns<T>)
+    unroll<vectors>([&](auto v) {
+      chains[v] = fused_multiply_add<T>(load<Vector<T>>(left + v * vector_lanes<T>),
+                                        load<Vector<T>>(right + v * vector_lanes<T>), chains[v]);
+    });
+  unroll<vectors>([&](auto v) { store(sums + v * vector_lanes<T>, chains[v]); });
+}
+
 template void pack_rows(float*, Lanes<float>, int64_t, int64_t);
 template void pack_rows(double*, Lanes<double>, int64_t, int64_t);
 template void pack_rows(float*, Lanes<bfloat16>, int64_t, int64_t);
@@ -215,6 +227,8 @@ template void unpack_columns(float*, int64_t, const float*, int64_t, int64_t);
 template void unpack_columns(double*, int64_t, const double*, int64_t, int64_t);
 template void multiply(float*, Left, const float*, const float*, int64_t, int64_t, int64_t, Store);
 template void multiply(double*, Left, const double*, const double*, int64_t, int64_t, int64_t, Store);
+template void multiply_lanes(float*, const float*, const float*, int64_t);
+template void multiply_lanes(double*, const double*, const double*, int64_t);
 template void multiply_in_place(float*, const float*, int64_t, const float*, int64_t, int64_t, int64_t,
                                 Store);
 template void multiply_in_place(double*, const double*, int64_t, const double*, int64_t, int64_t, int64_t,

@@ -84,6 +84,10 @@ template <class T>
 void multiply_in_place(T* tile, const T* left, int64_t left_stride, const T* right, int64_t rows,
                        int64_t columns, int64_t depth, Store store);
 
+/// sums[lane] = the chain over d of left[d][lane] * right[d][lane], of two panels of pack_columns.
+template <class T>
+void multiply_lanes(T* sums, const T* left, const T* right, int64_t depth);
+
 // A product of few rows is bound by the reading of its right factor, which it reads once, where it lies: to
 // pack it first would move it three times.
 

@@ -212,6 +212,21 @@ void multiply_words(float* tile, const bfloat16* left, const bfloat16* right, in
   }
 }
 
+void multiply_lanes(float* sums, const bfloat16* left, const bfloat16* right, int64_t depth) {
+  __m512 chains[2] = {};
+  for (int64_t d = 0; d < depth; d += 2) {
+    const int64_t at = d / depth_unit * unit_elements + d % depth_unit / 2 * depth_unit;
+    // Behind an odd depth both panels have +0.
+    const Words rest = _mm512_set1_epi32(d + 1 < depth ? 0 : static_cast<int>(Behind::rows));
+    unroll<2>([&](auto h) {
+      const Words a = _mm512_or_si512(load<Words>(left + at + h * register_elements), rest);
+      const Words b = load<Words>(right + at + h * register_elements);
+      chains[h] = _mm512_dpbf16_ps(chains[h], reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+    });
+  }
+  unroll<2>([&](auto h) { store(sums + h * half, chains[h]); });
+}
+
 #endif
 
 }  // namespace lockstep::gemm::bf16

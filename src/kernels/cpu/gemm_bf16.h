@@ -61,4 +61,8 @@ void multiply_tiles(float* tile, const bfloat16* left, const bfloat16* right, in
 void multiply_words(float* tile, const bfloat16* left, const bfloat16* right, int64_t rows, int64_t columns,
                     int64_t depth, Store store);
 
+/// sums[lane] = the sum over d of left[d][lane] * right[d][lane] by AVX512-BF16, of two panels of columns,
+/// with the bits of gemm::multiply_lanes() under FlushSubnormals.
+void multiply_lanes(float* sums, const bfloat16* left, const bfloat16* right, int64_t depth);
+
 }  // namespace lockstep::gemm::bf16

@@ -17,8 +17,8 @@ struct LanesOf {
   typedef T Type __attribute__((vector_size(count * sizeof(T))));
 };
 
-/// The upper half of the lanes is added to the lower one until one is left. In registers: a loop over memory waits
-/// for each of its stores.
+/// The upper half of the lanes is added to the lower one until one is left. In registers: a loop over memory
+/// waits for each of its stores.
 template <class T, size_t... half>
 [[gnu::always_inline]] inline T sum_by_halves(const typename LanesOf<T, 2 * sizeof...(half)>::Type& lanes,
                                               std::index_sequence<half...>) {

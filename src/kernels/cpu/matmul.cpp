@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "core/processor.h"
 #include "kernels/batched_matmul.h"
 #include "kernels/cpu/blocked_product.h"
 #include "kernels/cpu/thin_product.h"
+#include "kernels/cpu/tiles.h"
 
 namespace lockstep {
 namespace {
@@ -25,10 +27,8 @@ void with_way(const MatMul& kernel, Body&& body) {
     if (has_bf16_unit()) return body(BlockedProduct<UnitTiles, S, Y>(kernel));
   if (ThinProduct<S, Y>::suits(kernel))
     body(ThinProduct<S, Y>(kernel));
-  else if constexpr (std::same_as<S, bfloat16> && gemm::bf16::has_words)
-    body(BlockedProduct<WordTiles, S, Y>(kernel));
   else
-    body(BlockedProduct<VectorTiles<S>, S, Y>(kernel));
+    body(BlockedProduct<ChainTiles<S>, S, Y>(kernel));
 }
 
 template <class Body>
