@@ -53,7 +53,7 @@ class InSharedMemory final : public Movement {
   explicit InSharedMemory(std::shared_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)), rank_(static_cast<size_t>(communicator_->rank())) {
     if (auto memory = communicator_->share(64))
-      // Shared memory means one host.
+      // Ranks that outnumber their cores let each other run while they wait.
       meeting_ = std::make_unique<SharedBarrier>(std::move(memory), communicator_->rank(),
                                                  count_ranks_on_my_cores(*communicator_) > available_cores());
   }

@@ -36,12 +36,12 @@ struct StartedStep {
   Clock::time_point begin;
 };
 
-/// One run, from start to end, on one rank.
 /// Where every core computes, a thread that prepares batches would only take turns with one that does.
 bool may_prepare_beside(const Config& config, const World& world) {
   return config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
 }
 
+/// One run, from start to end, on one rank.
 class Run {
  public:
   Run(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,

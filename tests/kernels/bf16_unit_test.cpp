@@ -3,8 +3,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <vector>
 
 #include "core/processor.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/matmul.h"
 #include "kernels/values.h"
 
@@ -21,14 +24,15 @@ struct Line {
 };
 
 /// Less than a tile, several tiles with rests, few rows, several blocks of rows, groups of depth and stripes.
-constexpr std::array<std::array<int64_t, 3>, 8> products = {{{1, 1, 1},
+constexpr std::array<std::array<int64_t, 3>, 9> products = {{{1, 1, 1},
                                                              {3, 70, 65},
                                                              {5, 600, 70},
                                                              {32, 32, 32},
                                                              {49, 300, 130},
                                                              {100, 255, 129},
                                                              {33, 770, 17},
-                                                             {900, 800, 33}}};
+                                                             {900, 800, 33},
+                                                             {1040, 768, 480}}};
 
 /// Calls sum_of(row of a, column of b, depth) for every element of every product, with elements of a and of b
 /// up to the `largest`, and expects its bits, on any number of threads.
@@ -44,7 +48,7 @@ void expect_sums(std::array<double, 2> largest, SumOf sum_of) {
       const MatMul kernel{
           .a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = of_a, .transpose_b = of_b};
       launch_on(1, kernel);
-      const int64_t step = m > 100 ? 7 : 1;
+      const int64_t step = m > 1000 ? 97 : m > 100 ? 7 : 1;
       for (int64_t i = 0; i < m; i += step)
         for (int64_t j = 0; j < n; ++j) {
           const Line row{a, of_a ? i : i * k, of_a ? m : 1}, column{b, of_b ? j * k : j, of_b ? 1 : n};
@@ -54,11 +58,48 @@ void expect_sums(std::array<double, 2> largest, SumOf sum_of) {
         }
       const Values alone = c;
       for (const int threads : {2, 3}) {
+        for (int64_t i = 0; i < c.size(); ++i) c.set(i, NAN);
         launch_on(threads, kernel);
         ASSERT_EQ(c, alone) << threads << " threads";
       }
     }
 }
+
+/// Two factors of as many columns as a tile has, packed.
+template <class Tiles>
+class Factors {
+ public:
+  Factors(gemm::Lanes<bfloat16> left, gemm::Lanes<bfloat16> right, int64_t depth) : depth_(depth) {
+    const auto size = static_cast<size_t>(Tiles::columns * round_up(depth, 32));
+    rows_.resize(size), left_.resize(size), right_.resize(size);
+    Tiles::pack_rows(rows_.data(), left, std::min(Tiles::rows, Tiles::columns), depth);
+    Tiles::pack_columns(left_.data(), left, Tiles::columns, depth);
+    Tiles::pack_columns(right_.data(), right, Tiles::columns, depth);
+  }
+
+  /// The bits of the first `rows` rows of the product.
+  std::vector<uint32_t> product(int64_t rows) const {
+    std::vector<float> tile(Tiles::rows * Tiles::columns);
+    Tiles::multiply(tile.data(), rows_.data(), right_.data(), rows, Tiles::columns, depth_,
+                    gemm::Store::overwrite);
+    return bits_of(tile, rows * Tiles::columns);
+  }
+  std::vector<uint32_t> lanes() const {
+    std::vector<float> sums(Tiles::columns);
+    Tiles::multiply_lanes(sums.data(), left_.data(), right_.data(), depth_);
+    return bits_of(sums, Tiles::columns);
+  }
+
+ private:
+  static std::vector<uint32_t> bits_of(const std::vector<float>& sums, int64_t count) {
+    std::vector<uint32_t> bits(static_cast<size_t>(count));
+    std::memcpy(bits.data(), sums.data(), bits.size() * sizeof(float));
+    return bits;
+  }
+
+  int64_t depth_;
+  std::vector<typename Tiles::Packed> rows_, left_, right_;
+};
 
 // By AVX512-BF16, and by fp32 as where there is no such thing.
 TEST(Bf16Products, AreChainsInWhichSubnormalNumbersAreZero) {
@@ -76,6 +117,29 @@ TEST(Bf16Products, AreChainsInWhichSubnormalNumbersAreZero) {
   expect_sums({2, 2}, chain);
   expect_sums({0x1p-62, 0x1p-62}, chain);  // some products, and some sums of them
   expect_sums({0x1p-124, 8}, chain);       // some factors
+}
+
+// Where AVX512-BF16 is there: chains of both kinds of tiles, with many sums around the smallest normal
+// number.
+TEST(Bf16Products, WordsHaveTheBitsOfVectors) {
+  using Words = ChainTiles<bfloat16>;
+  using Vectors = VectorTiles<bfloat16>;
+  if (!gemm::bf16::has_words) GTEST_SKIP() << "this build does not use AVX512-BF16";
+  constexpr int64_t width = Vectors::columns, rows = Vectors::rows;
+  for (const int64_t depth : {1, 2, 33, 64, 300})
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      // 2^-70 to 2^-56 times each other: sums from the smallest subnormal numbers up.
+      const Values exponents = Values::uniform({2, depth, width}, DType::f32, 2 * seed, -70, -56);
+      Values lanes = Values::uniform({2, depth, width}, DType::bf16, 2 * seed + 1, -2, 2);
+      for (int64_t i = 0; i < lanes.size(); ++i)
+        lanes.set(i, std::ldexp(lanes[i], static_cast<int>(exponents[i])));
+      const gemm::Lanes<bfloat16> left{lanes.view().as<bfloat16>(), 1, width};
+      const gemm::Lanes<bfloat16> right = left.behind(depth);
+      Factors<Words> words(left, right, depth);
+      Factors<Vectors> vectors(left, right, depth);
+      ASSERT_EQ(words.product(rows), vectors.product(rows)) << "depth " << depth << ", seed " << seed;
+      ASSERT_EQ(words.lanes(), vectors.lanes()) << "depth " << depth << ", seed " << seed;
+    }
 }
 
 class Bf16Unit : public ::testing::Test {

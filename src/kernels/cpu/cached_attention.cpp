@@ -8,7 +8,6 @@
 
 #include "core/memory.h"
 #include "kernels/cpu/attention_strip.h"
-#include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm_vector.h"
 
 namespace lockstep {
@@ -114,11 +113,9 @@ class CachedHeads {
     T* query = output + padded_size_;
     const int64_t count = places_[2 * token + 1] + 1;
     convert_values(row(token) + head * size_, size_, query);
-    {
-      const FlushSubnormals<S> flush;  // as in the scores of attention.cpp
-      multiply_columns(weights, query, keys_of(token, head), panel, size_ * panel, round_up(count, panel),
-                       size_);
-    }
+    // attention.cpp's scores may be without what is smaller than normal numbers, which no exponential shows.
+    multiply_columns(weights, query, keys_of(token, head), panel, size_ * panel, round_up(count, panel),
+                     size_);
     const T sum = exponentiate(weights, count, static_cast<T>(1 / std::sqrt(static_cast<double>(size_))));
     multiply_columns(output, weights, values_of(token, head), padded_size_, panel, padded_size_, count);
     for (int64_t d = 0; d < size_; ++d) output[d] /= sum;

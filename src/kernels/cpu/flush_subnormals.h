@@ -12,8 +12,7 @@
 namespace lockstep {
 
 /// While it lives this thread's sums of products of bf16 count subnormal numbers as zero, read or written, as
-/// AVX512-BF16 does. Those of other types are left alone, and other instruction sets, whose bits are others
-/// anyway.
+/// AVX512-BF16 does. Those of other types are left alone, and so are processors that are not x86-64.
 template <class S>
 class FlushSubnormals {
  public:

@@ -7,11 +7,12 @@
 
 namespace lockstep::gemm {
 
-// Every product of the CPU backend, but for bf16 where the processor has a unit for it (gemm_bf16.h), is made
-// of tiles: a few rows of the left matrix times a few columns of the right one, both packed into panels that
-// the inner loop reads front to back (Goto & van de Geijn 2008). An element of a tile is one chain of fused
-// multiply-adds per depth_block, and the blocks are added in order: its bits are a function of its row, its
-// column and the depth, on every instruction set.
+// Every product of the CPU backend, but for bf16 where the processor has instructions for it (gemm_bf16.h),
+// is made of tiles: a few rows of the left matrix times a few columns of the right one, both packed into
+// panels that the inner loop reads front to back (Goto & van de Geijn 2008). An element of a tile is one
+// chain of fused multiply-adds per depth_block, and the blocks are added in order: its bits are a function of
+// its row, its column and the depth, on every instruction set of x86-64 (flush_subnormals.h: of products of
+// bf16).
 
 inline constexpr int64_t depth_block = 256;
 
