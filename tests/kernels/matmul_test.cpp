@@ -5,14 +5,10 @@
 
 #include "kernels/gelu.h"
 #include "kernels/matmul_plans.h"
-#include "kernels/values.h"
+#include "kernels/product_operands.h"
 
 namespace lockstep::testing {
 namespace {
-
-struct ProductCase {
-  int64_t m, k, n;
-};
 
 // Whole tiles, partial tiles, single rows and columns, empty sums, sums of several blocks, few rows with more
 // strips of columns than are summed at once or shared out evenly, and more than one group of depth.
@@ -21,26 +17,6 @@ const std::vector<ProductCase> product_cases = {
     {5, 0, 9},      {0, 4, 3},      {4, 3, 0},      {65, 20, 1},   {2, 256, 17},  {31, 257, 33},
     {17, 513, 47},  {49, 300, 65},  {192, 128, 96}, {64, 70, 130}, {7, 1000, 66}, {100, 255, 129},
     {20, 600, 400}, {1, 530, 1300}, {45, 800, 35}};
-
-struct Operands {
-  Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag)
-      : a(Values::uniform(a_flag ? Shape{size.k, size.m} : Shape{size.m, size.k}, dtype, 1)),
-        b(Values::uniform(b_flag ? Shape{size.n, size.k} : Shape{size.k, size.n}, dtype, 2)),
-        bias(Values::uniform({size.n}, dtype, 3)),
-        c({size.m, size.n}, dtype),
-        pre_activation({size.m, size.n}, dtype),
-        kernel{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = a_flag, .transpose_b = b_flag} {}
-
-  double left(int64_t row, int64_t d) const {
-    return kernel.transpose_a ? a[d * kernel.m() + row] : a[row * kernel.k() + d];
-  }
-  double right(int64_t d, int64_t column) const {
-    return kernel.transpose_b ? b[column * kernel.k() + d] : b[d * kernel.n() + column];
-  }
-
-  Values a, b, bias, c, pre_activation;
-  MatMul kernel;
-};
 
 template <class Body>
 void for_each_case(Body&& body) {
@@ -56,19 +32,6 @@ void for_each_case(Body&& body) {
       }
 }
 
-/// The contract, in the dtype itself: a chain of fused multiply-adds per 256 of k, the blocks added in order.
-template <class T>
-T chained(const Operands& o, int64_t row, int64_t column) {
-  T sum{0};
-  for (int64_t begin = 0; begin < o.kernel.k(); begin += 256) {
-    T block{0};
-    for (int64_t d = begin; d < std::min<int64_t>(begin + 256, o.kernel.k()); ++d)
-      block = std::fma(static_cast<T>(o.left(row, d)), static_cast<T>(o.right(d, column)), block);
-    sum = begin == 0 ? block : sum + block;
-  }
-  return sum;
-}
-
 TEST(MatMul, EveryElementIsItsChainOfFusedMultiplyAdds) {
   for_each_case([](Operands& o) {
     launch_on(1, o.kernel);
@@ -77,39 +40,6 @@ TEST(MatMul, EveryElementIsItsChainOfFusedMultiplyAdds) {
         ASSERT_EQ(o.c[i], chained<T>(o, i / o.kernel.n(), i % o.kernel.n())) << "element " << i;
     });
   });
-}
-
-// Several blocks of rows or of columns, tiles that wait for the next group of depth in several lots, rows
-// that are read where they lie, and rows at the distance of pages, which are not.
-TEST(MatMul, LargeProductsAreTheSameChains) {
-  for (const ProductCase& c : {ProductCase{800, 520, 800},
-                               {1570, 800, 35},
-                               {35, 800, 1570},
-                               {45, 800, 230},
-                               {70, 1024, 200},
-                               // Rectangles of which one alone would keep the other factor.
-                               {800, 1024, 256},
-                               {540, 768, 256},
-                               {636, 768, 320}})
-    for (const auto [transpose_a, transpose_b] :
-         {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
-      SCOPED_TRACE(concat(c.m, " x ", c.k, " x ", c.n, transpose_a ? " a^T" : "", transpose_b ? " b^T" : ""));
-      Operands o(c, DType::f32, transpose_a, transpose_b);
-      Values column_sum({c.n}), expected({c.n});
-      if (!transpose_b) o.kernel.column_sum = column_sum.view();
-      launch_on(1, o.kernel);
-      for (int64_t i = 0; i < o.c.size(); i += 29)
-        ASSERT_EQ(o.c[i], chained<float>(o, i / c.n, i % c.n)) << "element " << i;
-      const Values alone = o.c;
-      for (const int threads : {2, 3}) {
-        for (int64_t i = 0; i < o.c.size(); ++i) o.c.set(i, NAN);
-        launch_on(threads, o.kernel);
-        ASSERT_EQ(o.c, alone) << threads << " threads";
-      }
-      if (transpose_b) continue;
-      launch_on(1, ColumnSum{.x = o.b.view(), .y = expected.view()});
-      ASSERT_EQ(column_sum, expected);
-    }
 }
 
 TEST(MatMul, MatchesDoublePrecisionWithBias) {
