@@ -8,61 +8,44 @@
 
 #include "core/processor.h"
 #include "kernels/cpu/tiles.h"
-#include "kernels/matmul.h"
-#include "kernels/values.h"
+#include "kernels/product_operands.h"
 
 namespace lockstep::testing {
 namespace {
 
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-/// Where the elements of a row of a or a column of b lie.
-struct Line {
-  const Values& values;
-  int64_t first, step;
-  float at(int64_t d) const { return flushed(static_cast<float>(values[first + d * step])); }
-};
-
 /// Less than a tile, several tiles with rests, few rows, several blocks of rows, groups of depth and stripes.
-constexpr std::array<std::array<int64_t, 3>, 9> products = {{{1, 1, 1},
-                                                             {3, 70, 65},
-                                                             {5, 600, 70},
-                                                             {32, 32, 32},
-                                                             {49, 300, 130},
-                                                             {100, 255, 129},
-                                                             {33, 770, 17},
-                                                             {900, 800, 33},
-                                                             {1040, 768, 480}}};
+constexpr std::array<ProductCase, 9> products = {{{1, 1, 1},
+                                                  {3, 70, 65},
+                                                  {5, 600, 70},
+                                                  {32, 32, 32},
+                                                  {49, 300, 130},
+                                                  {100, 255, 129},
+                                                  {33, 770, 17},
+                                                  {900, 800, 33},
+                                                  {1040, 768, 480}}};
 
-/// Calls sum_of(row of a, column of b, depth) for every element of every product, with elements of a and of b
-/// up to the `largest`, and expects its bits, on any number of threads.
+/// Expects the bits of sum_of(operands, row, column) for the elements of every product, with elements of a
+/// and of b up to the `largest`, on any number of threads.
 template <class SumOf>
 void expect_sums(std::array<double, 2> largest, SumOf sum_of) {
-  for (const auto& [m, k, n] : products)
-    for (const auto [of_a, of_b] : {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
-      SCOPED_TRACE(concat(m, " x ", k, " x ", n, of_a ? " a^T" : "", of_b ? " b^T" : "", " of ", largest[0],
-                          " x ", largest[1]));
-      Values a = Values::uniform(of_a ? Shape{k, m} : Shape{m, k}, DType::bf16, 1, -largest[0], largest[0]);
-      Values b = Values::uniform(of_b ? Shape{n, k} : Shape{k, n}, DType::bf16, 2, -largest[1], largest[1]);
-      Values c({m, n});
-      const MatMul kernel{
-          .a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = of_a, .transpose_b = of_b};
-      launch_on(1, kernel);
-      const int64_t step = m > 1000 ? 97 : m > 100 ? 7 : 1;
-      for (int64_t i = 0; i < m; i += step)
-        for (int64_t j = 0; j < n; ++j) {
-          const Line row{a, of_a ? i : i * k, of_a ? m : 1}, column{b, of_b ? j * k : j, of_b ? 1 : n};
-          const auto sum = static_cast<float>(c[i * n + j]), expected = sum_of(row, column, k);
+  for (const ProductCase& size : products)
+    for_each_order(size, [&](bool of_a, bool of_b) {
+      SCOPED_TRACE(concat("of ", largest[0], " x ", largest[1]));
+      Operands o(size, DType::bf16, of_a, of_b, largest);
+      Values c({size.m, size.n});
+      o.kernel.c = c.view();
+      launch_on(1, o.kernel);
+      const int64_t step = size.m > 1000 ? 97 : size.m > 100 ? 7 : 1;
+      for (int64_t i = 0; i < size.m; i += step)
+        for (int64_t j = 0; j < size.n; ++j) {
+          const auto sum = static_cast<float>(c[i * size.n + j]), expected = sum_of(o, i, j);
           ASSERT_EQ(std::bit_cast<uint32_t>(sum), std::bit_cast<uint32_t>(expected))
               << i << ", " << j << ": " << sum << " " << expected;
         }
-      const Values alone = c;
-      for (const int threads : {2, 3}) {
-        for (int64_t i = 0; i < c.size(); ++i) c.set(i, NAN);
-        launch_on(threads, kernel);
-        ASSERT_EQ(c, alone) << threads << " threads";
-      }
-    }
+      expect_same_on_more_threads(o.kernel, c);
+    });
 }
 
 /// Two factors of as many columns as a tile has, packed.
@@ -104,15 +87,8 @@ class Factors {
 // By AVX512-BF16, and by fp32 as where there is no such thing.
 TEST(Bf16Products, AreChainsInWhichSubnormalNumbersAreZero) {
   if (has_bf16_unit()) GTEST_SKIP() << "this processor has a unit for products of bf16";
-  const auto chain = [](const Line& row, const Line& column, int64_t depth) {
-    float sum = 0;
-    for (int64_t begin = 0; begin < depth; begin += 256) {
-      float block = 0;
-      for (int64_t d = begin; d < std::min(begin + 256, depth); ++d)
-        block = flushed(std::fma(row.at(d), column.at(d), block));
-      sum = begin == 0 ? block : flushed(sum + block);
-    }
-    return sum;
+  const auto chain = [](const Operands& o, int64_t row, int64_t column) {
+    return chained<float>(o, row, column, flushed);
   };
   expect_sums({2, 2}, chain);
   expect_sums({0x1p-62, 0x1p-62}, chain);  // some products, and some sums of them
@@ -152,12 +128,13 @@ class Bf16Unit : public ::testing::Test {
 // Of every 32 of depth, even and odd elements are summed up by one chain of fused multiply-adds each; both
 // together are added to the sum.
 TEST_F(Bf16Unit, EverySumIsOfTwoChainsOfEveryThirtyTwo) {
-  expect_sums({2, 2}, [](const Line& row, const Line& column, int64_t depth) {
+  expect_sums({2, 2}, [](const Operands& o, int64_t row, int64_t column) {
     float sum = 0;
-    for (int64_t begin = 0; begin < depth; begin += 32) {
+    for (int64_t begin = 0; begin < o.kernel.k(); begin += 32) {
       std::array<float, 2> chains{};
-      for (int64_t d = begin; d < std::min(begin + 32, depth); ++d)
-        chains[d % 2] = flushed(std::fma(row.at(d), column.at(d), chains[d % 2]));
+      for (int64_t d = begin; d < std::min(begin + 32, o.kernel.k()); ++d)
+        chains[d % 2] = flushed(std::fma(flushed(static_cast<float>(o.left(row, d))),
+                                         flushed(static_cast<float>(o.right(d, column))), chains[d % 2]));
       sum = flushed(sum + flushed(chains[0] + chains[1]));
     }
     return sum;

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <cmath>
-
 #include "kernels/product_operands.h"
 
 namespace lockstep::testing {
@@ -19,25 +16,18 @@ TEST(MatMul, LargeProductsAreTheSameChains) {
                                {800, 1024, 256},
                                {540, 768, 256},
                                {636, 768, 320}})
-    for (const auto [transpose_a, transpose_b] :
-         {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
-      SCOPED_TRACE(concat(c.m, " x ", c.k, " x ", c.n, transpose_a ? " a^T" : "", transpose_b ? " b^T" : ""));
+    for_each_order(c, [&](bool transpose_a, bool transpose_b) {
       Operands o(c, DType::f32, transpose_a, transpose_b);
       Values column_sum({c.n}), expected({c.n});
       if (!transpose_b) o.kernel.column_sum = column_sum.view();
       launch_on(1, o.kernel);
       for (int64_t i = 0; i < o.c.size(); i += 29)
         ASSERT_EQ(o.c[i], chained<float>(o, i / c.n, i % c.n)) << "element " << i;
-      const Values alone = o.c;
-      for (const int threads : {2, 3}) {
-        for (int64_t i = 0; i < o.c.size(); ++i) o.c.set(i, NAN);
-        launch_on(threads, o.kernel);
-        ASSERT_EQ(o.c, alone) << threads << " threads";
-      }
-      if (transpose_b) continue;
+      expect_same_on_more_threads(o.kernel, o.c);
+      if (transpose_b) return;
       launch_on(1, ColumnSum{.x = o.b.view(), .y = expected.view()});
       ASSERT_EQ(column_sum, expected);
-    }
+    });
 }
 
 }  // namespace

@@ -22,14 +22,11 @@ template <class Body>
 void for_each_case(Body&& body) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const ProductCase& c : product_cases)
-      for (const auto [transpose_a, transpose_b] :
-           {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
-        SCOPED_TRACE(concat(dtype, " ", c.m, " x ", c.k, " x ", c.n, transpose_a ? " a^T" : "",
-                            transpose_b ? " b^T" : ""));
+      for_each_order(c, [&, dtype = dtype](bool transpose_a, bool transpose_b) {
+        SCOPED_TRACE(concat(dtype));
         Operands operands(c, dtype, transpose_a, transpose_b);
         body(operands);
-        if (::testing::Test::HasFatalFailure()) return;
-      }
+      });
 }
 
 TEST(MatMul, EveryElementIsItsChainOfFusedMultiplyAdds) {

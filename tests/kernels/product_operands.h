@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 
 #include "kernels/matmul.h"
 #include "kernels/values.h"
@@ -13,10 +15,25 @@ struct ProductCase {
   int64_t m, k, n;
 };
 
+/// Calls body(transpose a, transpose b) for all four ways to store the factors, until one fails.
+template <class Body>
+void for_each_order(const ProductCase& size, Body&& body) {
+  for (const bool of_a : {false, true})
+    for (const bool of_b : {false, true}) {
+      SCOPED_TRACE(concat(size.m, " x ", size.k, " x ", size.n, of_a ? " a^T" : "", of_b ? " b^T" : ""));
+      body(of_a, of_b);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+
 struct Operands {
-  Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag)
-      : a(Values::uniform(a_flag ? Shape{size.k, size.m} : Shape{size.m, size.k}, dtype, 1)),
-        b(Values::uniform(b_flag ? Shape{size.n, size.k} : Shape{size.k, size.n}, dtype, 2)),
+  /// Elements of a and of b are in [-largest, largest].
+  Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag,
+           std::array<double, 2> largest = {2, 2})
+      : a(Values::uniform(a_flag ? Shape{size.k, size.m} : Shape{size.m, size.k}, dtype, 1, -largest[0],
+                          largest[0])),
+        b(Values::uniform(b_flag ? Shape{size.n, size.k} : Shape{size.k, size.n}, dtype, 2, -largest[1],
+                          largest[1])),
         bias(Values::uniform({size.n}, dtype, 3)),
         c({size.m, size.n}, dtype),
         pre_activation({size.m, size.n}, dtype),
@@ -33,17 +50,29 @@ struct Operands {
   MatMul kernel;
 };
 
-/// The contract, in the dtype itself: a chain of fused multiply-adds per 256 of k, the blocks added in order.
-template <class T>
-T chained(const Operands& o, int64_t row, int64_t column) {
+/// The contract, in the dtype itself: a chain of fused multiply-adds per 256 of k, the blocks added in order;
+/// where subnormal numbers are lost, each number as `kept` leaves it.
+template <class T, class Kept = std::identity>
+T chained(const Operands& o, int64_t row, int64_t column, Kept kept = {}) {
   T sum{0};
   for (int64_t begin = 0; begin < o.kernel.k(); begin += 256) {
     T block{0};
     for (int64_t d = begin; d < std::min<int64_t>(begin + 256, o.kernel.k()); ++d)
-      block = std::fma(static_cast<T>(o.left(row, d)), static_cast<T>(o.right(d, column)), block);
-    sum = begin == 0 ? block : sum + block;
+      block = kept(
+          std::fma(kept(static_cast<T>(o.left(row, d))), kept(static_cast<T>(o.right(d, column))), block));
+    sum = begin == 0 ? block : kept(sum + block);
   }
   return sum;
+}
+
+/// Several threads write every element of c, and what one has written.
+inline void expect_same_on_more_threads(const MatMul& kernel, Values& c) {
+  const Values alone = c;
+  for (const int threads : {2, 3}) {
+    for (int64_t i = 0; i < c.size(); ++i) c.set(i, NAN);
+    launch_on(threads, kernel);
+    ASSERT_EQ(c, alone) << threads << " threads";
+  }
 }
 
 }  // namespace lockstep::testing

@@ -14,6 +14,7 @@
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
+#include "kernels/product_operands.h"
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
 #include "kernels/transpose.h"
@@ -62,26 +63,25 @@ void expect_rounded_once(const Computation& outputs_of) {
 }
 
 // Whole tiles, partial tiles, single rows and columns, empty sums, and sums of several blocks.
-constexpr std::array<std::array<int64_t, 3>, 8> products = {{{1, 7, 3},
-                                                             {3, 70, 65},
-                                                             {5, 0, 9},
-                                                             {24, 64, 128},
-                                                             {13, 33, 31},
-                                                             {31, 257, 33},
-                                                             {49, 300, 65},
-                                                             {100, 255, 129}}};
+constexpr std::array<ProductCase, 8> products = {{{1, 7, 3},
+                                                  {3, 70, 65},
+                                                  {5, 0, 9},
+                                                  {24, 64, 128},
+                                                  {13, 33, 31},
+                                                  {31, 257, 33},
+                                                  {49, 300, 65},
+                                                  {100, 255, 129}}};
 
 /// Calls body(kernel without c, numbers, threads) for products of all shapes and orders.
 void for_each_product(const std::function<Outputs(MatMul, const Numbers&, int)>& body) {
-  for (const auto& [m, k, n] : products)
-    for (const auto [of_a, of_b] : {std::array{false, false}, {false, true}, {true, false}, {true, true}}) {
-      SCOPED_TRACE(concat(m, " x ", k, " x ", n, of_a ? " a^T" : "", of_b ? " b^T" : ""));
-      expect_rounded_once([&, m = m, k = k, n = n, of_a = of_a, of_b = of_b](const Numbers& in, int threads) {
-        Values a = in.factor(of_a ? Shape{k, m} : Shape{m, k}, 1);
-        Values b = in.factor(of_b ? Shape{n, k} : Shape{k, n}, 2);
+  for (const ProductCase& size : products)
+    for_each_order(size, [&](bool of_a, bool of_b) {
+      expect_rounded_once([&](const Numbers& in, int threads) {
+        Values a = in.factor(of_a ? Shape{size.k, size.m} : Shape{size.m, size.k}, 1);
+        Values b = in.factor(of_b ? Shape{size.n, size.k} : Shape{size.k, size.n}, 2);
         return body({.a = a.view(), .b = b.view(), .transpose_a = of_a, .transpose_b = of_b}, in, threads);
       });
-    }
+    });
 }
 
 TEST(SixteenBits, ProductsAreOfFp32) {

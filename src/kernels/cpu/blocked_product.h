@@ -34,11 +34,12 @@ class BlockedProduct {
     if (m_ == 0 || n_ == 0) return;
     const Grid grid = grid_of(stream.pool->size());
     const Scratch each = scratch_of(grid);
+    const bool by_columns = keeps_columns(grid);
     stream.for_each_chunk(grid.size(), 1, [&](int64_t number, int64_t) {
       [[maybe_unused]] const typename Tiles::Registers registers;
       const int64_t row = number / grid.across, column = number % grid.across;
       multiply(share_of(row_panels(), grid.down, row), share_of(column_panels(), grid.across, column),
-               grid.keeps_columns, each.at(scratch + number * each.bytes()));
+               by_columns, each.at(scratch + number * each.bytes()));
     });
   }
 
@@ -64,10 +65,9 @@ class BlockedProduct {
   /// Multiply-adds that are worth waking a thread for, some microseconds.
   static constexpr int64_t least_work = int64_t{1} << 18;
 
-  /// How many rectangles c is cut into, and whether columns stay while rows pass by, in all of them.
+  /// How many rectangles c is cut into.
   struct Grid {
     int64_t down = 1, across = 1;
-    bool keeps_columns = false;
     int64_t size() const { return down * across; }
   };
 
@@ -111,10 +111,12 @@ class BlockedProduct {
   bool reads_rows_in_place() const {
     return Tiles::reads_in_place && !kernel_.transpose_a && k_ * static_cast<int64_t>(sizeof(S)) % 4096 != 0;
   }
-  /// Whether so many panels of columns should stay while those rows pass by, because less has to be packed
-  /// then.
-  bool keeps_columns(int64_t rows, int64_t columns) const {
+  /// Whether columns stay while rows pass by, because less has to be packed then. All rectangles go the way
+  /// of the largest, for which memory is laid out: they differ by a panel, which may turn the comparison.
+  bool keeps_columns(const Grid& grid) const {
     if (reads_rows_in_place()) return true;
+    const int64_t rows = divide_up(row_panels(), grid.down),
+                  columns = divide_up(column_panels(), grid.across);
     const int64_t left = rows * tile_rows, right = columns * tile_columns;
     return right + left * divide_up(columns, block_panels(tile_columns)) <
            left + right * divide_up(rows, block_panels(tile_rows));
@@ -142,7 +144,6 @@ class BlockedProduct {
       if (least == 0 || tiles + packing < least) {
         least = tiles + packing;
         best = grid;
-        best.keeps_columns = keeps_columns(rows, columns);
       }
     }
     return best;
@@ -153,7 +154,7 @@ class BlockedProduct {
     int64_t rows = divide_up(row_panels(), grid.down), columns = divide_up(column_panels(), grid.across);
     const bool waits = groups() > 1;
     int64_t tiles = 1;
-    if (grid.keeps_columns) {
+    if (keeps_columns(grid)) {
       columns = std::min(columns, block_panels(tile_columns));
       if (waits) tiles = columns * std::min(rows, waiting_rows);
       rows = reads_rows_in_place() ? 1 : std::min(rows, stripe_rows);
@@ -167,16 +168,16 @@ class BlockedProduct {
   }
 
   /// One rectangle, in panels of rows and of columns.
-  void multiply(Range rows, Range columns, bool keeps_columns, const Memory& memory) const {
-    const Range kept = keeps_columns ? columns : rows, passing = keeps_columns ? rows : columns;
-    const int64_t blocks = divide_up(kept.count(), block_panels(keeps_columns ? tile_columns : tile_rows));
-    const int64_t at_once = groups() == 1 ? passing.count() : keeps_columns ? waiting_rows : waiting_columns;
+  void multiply(Range rows, Range columns, bool by_columns, const Memory& memory) const {
+    const Range kept = by_columns ? columns : rows, passing = by_columns ? rows : columns;
+    const int64_t blocks = divide_up(kept.count(), block_panels(by_columns ? tile_columns : tile_rows));
+    const int64_t at_once = groups() == 1 ? passing.count() : by_columns ? waiting_rows : waiting_columns;
     for (int64_t number = 0; number < blocks; ++number) {
       const Range share = share_of(kept.count(), blocks, number);
       const Range block{kept.begin + share.begin, kept.begin + share.end};
       for (int64_t begin = passing.begin; begin < passing.end; begin += at_once) {
         const Range part{begin, std::min(begin + at_once, passing.end)};
-        keeps_columns ? pass_rows(part, block, memory) : pass_columns(block, part, memory);
+        by_columns ? pass_rows(part, block, memory) : pass_columns(block, part, memory);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <concepts>
 
 #include "core/dtype.h"
+#include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_vector.h"
 
@@ -200,6 +201,7 @@ template <class T, class S>
 template <class T, class S>
 void multiply_strips(T* sums, const T* left, int64_t left_stride, int64_t rows, Lanes<S> right,
                      int64_t columns, int64_t depth) {
+  const FlushSubnormals<S> flush;
   constexpr int64_t width = strip_columns<T>;
   // More rows than have all their sums in registers would take each line again, from wherever it then is.
   const bool in_place = std::same_as<S, T> && rows * strip_vectors <= sum_registers;
@@ -222,6 +224,7 @@ void multiply_strips(T* sums, const T* left, int64_t left_stride, int64_t rows, 
 template <class T, class S>
 void multiply_transposed(T* sums, const T* left, int64_t rows, Lanes<S> right, int64_t columns,
                          int64_t depth) {
+  const FlushSubnormals<S> flush;
   constexpr int64_t width = vector_lanes<T>;
   alignas(64) T piece[width * width];
   alignas(64) T block[most_strip_rows * width];

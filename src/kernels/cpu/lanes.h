@@ -3,25 +3,21 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <utility>
+
+#include "kernels/cpu/gemm_vector.h"
 
 namespace lockstep {
 
 /// Independent partial sums of a row sum: enough for two of the widest vectors, so that additions overlap.
 inline constexpr int sum_lanes = 32;
 
-template <class T, size_t count>
-struct LanesOf {
-  typedef T Type __attribute__((vector_size(count * sizeof(T))));
-};
-
 /// The upper half of the lanes is added to the lower one until one is left. In registers: a loop over memory
 /// waits for each of its stores.
 template <class T, size_t... half>
-[[gnu::always_inline]] inline T sum_by_halves(const typename LanesOf<T, 2 * sizeof...(half)>::Type& lanes,
-                                              std::index_sequence<half...>) {
+[[gnu::always_inline]] inline T sum_by_halves(
+    const typename gemm::VectorOf<T, 2 * sizeof...(half)>::Type& lanes, std::index_sequence<half...>) {
   constexpr size_t count = sizeof...(half);
   if constexpr (count == 1)
     return lanes[0] + lanes[1];
@@ -40,9 +36,8 @@ T lane_sum(int64_t count, Term term) {
   for (; i + sum_lanes <= count; i += sum_lanes)
     for (int lane = 0; lane < sum_lanes; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
   for (int lane = 0; i + lane < count; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
-  typename LanesOf<T, sum_lanes>::Type last;
-  std::memcpy(&last, lanes, sizeof(last));
-  return sum_by_halves<T>(last, std::make_index_sequence<sum_lanes / 2>{});
+  const auto all = gemm::load<typename gemm::VectorOf<T, sum_lanes>::Type>(lanes);
+  return sum_by_halves<T>(all, std::make_index_sequence<sum_lanes / 2>{});
 }
 
 /// The largest of values[0, count) in T; NaNs are passed over. -infinity if there is none.

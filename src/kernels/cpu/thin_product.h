@@ -81,12 +81,9 @@ class ThinProduct {
         const int64_t at_once = std::min({end - begin, strips() - strip, most_at_once});
         const int64_t column = strip * strip_columns;
         const gemm::Lanes<S> right{b.data + depth * b.depth_stride + column, 1, b.depth_stride};
-        {
-          const FlushSubnormals<S> flush;
-          gemm::multiply_strips(blocks == 1 ? whole_sums : sums + begin * strip_size, left + depth, k_, m_,
-                                right, std::min(n_ - column, at_once * strip_columns),
-                                std::min(k_ - depth, gemm::depth_block));
-        }
+        gemm::multiply_strips(blocks == 1 ? whole_sums : sums + begin * strip_size, left + depth, k_, m_,
+                              right, std::min(n_ - column, at_once * strip_columns),
+                              std::min(k_ - depth, gemm::depth_block));
         if (blocks == 1)
           for (int64_t i = 0; i < at_once; ++i)
             finish<strip_columns>(whole_sums + i * strip_size, column + i * strip_columns);
@@ -114,10 +111,7 @@ class ThinProduct {
     stream.for_each_chunk(count, grain(stream, count, m_ * k_ * width), [&](int64_t begin, int64_t end) {
       alignas(64) T sums[gemm::most_strip_rows * width];
       for (int64_t column = begin * width; column < std::min(n_, end * width); column += width) {
-        {
-          const FlushSubnormals<S> flush;
-          gemm::multiply_transposed(sums, left, m_, b.from(column), std::min(n_ - column, width), k_);
-        }
+        gemm::multiply_transposed(sums, left, m_, b.from(column), std::min(n_ - column, width), k_);
         finish<width>(sums, column);
       }
     });
