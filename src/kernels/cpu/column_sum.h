@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/sum.h"
 
 namespace lockstep {
@@ -16,15 +17,18 @@ inline constexpr int64_t sum_columns = 64;
 /// a multiple of sum_rows.
 template <class X, class T>
 void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns, bool go_on = false) {
-  T total[sum_columns] = {};
-  if (go_on) std::copy_n(y, columns, total);
-  for (int64_t begin = 0; begin < rows; begin += sum_rows) {
-    T partial[sum_columns] = {};
-    for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
-      for (int64_t j = 0; j < columns; ++j) partial[j] += static_cast<T>(x[row * stride + j]);
-    for (int64_t j = 0; j < columns; ++j) total[j] += partial[j];
-  }
-  std::copy_n(total, columns, y);
+  using Sums = Lanes<T, sum_columns>;
+  const auto sum = [=](int64_t used) __attribute__((always_inline)) {
+    Sums total = go_on ? Sums::load(y, used) : Sums();
+    for (int64_t begin = 0; begin < rows; begin += sum_rows) {
+      Sums partial;
+      for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
+        partial = partial + Sums::load(x + row * stride, used);
+      total = total + partial;
+    }
+    total.store(y, used);
+  };
+  columns == sum_columns ? sum(sum_columns) : sum(columns);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
 
 namespace lockstep {
@@ -39,16 +40,16 @@ constexpr int64_t tile_columns = 64;
 template <class D, class T>
 void sum_row(const PositionsByRow& by_row, int64_t row, const D* dy, int64_t columns, int64_t count,
              bool adds, T* dtable) {
-  const auto plus = [](T a, T b) { return a + b; };
   const int64_t begin = by_row.first[row], end = by_row.first[row + 1];
   if (adds && begin == end) return;
-  T sum[tile_columns] = {};
-  for (int64_t p = begin; p < end; ++p)
-    map_range<T>(0, count, sum, plus, sum, dy + by_row.positions[p] * columns);
-  if (adds)
-    map_range<T>(0, count, dtable, plus, dtable, sum);
-  else
-    std::copy_n(sum, count, dtable);
+  const auto add_up = [&](int64_t used) __attribute__((always_inline)) {
+    using Sums = Lanes<T, tile_columns>;
+    Sums sum;
+    for (int64_t p = begin; p < end; ++p) sum = sum + Sums::load(dy + by_row.positions[p] * columns, used);
+    if (adds) sum = sum + Sums::load(dtable, used);
+    sum.store(dtable, used);
+  };
+  count == tile_columns ? add_up(tile_columns) : add_up(count);
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "kernels/cpu/gemm_vector.h"
+#include "kernels/cpu/map.h"
 
 namespace lockstep {
 
 /// Independent partial sums of a row sum: enough for two of the widest vectors, so that additions overlap.
-inline constexpr int sum_lanes = 32;
+inline constexpr int64_t sum_lanes = 32;
 
 /// The upper half of the lanes is added to the lower one until one is left. In registers: a loop over memory
 /// waits for each of its stores.
@@ -27,32 +28,109 @@ template <class T, size_t... half>
                             std::make_index_sequence<count / 2>{});
 }
 
-/// The sum of term(i) for i in [0, count) in T: lane i % 32 adds its terms in order, then the lanes are added
-/// by a fixed tree. The order depends on count alone, and lanes are what the compiler turns into vectors.
+/// `count` values beside each other, in registers: a number type for loops whose order of additions is part
+/// of the result, or that go through several arrays.
+template <class T, int64_t count = sum_lanes>
+class Lanes {
+ public:
+  Lanes() = default;  ///< +0
+
+  /// values(lane) in the lanes [0, used), +0 in the others. Through an array: a loop over it is what
+  /// compilers make vectors of.
+  template <class Values>
+  [[gnu::always_inline]] static Lanes of(const Values& values, int64_t used = count) {
+    T array[count];
+    if (used < count) std::fill_n(array, count, T(0));
+    for (int64_t lane = 0; lane < used; ++lane) array[lane] = static_cast<T>(values(lane));
+    return each([&](auto v) { return gemm::load<gemm::Vector<T>>(array + v * width); });
+  }
+  template <class S>
+  [[gnu::always_inline]] static Lanes load(const S* from, int64_t used = count) {
+    return of([=](int64_t lane) { return from[lane]; }, used);
+  }
+  [[gnu::always_inline]] static Lanes all(T value) {
+    return each([&](auto) { return gemm::broadcast<T>(value); });
+  }
+
+  template <class S>
+  [[gnu::always_inline]] void store(S* to, int64_t used = count) const {
+    T array[count];
+    gemm::unroll<vectors>([&](auto v) { gemm::store(array + v * width, parts_[v]); });
+    for (int64_t lane = 0; lane < used; ++lane) to[lane] = static_cast<S>(array[lane]);
+  }
+
+  [[gnu::always_inline]] friend Lanes operator+(const Lanes& a, const Lanes& b) {
+    return each([&](auto v) { return a.parts_[v] + b.parts_[v]; });
+  }
+  [[gnu::always_inline]] friend Lanes operator-(const Lanes& a, const Lanes& b) {
+    return each([&](auto v) { return a.parts_[v] - b.parts_[v]; });
+  }
+  [[gnu::always_inline]] friend Lanes operator*(const Lanes& a, const Lanes& b) {
+    return each([&](auto v) { return a.parts_[v] * b.parts_[v]; });
+  }
+  /// a * b + c, rounded once.
+  [[gnu::always_inline]] friend Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
+    return each([&](auto v) { return gemm::fused_multiply_add<T>(a.parts_[v], b.parts_[v], c.parts_[v]); });
+  }
+
+  /// The larger lanes; those of b where a has NaN.
+  [[gnu::always_inline]] friend Lanes larger(const Lanes& a, const Lanes& b) {
+    return each([&](auto v) { return a.parts_[v] > b.parts_[v] ? a.parts_[v] : b.parts_[v]; });
+  }
+
+  /// The sum of all lanes, by a fixed tree.
+  [[gnu::always_inline]] T total() const {
+    typename gemm::VectorOf<T, count>::Type all;
+    std::memcpy(&all, parts_, sizeof(all));
+    return sum_by_halves<T>(all, std::make_index_sequence<count / 2>{});
+  }
+
+ private:
+  static constexpr size_t width = gemm::vector_lanes<T>, vectors = count / width;
+
+  template <class Part>
+  [[gnu::always_inline]] static Lanes each(const Part& part) {
+    Lanes lanes;
+    gemm::unroll<vectors>([&](auto v) { lanes.parts_[v] = part(v); });
+    return lanes;
+  }
+
+  gemm::Vector<T> parts_[vectors] = {};
+};
+
+/// The sum in T of `size` terms: lane i % 32 adds its terms in order, then the lanes are added by a fixed
+/// tree. The order depends on the size alone. terms(first, used) gives the lanes of terms [first, first +
+/// used), +0 in the others: lanes begin at +0, so that none is ever -0 and adding zeros changes none.
+template <class T, class Terms>
+[[gnu::always_inline]] inline T lane_sum_of(int64_t size, const Terms& terms) {
+  Lanes<T> sum;
+  for_each_piece<sum_lanes>(
+      size, [&](int64_t first, int64_t used)
+                __attribute__((always_inline)) { sum = sum + terms(first, used); });
+  return sum.total();
+}
+
+/// The sum of term(i) for i in [0, size), likewise.
 template <class T, class Term>
-T lane_sum(int64_t count, Term term) {
-  T lanes[sum_lanes] = {};
-  int64_t i = 0;
-  for (; i + sum_lanes <= count; i += sum_lanes)
-    for (int lane = 0; lane < sum_lanes; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
-  for (int lane = 0; i + lane < count; ++lane) lanes[lane] += static_cast<T>(term(i + lane));
-  const auto all = gemm::load<typename gemm::VectorOf<T, sum_lanes>::Type>(lanes);
-  return sum_by_halves<T>(all, std::make_index_sequence<sum_lanes / 2>{});
+[[gnu::always_inline]] inline T lane_sum(int64_t size, const Term& term) {
+  return lane_sum_of<T>(
+      size, [&](int64_t i, int64_t used) __attribute__((always_inline)) {
+        return Lanes<T>::of([&](int64_t lane) { return term(i + lane); }, used);
+      });
 }
 
 /// The largest of values[0, count) in T; NaNs are passed over. -infinity if there is none.
 template <class T, class X>
 T lane_max(int64_t count, const X* values) {
-  T lanes[sum_lanes];
-  for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
+  constexpr T none = -std::numeric_limits<T>::infinity();
+  Lanes<T> lanes = Lanes<T>::all(none);
   int64_t i = 0;
-  for (; i + sum_lanes <= count; i += sum_lanes)
-    for (int lane = 0; lane < sum_lanes; ++lane) {
-      const T value = static_cast<T>(values[i + lane]);
-      lanes[lane] = value > lanes[lane] ? value : lanes[lane];
-    }
-  for (; i < count; ++i) lanes[0] = std::max(lanes[0], static_cast<T>(values[i]));
-  return *std::max_element(lanes, lanes + sum_lanes);
+  for (; i + sum_lanes <= count; i += sum_lanes) lanes = larger(Lanes<T>::load(values + i), lanes);
+  T each[sum_lanes];
+  lanes.store(each);
+  for (int64_t lane = 0; i + lane < count; ++lane)
+    each[lane] = std::max(each[lane], static_cast<T>(values[i + lane]));
+  return *std::max_element(each, each + sum_lanes);
 }
 
 }  // namespace lockstep
