@@ -50,40 +50,75 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
   }
 }
 
-/// dx of the rows, and their sums into dweight and dbias (which may be null).
-template <class S, class T>
-void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, T* dweight, T* dbias) {
-  const int64_t columns = k.x.shape[-1];
-  const S* weight = k.weight.as<S>();
-  for (int64_t row = begin; row < end; ++row) {
-    const S* x = k.x.as<S>() + row * columns;
-    const S* dy = k.dy.as<S>() + row * columns;
-    const T mean = k.mean.as<T>()[row];
-    const T rstd = k.rstd.as<T>()[row];
-    const auto weighted = [=](int64_t i) { return static_cast<T>(dy[i]) * static_cast<T>(weight[i]); };
-    const T shift = lane_sum<T>(columns, weighted) / static_cast<T>(columns);
-    const T slope =
-        lane_sum<T>(columns,
-                    [=](int64_t i) { return weighted(i) * ((static_cast<T>(x[i]) - mean) * rstd); }) /
-        static_cast<T>(columns);
-    map_range<T>(
-        0, columns, dweight, [=](T sum, T value, T d) { return std::fma(d, (value - mean) * rstd, sum); },
-        dweight, x, dy);
-    if (dbias)
-      map_range<T>(
-          0, columns, dbias, [](T sum, T d) { return sum + d; }, dbias, dy);
-    S* dx = k.dx.as<S>() + row * columns;
-    const auto gradient = [=](T value, T d, T w) {
-      return rstd * (std::fma(d, w, -shift) - (value - mean) * rstd * slope);
-    };
-    if (k.carried)
-      map_range<T>(
-          0, columns, dx, [=](T before, T value, T d, T w) { return before + gradient(value, d, w); },
-          k.carried.as<S>() + row * columns, x, dy, weight);
-    else
-      map_range<T>(0, columns, dx, gradient, x, dy, weight);
+/// dx of up to `at_once` rows from `first` on, and their sums into dweight and dbias (which may be null).
+template <class S>
+class BackwardRows {
+ public:
+  using T = Compute<S>;
+  /// So that sums into dweight and dbias stay in registers from row to row, and rows in the first-level
+  /// cache.
+  static constexpr int64_t at_once = 4;
+
+  BackwardRows(const LayerNormBackward& k, int64_t first, int64_t count)
+      : k_(k), columns_(k.x.shape[-1]), first_(first), count_(count) {
+    using Values = Lanes<T>;
+    const S* weight = k.weight.as<S>();
+    for (int64_t r = 0; r < count; ++r) {
+      const S *x = at(k.x, r), *dy = at(k.dy, r);
+      const T mean = k.mean.as<T>()[first + r], rstd = k.rstd.as<T>()[first + r];
+      Values shift, slope;
+      for_each_piece<sum_lanes>(
+          columns_, [&](int64_t begin, int64_t used) __attribute__((always_inline)) {
+            const Values weighted = Values::load(dy + begin, used) * Values::load(weight + begin, used);
+            const Values distance = Values::load(x + begin, used) - Values::all(mean);
+            shift = shift + weighted;
+            slope = slope + weighted * (distance * Values::all(rstd));
+          });
+      const auto size = static_cast<T>(columns_);
+      rows_[r] = {mean, rstd, shift.total() / size, slope.total() / size};
+    }
   }
-}
+
+  void differentiate(T* dweight, T* dbias) const {
+    for_each_piece<piece>(
+        columns_, [&](int64_t begin, int64_t used)
+                      __attribute__((always_inline)) { differentiate(begin, used, dweight, dbias); });
+  }
+
+ private:
+  static constexpr int64_t piece = 64;
+  struct Row {
+    T mean, rstd, shift, slope;
+  };
+
+  [[gnu::always_inline]] S* at(const View& view, int64_t r) const {
+    return view.as<S>() + (first_ + r) * columns_;
+  }
+
+  [[gnu::always_inline]] void differentiate(int64_t begin, int64_t used, T* dweight, T* dbias) const {
+    using Values = Lanes<T, piece>;
+    const Values weight = Values::load(k_.weight.as<S>() + begin, used);
+    Values weights = Values::load(dweight + begin, used), biases;
+    if (dbias) biases = Values::load(dbias + begin, used);
+    for (int64_t r = 0; r < count_; ++r) {
+      const Row& row = rows_[r];
+      const Values dy = Values::load(at(k_.dy, r) + begin, used);
+      const Values rstd = Values::all(row.rstd);
+      const Values normalised = (Values::load(at(k_.x, r) + begin, used) - Values::all(row.mean)) * rstd;
+      weights = fma(dy, normalised, weights);
+      biases = biases + dy;
+      Values dx = rstd * (fma(dy, weight, Values::all(-row.shift)) - normalised * Values::all(row.slope));
+      if (k_.carried) dx = Values::load(at(k_.carried, r) + begin, used) + dx;
+      dx.store(at(k_.dx, r) + begin, used);
+    }
+    weights.store(dweight + begin, used);
+    if (dbias) biases.store(dbias + begin, used);
+  }
+
+  const LayerNormBackward& k_;
+  int64_t columns_, first_, count_;
+  Row rows_[at_once];
+};
 
 /// total[i] = sum over blocks of partials[block][i], in order of blocks.
 template <class T>
@@ -124,7 +159,10 @@ void run(CpuStream stream, const LayerNormBackward& k) {
     stream.for_each_chunk(rows, rows_per_block, [&](int64_t begin, int64_t end) {
       T* dweight = partials + begin / rows_per_block * 2 * columns;
       std::fill(dweight, dweight + 2 * columns, T(0));
-      backward_rows<S>(k, begin, end, dweight, k.dbias ? dweight + columns : nullptr);
+      using Rows = BackwardRows<S>;
+      for (int64_t row = begin; row < end; row += Rows::at_once)
+        Rows(k, row, std::min(Rows::at_once, end - row))
+            .differentiate(dweight, k.dbias ? dweight + columns : nullptr);
     });
     add_partials(stream, partials, blocks, 2 * columns, columns, k.dweight.as<T>());
     if (k.dbias) add_partials(stream, partials + columns, blocks, 2 * columns, columns, k.dbias.as<T>());
