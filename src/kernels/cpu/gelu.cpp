@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/gelu.h"
-
-#include "kernels/cpu/map.h"
-#include "kernels/cpu/math.h"
+#include "kernels/cpu/gelu.h"
 
 namespace lockstep {
 namespace {
 
 template <Gelu form>
 void forward(const CpuStream& stream, const GeluForward& k) {
-  with_float_type(k.x.dtype, [&]<class T>() {
-    map(
-        stream, k.x.size(), k.y.as<T>(), [](auto x) { return math::gelu<form>(x); }, k.x.as<T>());
+  with_float_type(k.x.dtype, [&]<class S>() {
+    stream.for_each_chunk(k.x.size(), elementwise_grain, [&](int64_t begin, int64_t end) {
+      gelu::forward<form>(k.x.as<S>() + begin, k.y.as<S>() + begin, end - begin);
+    });
   });
 }
 
 template <Gelu form>
 void backward(const CpuStream& stream, const GeluBackward& k) {
-  with_float_type(k.x.dtype, [&]<class T>() {
-    map(
-        stream, k.x.size(), k.dx.as<T>(), [](auto x, auto dy) { return dy * math::gelu_slope<form>(x); },
-        k.x.as<T>(), k.dy.as<T>());
+  with_float_type(k.x.dtype, [&]<class S>() {
+    stream.for_each_chunk(k.x.size(), elementwise_grain, [&](int64_t begin, int64_t end) {
+      gelu::backward<form>(k.x.as<S>() + begin, k.dy.as<S>() + begin, k.dx.as<S>() + begin, end - begin);
+    });
   });
 }
 

@@ -5,19 +5,17 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/gelu.h"
-
 namespace lockstep::math {
 
 // Elementary functions whose float versions are straight lines of IEEE operations: the compiler vectorises
 // loops over them (which a call would prevent), and an element gets the same bits in the vector body and in
 // the remainder. Polynomials are minimax (Remez). The double versions are the library's, for gradient checks.
 
-/// e^x, 1 ulp; 0 where the result is below the smallest normal number.
-[[gnu::always_inline]] inline float exp(float x) {
+/// e^x for x <= 0, 1 ulp; 0 where the result is below the smallest normal number. Of other x up to 88.7 as
+/// exp(), else anything.
+[[gnu::always_inline]] inline float exp_of_nonpositive(float x) {
   constexpr float round_to_integer = 0x1.8p23f;
   constexpr float lowest = -0x1.5d589ep6f;  // -126 log(2)
-  constexpr float highest = 0x1.62e42ep6f;  // just below 128 log(2)
   const float shifted = std::fma(x, 0x1.715476p0f, round_to_integer);
   const float n = shifted - round_to_integer;
   const float r = std::fma(n, 0x1.05c610p-29f, std::fma(n, -0x1.62e430p-1f, x));
@@ -30,9 +28,22 @@ namespace lockstep::math {
   // n is in the low bits of `shifted`: added to the exponent of p it multiplies by 2^n.
   const float scaled =
       std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
-  const float not_small = x < lowest ? 0.0f : scaled;
-  const float in_range = x > highest ? INFINITY : not_small;
-  return x != x ? x : in_range;
+  return x < lowest ? 0.0f : scaled;
+}
+inline double exp_of_nonpositive(double x) { return std::exp(x); }
+
+/// e^x, 1 ulp; 0 where the result is below the smallest normal number. Of NaN anything.
+[[gnu::always_inline]] inline float exp_of_number(float x) {
+  constexpr float highest = 0x1.62e42ep6f;  // just below 128 log(2)
+  const float in_range = exp_of_nonpositive(x);
+  return x > highest ? INFINITY : in_range;
+}
+inline double exp_of_number(double x) { return std::exp(x); }
+
+/// e^x, 1 ulp; 0 where the result is below the smallest normal number.
+[[gnu::always_inline]] inline float exp(float x) {
+  const float of_number = exp_of_number(x);
+  return x != x ? x : of_number;
 }
 inline double exp(double x) { return std::exp(x); }
 
@@ -77,8 +88,20 @@ inline double log(double x) { return std::log(x); }
 }
 inline double tanh(double x) { return std::tanh(x); }
 
-/// Error function, 2 ulp.
-[[gnu::always_inline]] inline float erf(float x) {
+/// log(erfc(x)) for x in [1, 4]; at most 0 for all x >= 0.
+[[gnu::always_inline]] inline float log_erfc(float x) {
+  const float t = x > 4.0f ? 4.0f : x;
+  float q = 0x1.8bfd06p-13f;
+  q = std::fma(q, t, -0x1.859a1ap-9f);
+  q = std::fma(q, t, 0x1.67789ap-6f);
+  q = std::fma(q, t, -0x1.a73a78p-4f);
+  q = std::fma(q, t, -0x1.4698a0p-1f);
+  q = std::fma(q, t, -0x1.20938cp+0f);
+  return std::fma(q, t, -0x1.3b0982p-12f);
+}
+
+/// Error function given erfc = e^log_erfc(|x|): from 1 on it is 1 - erfc, which is 1 in fp32 from 4 on.
+[[gnu::always_inline]] inline float erf_given(float x, float erfc) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
   float p = 0x1.4ae4eap-14f;
@@ -89,46 +112,16 @@ inline double tanh(double x) { return std::tanh(x); }
   p = std::fma(p, square, -0x1.81273ep-2f);
   p = std::fma(p, square, 0x1.06eba8p-3f);
   const float near_zero = std::fma(p, magnitude, magnitude);
-  // From 1 on: erf = 1 - e^q with q = log(erfc); 1 - e^q is 1 in fp32 from 4 on.
-  const float t = magnitude > 4.0f ? 4.0f : magnitude;
-  float q = 0x1.8bfd06p-13f;
-  q = std::fma(q, t, -0x1.859a1ap-9f);
-  q = std::fma(q, t, 0x1.67789ap-6f);
-  q = std::fma(q, t, -0x1.a73a78p-4f);
-  q = std::fma(q, t, -0x1.4698a0p-1f);
-  q = std::fma(q, t, -0x1.20938cp+0f);
-  q = std::fma(q, t, -0x1.3b0982p-12f);
-  const float away = 1.0f - exp(q);
+  const float away = 1.0f - erfc;
   return std::copysign(magnitude < 1.0f ? near_zero : away, x);
 }
+
+/// Error function, 2 ulp.
+[[gnu::always_inline]] inline float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
+
+// The library's erf takes no help.
+inline double log_erfc(double) { return 0.0; }
+inline double erf_given(double x, double) { return std::erf(x); }
 inline double erf(double x) { return std::erf(x); }
-
-// GELU, for the kernel of that name and for the products that end in it.
-
-/// gelu(x): tanh form (as x / (1 + e^-2u), the same function) or erf form.
-template <Gelu form, class T>
-[[gnu::always_inline]] inline T gelu(T x) {
-  if constexpr (form == Gelu::erf) return T(0.5) * x * (T(1) + erf(x * T(0.70710678118654752440)));
-  const T inner = x * std::fma(x * x, T(0.044715 * 0.79788456080286535588), T(0.79788456080286535588));
-  return x / (T(1) + exp(T(-2) * inner));
-}
-
-/// The derivative of gelu at x.
-template <Gelu form, class T>
-[[gnu::always_inline]] inline T gelu_slope(T x) {
-  if constexpr (form == Gelu::erf) {
-    const T cumulative = T(0.5) * (T(1) + erf(x * T(0.70710678118654752440)));
-    const T density = T(0.39894228040143267794) * exp(T(-0.5) * x * x);
-    return std::fma(x, density, cumulative);
-  }
-  const T square = x * x;
-  const T inner = x * std::fma(square, T(0.044715 * 0.79788456080286535588), T(0.79788456080286535588));
-  const T inner_slope = std::fma(square, T(3 * 0.044715 * 0.79788456080286535588), T(0.79788456080286535588));
-  // With e = e^-2|u| neither the sigmoid s of 2u nor s (1 - s) loses digits where s is close to 1.
-  const T e = exp(T(-2) * std::fabs(inner));
-  const T larger = T(1) / (T(1) + e);
-  const T smaller = e * larger;
-  return std::fma(T(2) * x * inner_slope, larger * smaller, inner < T(0) ? smaller : larger);
-}
 
 }  // namespace lockstep::math

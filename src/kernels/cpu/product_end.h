@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/gelu.h"
 #include "kernels/cpu/map.h"
-#include "kernels/cpu/math.h"
 #include "kernels/matmul.h"
 
 namespace lockstep {
@@ -88,19 +88,13 @@ class ProductEnd {
     for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<To>(from[j]);
   }
 
-  // Loops of their own, not lambdas: gcc 12 stops to inline those where a file has many, and calls erf once
-  // for each element (docs/tried.md).
   void activate(T* x, int64_t count) const {
-    if (kernel_.activation == Activation::gelu_tanh)
-      for (int64_t i = 0; i < count; ++i) x[i] = math::gelu<Gelu::tanh>(x[i]);
-    else
-      for (int64_t i = 0; i < count; ++i) x[i] = math::gelu<Gelu::erf>(x[i]);
+    kernel_.activation == Activation::gelu_tanh ? gelu::forward<Gelu::tanh>(x, x, count)
+                                                : gelu::forward<Gelu::erf>(x, x, count);
   }
   void multiply_slopes(T* dy, const T* x, int64_t count) const {
-    if (kernel_.activation == Activation::gelu_tanh_backward)
-      for (int64_t i = 0; i < count; ++i) dy[i] *= math::gelu_slope<Gelu::tanh>(x[i]);
-    else
-      for (int64_t i = 0; i < count; ++i) dy[i] *= math::gelu_slope<Gelu::erf>(x[i]);
+    kernel_.activation == Activation::gelu_tanh_backward ? gelu::backward<Gelu::tanh>(x, dy, dy, count)
+                                                         : gelu::backward<Gelu::erf>(x, dy, dy, count);
   }
 
   const MatMul& kernel_;
