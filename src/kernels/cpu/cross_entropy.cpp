@@ -18,10 +18,13 @@ T row_loss(const S* x, int64_t classes, int32_t target, T gradient_scale, S* dx)
   const auto exponential = [=](T logit) { return math::exp(logit - largest); };
   // 32 bits and more keep the exponentials in dx; 16 would round them, so they are computed again.
   constexpr bool keeps = std::same_as<S, T>;
-  if (keeps && dx) map_range<T>(0, classes, dx, exponential, x);
-  const T sum = keeps && dx
-                    ? lane_sum<T>(classes, [=](int64_t i) { return dx[i]; })
-                    : lane_sum<T>(classes, [=](int64_t i) { return exponential(static_cast<T>(x[i])); });
+  const T sum = lane_sum_of<T>(
+      classes, [=](int64_t i, int64_t used) __attribute__((always_inline)) {
+        const auto of_lanes =
+            Lanes<T>::of([=](int64_t lane) { return exponential(static_cast<T>(x[i + lane])); }, used);
+        if (keeps && dx) of_lanes.store(dx + i, used);
+        return of_lanes;
+      });
   if (dx) {
     const T factor = gradient_scale / sum;
     map_range<T>(
