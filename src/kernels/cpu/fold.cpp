@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-// Values of a fold live in blocks that stay in the first-level cache.
-constexpr int64_t block_size = 1024;
-using Block = std::array<float, block_size>;
+/// So few elements that all inputs arrive side by side, as one stream each.
+constexpr int64_t piece = 64;
+using Piece = std::array<float, piece>;
 
-/// Elements [begin, begin + count), count <= block_size. Sums lie where their place on the stack is.
-void fold_block(const Fold& k, int64_t begin, int64_t count, std::vector<Block>& sums,
-                std::vector<const float*>& stack) {
+/// Elements [begin, begin + count). Sums lie where their place on the stack is.
+[[gnu::always_inline]] inline void fold_piece(const Fold& k, int64_t begin, int64_t count,
+                                              std::vector<Piece>& sums, std::vector<const float*>& stack) {
   size_t depth = 0;
   for (const int step : k.program) {
     if (step != Fold::add) {
@@ -28,9 +28,8 @@ void fold_block(const Fold& k, int64_t begin, int64_t count, std::vector<Block>&
     for (int64_t i = 0; i < count; ++i) sum[i] = left[i] + right[i];
     stack[depth - 1] = sum;
   }
-  map_range<float>(
-      0, count, static_cast<float*>(k.y.data) + begin, [scale = k.scale](float x) { return x * scale; },
-      stack[0]);
+  float* y = static_cast<float*>(k.y.data) + begin;
+  for (int64_t i = 0; i < count; ++i) y[i] = stack[0][i] * k.scale;
 }
 
 }  // namespace
@@ -38,10 +37,12 @@ void fold_block(const Fold& k, int64_t begin, int64_t count, std::vector<Block>&
 void run(CpuStream stream, const Fold& k) {
   const auto deepest = static_cast<size_t>(k.deepest());
   stream.for_each_chunk(k.y.size(), elementwise_grain, [&](int64_t begin, int64_t end) {
-    std::vector<Block> sums(deepest);
+    std::vector<Piece> sums(deepest);
     std::vector<const float*> stack(deepest);
-    for (int64_t start = begin; start < end; start += block_size)
-      fold_block(k, start, std::min(block_size, end - start), sums, stack);
+    for_each_piece<piece>(
+        end - begin, [&](int64_t first, int64_t count) __attribute__((always_inline)) {
+          fold_piece(k, begin + first, count, sums, stack);
+        });
   });
 }
 
