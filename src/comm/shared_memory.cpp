@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <fcntl.h>
+#include <optional>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -61,7 +62,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
   };
   ++rounds_;
   counter(static_cast<size_t>(rank_)).store(rounds_, std::memory_order_release);
-  const auto begin = Clock::now();
+  std::optional<Clock::time_point> begin;  // a clock takes as long to read as ranks to meet
   for (size_t rank = 0; rank < memory_->of_rank.size(); ++rank) {
     for (int64_t tries = 0; !has_arrived(rank); ++tries) {
       if (tries < spins_) {
@@ -70,10 +71,11 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
 #endif
         continue;
       }
+      if (!begin) begin = Clock::now();
       ::sched_yield();
       if (tries % 256 != 0) continue;
       expect(!cancelled.load(), "this rank is going down");
-      if (seconds_since(begin) < timeout_seconds) continue;
+      if (seconds_since(*begin) < timeout_seconds) continue;
       std::string missing;
       for (size_t other = 0; other < memory_->of_rank.size(); ++other)
         if (!has_arrived(other)) missing += concat(missing.empty() ? "" : ", ", other);

@@ -19,6 +19,7 @@ void launch_fold(const Stream& stream, const std::vector<int>& program,
   const bool is_there = program.size() == 1 && inputs[static_cast<size_t>(program[0])] == y && scale == 1.0f;
   if (count == 0 || is_there) return;
   Fold kernel{.inputs = {}, .program = program, .y = {y, {count}, DType::f32}, .scale = scale};
+  kernel.inputs.reserve(inputs.size());
   // A view does not say what is only read.
   for (const float* input : inputs) kernel.inputs.push_back({const_cast<float*>(input), {count}, DType::f32});
   launch(stream, kernel);
@@ -311,7 +312,15 @@ void GradientReducer::reduce(int bucket) {
   const bool has_last = plan_.merges_last && !round().replicas.empty();
   if (has_last)
     add_slots(movement_->stream(), what, round().replicas.back().slot, round().replicas.back().additions);
-  if (reduction_ == Reduction::native) return reduce_natively(what);
+  const bool is_native = reduction_ == Reduction::native;
+  if (is_native || (gathers_early_ && plan_.rounds.size() == 1 && movement_->is_small(what))) {
+    is_native ? sum_natively(what) : fold(what, what.bucket.range, movement_->bring_all(what));
+    if (!on_gpu()) return;
+    const BucketPlan::Bucket of_all{.range = what.bucket.range,
+                                    .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
+    return movement_->deliver({of_all, what.slots_of_rank, slot(0) + what.bucket.range.begin, what.written,
+                               what.stride, what.begins_step});
+  }
   fold(what);
   if (lets_go_) movement_->let_go(what);
   if (leaves_) return;
@@ -326,21 +335,26 @@ void GradientReducer::reduce(int bucket) {
 /// `what.first` is where it has landed.
 void GradientReducer::fold(const Movement::Scatter& what) {
   const auto arrived = movement_->scatter(what);
-  for (size_t i = 0; i < arrived.size(); ++i) {
-    const Range range = what.bucket.owned[static_cast<size_t>(plan_.rank)][i];
-    std::vector<const float*> inputs;
-    for (int level = 0; level < round().levels; ++level) inputs.push_back(counter(level, range.begin));
-    inputs.insert(inputs.end(), arrived[i].begin(), arrived[i].end());
-    for (const auto& [program, level] : round().folds) {
-      const bool is_mean = level == ReductionPlan::Fold::mean;
-      float* const y = leaves_ ? counter(is_mean ? 0 : level, range.begin) : what.at(0, range.begin);
-      launch_fold(movement_->stream(), program, inputs, y, range.size(),
-                  is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
-    }
+  for (size_t i = 0; i < arrived.size(); ++i)
+    fold(what, what.bucket.owned[static_cast<size_t>(plan_.rank)][i], arrived[i]);
+}
+
+/// A range of the bucket, whose first element has arrived there in each slot of each rank.
+void GradientReducer::fold(const Movement::Scatter& what, Range range,
+                           const std::vector<const float*>& arrived) {
+  std::vector<const float*> inputs;
+  inputs.reserve(static_cast<size_t>(round().levels) + arrived.size());
+  for (int level = 0; level < round().levels; ++level) inputs.push_back(counter(level, range.begin));
+  inputs.insert(inputs.end(), arrived.begin(), arrived.end());
+  for (const auto& [program, level] : round().folds) {
+    const bool is_mean = level == ReductionPlan::Fold::mean;
+    float* const y = leaves_ ? counter(is_mean ? 0 : level, range.begin) : what.at(0, range.begin);
+    launch_fold(movement_->stream(), program, inputs, y, range.size(),
+                is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
   }
 }
 
-void GradientReducer::reduce_natively(const Movement::Scatter& what) {
+void GradientReducer::sum_natively(const Movement::Scatter& what) {
   const Stream& stream = movement_->stream();
   const int64_t begin = what.bucket.range.begin, count = what.bucket.range.size();
   float* const sum = what.at(0, begin);
@@ -349,11 +363,6 @@ void GradientReducer::reduce_natively(const Movement::Scatter& what) {
     launch_fold(stream, {0, 1, Fold::add}, {sum, what.at(slot, begin)}, sum, count, 1.0f);
   if (plan_.ranks > 1) movement_->sum(sum, count);
   launch_fold(stream, {0}, {sum}, sum, count, 1.0f / static_cast<float>(plan_.total_replicas));
-  // Every rank has all of it.
-  const BucketPlan::Bucket everything{.range = what.bucket.range,
-                                      .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
-  movement_->deliver(
-      {everything, what.slots_of_rank, slot(0) + begin, what.written, what.stride, what.begins_step});
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "comm/world.h"
@@ -52,9 +53,10 @@ class InSharedMemory final : public Movement {
  public:
   explicit InSharedMemory(std::shared_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)), rank_(static_cast<size_t>(communicator_->rank())) {
-    if (auto memory = communicator_->share(64))
+    mailboxes_ = communicator_->share(mailboxes_begin + 2 * mailbox_bytes);
+    if (mailboxes_)
       // Ranks that outnumber their cores let each other run while they wait.
-      meeting_ = std::make_unique<SharedBarrier>(std::move(memory), communicator_->rank(),
+      meeting_ = std::make_unique<SharedBarrier>(mailboxes_, communicator_->rank(),
                                                  count_ranks_on_my_cores(*communicator_) > available_cores());
   }
 
@@ -73,6 +75,7 @@ class InSharedMemory final : public Movement {
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
     if (!block_of(reinterpret_cast<const std::byte*>(what.first)))
       return scatter_as_messages(*communicator_, what, arrived_, stream());
+    is_read_in_place_ = true;
     meet("tree_scatter", what.bucket.range.size() * 4);
     std::vector<std::vector<const float*>> inputs;
     for (const Range& range : what.bucket.owned[rank_]) {
@@ -84,8 +87,30 @@ class InSharedMemory final : public Movement {
     return inputs;
   }
 
+  bool is_small(const Scatter& what) const override {
+    const int slots = std::accumulate(what.slots_of_rank.begin(), what.slots_of_rank.end(), 0);
+    return slots * what.bucket.range.size() * 4 <= mailbox_bytes;
+  }
+
+  std::vector<const float*> bring_all(const Scatter& what) override {
+    const int64_t count = what.bucket.range.size();
+    const auto place = [&](size_t peer, int slot) {
+      std::byte* const mailbox = mailboxes_->of_rank[peer] + mailboxes_begin + turn_ * mailbox_bytes;
+      return reinterpret_cast<float*>(mailbox) + slot * count;
+    };
+    for (int slot = 0; slot < what.slots_of_rank[rank_] && !mode_of(stream()).is_dry; ++slot)
+      std::copy_n(what.at(slot, what.bucket.range.begin), count, place(rank_, slot));
+    meet("tree_all_reduce", count * 4);
+    std::vector<const float*> inputs;
+    for (size_t peer = 0; peer < what.slots_of_rank.size(); ++peer)
+      for (int slot = 0; slot < what.slots_of_rank[peer]; ++slot) inputs.push_back(place(peer, slot));
+    turn_ = 1 - turn_;
+    return inputs;
+  }
+
   void transfer(const Route& route) override {
     if (!block_of(route.from)) return transfer_as_messages(*communicator_, route, stream());
+    is_read_in_place_ = true;
     if (!route.is_settled) meet("tree_gather", route.from_bytes);
     copy_what_stays(route, cpu_stream());
     if (mode_of(stream()).is_dry) return;
@@ -123,9 +148,17 @@ class InSharedMemory final : public Movement {
                         range.size() * 4);
   }
   /// Nobody may overwrite what a slower rank still reads.
-  void join() override { meet("tree_release", 0); }
+  void join() override {
+    if (std::exchange(is_read_in_place_, false)) meet("tree_release", 0);
+  }
 
  private:
+  // Behind each rank's counter of the meeting: for two slots of the smallest bucket that a space has. Small
+  // buckets take the two mailboxes by turns, so that ranks meet once for each: who fills a mailbox again has
+  // met the others since they have filled the other one, and so since they have read this one.
+  static constexpr int64_t mailboxes_begin = 64,
+                           mailbox_bytes = 2 * 4 * (BucketPlan::reserved + ParameterSpace::block);
+
   void meet(const char* name, int64_t bytes) {
     communicator_->recorded(name, bytes,
                             [&] { meeting_->wait(communicator_->timeout(), communicator_->cancelled()); });
@@ -146,7 +179,10 @@ class InSharedMemory final : public Movement {
 
   std::shared_ptr<Communicator> communicator_;
   size_t rank_;
+  std::shared_ptr<SharedMemory> mailboxes_;
+  int turn_ = 0;
   std::unique_ptr<SharedBarrier> meeting_;
+  bool is_read_in_place_ = false;  ///< since the last join()
   std::vector<std::shared_ptr<SharedMemory>> blocks_;
   std::shared_ptr<Storage> arrived_;
 };

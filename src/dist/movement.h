@@ -52,6 +52,11 @@ class Movement {
   /// Brings what all ranks hand over, from where it has landed. Returns what the folds of this rank read: for
   /// each range that it owns of the bucket, the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
+  /// Whether a bucket is so small that each rank had better fold all of it, so that nothing of the mean has
+  /// to be brought: by bring_all() in the place of scatter(). The same on all ranks.
+  virtual bool is_small(const Scatter&) const { return false; }
+  /// The bucket's first element in each slot of each rank, in order.
+  virtual std::vector<const float*> bring_all(const Scatter&) { return {}; }
   /// Tells that folds have read what others have handed over, which need not count as this rank's memory.
   virtual void let_go(const Scatter&) {}
   /// Tells that folds have left the mean of what this rank owns in the first slot, as it was landed.

@@ -161,6 +161,37 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
   });
 }
 
+/// Of few KiB every rank folds all, through mailboxes that it fills by turns; larger ones are read in place.
+TEST(GradientReducer, BucketsOfEverySizeHoldTheMeanStepAfterStep) {
+  for (const auto& [ranks, replicas] : {std::pair{2, 2}, {2, 5}, {3, 3}, {4, 7}})
+    for (const int64_t count : {16, 80, 1008, 4112, 20000})
+      run_ranks(ranks, [&](Communicator& launched) {
+        BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
+        plan.elements = count;
+        for (int rank = 0; rank < ranks; ++rank)
+          plan.owned[static_cast<size_t>(rank)] = {{count * rank / ranks, count * (rank + 1) / ranks}};
+        plan.buckets = {{.range = {0, count}, .owned = plan.owned}};
+        GradientReducer reducer(launched.shared_from_this(), plan, {.replicas = replicas}, cpu_stream());
+        const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
+        for (int step = 0; step < 6; ++step) {
+          for (size_t k = 0; k < mine.size(); ++k) {
+            float* const leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
+            for (int64_t i = 0; i < count; ++i) leaf[i] = gradient(step + mine[k].replica, i);
+            reducer.complete(0, static_cast<int>(k));
+          }
+          const bool everything = step != 3;
+          reducer.finish(everything);
+          if (!everything) reducer.gather_slot();
+          for (int64_t i = 0; i < count; ++i) {
+            std::vector<float> leaves;
+            for (int v = 0; v < replicas; ++v) leaves.push_back(gradient(step + v, i));
+            ASSERT_EQ(reducer.slot(0)[i], reference_tree_sum(leaves) * (1.0f / static_cast<float>(replicas)))
+                << "element " << i << " of " << count << ", step " << step << ", " << ranks << " ranks";
+          }
+        }
+      });
+}
+
 TEST(GradientReducer, WhereGradientsAreCutOwnersKeepTheMean) {
   constexpr int replicas = 5, accumulate = 2;
   for (const bool shared_memory : {false, true})
