@@ -312,15 +312,9 @@ void GradientReducer::reduce(int bucket) {
   const bool has_last = plan_.merges_last && !round().replicas.empty();
   if (has_last)
     add_slots(movement_->stream(), what, round().replicas.back().slot, round().replicas.back().additions);
-  const bool is_native = reduction_ == Reduction::native;
-  if (is_native || (gathers_early_ && plan_.rounds.size() == 1 && movement_->is_small(what))) {
-    is_native ? sum_natively(what) : fold(what, what.bucket.range, movement_->bring_all(what));
-    if (!on_gpu()) return;
-    const BucketPlan::Bucket of_all{.range = what.bucket.range,
-                                    .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
-    return movement_->deliver({of_all, what.slots_of_rank, slot(0) + what.bucket.range.begin, what.written,
-                               what.stride, what.begins_step});
-  }
+  if (reduction_ == Reduction::native) return reduce_natively(what);
+  if (gathers_early_ && movement_->is_small(what))
+    return fold(what, what.bucket.range, movement_->bring_all(what));
   fold(what);
   if (lets_go_) movement_->let_go(what);
   if (leaves_) return;
@@ -354,7 +348,7 @@ void GradientReducer::fold(const Movement::Scatter& what, Range range,
   }
 }
 
-void GradientReducer::sum_natively(const Movement::Scatter& what) {
+void GradientReducer::reduce_natively(const Movement::Scatter& what) {
   const Stream& stream = movement_->stream();
   const int64_t begin = what.bucket.range.begin, count = what.bucket.range.size();
   float* const sum = what.at(0, begin);
@@ -363,6 +357,11 @@ void GradientReducer::sum_natively(const Movement::Scatter& what) {
     launch_fold(stream, {0, 1, Fold::add}, {sum, what.at(slot, begin)}, sum, count, 1.0f);
   if (plan_.ranks > 1) movement_->sum(sum, count);
   launch_fold(stream, {0}, {sum}, sum, count, 1.0f / static_cast<float>(plan_.total_replicas));
+  // Every rank has all of it.
+  const BucketPlan::Bucket everything{.range = what.bucket.range,
+                                      .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
+  movement_->deliver(
+      {everything, what.slots_of_rank, slot(0) + begin, what.written, what.stride, what.begins_step});
 }
 
 }  // namespace lockstep

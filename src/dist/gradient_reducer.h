@@ -129,7 +129,7 @@ class GradientReducer final {
 
   void add_slots(const Stream& stream, const Movement::Scatter& what, int last, int times);
   void reduce(int bucket);
-  void sum_natively(const Movement::Scatter& what);
+  void reduce_natively(const Movement::Scatter& what);
   void fold(const Movement::Scatter& what);
   void fold(const Movement::Scatter& what, Range range, const std::vector<const float*>& arrived);
   void end_round();

@@ -53,7 +53,7 @@ class Movement {
   /// each range that it owns of the bucket, the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
   /// Whether a bucket is so small that each rank had better fold all of it, so that nothing of the mean has
-  /// to be brought: by bring_all() in the place of scatter(). The same on all ranks.
+  /// to be brought: by bring_all() in the place of scatter(). The same on all ranks; never on a GPU.
   virtual bool is_small(const Scatter&) const { return false; }
   /// The bucket's first element in each slot of each rank, in order.
   virtual std::vector<const float*> bring_all(const Scatter&) { return {}; }

@@ -161,35 +161,60 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
   });
 }
 
+/// Cut at those elements; of each bucket every rank owns a part.
+BucketPlan plan_of(const std::vector<int64_t>& ends, int ranks) {
+  BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
+  plan.buckets.clear();
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    BucketPlan::Bucket& bucket = plan.buckets.emplace_back();
+    bucket.range = {begin, end};
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto part = [&](int number) { return begin + (end - begin) * number / ranks; };
+      bucket.owned.push_back({{part(rank), part(rank + 1)}});
+    }
+    begin = end;
+  }
+  plan.elements = begin;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Range>& owned = plan.owned[static_cast<size_t>(rank)];
+    owned.clear();
+    for (const BucketPlan::Bucket& bucket : plan.buckets)
+      owned.push_back(bucket.owned[static_cast<size_t>(rank)].front());
+  }
+  return plan;
+}
+
 /// Of few KiB every rank folds all, through mailboxes that it fills by turns; larger ones are read in place.
 TEST(GradientReducer, BucketsOfEverySizeHoldTheMeanStepAfterStep) {
+  const std::vector<std::vector<int64_t>> cuts{{16}, {4112}, {20000}, {80, 1088, 20000, 20016, 20100}};
   for (const auto& [ranks, replicas] : {std::pair{2, 2}, {2, 5}, {3, 3}, {4, 7}})
-    for (const int64_t count : {16, 80, 1008, 4112, 20000})
-      run_ranks(ranks, [&](Communicator& launched) {
-        BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
-        plan.elements = count;
-        for (int rank = 0; rank < ranks; ++rank)
-          plan.owned[static_cast<size_t>(rank)] = {{count * rank / ranks, count * (rank + 1) / ranks}};
-        plan.buckets = {{.range = {0, count}, .owned = plan.owned}};
-        GradientReducer reducer(launched.shared_from_this(), plan, {.replicas = replicas}, cpu_stream());
-        const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
-        for (int step = 0; step < 6; ++step) {
-          for (size_t k = 0; k < mine.size(); ++k) {
-            float* const leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
-            for (int64_t i = 0; i < count; ++i) leaf[i] = gradient(step + mine[k].replica, i);
-            reducer.complete(0, static_cast<int>(k));
+    for (const std::vector<int64_t>& ends : cuts)
+      for (const bool overlap : {false, true})
+        run_ranks(ranks, [&](Communicator& launched) {
+          GradientReducer reducer(launched.shared_from_this(), plan_of(ends, ranks),
+                                  {.replicas = replicas, .overlap = overlap}, cpu_stream());
+          const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
+          for (int step = 0; step < 6; ++step) {
+            for (size_t k = 0; k < mine.size(); ++k) {
+              float* const leaf = reducer.slot(reducer.begin(static_cast<int>(k)));
+              for (int64_t i = 0; i < ends.back(); ++i) leaf[i] = gradient(step + mine[k].replica, i);
+              for (size_t b = 0; b < ends.size(); ++b)
+                reducer.complete(static_cast<int>(b), static_cast<int>(k));
+            }
+            const bool everything = step != 3;
+            reducer.finish(everything);
+            if (!everything) reducer.gather_slot();
+            for (int64_t i = 0; i < ends.back(); ++i) {
+              std::vector<float> leaves;
+              for (int v = 0; v < replicas; ++v) leaves.push_back(gradient(step + v, i));
+              ASSERT_EQ(reducer.slot(0)[i],
+                        reference_tree_sum(leaves) * (1.0f / static_cast<float>(replicas)))
+                  << "element " << i << " of " << ends.back() << ", step " << step << ", " << ranks
+                  << " ranks";
+            }
           }
-          const bool everything = step != 3;
-          reducer.finish(everything);
-          if (!everything) reducer.gather_slot();
-          for (int64_t i = 0; i < count; ++i) {
-            std::vector<float> leaves;
-            for (int v = 0; v < replicas; ++v) leaves.push_back(gradient(step + v, i));
-            ASSERT_EQ(reducer.slot(0)[i], reference_tree_sum(leaves) * (1.0f / static_cast<float>(replicas)))
-                << "element " << i << " of " << count << ", step " << step << ", " << ranks << " ranks";
-          }
-        }
-      });
+        });
 }
 
 TEST(GradientReducer, WhereGradientsAreCutOwnersKeepTheMean) {

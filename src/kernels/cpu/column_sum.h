@@ -17,7 +17,7 @@ inline constexpr int64_t sum_columns = 64;
 /// a multiple of sum_rows.
 template <class X, class T>
 void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns, bool go_on = false) {
-  using Sums = Lanes<T, sum_columns>;
+  using Sums = Simd<T, sum_columns>;
   const auto sum = [=](int64_t used) __attribute__((always_inline)) {
     Sums total = go_on ? Sums::load(y, used) : Sums();
     for (int64_t begin = 0; begin < rows; begin += sum_rows) {

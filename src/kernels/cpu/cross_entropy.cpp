@@ -21,7 +21,7 @@ T row_loss(const S* x, int64_t classes, int32_t target, T gradient_scale, S* dx)
   const T sum = lane_sum_of<T>(
       classes, [=](int64_t i, int64_t used) __attribute__((always_inline)) {
         const auto of_lanes =
-            Lanes<T>::of([=](int64_t lane) { return exponential(static_cast<T>(x[i + lane])); }, used);
+            Simd<T>::of([=](int64_t lane) { return exponential(static_cast<T>(x[i + lane])); }, used);
         if (keeps && dx) of_lanes.store(dx + i, used);
         return of_lanes;
       });

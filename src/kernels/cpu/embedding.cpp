@@ -43,7 +43,7 @@ void sum_row(const PositionsByRow& by_row, int64_t row, const D* dy, int64_t col
   const int64_t begin = by_row.first[row], end = by_row.first[row + 1];
   if (adds && begin == end) return;
   const auto add_up = [&](int64_t used) __attribute__((always_inline)) {
-    using Sums = Lanes<T, tile_columns>;
+    using Sums = Simd<T, tile_columns>;
     Sums sum;
     for (int64_t p = begin; p < end; ++p) sum = sum + Sums::load(dy + by_row.positions[p] * columns, used);
     if (adds) sum = sum + Sums::load(dtable, used);

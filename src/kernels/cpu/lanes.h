@@ -31,24 +31,24 @@ template <class T, size_t... half>
 /// `count` values beside each other, in registers: a number type for loops whose order of additions is part
 /// of the result, or that go through several arrays.
 template <class T, int64_t count = sum_lanes>
-class Lanes {
+class Simd {
  public:
-  Lanes() = default;  ///< +0
+  Simd() = default;  ///< +0
 
   /// values(lane) in the lanes [0, used), +0 in the others. Through an array: a loop over it is what
   /// compilers make vectors of.
   template <class Values>
-  [[gnu::always_inline]] static Lanes of(const Values& values, int64_t used = count) {
+  [[gnu::always_inline]] static Simd of(const Values& values, int64_t used = count) {
     T array[count];
     if (used < count) std::fill_n(array, count, T(0));
     for (int64_t lane = 0; lane < used; ++lane) array[lane] = static_cast<T>(values(lane));
     return each([&](auto v) { return gemm::load<gemm::Vector<T>>(array + v * width); });
   }
   template <class S>
-  [[gnu::always_inline]] static Lanes load(const S* from, int64_t used = count) {
+  [[gnu::always_inline]] static Simd load(const S* from, int64_t used = count) {
     return of([=](int64_t lane) { return from[lane]; }, used);
   }
-  [[gnu::always_inline]] static Lanes all(T value) {
+  [[gnu::always_inline]] static Simd all(T value) {
     return each([&](auto) { return gemm::broadcast<T>(value); });
   }
 
@@ -59,22 +59,22 @@ class Lanes {
     for (int64_t lane = 0; lane < used; ++lane) to[lane] = static_cast<S>(array[lane]);
   }
 
-  [[gnu::always_inline]] friend Lanes operator+(const Lanes& a, const Lanes& b) {
+  [[gnu::always_inline]] friend Simd operator+(const Simd& a, const Simd& b) {
     return each([&](auto v) { return a.parts_[v] + b.parts_[v]; });
   }
-  [[gnu::always_inline]] friend Lanes operator-(const Lanes& a, const Lanes& b) {
+  [[gnu::always_inline]] friend Simd operator-(const Simd& a, const Simd& b) {
     return each([&](auto v) { return a.parts_[v] - b.parts_[v]; });
   }
-  [[gnu::always_inline]] friend Lanes operator*(const Lanes& a, const Lanes& b) {
+  [[gnu::always_inline]] friend Simd operator*(const Simd& a, const Simd& b) {
     return each([&](auto v) { return a.parts_[v] * b.parts_[v]; });
   }
   /// a * b + c, rounded once.
-  [[gnu::always_inline]] friend Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
+  [[gnu::always_inline]] friend Simd fma(const Simd& a, const Simd& b, const Simd& c) {
     return each([&](auto v) { return gemm::fused_multiply_add<T>(a.parts_[v], b.parts_[v], c.parts_[v]); });
   }
 
   /// The larger lanes; those of b where a has NaN.
-  [[gnu::always_inline]] friend Lanes larger(const Lanes& a, const Lanes& b) {
+  [[gnu::always_inline]] friend Simd larger(const Simd& a, const Simd& b) {
     return each([&](auto v) { return a.parts_[v] > b.parts_[v] ? a.parts_[v] : b.parts_[v]; });
   }
 
@@ -89,8 +89,8 @@ class Lanes {
   static constexpr size_t width = gemm::vector_lanes<T>, vectors = count / width;
 
   template <class Part>
-  [[gnu::always_inline]] static Lanes each(const Part& part) {
-    Lanes lanes;
+  [[gnu::always_inline]] static Simd each(const Part& part) {
+    Simd lanes;
     gemm::unroll<vectors>([&](auto v) { lanes.parts_[v] = part(v); });
     return lanes;
   }
@@ -103,7 +103,7 @@ class Lanes {
 /// used), +0 in the others: lanes begin at +0, so that none is ever -0 and adding zeros changes none.
 template <class T, class Terms>
 [[gnu::always_inline]] inline T lane_sum_of(int64_t size, const Terms& terms) {
-  Lanes<T> sum;
+  Simd<T> sum;
   for_each_piece<sum_lanes>(
       size, [&](int64_t first, int64_t used)
                 __attribute__((always_inline)) { sum = sum + terms(first, used); });
@@ -115,7 +115,7 @@ template <class T, class Term>
 [[gnu::always_inline]] inline T lane_sum(int64_t size, const Term& term) {
   return lane_sum_of<T>(
       size, [&](int64_t i, int64_t used) __attribute__((always_inline)) {
-        return Lanes<T>::of([&](int64_t lane) { return term(i + lane); }, used);
+        return Simd<T>::of([&](int64_t lane) { return term(i + lane); }, used);
       });
 }
 
@@ -123,9 +123,9 @@ template <class T, class Term>
 template <class T, class X>
 T lane_max(int64_t count, const X* values) {
   constexpr T none = -std::numeric_limits<T>::infinity();
-  Lanes<T> lanes = Lanes<T>::all(none);
+  Simd<T> lanes = Simd<T>::all(none);
   int64_t i = 0;
-  for (; i + sum_lanes <= count; i += sum_lanes) lanes = larger(Lanes<T>::load(values + i), lanes);
+  for (; i + sum_lanes <= count; i += sum_lanes) lanes = larger(Simd<T>::load(values + i), lanes);
   T each[sum_lanes];
   lanes.store(each);
   for (int64_t lane = 0; i + lane < count; ++lane)

@@ -60,19 +60,19 @@ class BackwardRows {
   static constexpr int64_t at_once = 4;
 
   BackwardRows(const LayerNormBackward& k, int64_t first, int64_t count)
-      : k_(k), columns_(k.x.shape[-1]), first_(first), count_(count) {
-    using Values = Lanes<T>;
-    const S* weight = k.weight.as<S>();
+      : k_(k), weight_(k.weight.as<S>()), columns_(k.x.shape[-1]), first_(first), count_(count) {
+    using Values = Simd<T>;
     for (int64_t r = 0; r < count; ++r) {
       const S *x = at(k.x, r), *dy = at(k.dy, r);
       const T mean = k.mean.as<T>()[first + r], rstd = k.rstd.as<T>()[first + r];
       Values shift, slope;
       for_each_piece<sum_lanes>(
           columns_, [&](int64_t begin, int64_t used) __attribute__((always_inline)) {
-            const Values weighted = Values::load(dy + begin, used) * Values::load(weight + begin, used);
-            const Values distance = Values::load(x + begin, used) - Values::all(mean);
+            const Values weighted = Values::load(dy + begin, used) * Values::load(weight_ + begin, used);
+            const Values normalised =
+                Values::of([=](int64_t i) { return (static_cast<T>(x[begin + i]) - mean) * rstd; }, used);
             shift = shift + weighted;
-            slope = slope + weighted * (distance * Values::all(rstd));
+            slope = slope + weighted * normalised;
           });
       const auto size = static_cast<T>(columns_);
       rows_[r] = {mean, rstd, shift.total() / size, slope.total() / size};
@@ -96,8 +96,8 @@ class BackwardRows {
   }
 
   [[gnu::always_inline]] void differentiate(int64_t begin, int64_t used, T* dweight, T* dbias) const {
-    using Values = Lanes<T, piece>;
-    const Values weight = Values::load(k_.weight.as<S>() + begin, used);
+    using Values = Simd<T, piece>;
+    const Values weight = Values::load(weight_ + begin, used);
     Values weights = Values::load(dweight + begin, used), biases;
     if (dbias) biases = Values::load(dbias + begin, used);
     for (int64_t r = 0; r < count_; ++r) {
@@ -116,6 +116,7 @@ class BackwardRows {
   }
 
   const LayerNormBackward& k_;
+  const S* weight_;
   int64_t columns_, first_, count_;
   Row rows_[at_once];
 };

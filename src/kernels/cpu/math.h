@@ -119,7 +119,7 @@ inline double tanh(double x) { return std::tanh(x); }
 /// Error function, 2 ulp.
 [[gnu::always_inline]] inline float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
 
-// The library's erf takes no help.
+// The library's erf takes no help: what it is given is nothing.
 inline double log_erfc(double) { return 0.0; }
 inline double erf_given(double x, double) { return std::erf(x); }
 inline double erf(double x) { return std::erf(x); }
