@@ -29,7 +29,9 @@ using Piece = std::array<float, piece>;
     stack[depth - 1] = sum;
   }
   float* y = static_cast<float*>(k.y.data) + begin;
-  for (int64_t i = 0; i < count; ++i) y[i] = stack[0][i] * k.scale;
+  const float* sum = stack[0];
+  const float scale = k.scale;
+  for (int64_t i = 0; i < count; ++i) y[i] = sum[i] * scale;
 }
 
 }  // namespace
