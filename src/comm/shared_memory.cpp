@@ -62,7 +62,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
   };
   ++rounds_;
   counter(static_cast<size_t>(rank_)).store(rounds_, std::memory_order_release);
-  std::optional<Clock::time_point> begin;  // a clock takes as long to read as ranks to meet
+  std::optional<Clock::time_point> begin;  // once it takes longer than a few looks
   for (size_t rank = 0; rank < memory_->of_rank.size(); ++rank) {
     for (int64_t tries = 0; !has_arrived(rank); ++tries) {
       if (tries < spins_) {

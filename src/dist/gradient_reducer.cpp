@@ -313,8 +313,9 @@ void GradientReducer::reduce(int bucket) {
   if (has_last)
     add_slots(movement_->stream(), what, round().replicas.back().slot, round().replicas.back().additions);
   if (reduction_ == Reduction::native) return reduce_natively(what);
-  if (gathers_early_ && movement_->is_small(what))
-    return fold(what, what.bucket.range, movement_->bring_all(what));
+  if (gathers_early_)
+    if (const auto arrived = movement_->bring_all(what); !arrived.empty())
+      return fold(what, what.bucket.range, arrived);
   fold(what);
   if (lets_go_) movement_->let_go(what);
   if (leaves_) return;

@@ -87,13 +87,10 @@ class InSharedMemory final : public Movement {
     return inputs;
   }
 
-  bool is_small(const Scatter& what) const override {
-    const int slots = std::accumulate(what.slots_of_rank.begin(), what.slots_of_rank.end(), 0);
-    return slots * what.bucket.range.size() * 4 <= mailbox_bytes;
-  }
-
   std::vector<const float*> bring_all(const Scatter& what) override {
     const int64_t count = what.bucket.range.size();
+    const int slots = std::accumulate(what.slots_of_rank.begin(), what.slots_of_rank.end(), 0);
+    if (slots * count * 4 > mailbox_bytes) return {};
     const auto place = [&](size_t peer, int slot) {
       std::byte* const mailbox = mailboxes_->of_rank[peer] + mailboxes_begin + turn_ * mailbox_bytes;
       return reinterpret_cast<float*>(mailbox) + slot * count;

@@ -52,10 +52,9 @@ class Movement {
   /// Brings what all ranks hand over, from where it has landed. Returns what the folds of this rank read: for
   /// each range that it owns of the bucket, the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
-  /// Whether a bucket is so small that each rank had better fold all of it, so that nothing of the mean has
-  /// to be brought: by bring_all() in the place of scatter(). The same on all ranks; never on a GPU.
-  virtual bool is_small(const Scatter&) const { return false; }
-  /// The bucket's first element in each slot of each rank, in order.
+  /// In the place of scatter(), where a bucket is so small that each rank had better fold all of it, so that
+  /// nothing of the mean has to be brought: its first element in each slot of each rank, in order. Else
+  /// nothing; the same on all ranks, and never on a GPU.
   virtual std::vector<const float*> bring_all(const Scatter&) { return {}; }
   /// Tells that folds have read what others have handed over, which need not count as this rank's memory.
   virtual void let_go(const Scatter&) {}

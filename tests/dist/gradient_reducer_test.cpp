@@ -164,23 +164,20 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
 /// Cut at those elements; of each bucket every rank owns a part.
 BucketPlan plan_of(const std::vector<int64_t>& ends, int ranks) {
   BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
+  plan.elements = ends.back();
+  plan.owned.assign(static_cast<size_t>(ranks), {});
   plan.buckets.clear();
   int64_t begin = 0;
   for (const int64_t end : ends) {
-    BucketPlan::Bucket& bucket = plan.buckets.emplace_back();
-    bucket.range = {begin, end};
+    BucketPlan::Bucket& bucket =
+        plan.buckets.emplace_back(BucketPlan::Bucket{.range = {begin, end}, .owned = {}});
+    const auto part = [&](int64_t number) { return begin + (end - begin) * number / ranks; };
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto part = [&](int number) { return begin + (end - begin) * number / ranks; };
-      bucket.owned.push_back({{part(rank), part(rank + 1)}});
+      const Range mine{part(rank), part(rank + 1)};
+      bucket.owned.push_back({mine});
+      plan.owned[static_cast<size_t>(rank)].push_back(mine);
     }
     begin = end;
-  }
-  plan.elements = begin;
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<Range>& owned = plan.owned[static_cast<size_t>(rank)];
-    owned.clear();
-    for (const BucketPlan::Bucket& bucket : plan.buckets)
-      owned.push_back(bucket.owned[static_cast<size_t>(rank)].front());
   }
   return plan;
 }

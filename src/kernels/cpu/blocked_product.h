@@ -260,10 +260,9 @@ class BlockedProduct {
   /// Of columns that were packed just now, so that they are in the cache.
   void sum_columns_of(Range panels, int64_t depth, int64_t length) const {
     if (!kernel_.column_sum) return;
-    const int64_t end = std::min(n_, panels.end * tile_columns);
-    for (int64_t column = panels.begin * tile_columns; column < end; column += sum_columns)
-      sum_column_chunk(kernel_.b.as<S>() + depth * n_ + column, kernel_.column_sum.as<T>() + column, length,
-                       n_, std::min(end - column, sum_columns), depth > 0);
+    const int64_t begin = panels.begin * tile_columns, end = std::min(n_, panels.end * tile_columns);
+    sum_column_chunk(kernel_.b.as<S>() + depth * n_ + begin, kernel_.column_sum.as<T>() + begin, length, n_,
+                     end - begin, depth > 0);
   }
 
   static gemm::Store store_at(int64_t depth) {

@@ -12,23 +12,23 @@ namespace lockstep {
 /// Columns that are added up together.
 inline constexpr int64_t sum_columns = 64;
 
-/// y[j] = the sum of x[row, j] for up to sum_columns columns: `sum_rows` rows one after the other, then the
-/// sums of these in order. `stride` elements lie between two rows. `go_on`: y holds the sum of earlier rows,
-/// a multiple of sum_rows.
+/// y[j] = the sum of x[row, j] for the columns: `sum_rows` rows one after the other, then the sums of these
+/// in order. `stride` elements lie between two rows. `go_on`: y holds the sum of earlier rows, a multiple of
+/// sum_rows.
 template <class X, class T>
 void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns, bool go_on = false) {
   using Sums = Simd<T, sum_columns>;
-  const auto sum = [=](int64_t used) __attribute__((always_inline)) {
-    Sums total = go_on ? Sums::load(y, used) : Sums();
-    for (int64_t begin = 0; begin < rows; begin += sum_rows) {
-      Sums partial;
-      for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
-        partial = partial + Sums::load(x + row * stride, used);
-      total = total + partial;
-    }
-    total.store(y, used);
-  };
-  columns == sum_columns ? sum(sum_columns) : sum(columns);
+  for_each_piece<sum_columns>(
+      columns, [=](int64_t first, int64_t used) __attribute__((always_inline)) {
+        Sums total = go_on ? Sums::load(y + first, used) : Sums();
+        for (int64_t begin = 0; begin < rows; begin += sum_rows) {
+          Sums partial;
+          for (int64_t row = begin; row < std::min(begin + sum_rows, rows); ++row)
+            partial = partial + Sums::load(x + row * stride + first, used);
+          total = total + partial;
+        }
+        total.store(y + first, used);
+      });
 }
 
 }  // namespace lockstep

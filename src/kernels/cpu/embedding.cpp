@@ -42,14 +42,15 @@ void sum_row(const PositionsByRow& by_row, int64_t row, const D* dy, int64_t col
              bool adds, T* dtable) {
   const int64_t begin = by_row.first[row], end = by_row.first[row + 1];
   if (adds && begin == end) return;
-  const auto add_up = [&](int64_t used) __attribute__((always_inline)) {
-    using Sums = Simd<T, tile_columns>;
-    Sums sum;
-    for (int64_t p = begin; p < end; ++p) sum = sum + Sums::load(dy + by_row.positions[p] * columns, used);
-    if (adds) sum = sum + Sums::load(dtable, used);
-    sum.store(dtable, used);
-  };
-  count == tile_columns ? add_up(tile_columns) : add_up(count);
+  using Sums = Simd<T, tile_columns>;
+  for_each_piece<tile_columns>(
+      count, [&](int64_t first, int64_t used) __attribute__((always_inline)) {
+        Sums sum;
+        for (int64_t p = begin; p < end; ++p)
+          sum = sum + Sums::load(dy + by_row.positions[p] * columns + first, used);
+        if (adds) sum = sum + Sums::load(dtable + first, used);
+        sum.store(dtable + first, used);
+      });
 }
 
 }  // namespace

@@ -50,76 +50,64 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
   }
 }
 
-/// dx of up to `at_once` rows from `first` on, and their sums into dweight and dbias (which may be null).
-template <class S>
-class BackwardRows {
- public:
-  using T = Compute<S>;
-  /// So that sums into dweight and dbias stay in registers from row to row, and rows in the first-level
-  /// cache.
-  static constexpr int64_t at_once = 4;
+/// Rows of a backward at once: their sums into dweight and dbias stay in registers from row to row, and they
+/// themselves in the first-level cache.
+constexpr int64_t rows_at_once = 4;
 
-  BackwardRows(const LayerNormBackward& k, int64_t first, int64_t count)
-      : k_(k), weight_(k.weight.as<S>()), columns_(k.x.shape[-1]), first_(first), count_(count) {
-    using Values = Simd<T>;
-    for (int64_t r = 0; r < count; ++r) {
-      const S *x = at(k.x, r), *dy = at(k.dy, r);
-      const T mean = k.mean.as<T>()[first + r], rstd = k.rstd.as<T>()[first + r];
-      Values shift, slope;
-      for_each_piece<sum_lanes>(
-          columns_, [&](int64_t begin, int64_t used) __attribute__((always_inline)) {
-            const Values weighted = Values::load(dy + begin, used) * Values::load(weight_ + begin, used);
-            const Values normalised =
-                Values::of([=](int64_t i) { return (static_cast<T>(x[begin + i]) - mean) * rstd; }, used);
-            shift = shift + weighted;
-            slope = slope + weighted * normalised;
-          });
-      const auto size = static_cast<T>(columns_);
-      rows_[r] = {mean, rstd, shift.total() / size, slope.total() / size};
-    }
-  }
-
-  void differentiate(T* dweight, T* dbias) const {
-    for_each_piece<piece>(
-        columns_, [&](int64_t begin, int64_t used)
-                      __attribute__((always_inline)) { differentiate(begin, used, dweight, dbias); });
-  }
-
- private:
-  static constexpr int64_t piece = 64;
+/// dx of rows [first, first + count), count <= rows_at_once, and their sums into dweight and dbias (which may
+/// be null).
+template <class S, class T>
+void backward_rows(const LayerNormBackward& k, int64_t first, int64_t count, T* dweight, T* dbias) {
   struct Row {
-    T mean, rstd, shift, slope;
-  };
-
-  [[gnu::always_inline]] S* at(const View& view, int64_t r) const {
-    return view.as<S>() + (first_ + r) * columns_;
+    const S *x, *dy, *carried;
+    S* dx;
+    T mean, rstd, shift = 0, slope = 0;
+    [[gnu::always_inline]] T normalised(int64_t i) const { return (static_cast<T>(x[i]) - mean) * rstd; }
+  } rows[rows_at_once];
+  const int64_t columns = k.x.shape[-1];
+  const S* weight = k.weight.as<S>();
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t offset = (first + r) * columns;
+    Row& row = rows[r];
+    row = {.x = k.x.as<S>() + offset,
+           .dy = k.dy.as<S>() + offset,
+           .carried = k.carried ? k.carried.as<S>() + offset : nullptr,
+           .dx = k.dx.as<S>() + offset,
+           .mean = k.mean.as<T>()[first + r],
+           .rstd = k.rstd.as<T>()[first + r]};
+    using Values = Simd<T>;
+    Values shift, slope;
+    for_each_piece<sum_lanes>(
+        columns, [&](int64_t begin, int64_t used) __attribute__((always_inline)) {
+          const Values weighted = Values::load(row.dy + begin, used) * Values::load(weight + begin, used);
+          shift = shift + weighted;
+          slope = slope + weighted * Values::of([&](int64_t i) { return row.normalised(begin + i); }, used);
+        });
+    row.shift = shift.total() / static_cast<T>(columns);
+    row.slope = slope.total() / static_cast<T>(columns);
   }
-
-  [[gnu::always_inline]] void differentiate(int64_t begin, int64_t used, T* dweight, T* dbias) const {
-    using Values = Simd<T, piece>;
-    const Values weight = Values::load(weight_ + begin, used);
-    Values weights = Values::load(dweight + begin, used), biases;
-    if (dbias) biases = Values::load(dbias + begin, used);
-    for (int64_t r = 0; r < count_; ++r) {
-      const Row& row = rows_[r];
-      const Values dy = Values::load(at(k_.dy, r) + begin, used);
-      const Values rstd = Values::all(row.rstd);
-      const Values normalised = (Values::load(at(k_.x, r) + begin, used) - Values::all(row.mean)) * rstd;
-      weights = fma(dy, normalised, weights);
-      biases = biases + dy;
-      Values dx = rstd * (fma(dy, weight, Values::all(-row.shift)) - normalised * Values::all(row.slope));
-      if (k_.carried) dx = Values::load(at(k_.carried, r) + begin, used) + dx;
-      dx.store(at(k_.dx, r) + begin, used);
-    }
-    weights.store(dweight + begin, used);
-    if (dbias) biases.store(dbias + begin, used);
-  }
-
-  const LayerNormBackward& k_;
-  const S* weight_;
-  int64_t columns_, first_, count_;
-  Row rows_[at_once];
-};
+  constexpr int64_t piece = 64;
+  using Values = Simd<T, piece>;
+  for_each_piece<piece>(
+      columns, [&](int64_t begin, int64_t used) __attribute__((always_inline)) {
+        const Values w = Values::load(weight + begin, used);
+        Values weights = Values::load(dweight + begin, used);
+        Values biases = dbias ? Values::load(dbias + begin, used) : Values();
+        for (int64_t r = 0; r < count; ++r) {
+          const Row row = rows[r];
+          const Values dy = Values::load(row.dy + begin, used);
+          const Values normalised = Values::of([&](int64_t i) { return row.normalised(begin + i); }, used);
+          weights = fma(dy, normalised, weights);
+          biases = biases + dy;
+          Values dx = Values::all(row.rstd) *
+                      (fma(dy, w, Values::all(-row.shift)) - normalised * Values::all(row.slope));
+          if (row.carried) dx = Values::load(row.carried + begin, used) + dx;
+          dx.store(row.dx + begin, used);
+        }
+        weights.store(dweight + begin, used);
+        if (dbias) biases.store(dbias + begin, used);
+      });
+}
 
 /// total[i] = sum over blocks of partials[block][i], in order of blocks.
 template <class T>
@@ -160,10 +148,9 @@ void run(CpuStream stream, const LayerNormBackward& k) {
     stream.for_each_chunk(rows, rows_per_block, [&](int64_t begin, int64_t end) {
       T* dweight = partials + begin / rows_per_block * 2 * columns;
       std::fill(dweight, dweight + 2 * columns, T(0));
-      using Rows = BackwardRows<S>;
-      for (int64_t row = begin; row < end; row += Rows::at_once)
-        Rows(k, row, std::min(Rows::at_once, end - row))
-            .differentiate(dweight, k.dbias ? dweight + columns : nullptr);
+      for (int64_t row = begin; row < end; row += rows_at_once)
+        backward_rows<S>(k, row, std::min(rows_at_once, end - row), dweight,
+                         k.dbias ? dweight + columns : nullptr);
     });
     add_partials(stream, partials, blocks, 2 * columns, columns, k.dweight.as<T>());
     if (k.dbias) add_partials(stream, partials + columns, blocks, 2 * columns, columns, k.dbias.as<T>());

@@ -17,8 +17,6 @@ namespace {
 /// microseconds.
 constexpr int64_t largest_small_product = int64_t{1} << 21;
 
-static_assert(gemm::tile_columns<float> <= sum_columns);
-
 /// Calls body(product) with the way that suits a kernel with such operands and result. An element has the
 /// same bits in products of few and of many rows, so all go by AMX where any does.
 template <class S, class Y, class Body>
