@@ -46,6 +46,7 @@ CaseSizes cpu_sizes() {
       add_layers(sizes, rows, width);
       sizes.mlps.push_back({1, rows, width, 0});
     }
+  add_layers(sizes, 512, 768);
   sizes.attentions = {{3, 64, 4, 32}, {2, 256, 6, 64}, {1, 1024, 12, 64}};
   // The last is beyond the caches.
   sizes.activations = {{3, 64, 128, 65}, {2, 256, 384, 65}, {2, 1024, 768, 50257}, {16, 1024, 768, 65}};

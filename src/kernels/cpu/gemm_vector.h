@@ -56,6 +56,15 @@ template <class T>
   return x - Vector<T>{};
 }
 
+/// Makes the compiler load a vector once where it is used several times: gcc gives each use a load of its own,
+/// and more than two a cycle hold up what multiplies.
+template <class V>
+[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] V& vector) {
+#if defined(__AVX2__)
+  asm("" : "+v"(vector));
+#endif
+}
+
 /// Asks for the cache line there, into the second level. Reads nothing, so that the place may lie behind the
 /// matrix.
 [[gnu::always_inline]] inline void prefetch(const void* first, int64_t bytes) {
