@@ -54,11 +54,11 @@ class BlockedProduct {
   static constexpr int64_t stripe_rows = 128 / tile_rows;
   static constexpr int64_t stripe_columns = 128 / tile_columns;
   /// Depth that is taken at once, and bytes of the block that stays: less than half of an L2 cache of 2 MiB.
-  /// Beside rows that are read where they lie half of that is better, since nothing is packed again for the
-  /// next block.
+  /// Beside rows that are read where they lie less is better, since nothing is packed again for the next
+  /// block: half of that, and a quarter where caches are those of processors without AVX-512.
   static constexpr int64_t most_depth = 3 * gemm::depth_block;
   static constexpr int64_t block_bytes = 792 << 10;
-  static constexpr int64_t block_bytes_in_place = 400 << 10;
+  static constexpr int64_t block_bytes_in_place = (gemm::vector_bytes == 64 ? 400 : 200) << 10;
   /// Panels beside the block whose tiles wait for the next group of depth.
   static constexpr int64_t waiting_rows = 1536 / tile_rows;
   static constexpr int64_t waiting_columns = 1536 / tile_columns;
