@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -229,12 +230,19 @@ class Comparison:
                     "pytorch_value": f"{theirs:.4g}", "ratio": f"{ratio:.3f}", "loss_difference": difference}
 
 
+def processor():
+    """The model, of which there are several kinds where a hypervisor shortens its name, and what it multiplies with."""
+    facts = dict(re.findall(r"^(model name|flags)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE))
+    flags = facts["flags"].split()
+    kind = next((kind for kind in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if kind in flags), "")
+    return f"{facts['model name']} {kind}".strip()
+
+
 def surroundings():
     def output(*command):
         return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
-    cpu = next((line.split(":")[1].strip() for line in output("lscpu").splitlines() if "Model name" in line), "")
     return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
-            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
+            "cpu": processor(), "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
 
 
 def append(row):
@@ -245,11 +253,14 @@ def append(row):
         writer.writerow(row)
 
 
-def readme_table():
-    """Of the newest rows on the last processor the fastest setting of PyTorch for each job, the weakest ratio first."""
+def readme_table(cpu=None):
+    """Of the newest rows on this processor, or the last one, PyTorch's fastest setting for each job, the weakest ratio first."""
     with TABLE.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    last = {key: rows[-1][key] for key in ("cpu", "ranks", "threads")}
+    newest = next((row for row in reversed(rows) if cpu in (None, row["cpu"])), None)
+    if newest is None:
+        raise SystemExit(f"{TABLE} has no row of '{cpu}', only of: {', '.join(sorted({row['cpu'] for row in rows}))}")
+    last = {key: newest[key] for key in ("cpu", "ranks", "threads")}
     rows = [row for row in rows if all(row[key] == value for key, value in last.items())]
     newest = {(row["workload"], row["precision"], row["mode"]): row for row in rows}
     fastest = {}

@@ -41,9 +41,10 @@ def main():
     parser.add_argument("--port", type=int, default=29411, help="for PyTorch's ranks to meet (29411)")
     parser.add_argument("--program", type=Path, help="train_gpt (build/cpu/bin or build/cuda/bin)")
     parser.add_argument("--table", action="store_true", help="measure nothing, print README's table of the newest rows")
+    parser.add_argument("--cpu", help="of the table: a processor as the rows name it (the newest row's)")
     options = parser.parse_args()
     if options.table:
-        print(compare_cpu.readme_table())
+        print(compare_cpu.readme_table(options.cpu))
         return 0
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch sees no GPU")
