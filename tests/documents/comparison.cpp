@@ -43,11 +43,13 @@ const std::vector<Rule>& varying() {
 }
 
 /// The instruction set; memory, of which kernels take more where vectors are wider; hexadecimal words of at
-/// least eight digits, at least one of them decimal; numbers with a fraction or an exponent.
+/// least eight digits, at least one of them decimal; numbers with a fraction or an exponent, and whether one
+/// is the least so far.
 const std::vector<Rule>& of_processor() {
   static const std::vector<Rule> rules = {
       {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
       {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB"), "<memory>"},
+      {std::regex(" \\(best so far\\)"), ""},
       {std::regex("\\b(?=[a-f]*[0-9])[0-9a-f]{8,}\\b"), "<hash>"},
       {std::regex("-?\\b\\d+(\\.\\d+(e[-+]?\\d+)?|e[-+]\\d+)"), "<fraction>"},
   };
@@ -144,6 +146,7 @@ bool find_of_ranks(const Streams& shown, const Streams& printed, Match& match) {
 bool is_skip(const std::string& line) { return trimmed(line) == "..."; }
 
 std::string normalised(const std::string& line, Exactness exactness) {
+  if (exactness == Exactness::lines) return "<line>";
   std::string text = line;
   apply(varying(), text);
   if (exactness != Exactness::digits) apply(of_processor(), text);

@@ -12,6 +12,7 @@ enum class Exactness {
   digits,     ///< every digit: on the processor and with the compiler and C library of the documents
   fractions,  ///< numbers with a fraction, memory and hashes by their shape: elsewhere
   numbers,    ///< all numbers by their shape: of a run that was shortened
+  lines,      ///< how many there are: of what a model has learnt to write, elsewhere
 };
 
 /// The line with marks in the place of what does not count. Seconds, rates, process numbers, hosts, models of

@@ -136,6 +136,10 @@ TEST(Comparison, ADigitCountsWhereTheDigitsAreFrom) {
   EXPECT_TRUE(equal({"-1.5e-07, 2e+10"}, {"0.25, 1.0"}, Exactness::fractions));
   EXPECT_FALSE(equal({"backward 451 MiB"}, {"backward 450 MiB"}));
   EXPECT_TRUE(equal({"backward 451 MiB"}, {"backward 2.5 GiB"}, Exactness::fractions));
+  EXPECT_FALSE(equal({"loss 0.5 (best so far)"}, {"loss 0.5"}));
+  EXPECT_TRUE(equal({"loss 0.5 (best so far)"}, {"loss 0.6"}, Exactness::fractions));
+  EXPECT_TRUE(equal({"saw Kay"}, {"saw Tom"}, Exactness::lines));
+  EXPECT_FALSE(equal({"saw Kay"}, {"saw", "Kay"}, Exactness::lines));
   EXPECT_TRUE(equal({"Plan | total: 25 MiB"}, {"Plan | total: 26 MiB"}));
   // Whole numbers, and whether there is one, count everywhere; of a shortened run only the latter.
   EXPECT_FALSE(equal({"step 2000: loss 1.5"}, {"step 2001: loss 1.5"}, Exactness::fractions));

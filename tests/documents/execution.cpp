@@ -59,7 +59,12 @@ void append_commands(const Block& block, const Block* output, bool is_full, Exac
   for (Command& command : commands_of(block, output)) {
     const std::string shorter = replaced(command.text, replacements, used);
     if (is_shorter) command.text = shorter;
-    all.push_back({.command = command, .exactness = is_shorter ? Exactness::numbers : exactness});
+    const bool is_of_a_model =
+        exactness == Exactness::fractions && command.text.find("generate --snapshot") != std::string::npos;
+    all.push_back({.command = command,
+                   .exactness = is_shorter      ? Exactness::numbers
+                                : is_of_a_model ? Exactness::lines
+                                                : exactness});
   }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw std::runtime_error("no command has '" + replacements[i].first + "' to replace");
