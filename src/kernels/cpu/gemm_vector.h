@@ -56,8 +56,8 @@ template <class T>
   return x - Vector<T>{};
 }
 
-/// Makes the compiler load a vector once where it is used several times: gcc gives each use a load of its own,
-/// and more than two a cycle hold up what multiplies.
+/// Makes the compiler load a vector once where it is used several times: gcc gives each use a load of its
+/// own, and more than two a cycle hold up what multiplies.
 template <class V>
 [[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] V& vector) {
 #if defined(__AVX2__)
