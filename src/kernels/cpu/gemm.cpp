@@ -31,10 +31,8 @@ void multiply_block(T* tile, const T* left, Strides strides, const T* right, int
   Vector<T> sums[rows][vectors] = {};
   for (int64_t d = 0; d < depth; ++d) {
     Vector<T> b[vectors];
-    unroll<vectors>([&](auto v) {
-      b[v] = load<Vector<T>>(right + v * vector_lanes<T>);
-      keep_in_register(b[v]);
-    });
+    unroll<vectors>([&](auto v) { b[v] = load<Vector<T>>(right + v * vector_lanes<T>); });
+    end_loads();
     unroll<rows>([&](auto row) {
       const Vector<T> a = broadcast(left[row * strides.row]);
       unroll<vectors>([&](auto v) { sums[row][v] = fused_multiply_add<T>(a, b[v], sums[row][v]); });

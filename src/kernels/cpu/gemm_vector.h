@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -56,13 +57,10 @@ template <class T>
   return x - Vector<T>{};
 }
 
-/// Makes the compiler load a vector once where it is used several times: gcc gives each use a load of its
-/// own, and more than two a cycle hold up what multiplies.
-template <class V>
-[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] V& vector) {
-#if defined(__AVX2__)
-  asm("" : "+v"(vector));
-#endif
+/// Nothing that was read before is read again. With 16 registers gcc else gives each use of a vector a load
+/// of its own, and more than two a cycle hold up what multiplies.
+[[gnu::always_inline]] inline void end_loads() {
+  if constexpr (vector_bytes < 64) std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
 /// Asks for the cache line there, into the second level. Reads nothing, so that the place may lie behind the
