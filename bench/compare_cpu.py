@@ -233,9 +233,9 @@ class Comparison:
 def processor():
     """The model, of which there are several kinds where a hypervisor shortens its name, and what it multiplies with."""
     facts = dict(re.findall(r"^(model name|flags)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE))
-    flags = facts["flags"].split()
+    flags = facts.get("flags", "").split()
     kind = next((kind for kind in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if kind in flags), "")
-    return f"{facts['model name']} {kind}".strip()
+    return f"{facts.get('model name', os.uname().machine)} {kind}".strip()
 
 
 def surroundings():
