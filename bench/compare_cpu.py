@@ -14,7 +14,6 @@ import datetime
 import json
 import os
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import torch
 from lockstep_run import REPOSITORY, Lockstep, steps_of
+from processor import is_amd, processor
 from pytorch_gpt import Shape
 
 TABLE = REPOSITORY / "bench" / "results" / "compare_cpu.csv"
@@ -77,10 +77,6 @@ def write_text(path, characters=1_115_394):
         else:
             text.append(letter)
     path.write_text("".join(text))
-
-
-def is_amd():
-    return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
 
 
 class PyTorch:
@@ -230,14 +226,6 @@ class Comparison:
                     "pytorch_value": f"{theirs:.4g}", "ratio": f"{ratio:.3f}", "loss_difference": difference}
 
 
-def processor():
-    """The model, of which there are several kinds where a hypervisor shortens its name, and what it multiplies with."""
-    facts = dict(re.findall(r"^(model name|flags)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE))
-    flags = facts.get("flags", "").split()
-    kind = next((kind for kind in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if kind in flags), "")
-    return f"{facts.get('model name', os.uname().machine)} {kind}".strip()
-
-
 def surroundings():
     def output(*command):
         return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
@@ -257,10 +245,10 @@ def readme_table(cpu=None):
     """Of the newest rows on this processor, or the last one, PyTorch's fastest setting for each job, the weakest ratio first."""
     with TABLE.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    newest = next((row for row in reversed(rows) if cpu in (None, row["cpu"])), None)
-    if newest is None:
-        raise SystemExit(f"{TABLE} has no row of '{cpu}', only of: {', '.join(sorted({row['cpu'] for row in rows}))}")
-    last = {key: newest[key] for key in ("cpu", "ranks", "threads")}
+    processors = sorted({row["cpu"] for row in rows})
+    if cpu is not None and cpu not in processors:
+        raise SystemExit(f"{TABLE} has no row of '{cpu}', only of: {', '.join(processors)}")
+    last = {key: [row for row in rows if cpu in (None, row["cpu"])][-1][key] for key in ("cpu", "ranks", "threads")}
     rows = [row for row in rows if all(row[key] == value for key, value in last.items())]
     newest = {(row["workload"], row["precision"], row["mode"]): row for row in rows}
     fastest = {}

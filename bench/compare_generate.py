@@ -22,6 +22,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from processor import processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORKLOADS = {  # those of bench_generate
@@ -67,10 +68,8 @@ def lockstep(workload, batch, options):
 def surroundings(options):
     def output(*command):
         return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), "unknown")
     return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
-            "cpu": cpu, "cores": os.cpu_count(), "load_before": round(os.getloadavg()[0], 2),
+            "cpu": processor(), "cores": os.cpu_count(), "load_before": round(os.getloadavg()[0], 2),
             "pytorch": torch.__version__, "transformers": transformers.__version__, "threads": options.threads}
 
 

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from processor import processor
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 COMMON = ["data.dataset=sample", "train.steps=3", "train.warmup_steps=1", "train.eval_every=2", "snapshot.every_steps=2", "train.device=cpu",
@@ -81,13 +83,6 @@ def measure(build, ranks, settings):
     if run.returncode or not found:
         sys.exit(f"{' '.join(map(str, command))} ended with {run.returncode}:\n{run.stdout}{run.stderr}")
     return in_mib(*found.groups()[2:]), in_mib(*found.groups()[:2])
-
-
-def processor():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
 
 
 def main():

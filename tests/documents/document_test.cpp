@@ -182,12 +182,13 @@ class Pages : public testing::Test {
     write_text(tree_ / "scripts/env.sh", "");
   }
 
-  std::vector<Executed> run(const std::string& text, bool is_full = false) const {
-    return execute(parse(text), session(is_full), Exactness::digits);
+  std::vector<Executed> run(const std::string& text, bool is_full = false,
+                            Exactness exactness = Exactness::digits) const {
+    return execute(parse(text), session(is_full), exactness);
   }
   /// What is wrong with the first command that something is wrong with.
-  std::string problem(const std::string& text) const {
-    for (const Executed& executed : run(text))
+  std::string problem(const std::string& text, Exactness exactness = Exactness::digits) const {
+    for (const Executed& executed : run(text, false, exactness))
       if (const std::string found = problem_of(executed); !found.empty()) return found;
     return "";
   }
@@ -215,6 +216,17 @@ TEST_F(Pages, ThatShowAnotherDigitFail) {
   EXPECT_NE(problem(page("console run", "$ seq 2\n1\n")).find("prints more"), std::string::npos);
   EXPECT_NE(problem(page("console run", "$ seq 1\n")).find("prints more"), std::string::npos);
   EXPECT_EQ(problem(page("console run", "$ echo lost >&2\nlost\n")), "");
+}
+
+TEST_F(Pages, ThatShowAModelsWordsMayHaveOthersElsewhere) {
+  const std::string generate = "generate() { echo saw Tom; }\n";
+  const std::string words =
+      page("sh run", generate) + page("console run", "$ generate --snapshot run\nsaw Kay\n");
+  const std::string piped =
+      page("sh run", generate) + page("console run", "$ generate --snapshot run | cat\nsaw Kay\n");
+  EXPECT_EQ(problem(words, Exactness::fractions), "");
+  EXPECT_NE(problem(words), "");
+  EXPECT_NE(problem(piped, Exactness::fractions), "");
 }
 
 TEST_F(Pages, WhoseCommandsFailFail) {

@@ -48,6 +48,14 @@ void link_sources(const Session& session, const fs::path& work) {
   fs::create_directory_symlink(session.build, work / "build" / "cpu");
 }
 
+/// With which the output of a command is compared, where that of others is compared with `exactness`: words
+/// of a model follow from its digits, unless another program makes something of them.
+Exactness exactness_of(const std::string& command, Exactness exactness) {
+  const bool is_of_a_model =
+      command.find("generate --snapshot") != std::string::npos && command.find('|') == std::string::npos;
+  return exactness == Exactness::fractions && is_of_a_model ? Exactness::lines : exactness;
+}
+
 /// Appends the commands of an executed block, shortened if it is to be. `output` has the last one's, or is
 /// null.
 void append_commands(const Block& block, const Block* output, bool is_full, Exactness exactness,
@@ -59,12 +67,8 @@ void append_commands(const Block& block, const Block* output, bool is_full, Exac
   for (Command& command : commands_of(block, output)) {
     const std::string shorter = replaced(command.text, replacements, used);
     if (is_shorter) command.text = shorter;
-    const bool is_of_a_model =
-        exactness == Exactness::fractions && command.text.find("generate --snapshot") != std::string::npos;
     all.push_back({.command = command,
-                   .exactness = is_shorter      ? Exactness::numbers
-                                : is_of_a_model ? Exactness::lines
-                                                : exactness});
+                   .exactness = is_shorter ? Exactness::numbers : exactness_of(command.text, exactness)});
   }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw std::runtime_error("no command has '" + replacements[i].first + "' to replace");
