@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* owner_file = "/.owner";
 constexpr std::chrono::seconds touch_interval{1};
@@ -48,8 +48,8 @@ std::string fresh_id() {
 }
 
 std::string to_text(const Owner& owner) {
-  return Json{{"run", owner.run},         {"generation", owner.generation}, {"host", owner.host},
-              {"boot_id", owner.boot_id}, {"process", owner.process},       {"since", owner.since}}
+  return OrderedJson{{"run", owner.run},         {"generation", owner.generation}, {"host", owner.host},
+                     {"boot_id", owner.boot_id}, {"process", owner.process},       {"since", owner.since}}
              .dump() +
          "\n";
 }
@@ -59,7 +59,7 @@ std::optional<Owner> read_owner(int file) {
   std::array<char, 4096> bytes{};
   const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
   if (count <= 0) return std::nullopt;
-  const Json json = Json::parse(bytes.data(), bytes.data() + count, nullptr, false);
+  const OrderedJson json = OrderedJson::parse(bytes.data(), bytes.data() + count, nullptr, false);
   if (!json.is_object()) return unknown_owner;
   return Owner{.run = json.value("run", ""),
                .generation = json.value("generation", int64_t{0}),
