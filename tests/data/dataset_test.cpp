@@ -167,6 +167,7 @@ TEST(RandomTokens, FillTheVocabularyEvenly) {
 
 TEST(SyntheticRegression, IsTheSameEveryTimeAndUniform) {
   const SyntheticRegression dataset;
+  const SyntheticRegression built_again;
   EXPECT_EQ(dataset.size(), 2048);
   EXPECT_EQ(dataset.input().shape, Shape({20}));
   EXPECT_EQ(dataset.target().dtype, DType::f32);
@@ -176,7 +177,7 @@ TEST(SyntheticRegression, IsTheSameEveryTimeAndUniform) {
     std::vector<float> sample(21);
     std::vector<float> again(21);
     dataset.fetch(i, sample.data(), &sample[20]);
-    SyntheticRegression().fetch(i, again.data(), &again[20]);
+    built_again.fetch(i, again.data(), &again[20]);
     ASSERT_EQ(sample, again);
     for (float value : sample) {
       ASSERT_TRUE(value >= 0 && value < 1);
