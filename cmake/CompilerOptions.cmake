@@ -35,8 +35,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
-# Builds that look for faults take longer to compile than to run: with sanitizers -Og halves what -O1 takes. clang++'s
-# -Og is its -O1. Flags of all targets, so that a target can take a sanitizer back.
+# Builds that look for faults take longer to compile than to run: with sanitizers -Og takes half to two
+# thirds of what -O1 takes. clang++'s -Og is its -O1. Flags of all targets, so that a target can take a sanitizer back.
 if(LOCKSTEP_SANITIZE OR LOCKSTEP_CUDA STREQUAL "EMULATED")
   set(CMAKE_CXX_FLAGS_RELEASE "-Og")
 endif()

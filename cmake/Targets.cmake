@@ -8,10 +8,6 @@ function(lockstep_library room)
   # *_none.cpp are what a build without CUDA has in the place of *_cuda.cpp.
   if(LOCKSTEP_HAVE_CUDA)
     list(FILTER sources EXCLUDE REGEX "_none\\.cpp$")
-    # Most builds leave these files out; in the others each is compiled by itself, so that a missing #include shows.
-    set(gpu_sources ${sources})
-    list(FILTER gpu_sources INCLUDE REGEX "_cuda\\.cpp$")
-    set_source_files_properties(${gpu_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   else()
     list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$|/cuda/|\\.cu$")
   endif()

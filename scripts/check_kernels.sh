@@ -7,7 +7,8 @@
 #   scripts/check_kernels.sh --base main    ... if they changed since main
 #   scripts/check_kernels.sh --all          all six
 #   scripts/check_kernels.sh --update       all six, and writes the table; reasons stay
-# It is the build of the preset cuda in build/cuda_check, where train_gpt can be linked from the same objects:
+# It is the build of the preset cuda in build/cuda_check, with the host's code not optimised, because nothing of it runs.
+# train_gpt can be linked there from the same objects; each file is compiled by itself, so a missing #include shows:
 #   cmake --build build/cuda_check --target train_gpt
 # Two compilers at a time; JOBS=8 for more.
 set -euo pipefail
@@ -77,7 +78,7 @@ SECONDS=0
 architectures=$(printf '%s-real;' "${targets[@]#sm_}")
 cmake --preset cuda -B "$folder" --log-level=WARNING -DCMAKE_CUDA_COMPILER="$nvcc" \
   -DCMAKE_CUDA_COMPILER_LAUNCHER="$launcher" -DCMAKE_CUDA_FLAGS=-Xptxas=-v \
-  -DCMAKE_CUDA_ARCHITECTURES="${architectures%;}" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6
+  -DCMAKE_CUDA_ARCHITECTURES="${architectures%;}" -DCMAKE_BUILD_TYPE=None
 cmake --build "$folder" --parallel "${JOBS:-2}" --target lockstep_kernels -- -k 0
 compile_seconds=$SECONDS
 

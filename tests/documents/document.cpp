@@ -85,7 +85,7 @@ class IndentedCode {
   bool after_empty_ = true;
 };
 
-bool is_skip(const std::string& line) {
+bool leaves_lines_out(const std::string& line) {
   static const std::regex skip("\\s*(//|#|;)?\\s*\\.\\.\\.\\s*");
   return std::regex_match(line, skip);
 }
@@ -229,7 +229,7 @@ std::string missing_in(const Block& block, const std::string& file_text) {
   const std::vector<std::string> wanted = bare_lines(block.lines);
   auto from = there.begin();
   for (auto begin = wanted.begin(); begin != wanted.end();) {
-    const auto end = std::find_if(begin, wanted.end(), is_skip);
+    const auto end = std::find_if(begin, wanted.end(), leaves_lines_out);
     const auto found = std::search(from, there.end(), begin, end);
     if (begin != end && found == there.end()) {
       // The first line that is nowhere says more than the first of its neighbours.

@@ -15,7 +15,7 @@
 namespace lockstep::documents {
 namespace {
 
-constexpr const char* head =
+constexpr const char* heading =
     "# Where the digits of the documents come from, and a fingerprint of the numbers of each document. "
     "Written by\n"
     "# scripts/renew_documents.sh; CONTRIBUTING.md says when.\n";
@@ -53,7 +53,7 @@ Record read_record(const std::filesystem::path& file) {
 }
 
 void write_record(const std::filesystem::path& file, const Record& record) {
-  std::string text = concat(head, "scope: ", record.scope, "\n");
+  std::string text = concat(heading, "scope: ", record.scope, "\n");
   for (const auto& [document, fingerprint] : record.fingerprints)
     text += concat(document, " ", fingerprint, "\n");
   write_text(file.string(), text);
