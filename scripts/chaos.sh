@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Kills, stops and resizes training runs at random moments and compares each with an undisturbed one. Writes
-# docs/chaos.md (or --report FILE), whose numbers scripts/renew_documents.sh --accept docs/chaos.md then records. Needs
-# a build in build/cpu, or in the folder that BUILD names.
+# docs/chaos.md (or --report FILE). Needs a build in build/cpu, or in the folder that BUILD names.
 #   scripts/chaos.sh [--runs 50] [--resizes 10] [--seed 7] [--steps 300] [--report docs/chaos.md]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

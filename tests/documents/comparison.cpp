@@ -2,11 +2,9 @@
 #include "documents/comparison.h"
 
 #include <algorithm>
-#include <cctype>
 #include <regex>
 
 #include "core/text.h"
-#include "store/sha256.h"
 
 namespace lockstep::documents {
 namespace {
@@ -165,32 +163,6 @@ Match compare(const std::vector<std::string>& shown, const std::vector<std::stri
   const Streams there = streams_of(printed, exactness);
   match.is_equal = find_in_order(here.in_order, there.in_order, match) && find_of_ranks(here, there, match);
   return match;
-}
-
-std::vector<std::string> numbers_of(const std::string& text) {
-  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  std::vector<std::string> numbers;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (!is_part(text[at])) continue;
-    size_t end = at;
-    bool has_digit = false;
-    for (; end < text.size(); ++end) {
-      const bool joins = (text[end] == '.' || text[end] == ',') && is_digit(text[end - (end > at ? 1 : 0)]) &&
-                         end + 1 < text.size() && is_digit(text[end + 1]);
-      if (!is_part(text[end]) && !joins) break;
-      has_digit = has_digit || is_digit(text[end]);
-    }
-    if (has_digit) numbers.push_back(text.substr(at, end - at));
-    at = end;
-  }
-  return numbers;
-}
-
-std::string fingerprint(const std::vector<std::string>& numbers) {
-  std::string text;
-  for (const std::string& number : numbers) text += number + "\n";
-  return sha256(text).substr(0, 16);
 }
 
 }  // namespace lockstep::documents

@@ -36,11 +36,4 @@ Match compare(const std::vector<std::string>& shown, const std::vector<std::stri
 /// Whether a shown line stands for any lines.
 bool is_skip(const std::string& line);
 
-/// Every number of a text, hashes among them, in order.
-std::vector<std::string> numbers_of(const std::string& text);
-
-/// 16 hexadecimal digits that another number, or another order of them, changes: those that SHA-256 begins
-/// with.
-std::string fingerprint(const std::vector<std::string>& numbers);
-
 }  // namespace lockstep::documents

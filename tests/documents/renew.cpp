@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behind scripts/renew_documents.sh: executes the documents of this tree and writes what their commands print
-// into them, or records the numbers of documents as they are.
+// Behind scripts/renew_documents.sh: executes the documents of this tree and writes the output of their
+// commands into them.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +27,6 @@ constexpr int hours_seconds = 4 * 3600;
 struct Options {
   bool is_full = false;
   std::vector<std::string> only;
-  std::vector<std::string> accept;
 };
 
 void require_documents(const std::vector<std::string>& paths) {
@@ -36,15 +35,6 @@ void require_documents(const std::vector<std::string>& paths) {
     if (std::find(known.begin(), known.end(), path) == known.end())
       throw std::runtime_error("there is no document " + path +
                                "; name it from the root, such as docs/ddp.md");
-}
-
-/// Records the numbers of these documents, and forgets documents that are gone.
-void accept(const std::vector<std::string>& paths, Record record) {
-  for (const std::string& path : paths)
-    record.fingerprints[path] = fingerprint_of(read_text(sources + "/" + path));
-  std::erase_if(record.fingerprints,
-                [](const auto& entry) { return !std::filesystem::exists(sources + "/" + entry.first); });
-  write_record(record_file, record);
 }
 
 /// Executes one document and writes what is new into it. True if something was.
@@ -61,18 +51,13 @@ bool renew(const std::string& path, const Session& session) {
   return true;
 }
 
-bool is_recorded(const Record& record, const std::string& path) {
-  const auto entry = record.fingerprints.find(path);
-  return entry != record.fingerprints.end() &&
-         entry->second == fingerprint_of(read_text(sources + "/" + path));
-}
-
-/// Renews documents, and the records of those whose numbers were the recorded ones before.
-int renew_all(const Options& options, Record record) {
+/// Renews documents, and the record of their scope if all of them were renewed in full.
+int renew_all(const Options& options) {
+  const std::string recorded = read_scope(record_file);
   const std::string scope = scope_of_this_build();
-  const bool is_here = record.scope == scope;
-  if (!is_here && !(options.is_full && options.only.empty()))
-    throw std::runtime_error(concat("the digits of the documents are from ", record.scope, ", and this is ",
+  const bool is_everything = options.is_full && options.only.empty();
+  if (recorded != scope && !is_everything)
+    throw std::runtime_error(concat("the digits of the documents are from ", recorded, ", and this is ",
                                     scope, ": renew all of them, with --full, or none"));
   const Session session = {.sources = sources,
                            .build = std::string(LOCKSTEP_PROGRAM_DIR) + "/..",
@@ -80,23 +65,14 @@ int renew_all(const Options& options, Record record) {
                            .most_seconds = hours_seconds};
   int failures = 0;
   for (const std::string& path : options.only.empty() ? document_paths(sources) : options.only) {
-    const bool was_recorded = is_recorded(record, path);
     try {
-      const bool is_new = renew(path, session);
-      std::cout << path << (is_new ? ": renewed" : ": as before") << std::endl;
-      if (!was_recorded)
-        std::cout
-            << "  other numbers than the recorded ones were in it before; once you have looked at them:\n"
-            << "  scripts/renew_documents.sh --accept " << path << std::endl;
-      else
-        record.fingerprints[path] = fingerprint_of(read_text(sources + "/" + path));
+      std::cout << path << (renew(path, session) ? ": renewed" : ": as before") << std::endl;
     } catch (const std::exception& problem) {
       ++failures;
       std::cerr << problem.what() << std::endl;
     }
   }
-  if (failures == 0) record.scope = scope;
-  accept({}, record);
+  if (failures == 0 && recorded != scope) write_scope(record_file, scope);
   return failures == 0 ? 0 : 1;
 }
 
@@ -106,17 +82,11 @@ int main(int argc, char** argv) {
   Options options;
   CommandLine line("Executes the documents and writes what their commands print into them.");
   line.add_flag("--full", options.is_full, "shortened blocks as well, at full length (LOCKSTEP_DATA_DIR)");
-  const CommandOption only = line.add("--only", options.only, "these documents alone");
-  line.add("--accept", options.accept, "record the numbers of these documents, and execute nothing")
-      .excludes(only);
+  line.add("--only", options.only, "these documents alone");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   try {
     require_documents(options.only);
-    require_documents(options.accept);
-    const Record record = read_record(record_file);
-    if (options.accept.empty()) return renew_all(options, record);
-    accept(options.accept, record);
-    return 0;
+    return renew_all(options);
   } catch (const std::exception& problem) {
     std::cerr << "error: " << problem.what() << std::endl;
     return 2;
