@@ -90,11 +90,13 @@ bool leaves_lines_out(const std::string& line) {
   return std::regex_match(line, skip);
 }
 
-/// The lines that are not empty, without indentation.
+/// The lines that are not empty, without indentation. Marks of blanks in the solutions of exercises are left
+/// out: pages show the code without them.
 std::vector<std::string> bare_lines(const std::vector<std::string>& lines) {
   std::vector<std::string> bare;
   for (const std::string& line : lines)
-    if (std::string text = trimmed(line); !text.empty()) bare.push_back(std::move(text));
+    if (std::string text = trimmed(line); !text.empty() && !text.starts_with("// blank<"))
+      bare.push_back(std::move(text));
   return bare;
 }
 

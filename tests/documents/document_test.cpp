@@ -108,6 +108,8 @@ TEST(Excerpts, StandInTheirFiles) {
   EXPECT_NE(missing("second();\nfirst();\n"), "");
   EXPECT_NE(missing("first();\nthird();\n"), "");
   EXPECT_EQ(missing("first();\nfourth();\n"), "there is no line 'fourth();'");
+  const std::string solution = "first();\n// blank<void>(\"words\")\nsecond();\n";
+  EXPECT_EQ(missing_in(parse(page("cpp from main.cpp", "first();\nsecond();\n")).blocks[0], solution), "");
 }
 
 bool equal(const Lines& shown, const Lines& printed, Exactness exactness = Exactness::digits) {
@@ -163,15 +165,6 @@ TEST(Comparison, RanksSpeakInAnyOrder) {
   EXPECT_FALSE(equal({"[CPU0] a", "done"}, {"[CPU1] a", "done", "[CPU0] a"}));
   EXPECT_TRUE(equal({"[CPU0] a", "...", "done"}, {"[CPU1] a", "done", "[CPU0] a"}));
   EXPECT_FALSE(equal({"[CPU2] a", "...", "done"}, {"[CPU1] a", "done"}));
-}
-
-TEST(Numbers, AnyOtherDigitIsAnotherFingerprint) {
-  EXPECT_EQ(numbers_of("At 0.133887, 27.0k in 1,115,394 of AVX-512; 78871d7400dcbdea. Step 3."),
-            (Lines{"0.133887", "27.0k", "1,115,394", "512", "78871d7400dcbdea", "3"}));
-  EXPECT_EQ(fingerprint_of("loss 0.5, then 0.25"), fingerprint_of("a loss of 0.5 and 0.25."));
-  EXPECT_NE(fingerprint_of("loss 0.5, then 0.25"), fingerprint_of("loss 0.5, then 0.26"));
-  EXPECT_NE(fingerprint_of("| 75 | 1 |"), fingerprint_of("| 1 | 75 |"));
-  EXPECT_EQ(fingerprint({}), "e3b0c44298fc1c14");
 }
 
 /// Executes a page in a tree that has nothing but an env.sh.
@@ -285,14 +278,11 @@ TEST_F(Pages, LeaveNothingBehind) {
   EXPECT_TRUE(eventually(is_gone));
 }
 
-TEST_F(Pages, ARecordIsReadAsItWasWritten) {
-  write_record(tree_ / "recorded.txt",
-               {.scope = "x, y", .fingerprints = {{"docs/a.md", "0123456789abcdef"}}});
-  const Record record = read_record(tree_ / "recorded.txt");
-  EXPECT_EQ(record.scope, "x, y");
-  EXPECT_EQ(record.fingerprints.at("docs/a.md"), "0123456789abcdef");
-  write_text(tree_ / "recorded.txt", "docs/a.md 0123\n");
-  EXPECT_THROW(read_record(tree_ / "recorded.txt"), std::runtime_error);
+TEST_F(Pages, AScopeIsReadAsItWasWritten) {
+  write_scope(tree_ / "recorded.txt", "x, y");
+  EXPECT_EQ(read_scope(tree_ / "recorded.txt"), "x, y");
+  write_text(tree_ / "recorded.txt", "x, y\n");
+  EXPECT_THROW(read_scope(tree_ / "recorded.txt"), std::runtime_error);
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ int main(int argc, char** argv) {
     const Mlp model({20, 1});
     initialize_linears(model.parameters(), /*seed=*/0);
     ParameterSpace parameters(model.parameters());
-    DataParallel ddp(parameters, world,
-                     {.replicas = blank<int>("how many batches a step has, on all ranks together")});
+    DataParallel ddp(parameters, world, {.replicas = blank<int>("how many batches a step has, on all ranks together")});
     Sgd optimizer(parameters, {});
     Loader loader(data,
                   {.replicas = ddp.total_replicas(),

@@ -13,8 +13,7 @@ int main(int argc, char** argv) {
   const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4 --nodes=2");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const Node node = pretend_node(world, options["--nodes"]);
-    const std::vector<std::string> names =
-        blank<std::vector<std::string>>("the names of all ranks' nodes, in rank order");
+    const std::vector<std::string> names = blank<std::vector<std::string>>("the names of all ranks' nodes, in rank order");
     int local_rank = 0;
     int local_size = 0;
     for (int rank = 0; rank < world.size(); ++rank) {

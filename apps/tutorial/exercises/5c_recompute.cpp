@@ -25,13 +25,13 @@ int main(int argc, char** argv) {
       const Step step = loader.next();
       const Batch& batch = step.batches[0];
       const auto first_half = [&] {
-        const RandomKey key = {
-            .seed = 0,
-            .step = blank<uint32_t>("a number that is new in every step, but not when the half runs again")};
+        const RandomKey key = {.seed = 0, .step = blank<uint32_t>("a number that is new in every step, but not when the half runs again")};
         return dropout(relu(first(batch.inputs)), 0.2, key);
       };
       Tensor kept;
-      { blank<void>("let the first half run, with nothing recorded"); }
+      {
+        blank<void>("let the first half run, with nothing recorded");
+      }
       kept.set_requires_grad();
       const Tensor loss = mean_squared_error(second(kept), batch.targets);
       backward(loss);

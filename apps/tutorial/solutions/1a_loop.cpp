@@ -21,9 +21,13 @@ int main(int argc, char** argv) {
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
       const Step step = loader.next();
       const Batch& batch = step.batches[0];
+      // blank<Tensor>("what the model makes of the inputs"): model(batch.inputs)
       const Tensor prediction = model(batch.inputs);
+      // blank<Tensor>("the mean squared error of the prediction"): mean_squared_error(prediction, batch.targets)
       const Tensor loss = mean_squared_error(prediction, batch.targets);
+      // blank<void>("the gradient of the loss for every parameter")
       backward(loss);
+      // blank<void>("the optimizer's step")
       optimizer.step(learning_rate);
       report_step(step.index + 1, static_cast<float>(item(loss)));
     }

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
     const auto count = static_cast<size_t>(parameters.elements());
     float* values = parameters.values().data<float>();
     const float* gradients = parameters.gradients().data<float>();
+    // blank<float>("the velocity of a parameter that has not moved yet"): 0.0f
     Numbers velocities(count, 0.0f);
 
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
@@ -29,7 +30,9 @@ int main(int argc, char** argv) {
       const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
       backward(loss);
       for (size_t j = 0; j < count; ++j) {
+        // blank<float>("the new velocity"): momentum * velocities[j] + gradients[j]
         velocities[j] = momentum * velocities[j] + gradients[j];
+        // blank<float>("the new value, rounded once: std::fma(a, b, c) is a * b + c"): std::fma(-learning_rate, velocities[j], values[j])
         values[j] = std::fma(-learning_rate, velocities[j], values[j]);
       }
       report_step(step.index + 1, static_cast<float>(item(loss)));

@@ -27,11 +27,14 @@ int main(int argc, char** argv) {
       for (const Batch& batch : step.batches) {
         const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
         backward(loss);
+        // blank<void>("keep this batch's gradient: the next backward() overwrites it")
         kept.push_back(numbers(parameters.gradients()));
         losses.push_back(static_cast<float>(item(loss)));
       }
+      // blank<Numbers>("the sum of the four, neighbours first"): add(add(kept[0], kept[1]), add(kept[2], kept[3]))
       const Numbers total = add(add(kept[0], kept[1]), add(kept[2], kept[3]));
       float* gradients = parameters.gradients().data<float>();
+      // blank<float>("the mean over the batches"): total[j] / 4
       for (size_t j = 0; j < total.size(); ++j) gradients[j] = total[j] / 4;
       optimizer.step(learning_rate);
       report_step(step.index + 1, tree_mean(losses));

@@ -17,7 +17,9 @@ int main(int argc, char** argv) {
     ParameterSpace parameters(model.parameters());
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {});
+    // blank<int>("how many ranks share the samples"): world.size()
     const int sharers = world.size();
+    // blank<int>("which of the shares is this rank's, from 0"): world.rank()
     const int mine = world.rank();
     Loader loader(data,
                   {.replicas = sharers, .local_replicas = {mine}, .batch_size = options["--batch_size"]});
@@ -28,10 +30,12 @@ int main(int argc, char** argv) {
       ddp.backward(mean_squared_error(model(batch.inputs), batch.targets));
       const float loss = ddp.wait();
       optimizer.step(learning_rate);
+      // blank<bool>("is this the rank that reports?"): world.is_first()
       const bool reports = world.is_first();
       if (reports) report_step(step.index + 1, loss);
     }
     return 0;
   };
+  // blank<int>("start --ranks ranks that run train"): launch_ranks(options["--ranks"], train)
   return run_program([&] { return launch_ranks(options["--ranks"], train); });
 }

@@ -24,10 +24,13 @@ int main(int argc, char** argv) {
 
     int64_t step = 0;
     for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
+      // blank<std::vector<uint32_t>>("the order of this epoch"): random_permutation(samples, seed + static_cast<uint64_t>(epoch))
       const std::vector<uint32_t> order = random_permutation(samples, seed + static_cast<uint64_t>(epoch));
+      // blank<int64_t>("how many samples each rank takes, rounded up"): (samples + world.size() - 1) / world.size()
       const int64_t share = (samples + world.size() - 1) / world.size();
       std::vector<int64_t> mine;
       for (int64_t k = 0; k < share; ++k) {
+        // blank<int64_t>("the place of this rank's k-th sample in the order"): (world.rank() + k * world.size()) % samples
         const int64_t place = (world.rank() + k * world.size()) % samples;
         mine.push_back(order.at(static_cast<size_t>(place)));
       }

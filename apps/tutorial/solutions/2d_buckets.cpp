@@ -27,12 +27,14 @@ void exchange(const World& world, const Bucket& bucket) {
   Numbers packed;
   for (const NamedTensor& parameter : bucket.parameters) {
     const Numbers gradient = numbers(parameter.tensor.grad());
+    // blank<void>("append this gradient to packed")
     packed.insert(packed.end(), gradient.begin(), gradient.end());
   }
   const Numbers mean = mean_over_ranks(world, packed);
   const float* next = mean.data();
   for (const NamedTensor& parameter : bucket.parameters) {
     std::copy_n(next, parameter.tensor.size(), parameter.tensor.grad().data<float>());
+    // blank<void>("go on to where the next parameter's numbers begin")
     next += parameter.tensor.size();
   }
 }
@@ -53,6 +55,7 @@ int main(int argc, char** argv) {
     std::reverse(list.begin(), list.end());
     std::vector<Bucket> buckets(1);
     for (const NamedTensor& parameter : list) {
+      // blank<bool>("does it fit into the last bucket?"): buckets.back().size + parameter.tensor.size() <= bucket_size
       const bool fits = buckets.back().size + parameter.tensor.size() <= bucket_size;
       if (!fits) buckets.emplace_back();
       buckets.back().parameters.push_back(parameter);
@@ -63,6 +66,7 @@ int main(int argc, char** argv) {
       for (const NamedTensor& parameter : bucket.parameters)
         leaf_gradient(parameter.tensor).ready = [&world, &bucket, &running] {  // called by backward()
           ++bucket.ready;
+          // blank<bool>("is every gradient of the bucket there?"): bucket.ready == bucket.parameters.size()
           const bool leaves = bucket.ready == bucket.parameters.size();
           if (!leaves) return;
           bucket.ready = 0;

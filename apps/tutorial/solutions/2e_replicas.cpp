@@ -15,18 +15,23 @@ int main(int argc, char** argv) {
     const Mlp model({20, 1});
     initialize_linears(model.parameters(), /*seed=*/0);
     ParameterSpace parameters(model.parameters());
+    // blank<int>("how many batches a step has, on all ranks together"): options["--replicas"]
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     Sgd optimizer(parameters, {});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"]});
+    Loader loader(data,
+                  {.replicas = ddp.total_replicas(),
+                   // blank<std::vector<int>>("which of the replicas this rank executes"): ddp.replicas()
+                   .local_replicas = ddp.replicas(),
+                   .batch_size = options["--batch_size"]});
 
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
       const Step step = loader.next();
       for (const Batch& batch : step.batches) {
         const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
+        // blank<void>("the gradients of one replica")
         ddp.backward(loss);
       }
+      // blank<float>("end the step: average gradients and losses over all replicas"): ddp.wait()
       const float mean_loss = ddp.wait();
       optimizer.step(learning_rate);
       if (world.is_first()) report_step(step.index + 1, mean_loss);

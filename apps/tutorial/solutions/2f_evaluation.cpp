@@ -26,16 +26,20 @@ double evaluate(const World& world, const Mlp& model, const Dataset& data, int64
     const auto size = static_cast<size_t>(std::min(batch_size, share - begin));
     const Batch batch = collect(data, {mine.data() + begin, size}, cpu_stream());
     const double loss = item(mean_squared_error(model(batch.inputs), batch.targets));
+    // blank<double>("the sum of the losses of this batch's samples"): loss * static_cast<double>(batch.samples)
     part.sum += loss * static_cast<double>(batch.samples);
+    // blank<double>("how many samples that is"): static_cast<double>(batch.samples)
     part.count += static_cast<double>(batch.samples);
   }
   std::vector<Part> parts(static_cast<size_t>(world.size()));
+  // blank<void>("gather the parts of all ranks into parts")
   world.communicator().all_gather(&part, sizeof part, parts.data());
   Part whole;
   for (const Part& one : parts) {
     whole.sum += one.sum;
     whole.count += one.count;
   }
+  // blank<double>("the mean loss of a sample"): whole.sum / whole.count
   return whole.sum / whole.count;
 }
 

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
                          .batch_size = options["--batch_size"]});
 
     std::vector<NamedTensor> state = model.parameters();
+    // blank<void>("append what the optimizer remembers to state")
     for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity);
     int epochs_run = 0;
     const bool has_snapshot = world.is_first() && std::filesystem::exists(snapshot_path);
@@ -44,8 +45,10 @@ int main(int argc, char** argv) {
       }
       if (!world.is_first()) continue;
       std::map<std::string, std::string> metadata;
+      // blank<std::string>("how many epochs are over, as text"): concat(epoch + 1)
       const std::string epochs = concat(epoch + 1);
       metadata["epochs_run"] = epochs;
+      // blank<void>("write state and metadata to snapshot_path")
       write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = metadata}));
     }
     return 0;

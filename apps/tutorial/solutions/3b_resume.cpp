@@ -27,11 +27,15 @@ int main(int argc, char** argv) {
     int epochs_run = 0;
     const bool has_snapshot = world.is_first() && std::filesystem::exists(snapshot_path);
     const std::string read = has_snapshot ? to_safetensors(load_safetensors(snapshot_path)) : "";
+    // blank<std::string>("what rank 0 has read, on every rank"): world.communicator().broadcast_text(read, 0)
     const std::string bytes = world.communicator().broadcast_text(read, 0);
     if (!bytes.empty()) {
       const SafeTensors snapshot = from_safetensors(bytes, snapshot_path);
+      // blank<void>("copy the snapshot's tensors into state")
       restore_tensors(snapshot.tensors, state, snapshot_path);
+      // blank<int>("how many epochs are over"): std::stoi(snapshot.metadata.at("epochs_run"))
       epochs_run = std::stoi(snapshot.metadata.at("epochs_run"));
+      // blank<void>("put the loader where the run was")
       loader.seek(epochs_run * loader.steps_per_epoch());
     }
 

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
     const std::string bytes = world.communicator().broadcast_text(read, 0);
     const SafeTensors snapshot = bytes.empty() ? SafeTensors{} : from_safetensors(bytes, snapshot_path);
     int replicas = world.size();
+    // blank<int>("how many replicas the run has, as its snapshot says"): std::stoi(snapshot.metadata.at("replicas"))
     if (!bytes.empty()) replicas = std::stoi(snapshot.metadata.at("replicas"));
 
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
     ParameterSpace parameters(model.parameters());
     DataParallel ddp(parameters, world, {.replicas = replicas});
     Sgd optimizer(parameters, {.momentum = 0.9});
+    // blank<int>("how many shares the samples are cut into"): ddp.total_replicas()
     Loader loader(data, {.replicas = ddp.total_replicas(),
                          .local_replicas = ddp.replicas(),
                          .batch_size = options["--batch_size"]});
@@ -49,6 +51,7 @@ int main(int argc, char** argv) {
       }
       if (!world.is_first()) continue;
       std::map<std::string, std::string> metadata = {{"epochs_run", concat(epoch + 1)}};
+      // blank<std::string>("how many replicas the run has, as text"): concat(ddp.total_replicas())
       const std::string shares = concat(ddp.total_replicas());
       metadata["replicas"] = shares;
       write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = metadata}));

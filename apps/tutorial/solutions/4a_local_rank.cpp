@@ -13,12 +13,14 @@ int main(int argc, char** argv) {
   const Options options(argc, argv, "total_epochs=2 --batch_size=32 --ranks=4 --nodes=2");
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const Node node = pretend_node(world, options["--nodes"]);
+    // blank<std::vector<std::string>>("the names of all ranks' nodes, in rank order"): world.communicator().all_gather_text(node.name)
     const std::vector<std::string> names = world.communicator().all_gather_text(node.name);
     int local_rank = 0;
     int local_size = 0;
     for (int rank = 0; rank < world.size(); ++rank) {
       const bool is_on_my_node = names[static_cast<size_t>(rank)] == node.name;
       if (is_on_my_node) ++local_size;
+      // blank<bool>("does this rank come before me on my node?"): is_on_my_node && rank < world.rank()
       if (is_on_my_node && rank < world.rank()) ++local_rank;
     }
     report_ranks(world, 0, concat("is ", node.name, ":", local_rank, " of ", local_size));
@@ -29,9 +31,11 @@ int main(int argc, char** argv) {
     ParameterSpace parameters(model.parameters());
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {});
-    Loader loader(
-        data,
-        {.replicas = world.size(), .local_replicas = {world.rank()}, .batch_size = options["--batch_size"]});
+    // blank<int>("how many ranks share the samples"): world.size()
+    Loader loader(data, {.replicas = world.size(),
+                         // blank<int>("which of the shares is this rank's"): world.rank()
+                         .local_replicas = {world.rank()},
+                         .batch_size = options["--batch_size"]});
 
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
       const Step step = loader.next();

@@ -30,8 +30,10 @@ int main(int argc, char** argv) {
     std::vector<NamedTensor> state = model.parameters();
     for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity);
     int epochs_run = 0;
+    // blank<bool>("does this rank read a snapshot?"): world.is_first() && std::filesystem::exists(snapshot_path)
     const bool reads = world.is_first() && std::filesystem::exists(snapshot_path);
     const std::string read = reads ? to_safetensors(load_safetensors(snapshot_path)) : "";
+    // blank<std::string>("what was read, on every rank"): world.communicator().broadcast_text(read, 0)
     const std::string bytes = world.communicator().broadcast_text(read, 0);
     if (!bytes.empty()) {
       const SafeTensors snapshot = from_safetensors(bytes, snapshot_path);
@@ -48,6 +50,7 @@ int main(int argc, char** argv) {
         optimizer.step(learning_rate);
         if (world.is_first()) report_step(step.index + 1, loss);
       }
+      // blank<bool>("does this rank write the snapshot?"): world.is_first()
       const bool writes = world.is_first();
       const std::string epochs = concat(epoch + 1);
       if (writes)

@@ -14,9 +14,12 @@ int main(int argc, char** argv) {
     const Node node = pretend_node(world, options["--nodes"]);
     const std::vector<std::string> names = world.communicator().all_gather_text(node.name);
     const auto local_rank = std::count(names.begin(), names.begin() + world.rank(), node.name);
+    // blank<std::string>("the path of weights.safetensors on this node's disk"): node.disk + "weights.safetensors"
     const std::string weights = node.disk + "weights.safetensors";
+    // blank<bool>("does this rank download?"): local_rank == 0
     const bool downloads = local_rank == 0;
     if (downloads) download_weights(node, weights);
+    // blank<void>("wait until all downloads are over")
     world.communicator().barrier();
 
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);

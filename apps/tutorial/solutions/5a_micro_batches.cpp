@@ -27,12 +27,15 @@ int main(int argc, char** argv) {
       const int64_t samples = batch.samples / parts;
       float total = 0.0f;
       for (int part = 0; part < parts; ++part) {
+        // blank<int64_t>("the first sample of this part"): part * samples
         const int64_t first = part * samples;
         const Tensor inputs = batch.inputs.slice(first, first + samples);
         const Tensor targets = batch.targets.slice(first, first + samples);
         const Tensor loss = mean_squared_error(model(inputs), targets);
+        // blank<bool>("is there something of this step to which the gradients are added?"): part > 0
         const bool adds = part > 0;
         parameters.bind_gradients(gradients, adds);
+        // blank<void>("add what this part's loss counts in the mean of all parts")
         backward(loss, 1.0 / parts);
         total += static_cast<float>(item(loss));
       }

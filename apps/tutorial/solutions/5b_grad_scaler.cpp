@@ -16,7 +16,9 @@ struct Scaler {
   int good_steps = 0;  // since the scale was last changed
 
   void update(bool is_finite) {
+    // blank<int>("how many good steps there are now since the last overflow"): is_finite ? good_steps + 1 : 0
     good_steps = is_finite ? good_steps + 1 : 0;
+    // blank<float>("the scale after an overflow"): scale / 2
     if (!is_finite) scale = scale / 2;
     if (good_steps == growth_interval) {
       scale *= 2;
@@ -46,9 +48,11 @@ int main(int argc, char** argv) {
       float* gradients = parameters.gradients().data<float>();
       bool is_finite = true;
       for (int64_t j = 0; j < parameters.trainable_elements(); ++j) {
+        // blank<float>("the gradient as it is without the scale"): gradients[j] / scaler.scale
         gradients[j] = gradients[j] / scaler.scale;
         is_finite = is_finite && std::isfinite(gradients[j]);
       }
+      // blank<void>("move the parameters, unless there is an overflow")
       if (is_finite) optimizer.step(learning_rate);
       scaler.update(is_finite);
       report_step(step.index + 1, static_cast<float>(item(loss)));

@@ -25,17 +25,20 @@ int main(int argc, char** argv) {
       const Step step = loader.next();
       const Batch& batch = step.batches[0];
       const auto first_half = [&] {
+        // blank<uint32_t>("a number that is new in every step, but not when the half runs again"): static_cast<uint32_t>(step.index)
         const RandomKey key = {.seed = 0, .step = static_cast<uint32_t>(step.index)};
         return dropout(relu(first(batch.inputs)), 0.2, key);
       };
       Tensor kept;
       {
+        // blank<void>("let the first half run, with nothing recorded"), 2 lines
         const NoGrad no_grad;
         kept = first_half();
       }
       kept.set_requires_grad();
       const Tensor loss = mean_squared_error(second(kept), batch.targets);
       backward(loss);
+      // blank<void>("run it again, and go through it backward from the gradient that kept has received")
       backward(first_half(), kept.grad());
       optimizer.step(learning_rate);
       report_step(step.index + 1, static_cast<float>(item(loss)));

@@ -23,8 +23,10 @@ int main(int argc, char** argv) {
 
     float* values = parameters.values().data<float>();  // all of them, in one flat array
     const auto share = static_cast<size_t>(parameters.elements() / world.size());
+    // blank<size_t>("where this rank's part of the values begins"): static_cast<size_t>(world.rank()) * share
     const size_t first = static_cast<size_t>(world.rank()) * share;
     // Of values[first] and those behind it:
+    // blank<size_t>("how many velocities this rank needs"): share
     Numbers velocities(share);
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
       const Step step = loader.next();
@@ -34,10 +36,12 @@ int main(int argc, char** argv) {
       const Numbers mean = mean_over_ranks(world, numbers(parameters.gradients()));  // of all values
       Numbers moved(values + first, values + first + share);
       for (size_t j = 0; j < share; ++j) {
+        // blank<float>("the gradient of this value"): mean[first + j]
         velocities[j] = momentum * velocities[j] + mean[first + j];
         moved[j] = std::fma(-learning_rate, velocities[j], moved[j]);
       }
       const auto bytes = static_cast<int64_t>(share * sizeof(float));
+      // blank<void>("bring what each rank has moved to all ranks")
       world.communicator().all_gather(moved.data(), bytes, values);
       const float mean_loss = mean_over_ranks(world, static_cast<float>(item(loss)));
       if (world.is_first()) report_step(step.index + 1, mean_loss);

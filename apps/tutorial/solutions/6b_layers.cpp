@@ -25,6 +25,7 @@ struct Layer {
 void gather(const World& world, Layer& layer) {
   Tensor all = empty({(layer.inputs + 1) * layer.outputs});
   const auto bytes = static_cast<int64_t>(layer.part.size() * sizeof(float));
+  // blank<void>("bring the parts of all ranks into all, in the order of the ranks")
   world.communicator().all_gather(layer.part.data(), bytes, all.data<float>());
   layer.whole = all.set_requires_grad();
 }
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
         gather(world, layer);
         inputs.push_back(layer(inputs.back()));
         most = std::max(most, values_here(layers));
+        // blank<void>("let go of the layer")
         layer.whole = {};
       }
       Tensor result = inputs.back();
@@ -77,6 +79,7 @@ int main(int argc, char** argv) {
       Tensor dy = result.grad();
       for (size_t k = layers.size(); k-- > 0;) {
         Layer& layer = layers[k];
+        // blank<void>("the layer is needed once more")
         gather(world, layer);
         Tensor x = inputs[k];
         backward(layer(x.set_requires_grad()), dy);  // leaves layer.whole.grad() and
@@ -86,6 +89,7 @@ int main(int argc, char** argv) {
         layer.whole = {};
         const size_t share = layer.part.size(), first = share * static_cast<size_t>(world.rank());
         for (size_t j = 0; j < share; ++j)
+          // blank<float>("the gradient of this value"): mean[first + j]
           layer.part[j] = std::fma(-learning_rate, mean[first + j], layer.part[j]);
       }
       const float mean_loss = mean_over_ranks(world, static_cast<float>(item(loss)));

@@ -1,11 +1,8 @@
-# Wrong answers to the exercises of the tutorial: each is a solution with something else in one of its blanks, made
-# while CMake configures and compiled into one program, planted_answers N. list.txt says of each which exercise it
-# answers, and what check_exercise is to say.
+# Wrong answers to the exercises of the tutorial. Each is a solution with something else in one of its blanks, made while
+# CMake configures: program N of planted/. list.txt says of each which exercise it answers, and what check_exercise is to say.
 set(planted_folder ${CMAKE_CURRENT_BINARY_DIR}/planted)
-set(planted_count 0)
 set(planted_list "")
-set(planted_code "")
-set(planted_table "")
+set(planted_answers "")
 
 # planted_answer(<exercise> <what check_exercise says> <right> <wrong> [<right> <wrong>]...)
 function(planted_answer exercise words)
@@ -21,14 +18,10 @@ function(planted_answer exercise words)
     endif()
     string(REPLACE "${ARGV${right}}" "${ARGV${wrong}}" text "${text}")
   endforeach()
-  # Its includes are there already, and do nothing again.
-  string(REPLACE "int main(" "int run(" text "${text}")
-  file(CONFIGURE OUTPUT ${planted_folder}/${planted_count}.inc CONTENT "${text}" @ONLY)
-  set(planted_code "${planted_code}namespace planted_${planted_count} {\n#include \"${planted_count}.inc\"\n}\n" PARENT_SCOPE)
-  set(planted_table "${planted_table}  planted_${planted_count}::run,\n" PARENT_SCOPE)
+  list(LENGTH planted_answers number)
+  file(CONFIGURE OUTPUT ${planted_folder}/${number}.cpp CONTENT "${text}" @ONLY)
+  set(planted_answers ${planted_answers} ${planted_folder}/${number}.cpp PARENT_SCOPE)
   set(planted_list "${planted_list}${exercise}|${words}\n" PARENT_SCOPE)
-  math(EXPR planted_count "${planted_count} + 1")
-  set(planted_count ${planted_count} PARENT_SCOPE)
 endfunction()
 
 planted_answer(1a_loop "[no step]" "optimizer.step(learning_rate)" "optimizer.space()")
@@ -119,11 +112,9 @@ planted_answer(6b_layers "yours is 'step 44 rank 0 had at most 1761 values of ga
 planted_answer(6b_layers "a layer is needed, and is not here" "        gather(world, layer);\n        Tensor x" "        Tensor x")
 
 file(CONFIGURE OUTPUT ${planted_folder}/list.txt CONTENT "${planted_list}" @ONLY)
-file(CONFIGURE OUTPUT ${planted_folder}/programs.inc
-  CONTENT "${planted_code}\nconstexpr int (*programs[])(int, char**) = {\n${planted_table}};\n" @ONLY)
-lockstep_program(planted_answers SOURCES tutorial/planted/planted_answers.cpp LIBRARIES tutorial_exercise)
-target_compile_definitions(planted_answers PRIVATE PLANTED_PROGRAMS="${planted_folder}/programs.inc")
+all_in_one(planted_answers ${planted_folder} ${planted_answers})
+all_in_one(blank_exercises ${planted_folder}/blank ${exercises_with_blanks})
 target_link_libraries(planted_answers PRIVATE unfinished)
-set_target_properties(planted_answers PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${planted_folder})
-add_dependencies(tutorial_tests exercises planted_answers)
+target_link_libraries(blank_exercises PRIVATE unfinished)
+add_dependencies(tutorial_tests check_exercise planted_answers blank_exercises)
 target_compile_definitions(tutorial_tests PRIVATE LOCKSTEP_PLANTED_DIR="${planted_folder}")

@@ -21,15 +21,15 @@ struct Request {
   std::string mistake;  ///< to be shown in the place of the learner's programs; empty: none
 };
 
-/// Whether a source was changed after its program was built: a build that failed leaves the program as it
-/// was.
-bool is_older_than_source(const std::filesystem::path& program, const std::string& name) {
+/// Why a learner's program is not what its source says; empty if it is. A build that fails leaves the program
+/// of the build before it.
+std::string reason_to_build(const std::filesystem::path& program, const std::string& name) {
   const std::filesystem::path source = std::filesystem::path(TUTORIAL_EXERCISES) / (name + ".cpp");
   std::error_code absent;
   const auto built = std::filesystem::last_write_time(program, absent);
-  if (absent) return false;
+  if (absent) return "the program is not built yet";
   const auto written = std::filesystem::last_write_time(source, absent);
-  return !absent && written > built;
+  return !absent && written > built ? "the source was changed after the program was built" : "";
 }
 
 int check_all(const Request& request) {
@@ -40,10 +40,10 @@ int check_all(const Request& request) {
   size_t solved = 0;
   for (const Exercise& exercise : exercises) {
     const bool is_own = request.folder.empty() && request.mistake.empty();
-    if (is_own && is_older_than_source(folder / exercise.name, exercise.name)) {
-      std::cout << concat(exercise.name,
-                          ": the source was changed after the program was built: cmake --build ",
-                          "--preset cpu --target ", exercise.name, "\n");
+    const std::string reason = is_own ? reason_to_build(folder / exercise.name, exercise.name) : "";
+    if (!reason.empty()) {
+      std::cout << concat(exercise.name, ": ", reason, ": cmake --build --preset cpu --target ",
+                          exercise.name, "\n");
       continue;
     }
     const std::string solution = here / "solutions" / exercise.name;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many small programs in one, which compiles and links in the time of two. The name that it is started by,
+// which is that of a link to it, says which of them it is.
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "apps/tutorial/exercises/exercise.h"
+#include "data/sampler.h"
+
+// CMake writes this file: every program in a namespace of its own, and `programs`, a list of names and
+// functions.
+#include ALL_PROGRAMS
+
+int main(int argc, char** argv) {
+  const std::string name = std::filesystem::path(argv[0]).filename();
+  for (const auto& [known, run] : programs)
+    if (name == known) return run(argc, argv);
+  std::cerr << "error: there is no program " << name << " in this file: start a link to it\n";
+  return 2;
+}
