@@ -1,18 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sstream>
+#include <iosfwd>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 namespace lockstep {
 
-/// Joins the arguments as a stream would print them.
+namespace detail {
+
+void append_number(std::string& text, long long number);
+void append_number(std::string& text, unsigned long long number);
+void append_number(std::string& text, double number);
+/// Appends what `print` prints of `value` to a stream.
+void append_printed(std::string& text, void (*print)(std::ostream&, const void*), const void* value);
+
+/// Numbers and texts need no stream. Most files include this header, and <sstream> takes longer to compile
+/// than it.
+template <class T>
+void append(std::string& text, const T& value) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    text += std::string_view(value);
+  else if constexpr (std::is_same_v<T, char>)
+    text += value;
+  else if constexpr (std::is_floating_point_v<T>)
+    append_number(text, static_cast<double>(value));
+  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+    append_number(text, static_cast<long long>(value));
+  else if constexpr (std::is_integral_v<T>)
+    append_number(text, static_cast<unsigned long long>(value));
+  else
+    append_printed(
+        text, [](std::ostream& out, const void* any) { out << *static_cast<const T*>(any); }, &value);
+}
+
+}  // namespace detail
+
+/// Joins the arguments, each as a stream prints it. core/text.h has numbers in other forms.
 template <class... Args>
 std::string concat(const Args&... args) {
-  std::ostringstream text;
-  (text << ... << args);
-  return text.str();
+  std::string text;
+  (detail::append(text, args), ...);
+  return text;
 }
 
 /// Something failed. what() is for the user; where() is the source location that noticed it.

@@ -2,18 +2,48 @@
 #include "core/text.h"
 
 #include <array>
-#include <iomanip>
+#include <cstdio>
 #include <sstream>
 
 namespace lockstep {
+namespace {
+
+std::string with_zeros(const std::string& digits, size_t width) {
+  return std::string(width - std::min(width, digits.size()), '0') + digits;
+}
+
+/// What std::to_chars writes of the number. Any double fits in fixed form with 60 decimals.
+template <class Number, class... Form>
+std::string written(Number number, Form... form) {
+  std::array<char, 400> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, form...).ptr};
+}
+
+}  // namespace
+
+std::string hexadecimal(uint64_t number, size_t digits) { return with_zeros(written(number, 16), digits); }
+
+std::string zero_padded(int64_t number, size_t digits) { return with_zeros(written(number), digits); }
+
+std::string fixed_text(double number, int decimals) {
+  return written(number, std::chars_format::fixed, decimals);
+}
+
+std::string exact_text(double number) {
+  std::array<char, 32> text;
+  return {text.data(), static_cast<size_t>(std::snprintf(text.data(), text.size(), "%a", number))};
+}
+
+std::string left_aligned(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
 
 std::string bytes_text(double bytes) {
   static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   for (; bytes >= 1023.5 && unit + 1 < units.size(); ++unit) bytes /= 1024;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(unit > 0 && bytes < 9.95 ? 1 : 0) << bytes << " " << units[unit];
-  return text.str();
+  return fixed_text(bytes, unit > 0 && bytes < 9.95 ? 1 : 0) + " " + units[unit];
 }
 
 size_t edit_distance(const std::string& a, const std::string& b) {

@@ -2,7 +2,6 @@
 #include "doctor/doctor.h"
 
 #include <algorithm>
-#include <iomanip>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "comm/mpi_communicator.h"
 #include "core/error.h"
 #include "core/host.h"
+#include "core/text.h"
 #include "core/thread_pool.h"
 
 namespace lockstep {
@@ -67,8 +67,7 @@ std::string to_text(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     const auto verdict = nlohmann::json(finding.verdict).get<std::string>();
-    text += concat(std::left, std::setw(9), verdict, std::setw(static_cast<int>(width)), finding.name, "  ",
-                   finding.found, "\n");
+    text += concat(left_aligned(verdict, 9), left_aligned(finding.name, width), "  ", finding.found, "\n");
     if (!finding.advice.empty()) text += concat(std::string(9 + width, ' '), "  -> ", finding.advice, "\n");
   }
   return text;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <iomanip>
 #include <set>
 #include <sstream>
 
@@ -110,7 +109,7 @@ Finding judge_clocks(const std::vector<RankPlace>& ranks, const std::vector<doub
   const auto [least, most] = std::minmax_element(ahead_seconds.begin(), ahead_seconds.end());
   const auto host = [&](auto at) { return ranks[static_cast<size_t>(at - ahead_seconds.begin())].host; };
   const double apart = *most - *least;
-  const std::string amount = concat(std::fixed, std::setprecision(3), apart, " s apart at most");
+  const std::string amount = fixed_text(apart, 3) + " s apart at most";
   if (apart < worth_a_warning_seconds) return {"clocks", Verdict::ok, amount};
   const Verdict verdict = apart < refused_by_buckets_seconds ? Verdict::warning : Verdict::problem;
   return {"clocks", verdict, concat(amount, ": ", host(most), " is ahead of ", host(least)),

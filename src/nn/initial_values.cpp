@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/text.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -28,7 +29,7 @@ InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t 
                 const int64_t skipped = first - begin * columns;
                 copy(turned.slice(skipped, skipped + part.size()), part);
               },
-          .name = concat(std::hexfloat, "transposed normal ", rows, " ", columns, " ", std, " ", seed, " ",
+          .name = concat("transposed normal ", rows, " ", columns, " ", exact_text(std), " ", seed, " ",
                          stream_id)};
 }
 
@@ -36,19 +37,19 @@ InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t 
 
 InitialValues constant_values(double value) {
   return {.fill = [value](const Tensor& part, int64_t) { fill(part, value); },
-          .name = concat(std::hexfloat, "constant ", value)};
+          .name = "constant " + exact_text(value)};
 }
 
 InitialValues normal_values(double mean, double std, uint64_t seed, uint32_t stream_id) {
   return {.fill = [=](const Tensor& part,
                       int64_t first) { fill_normal(part, mean, std, seed, stream_id, first); },
-          .name = concat(std::hexfloat, "normal ", mean, " ", std, " ", seed, " ", stream_id)};
+          .name = concat("normal ", exact_text(mean), " ", exact_text(std), " ", seed, " ", stream_id)};
 }
 
 InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t stream_id) {
   return {.fill = [=](const Tensor& part,
                       int64_t first) { fill_uniform(part, low, high, seed, stream_id, first); },
-          .name = concat(std::hexfloat, "uniform ", low, " ", high, " ", seed, " ", stream_id)};
+          .name = concat("uniform ", exact_text(low), " ", exact_text(high), " ", seed, " ", stream_id)};
 }
 
 bool is_in_out(const std::string& parameter) {

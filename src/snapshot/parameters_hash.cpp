@@ -8,7 +8,6 @@
 #endif
 #include <algorithm>
 #include <bit>
-#include <iomanip>
 #include <map>
 #include <set>
 #include <xxhash.h>
@@ -126,6 +125,6 @@ uint64_t hash_of(std::span<const std::span<const std::byte>> pieces) {
   return hasher.value();
 }
 
-std::string hash_text(uint64_t hash) { return concat(std::hex, std::setfill('0'), std::setw(16), hash); }
+std::string hash_text(uint64_t hash) { return hexadecimal(hash, 16); }
 
 }  // namespace lockstep

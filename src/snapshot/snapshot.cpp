@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <iomanip>
 
 #include "config/config.h"
 #include "config/config_file.h"
 #include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -20,9 +20,7 @@ constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
 
 /// "step-", 1000 -> "step-00001000".
-std::string numbered(const std::string& prefix, int64_t step) {
-  return concat(prefix, std::setfill('0'), std::setw(8), step);
-}
+std::string numbered(const std::string& prefix, int64_t step) { return prefix + zero_padded(step, 8); }
 
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
   const std::string digits = name.substr(std::min(prefix.size(), name.size()));

@@ -2,12 +2,12 @@
 #include "snapshot/snapshot_files.h"
 
 #include <algorithm>
-#include <iomanip>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {
@@ -75,7 +75,7 @@ std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, cons
     all += one.tensor.bytes();
   }
   if (shards.size() == 1) return {make_file(model_file, shards[0])};
-  const auto digits = [](size_t number) { return concat(std::setfill('0'), std::setw(5), number); };
+  const auto digits = [](size_t number) { return zero_padded(static_cast<int64_t>(number), 5); };
   std::vector<SnapshotFile> files;
   nlohmann::ordered_json index = {{"metadata", {{"total_size", all}}}};
   for (size_t shard = 0; shard < shards.size(); ++shard) {

@@ -2,9 +2,10 @@
 #include "tokenizer/char_tokenizer.h"
 
 #include <algorithm>
-#include <iomanip>
+#include <cctype>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/utf8.h"
 
@@ -14,8 +15,10 @@ namespace {
 /// 'x' (U+0078), or the number alone for a character that does not show.
 std::string describe(char32_t character) {
   const bool shows = character > 0x20 && character != 0x7F;
-  return concat(shows ? concat("'", encode_utf8(character), "' ") : "", "(U+", std::uppercase, std::hex,
-                std::setw(4), std::setfill('0'), static_cast<uint32_t>(character), ")");
+  std::string number = hexadecimal(static_cast<uint64_t>(character), 4);
+  std::transform(number.begin(), number.end(), number.begin(),
+                 [](char c) { return static_cast<char>(std::toupper(c)); });
+  return concat(shows ? concat("'", encode_utf8(character), "' ") : "", "(U+", number, ")");
 }
 
 }  // namespace

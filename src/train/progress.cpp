@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <iomanip>
 #include <utility>
 
 #include "core/clock.h"
@@ -26,16 +25,12 @@ constexpr double validation_line_seconds = 10.0;
 /// Epochs are told one by one until there are so many lines.
 constexpr int64_t most_epoch_lines = 20;
 
-std::string fixed(double value, int decimals) {
-  return concat(std::fixed, std::setprecision(decimals), value);
-}
-
 /// Three or four digits: 950, 12.3k, 1.2M.
 std::string short_count(double value) {
   if (!std::isfinite(value)) return "?";
-  if (value < 999.5) return fixed(value, 0);
-  if (value < 999.5e3) return fixed(value / 1e3, value < 99.95e3 ? 1 : 0) + "k";
-  return fixed(value / 1e6, 1) + "M";
+  if (value < 999.5) return fixed_text(value, 0);
+  if (value < 999.5e3) return fixed_text(value / 1e3, value < 99.95e3 ? 1 : 0) + "k";
+  return fixed_text(value / 1e6, 1) + "M";
 }
 
 std::string duration(double seconds) {
@@ -43,13 +38,13 @@ std::string duration(double seconds) {
   const int64_t hours = total / 3600;
   const int64_t minutes = total / 60 % 60;
   const std::string before = hours > 0 ? concat(hours, minutes < 10 ? ":0" : ":") : "";
-  return concat(before, minutes, std::setfill('0'), ":", std::setw(2), total % 60);
+  return concat(before, minutes, ":", zero_padded(total % 60, 2));
 }
 
 std::string steps_text(const ProgressState& state) {
   return concat("step ", state.step, "/", state.total_steps);
 }
-std::string loss_text(const ProgressState& state) { return "loss " + fixed(state.loss, 4); }
+std::string loss_text(const ProgressState& state) { return "loss " + fixed_text(state.loss, 4); }
 std::string speed_text(const ProgressState& state) {
   return concat(short_count(state.per_second), " ", state.unit, "/s");
 }
