@@ -1,9 +1,10 @@
 include(GNUInstallDirs)
 
-# lockstep_library(<room> [PUBLIC targets...] [PRIVATE targets...]): the library lockstep_<room> from every source
-# below the calling folder. PUBLIC names the rooms whose headers this room's headers include.
+# lockstep_library(<room> [COLD] [PUBLIC targets...] [PRIVATE targets...]): the library lockstep_<room> from every source
+# below the calling folder. PUBLIC names the rooms whose headers this room's headers include. COLD: the room waits for
+# files, sockets and people, and no loop of it runs over tensors or tokens.
 function(lockstep_library room)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
   # *_none.cpp are what a build without CUDA has in the place of *_cuda.cpp.
   if(LOCKSTEP_HAVE_CUDA)
@@ -18,6 +19,9 @@ function(lockstep_library room)
   target_include_directories(lockstep_${room} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
   target_link_libraries(lockstep_${room} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:lockstep_options>)
+  if(arg_COLD)
+    target_compile_options(lockstep_${room} PRIVATE ${LOCKSTEP_COLD_OPTIONS})
+  endif()
 endfunction()
 
 # lockstep_cuda(<target>): lets the sources of a target call CUDA, or its stand-in. Sources that end in .cu go to nvcc,
@@ -50,9 +54,11 @@ function(lockstep_program program)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${program} ${arg_SOURCES})
   target_link_libraries(${program} PRIVATE ${arg_LIBRARIES} lockstep_options)
-  # What takes time when it runs is in the libraries.
+  # Programs spend their time in the libraries.
   if(LOCKSTEP_SANITIZE)
     target_compile_options(${program} PRIVATE -O0)
+  else()
+    target_compile_options(${program} PRIVATE ${LOCKSTEP_COLD_OPTIONS})
   endif()
   if(LOCKSTEP_SANITIZE MATCHES "address")
     target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/keep_plugins.cpp)

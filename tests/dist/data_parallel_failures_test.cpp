@@ -11,7 +11,7 @@
 #include "tests/dist/tiny_model.h"
 #include "tests/support/user_error.h"
 
-namespace lockstep {
+namespace lockstep::data_parallel_failures_test {
 namespace {
 
 constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
@@ -89,4 +89,4 @@ TEST(DataParallelFailures, ARankThatThrowsEndsAllOfThemWithItsOwnException) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data_parallel_failures_test

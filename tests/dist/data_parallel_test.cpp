@@ -11,7 +11,7 @@
 #include "tests/dist/tiny_model.h"
 #include "tests/support/user_error.h"
 
-namespace lockstep {
+namespace lockstep::data_parallel_test {
 namespace {
 
 TEST(DataParallel, AsManyReplicasAsRanksIfNoneAreAskedFor) {
@@ -211,4 +211,4 @@ TEST(DataParallel, OnlyFp32IsTrained) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data_parallel_test

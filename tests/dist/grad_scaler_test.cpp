@@ -11,7 +11,7 @@
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 
-namespace lockstep {
+namespace lockstep::grad_scaler_test {
 namespace {
 
 constexpr int replicas = 3, all_steps = 6;
@@ -159,4 +159,4 @@ TEST(GradScalerOnRanks, WhatWouldMissTheScaleIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::grad_scaler_test

@@ -13,7 +13,7 @@
 #include "tensor/create.h"
 #include "tests/dist/reference_tree.h"
 
-namespace lockstep {
+namespace lockstep::gradient_reducer_test {
 namespace {
 
 constexpr int64_t block = ParameterSpace::block;
@@ -282,4 +282,4 @@ TEST(GradientReducer, AnUnfinishedBucketIsAnErrorAlsoWhereAThreadWaitsForIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::gradient_reducer_test

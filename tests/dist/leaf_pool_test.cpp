@@ -6,7 +6,7 @@
 #include "tensor/create.h"
 #include "tests/support/user_error.h"
 
-namespace lockstep {
+namespace lockstep::leaf_pool_test {
 namespace {
 
 constexpr int64_t block = ParameterSpace::block;
@@ -102,4 +102,4 @@ TEST_F(LeafPoolTest, ReleasingAllFreesEveryBuffer) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::leaf_pool_test

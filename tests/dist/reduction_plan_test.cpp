@@ -8,7 +8,7 @@
 #include "kernels/fold.h"
 #include "tests/dist/reference_tree.h"
 
-namespace lockstep {
+namespace lockstep::reduction_plan_test {
 namespace {
 
 /// A way to cut the work of a step.
@@ -240,4 +240,4 @@ TEST(ReductionPlan, TheTreeIsNotASumFromLeftToRight) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::reduction_plan_test

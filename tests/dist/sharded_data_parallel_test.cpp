@@ -14,7 +14,7 @@
 #include "tests/dist/tiny_model.h"
 #include "tests/support/user_error.h"
 
-namespace lockstep {
+namespace lockstep::sharded_data_parallel_test {
 namespace {
 
 constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
@@ -271,4 +271,4 @@ TEST(Sharded, EachStageKeepsLess) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharded_data_parallel_test

@@ -9,7 +9,7 @@
 #include "tensor/create.h"
 #include "tests/support/user_error.h"
 
-namespace lockstep {
+namespace lockstep::sharding_test {
 namespace {
 
 constexpr int64_t block = ParameterSpace::block;
@@ -308,4 +308,4 @@ TEST(Transfer, MessagesAreAsLongAsTheirElements) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharding_test

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "tensor/create.h"
 
-namespace lockstep {
+namespace lockstep::generate_test {
 namespace {
 
 constexpr int64_t block_size = 8;
@@ -262,4 +262,4 @@ TEST(Sampling, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::generate_test

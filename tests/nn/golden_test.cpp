@@ -13,7 +13,7 @@
 #include "parameters/gradient_norm.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::golden_test {
 namespace {
 
 class GoldenTest : public testing::TestWithParam<DType> {
@@ -232,4 +232,4 @@ TEST_P(GoldenIn16Bits, AreAsNearToDoublePrecisionAsPyTorch) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::golden_test

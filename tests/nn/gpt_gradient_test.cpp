@@ -8,7 +8,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::gpt_gradient_test {
 namespace {
 
 constexpr int64_t vocabulary = 13, time_steps = 7, width = 10;
@@ -125,4 +125,4 @@ TEST(Mlp, IsLinearsWithReluBetween) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::gpt_gradient_test

@@ -13,7 +13,7 @@
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::gpt_test {
 namespace {
 
 constexpr int64_t vocabulary = 31, block_size = 12, width = 24;
@@ -324,4 +324,4 @@ TEST(Gpt, FloatingPointOperationsAreSixAWeightAndTheAttention) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::gpt_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::learning_rate_test {
 namespace {
 
 constexpr CosineSchedule schedule{.peak = 1.0, .floor = 0.2, .warmup_steps = 4, .decay_steps = 12};
@@ -75,4 +75,4 @@ TEST(WarmupStableDecay, PartsCanBeLeftOut) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::learning_rate_test

@@ -6,7 +6,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::module_test {
 namespace {
 
 /// A module of the kind a user writes: one parameter of its own, one part, and the part's weight once more.
@@ -92,4 +92,4 @@ TEST(Module, AnMlpComputesIn16BitsAndGivesFp32) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::module_test

@@ -9,7 +9,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::optimizer_test {
 namespace {
 
 constexpr int steps = 10;
@@ -249,4 +249,4 @@ TEST(GradientClip, TheFactorBringsTheNormToItsLimit) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::optimizer_test

@@ -7,7 +7,7 @@
 #include "nn/gpt.h"
 #include "support/gradient_check.h"
 
-namespace lockstep {
+namespace lockstep::recompute_test {
 namespace {
 
 using What = Recompute::What;
@@ -102,4 +102,4 @@ TEST(Recompute, MoreSegmentsThanBlocksAreAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::recompute_test

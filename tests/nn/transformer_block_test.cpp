@@ -6,7 +6,7 @@
 
 #include "support/gradient_check.h"
 
-namespace lockstep {
+namespace lockstep::transformer_block_test {
 namespace {
 
 constexpr int64_t width = 64;
@@ -60,4 +60,4 @@ TEST(TransformerBlock, TheLayerShowsInTrainingOnly) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::transformer_block_test

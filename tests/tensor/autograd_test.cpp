@@ -6,7 +6,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::autograd_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -232,4 +232,4 @@ TEST(Autograd, ASliceHandsItsGradientToItsRows) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::autograd_test

@@ -5,7 +5,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint_test {
 namespace {
 
 using Tensors = std::vector<Tensor>;
@@ -234,4 +234,4 @@ TEST(Checkpoint, OnlyInputsAreKept) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint_test

@@ -7,7 +7,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::dropout_test {
 namespace {
 
 constexpr RandomKey key{.seed = 5, .step = 7, .sample = 11, .site = 2};
@@ -98,4 +98,4 @@ TEST(Dropout, ZeroProbabilityIsTheIdentityAndOneAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::dropout_test

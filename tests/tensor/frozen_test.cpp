@@ -8,7 +8,7 @@
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::frozen_test {
 namespace {
 
 /// Small integers, whose sums are exact in any order.
@@ -97,4 +97,4 @@ TEST(Frozen, AWeightsProductIsNotComputed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::frozen_test

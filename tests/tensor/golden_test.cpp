@@ -6,7 +6,7 @@
 
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::golden_test {
 namespace {
 
 using Inputs = std::vector<Tensor>;
@@ -91,4 +91,4 @@ TEST_P(TensorGolden, NumbersThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::golden_test

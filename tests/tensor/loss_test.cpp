@@ -5,7 +5,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::loss_test {
 namespace {
 
 /// -log softmax(logits[row])[target] by its definition.
@@ -124,4 +124,4 @@ TEST(Operations, AnIdOutsideItsTableIsAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::loss_test

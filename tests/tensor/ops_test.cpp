@@ -9,7 +9,7 @@
 #include "support/op_cases.h"
 #include "support/user_error.h"
 
-namespace lockstep {
+namespace lockstep::ops_test {
 namespace {
 
 /// The operation's result and the gradients of all inputs, which hold numbers of the dtype `numbers`.
@@ -200,4 +200,4 @@ TEST(OpTable, HoldsEveryOperation) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::ops_test

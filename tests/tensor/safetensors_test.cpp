@@ -7,7 +7,7 @@
 #include "support/gradient_check.h"
 #include "support/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::safetensors_test {
 namespace {
 
 /// A file with this header and so many bytes of data.
@@ -187,4 +187,4 @@ TEST(SafeTensors, AMissingFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::safetensors_test

@@ -7,7 +7,7 @@
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::tape_order_test {
 namespace {
 
 using Events = std::vector<std::string>;
@@ -200,4 +200,4 @@ TEST(TapeMemory, WithoutRecordingIntermediatesGoAtOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tape_order_test

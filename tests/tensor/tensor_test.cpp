@@ -9,7 +9,7 @@
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
-namespace lockstep {
+namespace lockstep::tensor_test {
 namespace {
 
 /// 0, 1, 2, ...
@@ -196,4 +196,4 @@ TEST(Create, APartOfADrawHasTheValuesOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tensor_test
