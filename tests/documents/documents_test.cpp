@@ -6,6 +6,7 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "core/text.h"
 #include "documents/document.h"
 #include "documents/execution.h"
 #include "documents/record.h"
@@ -77,7 +78,24 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Documents, testing::ValuesIn(document_paths(sources)), test_name);
+/// The documents whose commands start several ranks, or all others.
+std::vector<std::string> documents(bool with_ranks) {
+  std::vector<std::string> paths;
+  for (const std::string& path : document_paths(sources)) {
+    const Document document = parse_document(path, read_text(sources + "/" + path));
+    const auto starts_ranks = [](const Block& block) {
+      const std::string text = joined(block.lines, "\n");
+      return block.is_executed() &&
+             (text.find("mpirun ") != std::string::npos || text.find("lockrun ") != std::string::npos);
+    };
+    if (std::any_of(document.blocks.begin(), document.blocks.end(), starts_ranks) == with_ranks)
+      paths.push_back(path);
+  }
+  return paths;
+}
+
+INSTANTIATE_TEST_SUITE_P(WithRanks, Documents, testing::ValuesIn(documents(true)), test_name);
+INSTANTIATE_TEST_SUITE_P(Alone, Documents, testing::ValuesIn(documents(false)), test_name);
 
 }  // namespace
 }  // namespace lockstep::documents

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "emulator/arena.h"
 #include "emulator/block.h"
 
@@ -56,10 +57,9 @@ std::string describe_place(const Access& access) {
 std::string describe_code(const void* code) {
   const auto* at = static_cast<const char*>(code);
   const bool is_here = at >= &__executable_start && at < &end;
-  return lockstep::concat(
-      "code address 0x", std::hex,
-      is_here ? at - &__executable_start : static_cast<std::ptrdiff_t>(reinterpret_cast<uintptr_t>(at)),
-      " of ", function_name(code));
+  const auto address =
+      is_here ? static_cast<uint64_t>(at - &__executable_start) : reinterpret_cast<uintptr_t>(at);
+  return lockstep::concat("code address 0x", lockstep::hexadecimal(address, 1), " of ", function_name(code));
 }
 
 [[noreturn]] void refuse(const Access& access, const char* kind) {

@@ -258,7 +258,7 @@ TEST(Exercises, CheckExerciseTellsHowAProgramFails) {
             std::string::npos);
 }
 
-TEST(Exercises, RanksOfALauncherHaveTheSameBits) {
+TEST(LaunchedExercises, HaveTheBitsOfThoseWhoseRanksAreThreads) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const TemporaryDirectory folder;
   const std::string go = "cd " + folder.path() + " && ";
