@@ -42,7 +42,7 @@ set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or t
 # thirds of what -O1 takes. clang++'s -Og is its -O1. Flags of all targets, so that a target can take a sanitizer back.
 if(LOCKSTEP_SANITIZE OR LOCKSTEP_CUDA STREQUAL "EMULATED")
   string(APPEND CMAKE_CXX_FLAGS_RELEASE " -Og")
-  set(LOCKSTEP_COLD_OPTIONS "")
+  set(LOCKSTEP_COLD_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-O0>")
 endif()
 if(LOCKSTEP_SANITIZE)
   string(APPEND CMAKE_CXX_FLAGS_RELEASE
