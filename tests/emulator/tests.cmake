@@ -3,6 +3,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.
 lockstep_program(emulator_tests SOURCES ${sources} LIBRARIES lockstep::core GTest::gtest_main)
 lockstep_cuda(emulator_tests)
 add_dependencies(gpu_tests emulator_tests)
-gtest_discover_tests(emulator_tests TEST_PREFIX emulator. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 PROCESSORS ${one_core})
+gtest_discover_tests(emulator_tests TEST_PREFIX emulator. DISCOVERY_TIMEOUT 60
+  PROPERTIES TIMEOUT 300 PROCESSORS ${one_core} LABELS gpu)
 
 include(${CMAKE_CURRENT_LIST_DIR}/planted_bugs.cmake)
