@@ -56,11 +56,12 @@ if(LOCKSTEP_COVERAGE)
   target_link_options(lockstep_options INTERFACE --coverage)
 endif()
 
-# ccache keeps results of precompiled headers only if it is told that no date is in them.
+# ccache keeps results of precompiled headers only if it is told that no date is in them. It asks the compiler which files
+# were read (depend mode), so a file that it has not seen is not preprocessed once more.
 find_program(CCACHE ccache)
 foreach(language CXX CUDA)
   if(CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
-    set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${CCACHE})
   endif()
 endforeach()
 if(CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
