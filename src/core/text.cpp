@@ -12,7 +12,7 @@ std::string with_zeros(const std::string& digits, size_t width) {
   return std::string(width - std::min(width, digits.size()), '0') + digits;
 }
 
-/// What std::to_chars writes of the number. Any double fits in fixed form with 60 decimals.
+/// Returns the text that std::to_chars writes. Any double fits in fixed form with 60 decimals.
 template <class Number, class... Form>
 std::string written(Number number, Form... form) {
   std::array<char, 400> text;

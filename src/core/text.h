@@ -47,19 +47,20 @@ inline std::string hexadecimal(std::string_view bytes) {
   return text;
 }
 
-/// In lower case, with zeros in front up to `digits`: hexadecimal(255, 4) is "00ff".
+/// Returns the number in lower-case hexadecimal, padded with zeros to `digits`: hexadecimal(255, 4) is
+/// "00ff".
 std::string hexadecimal(uint64_t number, size_t digits);
 
-/// With zeros in front up to `digits`: zero_padded(7, 3) is "007". The number is not negative.
+/// Returns a number that is not negative, padded with zeros to `digits`: zero_padded(7, 3) is "007".
 std::string zero_padded(int64_t number, size_t digits);
 
-/// With so many digits after the point: fixed_text(2.5, 0) is "2".
+/// Returns the number with `decimals` digits after the point: fixed_text(2.5, 1) is "2.5".
 std::string fixed_text(double number, int decimals);
 
-/// As %a of printf prints it, without rounding: exact_text(0.75) is "0x1.8p-1".
+/// Returns the number without rounding, as printf's %a prints it: exact_text(0.75) is "0x1.8p-1".
 std::string exact_text(double number);
 
-/// With blanks behind it up to `width`.
+/// Returns the text, padded with blanks to `width`.
 std::string left_aligned(std::string text, size_t width);
 
 /// "1 layer", "4 layers".

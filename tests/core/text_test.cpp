@@ -24,6 +24,20 @@ TEST(Text, WritesBytesAsDigits) {
   EXPECT_EQ(hexadecimal(std::string_view("\x00\x0f\x7f\x80\xff", 5)), "000f7f80ff");
 }
 
+TEST(Text, WritesNumbersInOtherForms) {
+  EXPECT_EQ(hexadecimal(255, 4), "00ff");
+  EXPECT_EQ(hexadecimal(0x123456789abcdef0, 1), "123456789abcdef0");
+  EXPECT_EQ(zero_padded(7, 3), "007");
+  EXPECT_EQ(zero_padded(12345, 3), "12345");
+  EXPECT_EQ(fixed_text(2.345, 1), "2.3");
+  EXPECT_EQ(fixed_text(-0.5, 0), "-0");
+  EXPECT_EQ(fixed_text(1e22, 2), "10000000000000000000000.00");
+  EXPECT_EQ(exact_text(0.75), "0x1.8p-1");
+  EXPECT_EQ(exact_text(-3), "-0x1.8p+1");
+  EXPECT_EQ(left_aligned("ok", 4) + "|", "ok  |");
+  EXPECT_EQ(left_aligned("longer", 4), "longer");
+}
+
 TEST(Text, OneIsSingular) {
   EXPECT_EQ(counted(1, "layer"), "1 layer");
   EXPECT_EQ(counted(0, "layer"), "0 layers");

@@ -26,7 +26,7 @@ struct Blank {
   int line = 0;
 };
 
-/// What string literals that follow each other say.
+/// The text of string literals that follow each other.
 std::string text_of(const std::string& literals) {
   std::string text;
   bool is_within = false;
@@ -53,7 +53,7 @@ std::vector<Blank> blanks_of(const std::string& source) {
   return blanks;
 }
 
-/// What skeleton.awk makes of a solution.
+/// Runs skeleton.awk on a solution.
 Outcome make_skeleton(const std::string& solution) {
   return run_command("awk -f " + tutorial + "solutions/skeleton.awk " + solution);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many small programs in one, which compiles and links in the time of two. The name that it is started by,
-// which is that of a link to it, says which of them it is.
+// Many small programs in one executable, which compiles and links in the time of two. The name of the link
+// that starts it chooses the program.
 #include <filesystem>
 #include <iostream>
 #include <string>

@@ -1,5 +1,5 @@
-# Wrong answers to the exercises of the tutorial. Each is a solution with something else in one of its blanks, made while
-# CMake configures: program N of planted/. list.txt says of each which exercise it answers, and what check_exercise is to say.
+# Wrong answers to the exercises of the tutorial. CMake makes each out of a solution by changing the code of one blank. Answer N
+# is the program planted/N. Line N of list.txt has the exercise that it answers and the words that check_exercise must say.
 set(planted_folder ${CMAKE_CURRENT_BINARY_DIR}/planted)
 set(planted_list "")
 set(planted_answers "")
