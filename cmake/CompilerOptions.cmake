@@ -31,15 +31,19 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 # Invariants stay checked in optimised builds, so NDEBUG is not among CMake's own flags. Flags of a user stay.
-foreach(flags CMAKE_CXX_FLAGS_RELEASE CMAKE_CUDA_FLAGS_RELEASE CMAKE_CXX_FLAGS_RELWITHDEBINFO)
+foreach(flags CMAKE_CXX_FLAGS_RELEASE CMAKE_CUDA_FLAGS_RELEASE CMAKE_CXX_FLAGS_RELWITHDEBINFO CMAKE_CUDA_FLAGS_RELWITHDEBINFO)
   string(REGEX REPLACE "^(-O[23]( -g)?) -DNDEBUG$" "\\1" ${flags} "${${flags}}")
 endforeach()
-# Code that waits for files, sockets and people more than it computes compiles in two thirds of the time with -O1.
-set(LOCKSTEP_COLD_OPTIONS "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+# Code that waits for files, sockets and people more than it computes compiles in two thirds of the time with -O1. Flags of a
+# user hold for it as well.
+set(LOCKSTEP_COLD_OPTIONS "")
+if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3")
+  set(LOCKSTEP_COLD_OPTIONS "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 # Builds that look for faults take longer to compile than to run: with sanitizers -Og takes half to two
-# thirds of what -O1 takes. clang++'s -Og is its -O1. Flags of all targets, so that a target can take a sanitizer back.
+# thirds of what -O1 takes, and cold code takes -O0. clang++'s -Og is its -O1. Flags of all targets, so that a target can take a sanitizer back.
 if(LOCKSTEP_SANITIZE OR LOCKSTEP_CUDA STREQUAL "EMULATED")
   string(APPEND CMAKE_CXX_FLAGS_RELEASE " -Og")
   set(LOCKSTEP_COLD_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-O0>")
@@ -56,16 +60,17 @@ if(LOCKSTEP_COVERAGE)
   target_link_options(lockstep_options INTERFACE --coverage)
 endif()
 
-# ccache keeps results of precompiled headers only if it is told that no date is in them. It asks the compiler which files
-# were read (depend mode), so a file that it has not seen is not preprocessed once more.
+# ccache keeps results that use precompiled headers only with these two kinds of sloppiness, and clang must leave the time out
+# of the header. In depend mode ccache asks the compiler which files it has read, and need not preprocess a new file.
 find_program(CCACHE ccache)
 foreach(language CXX CUDA)
   if(CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
     set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${CCACHE})
   endif()
 endforeach()
-if(CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-fpch-preprocess>")
+if(CCACHE)
+  target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>"
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

@@ -2,7 +2,7 @@ include(GNUInstallDirs)
 
 # lockstep_library(<room> [COLD] [PUBLIC targets...] [PRIVATE targets...]): the library lockstep_<room> from every source
 # below the calling folder. PUBLIC names the rooms whose headers this room's headers include. COLD: the room waits for
-# files, sockets and people, and no loop of it runs over tensors or tokens.
+# files, sockets and people; its loops over tensors or tokens wait for memory or a disk.
 function(lockstep_library room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)

@@ -14,13 +14,21 @@ namespace detail {
 void append_number(std::string& text, long long number);
 void append_number(std::string& text, unsigned long long number);
 void append_number(std::string& text, double number);
-/// Appends what `print` prints of `value` to a stream.
+template <class T>
+constexpr bool is_character_code =
+    std::is_integral_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool> &&
+    (sizeof(T) == 1 || std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> ||
+     std::is_same_v<T, char32_t>);
+
+/// Appends the text that `print` prints of `value` to a stream.
 void append_printed(std::string& text, void (*print)(std::ostream&, const void*), const void* value);
 
-/// Numbers and texts need no stream. Most files include this header, and <sstream> takes longer to compile
-/// than it.
+/// Appends numbers and texts without a stream: most files include this header, and <sstream> takes longer to
+/// compile than the rest of it.
 template <class T>
 void append(std::string& text, const T& value) {
+  static_assert(!is_character_code<T>,
+                "a stream prints this type as a character, if at all: convert it to char or int");
   if constexpr (std::is_convertible_v<const T&, std::string_view>)
     text += std::string_view(value);
   else if constexpr (std::is_same_v<T, char>)
@@ -38,7 +46,8 @@ void append(std::string& text, const T& value) {
 
 }  // namespace detail
 
-/// Joins the arguments, each as a stream prints it. core/text.h has numbers in other forms.
+/// Joins the arguments, each as a new stream prints it, so manipulators have no effect. core/text.h has
+/// numbers in other forms.
 template <class... Args>
 std::string concat(const Args&... args) {
   std::string text;
