@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/event.h"
 #include "core/gpu.h"
+#include "core/text.h"
 #include "dist/gradient_reducer.h"
 #include "report.h"
 
@@ -32,8 +33,8 @@ void add_cells(std::vector<std::string>& cells, int64_t bytes, int ranks, const 
                int64_t wrong) {
   const double bandwidth = static_cast<double>(bytes) / timing.seconds * 1e-9;
   for (const std::string& cell :
-       {fixed(timing.seconds * 1e6, 1), fixed(timing.spread_percent, 0), fixed(bandwidth, 3),
-        fixed(bandwidth * 2.0 * (ranks - 1) / ranks, 3), concat(wrong)})
+       {fixed_text(timing.seconds * 1e6, 1), fixed_text(timing.spread_percent, 0), fixed_text(bandwidth, 3),
+        fixed_text(bandwidth * 2.0 * (ranks - 1) / ranks, 3), concat(wrong)})
     cells.push_back(cell);
 }
 

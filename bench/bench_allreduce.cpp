@@ -5,6 +5,7 @@
 #include "allreduce.h"
 #include "config/command_line.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "dist/gradient_reducer.h"
 #include "report.h"
 
@@ -47,16 +48,16 @@ std::vector<std::string> row_of(int64_t bytes, const AllReduceOptions& options, 
   const double bus_factor = 2.0 * (ranks - 1) / ranks;
   return {options.messages ? "messages" : "shared",
           concat(bytes),
-          fixed(timings[0].seconds * 1e6, 1),
-          fixed(timings[0].spread_percent, 0),
-          fixed(bandwidth(timings[0]) * 1e-9, 3),
-          fixed(bandwidth(timings[0]) * 1e-9 * bus_factor, 3),
+          fixed_text(timings[0].seconds * 1e6, 1),
+          fixed_text(timings[0].spread_percent, 0),
+          fixed_text(bandwidth(timings[0]) * 1e-9, 3),
+          fixed_text(bandwidth(timings[0]) * 1e-9 * bus_factor, 3),
           concat(wrong),
-          fixed(timings[1].seconds * 1e6, 1),
-          fixed(timings[1].spread_percent, 0),
-          fixed(bandwidth(timings[1]) * 1e-9, 3),
-          fixed(timings[2].seconds * 1e6, 1),
-          fixed(timings[1].seconds / timings[0].seconds, 2)};
+          fixed_text(timings[1].seconds * 1e6, 1),
+          fixed_text(timings[1].spread_percent, 0),
+          fixed_text(bandwidth(timings[1]) * 1e-9, 3),
+          fixed_text(timings[2].seconds * 1e6, 1),
+          fixed_text(timings[1].seconds / timings[0].seconds, 2)};
 }
 
 int bench(const AllReduceOptions& options, const std::string& device) {

@@ -6,6 +6,7 @@
 #include "config/command_line.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "measure.h"
 #include "nn/generate.h"
 #include "report.h"
@@ -76,11 +77,12 @@ void bench(const std::string& workload, const Options& options, Report& report) 
       reads.push_back(reading);
     }
     const Timing step = timing_of(steps), bound = timing_of(reads);
-    report.add({workload, batch, concat(options.prompt, "+", options.tokens), fixed(step.seconds * 1e3, 3),
-                fixed(step.spread_percent, 1), fixed(std::stod(batch) / step.seconds, 0),
-                fixed(static_cast<double>(weights) / 1048576, 1),
-                fixed(static_cast<double>(weights) / bound.seconds * 1e-9, 1), fixed(bound.seconds * 1e3, 3),
-                fixed(100 * bound.seconds / step.seconds, 1)});
+    report.add({workload, batch, concat(options.prompt, "+", options.tokens),
+                fixed_text(step.seconds * 1e3, 3), fixed_text(step.spread_percent, 1),
+                fixed_text(std::stod(batch) / step.seconds, 0),
+                fixed_text(static_cast<double>(weights) / 1048576, 1),
+                fixed_text(static_cast<double>(weights) / bound.seconds * 1e-9, 1),
+                fixed_text(bound.seconds * 1e3, 3), fixed_text(100 * bound.seconds / step.seconds, 1)});
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "gpu_rows.h"
 #include "kernel_cases.h"
 #include "measure.h"
@@ -42,14 +43,14 @@ std::vector<std::string> cpu_row(const KernelCase& one, double peak, const Optio
   const double of_peer = work.peer ? amount / timings.back().seconds : 0.0;
   return {one.kernel,
           one.shape,
-          fixed(timings[0].seconds * 1e6, 1),
-          fixed(timings[0].spread_percent, 1),
-          fixed(rate * 1e-9, 1),
+          fixed_text(timings[0].seconds * 1e6, 1),
+          fixed_text(timings[0].spread_percent, 1),
+          fixed_text(rate * 1e-9, 1),
           computes ? "GFLOP/s" : "GB/s",
-          fixed(ceiling * 1e-9, 1),
-          fixed(100.0 * rate / ceiling, 1),
-          work.peer ? fixed(of_peer * 1e-9, 1) : "",
-          work.peer ? fixed(rate / of_peer, 2) : ""};
+          fixed_text(ceiling * 1e-9, 1),
+          fixed_text(100.0 * rate / ceiling, 1),
+          work.peer ? fixed_text(of_peer * 1e-9, 1) : "",
+          work.peer ? fixed_text(rate / of_peer, 2) : ""};
 }
 
 /// The cases that --filter names.

@@ -7,6 +7,7 @@
 #include "config/command_line.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "core/version.h"
 #include "measure.h"
 #include "report.h"
@@ -155,11 +156,11 @@ int bench(const Config& config, const World& world, const Options& options) {
                  {"waited_cost_ms", 15},
                  {"percent_at_one_a_minute", 24}},
                 {.ranks = world.size(), .threads = static_cast<int>(config.train.threads)});
-  report.add({workload_of(config), fixed(static_cast<double>(cost.bytes()) / 1048576.0, 1),
-              fixed(plain.seconds / steps * 1e3, 3), fixed(plain.spread_percent, 1),
-              fixed(held_up.seconds * 1e3, 2), fixed(written.seconds * 1e3, 1),
-              fixed(extra(background) * 1e3, 1), fixed(extra(waited) * 1e3, 1),
-              fixed(extra(background) / 60.0 * 100.0, 3)});
+  report.add({workload_of(config), fixed_text(static_cast<double>(cost.bytes()) / 1048576.0, 1),
+              fixed_text(plain.seconds / steps * 1e3, 3), fixed_text(plain.spread_percent, 1),
+              fixed_text(held_up.seconds * 1e3, 2), fixed_text(written.seconds * 1e3, 1),
+              fixed_text(extra(background) * 1e3, 1), fixed_text(extra(waited) * 1e3, 1),
+              fixed_text(extra(background) / 60.0 * 100.0, 3)});
   if (options.append) report.append();
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "config/command_line.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "core/trace.h"
 #include "core/version.h"
 #include "measure.h"
@@ -77,8 +78,8 @@ class StepReport {
 
   void add_phases(const std::vector<PhaseSeconds>& steps, double tokens, double flops, double peak) {
     const Timing step = timing_over(steps, whole);
-    add("step", 1, step, step.seconds, fixed(tokens / step.seconds, 0),
-        fixed(100.0 * flops / step.seconds / peak, 1));
+    add("step", 1, step, step.seconds, fixed_text(tokens / step.seconds, 0),
+        fixed_text(100.0 * flops / step.seconds / peak, 1));
     for (size_t phase = 0; phase < phase_names.size(); ++phase)
       add(concat("phase ", phase_names[phase]), 1,
           timing_over(steps, [&](const PhaseSeconds& seconds) { return seconds[phase]; }), step.seconds);
@@ -103,9 +104,9 @@ class StepReport {
  private:
   void add(const std::string& part, double calls, const Timing& timing, double whole,
            const std::string& tokens_per_second = "", const std::string& fma_percent = "") {
-    report_.add({workload_, part, fixed(calls, 0), fixed(timing.seconds * 1e3, 3),
-                 timing.spread_percent > 0 ? fixed(timing.spread_percent, 1) : "",
-                 fixed(100.0 * timing.seconds / whole, 1), tokens_per_second, fma_percent});
+    report_.add({workload_, part, fixed_text(calls, 0), fixed_text(timing.seconds * 1e3, 3),
+                 timing.spread_percent > 0 ? fixed_text(timing.spread_percent, 1) : "",
+                 fixed_text(100.0 * timing.seconds / whole, 1), tokens_per_second, fma_percent});
   }
 
   std::string workload_;

@@ -7,6 +7,7 @@
 #include "comm/world.h"
 #include "config/command_line.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "measure.h"
 #include "report.h"
 #include "tokenizer/encode_in_parallel.h"
@@ -55,7 +56,7 @@ int main(int argc, char** argv) {
                 seconds);
     expect(decoded == text, "decoding is not the inverse");
     const auto rate = [&](const Timing& timing) {
-      return fixed(static_cast<double>(text.size()) / timing.seconds / 1e6, 1);
+      return fixed_text(static_cast<double>(text.size()) / timing.seconds / 1e6, 1);
     };
     Report report("bench_tokenizer",
                   {{"tokenizer", 24},
@@ -67,7 +68,7 @@ int main(int argc, char** argv) {
                    {"decode_mb_s", 12}},
                   {.ranks = 1, .threads = threads});
     report.add({name_of(path), name_of(text_path), std::to_string(text.size()), std::to_string(ids.size()),
-                rate(timings[0]), fixed(timings[0].spread_percent, 1), rate(timings[1])});
+                rate(timings[0]), fixed_text(timings[0].spread_percent, 1), rate(timings[1])});
     if (append) report.append();
     return 0;
   });

@@ -8,6 +8,7 @@
 #include "core/event.h"
 #include "core/graph.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_plans.h"
 #include "measure.h"
@@ -136,14 +137,14 @@ std::vector<std::string> GpuRows::measure_case(const KernelCase& one) const {
   return {one.kernel,
           one.shape,
           name(dtype_),
-          fixed(ours.seconds * 1e6, 1),
-          fixed(ours.spread_percent, 1),
-          fixed(rate * unit, 1),
+          fixed_text(ours.seconds * 1e6, 1),
+          fixed_text(ours.spread_percent, 1),
+          fixed_text(rate * unit, 1),
           computes ? "TFLOP/s" : "GB/s",
-          fixed(highest * unit, 1),
-          fixed(100.0 * rate / highest, 1),
+          fixed_text(highest * unit, 1),
+          fixed_text(100.0 * rate / highest, 1),
           work.has_plan ? "first plan" : "",
-          work.has_plan ? fixed(untuned * unit, 1) : ""};
+          work.has_plan ? fixed_text(untuned * unit, 1) : ""};
 }
 
 }  // namespace lockstep

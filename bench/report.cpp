@@ -9,7 +9,6 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -80,12 +79,6 @@ std::string csv_line(const std::vector<std::string>& cells) {
 }
 
 }  // namespace
-
-std::string fixed(double value, int digits) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << value;
-  return text.str();
-}
 
 Report::Report(const std::string& name, std::vector<Column> columns, Scale scale, bool shown)
     : file_(name), columns_(std::move(columns)), shown_(shown) {

@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-/// A number with this many digits after the point.
-std::string fixed(double value, int digits);
-
 /// A table of results: printed row by row under a line that says where it was measured, and appended to
 /// bench/results/<name>.csv on demand, of a GPU (the current stream's) to <GPU>_<name>.csv. Nothing ever
 /// rewrites that file.

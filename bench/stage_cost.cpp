@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "report.h"
 #include "timed_training.h"
 
@@ -65,9 +66,9 @@ void compare_stages(const Config& config, const World& world, const StageCostOpt
     const Timing waited =
         timing_over(one.steps, [](const PhaseSeconds& seconds) { return seconds[communication]; });
     if (one.stage == stages.front()) plain = step.seconds;
-    report.add({workload_of(config), one.path, std::string(one.stage), fixed(step.seconds * 1e3, 1),
-                fixed(step.spread_percent, 1), fixed(waited.seconds * 1e3, 1),
-                fixed(step.seconds / plain, 3)});
+    report.add({workload_of(config), one.path, std::string(one.stage), fixed_text(step.seconds * 1e3, 1),
+                fixed_text(step.spread_percent, 1), fixed_text(waited.seconds * 1e3, 1),
+                fixed_text(step.seconds / plain, 3)});
   }
   if (options.append) report.append();
 }

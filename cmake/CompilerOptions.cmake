@@ -43,7 +43,8 @@ endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 # Builds that look for faults take longer to compile than to run: with sanitizers -Og takes half to two
-# thirds of what -O1 takes, and cold code takes -O0. clang++'s -Og is its -O1. Flags of all targets, so that a target can take a sanitizer back.
+# thirds of what -O1 takes, and cold code takes -O0. clang++'s -Og is its -O1. Flags of all targets, so that a target can
+# take a sanitizer back.
 if(LOCKSTEP_SANITIZE OR LOCKSTEP_CUDA STREQUAL "EMULATED")
   string(APPEND CMAKE_CXX_FLAGS_RELEASE " -Og")
   set(LOCKSTEP_COLD_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-O0>")

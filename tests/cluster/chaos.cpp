@@ -5,15 +5,14 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <iomanip>
 #include <iostream>
 #include <map>
-#include <sstream>
 #include <unistd.h>
 
 #include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "tests/cluster/chaos_run.h"
@@ -44,11 +43,7 @@ std::vector<std::string> training_arguments(int64_t steps) {
           "snapshot.every_steps=5", "train.device=cpu",      concat("train.steps=", steps)};
 }
 
-std::string fixed(double value) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << value;
-  return text.str();
-}
+std::string fixed(double value) { return fixed_text(value, 1); }
 
 /// What two runs have to have in common.
 struct Outcome {

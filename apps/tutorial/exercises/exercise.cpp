@@ -4,12 +4,11 @@
 #include <bit>
 #include <chrono>
 #include <fstream>
-#include <iomanip>
 #include <iostream>
-#include <sstream>
 #include <thread>
 
 #include "core/memory.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -22,10 +21,7 @@ constexpr const char* downloads = "downloads";
 }  // namespace
 
 std::string bits_of(float loss) {
-  std::ostringstream text;
-  text << std::hex << std::setw(8) << std::setfill('0') << std::bit_cast<uint32_t>(loss) << " (" << loss
-       << ")";
-  return text.str();
+  return concat(hexadecimal(std::bit_cast<uint32_t>(loss), 8), " (", loss, ")");
 }
 
 void report_step(int64_t step, float loss) { print(concat("step ", step, " loss_bits ", bits_of(loss))); }
