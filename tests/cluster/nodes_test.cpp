@@ -72,7 +72,7 @@ class Nodes : public testing::Test {
 
 constexpr const char* endpoint = "10.77.0.1:29400";
 /// Steps of a run that is disturbed: far more than pass before the disturbance arrives.
-constexpr int long_run = 6000;
+constexpr int long_run = 2500;
 
 TEST_F(Nodes, TwoTrainTheSameBitsAsOne) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
@@ -196,7 +196,7 @@ TEST_F(Nodes, ABadCommandLineEndsAllWithTwo) {
 
 TEST_F(Nodes, AStrangerStartsNothing) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
-  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 10") + training(50));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--rdzv-timeout 5") + training(50));
   ASSERT_TRUE(first.says("nodes meet at 10.77.0.1:29400")) << first.errors();
   auto stranger = hosts.start(
       1, variables + "LOCKRUN_SECRET=" + std::string(32, 'x') + " " + program("lockrun") +

@@ -286,7 +286,7 @@ TEST_F(S3Training, StoppedAndResumedAtAnotherNumberOfRanksOverAFaultyBucketItHas
   ASSERT_EQ(read_bits(directory_ / "alone").size(), 25u);
 
   use(server_->faulty(), "writer");
-  const std::string snapshots = "snapshot.every_steps=4 snapshot.path=" + address("training");
+  const std::string snapshots = "snapshot.every_steps=6 snapshot.path=" + address("training");
   // Killed once the metrics have so many lines, wherever the run and its snapshot are then.
   const std::string metrics = directory_ / "disturbed/metrics.jsonl";
   const Outcome killed = run_command(

@@ -161,7 +161,7 @@ TEST_F(Slurm, BatchFilesRunAsTheyAre) {
 // The test of a batch file whose job is asked to stop; `signal` are the options of scancel that reach its
 // ranks.
 void Slurm::expect_same_bits_after_stop(const std::string& batch_file, const std::string& signal) const {
-  const std::string arguments = tiny_gpt + "train.steps=10000";
+  const std::string arguments = tiny_gpt + "train.steps=4000";
   const RunResult wanted = direct_result("train_gpt", arguments);
   const std::string directory = cluster() / "run", printed = cluster() / "train_gpt.out";
   const std::string job =
