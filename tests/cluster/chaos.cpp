@@ -43,8 +43,6 @@ std::vector<std::string> training_arguments(int64_t steps) {
           "snapshot.every_steps=5", "train.device=cpu",      concat("train.steps=", steps)};
 }
 
-std::string fixed(double value) { return fixed_text(value, 1); }
-
 /// What two runs have to have in common.
 struct Outcome {
   RunResult result;
@@ -88,11 +86,11 @@ struct Row {
                  hit.hit_moment && blow.moment != Moment::any ? concat(" (", name(blow.moment), ")") : "");
       if (blow.ranks_after > 0)
         blows += concat(", then ", blow.ranks_after, blow.ranks_after == 1 ? " rank" : " ranks");
-      restarts += separator + (hit.happened ? fixed(hit.restart_seconds) : "–");
-      resumes += separator + (hit.happened ? fixed(hit.resume_seconds) : "–");
+      restarts += separator + (hit.happened ? fixed_text(hit.restart_seconds, 1) : "–");
+      resumes += separator + (hit.happened ? fixed_text(hit.resume_seconds, 1) : "–");
     }
     return concat("| ", number, " | ", plan.seed, " | ", plan.ranks, " | ", blows, " | ", restarts, " | ",
-                  resumes, " | ", fixed(result.seconds), " | ", verdict, " |\n");
+                  resumes, " | ", fixed_text(result.seconds, 1), " | ", verdict, " |\n");
   }
 };
 
@@ -119,9 +117,10 @@ std::string slowest_restarts(const std::vector<Row>& rows) {
       "slowest "
       "next step [s] |\n|---|---|---|---|---|---|---|---|\n";
   for (const auto& [signal, slowest] : of_signal)
-    text += concat("| ", signal, " | ", slowest.strikes, " | ", slowest.at_moment[1], " | ",
-                   slowest.at_moment[2], " | ", slowest.at_moment[3], " | ", slowest.at_moment[4], " | ",
-                   fixed(slowest.restart_seconds), " | ", fixed(slowest.resume_seconds), " |\n");
+    text +=
+        concat("| ", signal, " | ", slowest.strikes, " | ", slowest.at_moment[1], " | ", slowest.at_moment[2],
+               " | ", slowest.at_moment[3], " | ", slowest.at_moment[4], " | ",
+               fixed_text(slowest.restart_seconds, 1), " | ", fixed_text(slowest.resume_seconds, 1), " |\n");
   return text;
 }
 
