@@ -263,7 +263,7 @@ TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
   read.vocabulary = read_vocabulary(model["vocab"]);
   read_merges(model["merges"], read);
   read.merges_name = origin + ": model.merges[";
-  read.merges_end = "]";
+  read.merges_end = ']';
   return read;
 }
 

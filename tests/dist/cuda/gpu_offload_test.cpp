@@ -56,7 +56,9 @@ TEST_F(GpuOffload, OnlyTheDeviceHoldsWhatIsNotOffloaded) {
       EXPECT_EQ(device_of(space.values().memory().stream()), kept);
       EXPECT_EQ(device_of(optimizer.states()[0].flat.memory().stream()), kept);
       EXPECT_EQ(static_cast<bool>(space.copies()), offload == Offload::optimizer) << "what operations read";
-      if (space.copies()) EXPECT_EQ(device_of(space.copies().memory().stream()), Device::cuda);
+      if (space.copies()) {
+        EXPECT_EQ(device_of(space.copies().memory().stream()), Device::cuda);
+      }
     });
 }
 

@@ -94,7 +94,9 @@ TEST(GpuReducer, OnlyWhatNeverWaitsOnTheHostIsCapturable) {
         for (int bucket = 0; bucket < 3; ++bucket) reducer.complete(bucket, 0);
         reducer.finish(true);
       };
-      if (transport == Transport::staged) EXPECT_THROW(Graph(stream, step), Error);
+      if (transport == Transport::staged) {
+        EXPECT_THROW(Graph(stream, step), Error);
+      }
     }
     set_current_stream(cpu_stream());
     EXPECT_FALSE(reducer_of(communicator, three_blocks(), {}).is_capturable());
@@ -150,7 +152,9 @@ TEST(Transport, RanksWithTheSameGpuAreFound) {
   LOCKSTEP_NEEDS_GPU();
   run_ranks(2, [](Communicator& communicator) {
     EXPECT_TRUE(gather_transport_facts(communicator, 0).shares_gpu);
-    if (count_gpus() > 1) EXPECT_FALSE(gather_transport_facts(communicator, communicator.rank()).shares_gpu);
+    if (count_gpus() > 1) {
+      EXPECT_FALSE(gather_transport_facts(communicator, communicator.rank()).shares_gpu);
+    }
   });
 }
 

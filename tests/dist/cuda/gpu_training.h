@@ -187,7 +187,9 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
     if (step == 1 && setting.is_recorded) graph = std::make_unique<Graph>(stream, enqueue);
     optimizer.prepare(0.1);
     graph ? ddp.replay(*graph) : enqueue();
-    if (setting.by_owners) EXPECT_THROW(model.parameters[0].tensor.grad(), Error);
+    if (setting.by_owners) {
+      EXPECT_THROW(model.parameters[0].tensor.grad(), Error);
+    }
     if (setting.by_owners && !ddp.sharding().cuts_gradients()) ddp.gather_gradients();
     check_step(setting, step, ddp, space, model, before);
     ddp.check();

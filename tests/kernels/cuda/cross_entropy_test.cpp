@@ -98,7 +98,9 @@ TEST(CrossEntropyOnGpu, LossAndGradientMatchReferenceInEverySchedule) {
         const Device device(c);
         launch(gpu_stream(), device.kernel());
         c.expect_matches(device.losses, device.dlogits);
-        if (!bits.empty()) EXPECT_EQ(device.dlogits.bits(), bits);
+        if (!bits.empty()) {
+          EXPECT_EQ(device.dlogits.bits(), bits);
+        }
         bits = device.dlogits.bits();
         // In place, and the losses alone.
         const std::vector<uint8_t> losses = device.losses.bits();

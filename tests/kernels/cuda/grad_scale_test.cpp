@@ -59,7 +59,9 @@ TEST(GradScaleOnGpu, TheClipFactorTakesTheScaleOut) {
              ClipFactor{gpu_squares.view(), 0.5, gpu_norm.view(), gpu_factor.view(), gpu_scale.view()});
       EXPECT_TRUE(gpu_norm.values() == norm) << scaled_by << " " << square;
       EXPECT_EQ(std::isnan(gpu_factor.values()[0]), std::isinf(square));
-      if (std::isfinite(square)) EXPECT_TRUE(gpu_factor.values() == factor) << scaled_by;
+      if (std::isfinite(square)) {
+        EXPECT_TRUE(gpu_factor.values() == factor) << scaled_by;
+      }
     }
 }
 

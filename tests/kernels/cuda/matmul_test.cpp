@@ -303,8 +303,9 @@ TEST(MatMul, AddressesDoNotShowInTheBits) {
       };
       EXPECT_EQ(bits(moved.c), p.c.bits());
       EXPECT_EQ(bits(moved.column_sum), p.column_sum.bits());
-      if (activation != Activation::none && !is_backward(activation))
+      if (activation != Activation::none && !is_backward(activation)) {
         EXPECT_EQ(bits(moved.pre_activation), p.pre_activation.bits());
+      }
     }
 }
 

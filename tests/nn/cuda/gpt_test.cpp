@@ -49,7 +49,9 @@ void expect_near(const std::map<std::string, Values>& actual, const std::map<std
                  double loss_bound, double gradient_bound) {
   EXPECT_NEAR(actual.at("loss")[0], expected.at("loss")[0], loss_bound);
   for (const auto& [name, values] : expected)
-    if (name != "loss") EXPECT_LE(relative_error(actual.at(name), values), gradient_bound) << name;
+    if (name != "loss") {
+      EXPECT_LE(relative_error(actual.at(name), values), gradient_bound) << name;
+    }
 }
 
 // Some 200 roundings of 2^-24 along the deepest path, and exponentials right to 2^-22.
@@ -121,8 +123,12 @@ TEST(GptOnGpu, AnOverflowOfHalvesIsNeverHidden) {
       }
     if (is_finite) expect_near(scaled, exact, 0.005, 5e-3);
     // At 21 only a few overflow, in layer norm's gradient; at 24 those of the logits do.
-    if (power == 16) EXPECT_TRUE(is_finite);
-    if (power == 24) EXPECT_FALSE(is_finite);
+    if (power == 16) {
+      EXPECT_TRUE(is_finite);
+    }
+    if (power == 24) {
+      EXPECT_FALSE(is_finite);
+    }
   }
 }
 
