@@ -9,6 +9,7 @@
 #include "core/graph.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_plans.h"
 #include "measure.h"
@@ -80,11 +81,10 @@ Calls square_product(int64_t extent, DType dtype) {
   return {work_of(kernel, {a, b, c}).run};
 }
 
+/// By a kernel: on an H200 it moves 4.0 TB/s where cudaMemcpyAsync moves 2.8.
 Calls device_copy(int64_t bytes) {
   const Tensor from = random_tensor({bytes / 8}, DType::f32), to = empty({bytes / 8});
-  return {[from, to] {
-    copy_bytes_in_background(to.view().data, from.view().data, from.view().bytes(), current_stream());
-  }};
+  return {work_of(Scale{.x = from.view(), .y = to.view(), .factor = 1.0}, {from, to}).run};
 }
 
 /// Forgets all plans, so that the next product of each shape makes one.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -61,6 +62,12 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives,
                 const Stream& stream) override {
+    for (const std::span<const Message> messages : {sends, receives})
+      for (const Message& message : messages)
+        expect(
+            message.bytes == 0 || was_allocated(static_cast<const std::byte*>(message.data), message.bytes),
+            message.bytes, " bytes for or from rank ", message.peer,
+            " lie in memory that NCCL's communicator has not allocated");
     in_group("ncclSend and ncclRecv", [&] {
       ncclResult_t result = ncclSuccess;
       const auto post = [&](std::span<const Message> messages, auto call) {
@@ -94,15 +101,18 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
           (ncclCommRegister(communicator_, memory, static_cast<size_t>(bytes), &handle) == ncclSuccess &&
            handle != nullptr);
       const bool all_registered = host_.on_every_rank(is_registered);
-      if (handle != nullptr && all_registered) registered_.push_back(handle);
-      if (handle != nullptr && !all_registered) ncclCommDeregister(communicator_, handle);
-      if (memory != nullptr)
-        return {static_cast<std::byte*>(memory), [](std::byte* freed) { ncclMemFree(freed); }};
-    } else if (memory != nullptr) {
-      ncclMemFree(memory);
+      if (handle != nullptr && !all_registered) {
+        ncclCommDeregister(communicator_, handle);
+        handle = nullptr;
+      }
+      const auto freed = [](std::byte* gone) {
+        if (gone != nullptr) ncclMemFree(gone);
+      };
+      return keep({{static_cast<std::byte*>(memory), freed}, bytes, handle});
     }
+    if (memory != nullptr) ncclMemFree(memory);
 #endif
-    return lockstep::allocate(bytes, stream);
+    return keep({lockstep::allocate(bytes, stream), bytes, nullptr});
   }
 
   std::string background_error() override {
@@ -153,9 +163,29 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     if (result != ncclSuccess) throw Error(words(what, result, communicator_));
   }
 
+  /// Memory that allocate() has made. It stays as long as the communicator, so that it outlives its
+  /// registration.
+  struct Allocation {
+    std::shared_ptr<std::byte> memory;
+    int64_t bytes = 0;
+    void* handle = nullptr;  ///< of the registration; null where ranks have none
+  };
+
+  std::shared_ptr<std::byte> keep(Allocation allocation) {
+    return allocations_.emplace_back(std::move(allocation)).memory;
+  }
+
+  bool was_allocated(const std::byte* data, int64_t bytes) const {
+    return std::ranges::any_of(allocations_, [&](const Allocation& allocation) {
+      const std::byte* const begin = allocation.memory.get();
+      return data >= begin && data + bytes <= begin + allocation.bytes;
+    });
+  }
+
   bool finalize() {
     constexpr auto limit = std::chrono::seconds(5);
-    for (void* handle : registered_) ncclCommDeregister(communicator_, handle);
+    for (const Allocation& allocation : allocations_)
+      if (allocation.handle != nullptr) ncclCommDeregister(communicator_, allocation.handle);
     const auto deadline = Clock::now() + limit;
     ncclResult_t state = ncclCommFinalize(communicator_);
     while (state == ncclInProgress && Clock::now() < deadline) {
@@ -168,7 +198,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   Communicator& host_;
   int device_;
   ncclComm_t communicator_ = nullptr;
-  std::vector<void*> registered_;
+  std::vector<Allocation> allocations_;
   std::timed_mutex mutex_;  ///< between this rank and the thread that watches it
 };
 

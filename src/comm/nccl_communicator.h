@@ -18,14 +18,15 @@ class NcclCommunicator {
  public:
   virtual ~NcclCommunicator() = default;
 
-  /// Sends and receives all at once; messages between two ranks keep their order.
+  /// Sends and receives all at once; messages between two ranks keep their order. What they read and write is
+  /// memory from allocate(): NCCL may be given registered memory on both ends of a message or on none.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Stream& stream) = 0;
   /// Sum in an order that NCCL chooses.
   virtual void all_reduce(float* values, int64_t count, const Stream& stream) = 0;
 
   /// GPU memory that NCCL may send from and receive into without copies, where its version can; plain GPU
-  /// memory elsewhere.
+  /// memory elsewhere. All ranks call it in the same order. It lasts as long as the communicator.
   virtual std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) = 0;
 
   /// What went wrong in the background; empty while all is well. Any thread may ask, and has

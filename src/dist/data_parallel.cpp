@@ -298,12 +298,23 @@ void DataParallel::place_states(Optimizer& optimizer) {
   known_states_.clear();
   std::vector<Tensor> memory;
   const int64_t elements = space_.trainable_elements();
-  for (size_t i = 0; i < states.size(); ++i)
-    if (const auto shared = reducer_->allocate(elements, true))
-      memory.emplace_back(shared, 0, Shape{elements}, DType::f32);
-  states_are_shared_ = memory.size() == states.size();
-  if (states_are_shared_)
-    optimizer.place_states(memory, Placement::whole(elements), sharding_.updates[rank()]);
+  Movement& movement = reducer_->movement();
+  // What no rank shares travels to rank 0 for a snapshot: between GPUs from memory of the movement's.
+  const bool travels_between_gpus =
+      device_of(movement.arrivals()) == Device::cuda && offload_ == Offload::none;
+  states_are_shared_ = true;
+  for (size_t i = 0; i < states.size(); ++i) {
+    std::shared_ptr<Storage> storage = movement.allocate(elements, true);
+    states_are_shared_ = states_are_shared_ && storage != nullptr;
+    if (!storage && travels_between_gpus)
+      storage = movement.allocate_arrivals(elements * bytes(DType::f32), space_.stream());
+    if (storage) memory.emplace_back(storage, 0, Shape{elements}, DType::f32);
+  }
+  if (memory.size() == states.size()) {
+    const std::vector<Range> all = {{0, elements}};
+    optimizer.place_states(memory, Placement::whole(elements),
+                           states_are_shared_ ? sharding_.updates[rank()] : all);
+  }
   for (const auto& state : states) known_states_.push_back(state.flat.memory());
   release_cached_memory(space_.stream());
   communicator_->barrier();

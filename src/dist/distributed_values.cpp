@@ -126,7 +126,8 @@ Tensor DataParallel::gather_values(int unit) {
     int64_t most = 0;
     for (const Range& one : space_.units()) most = std::max(most, one.size());
     const MemoryScope scope("gathered values");
-    gathered_ = empty({most}, DType::f32, space_.stream());
+    const auto memory = reducer_->movement().allocate_arrivals(most * bytes(DType::f32), space_.stream());
+    gathered_ = Tensor(memory, 0, {most}, DType::f32);
   }
   const View from = masters.memory().view();
   reducer_->transfer({.pieces = pieces,

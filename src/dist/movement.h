@@ -44,6 +44,11 @@ class Movement {
   /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it
   /// with the same count.
   virtual std::shared_ptr<Storage> allocate(int64_t count, bool is_common) = 0;
+  /// Memory in the queue of `stream` for what transfer() brings to this rank, which no other rank reads. Its
+  /// contents are undefined. All ranks call it with the same number of bytes.
+  virtual std::shared_ptr<Storage> allocate_arrivals(int64_t bytes, const Stream& stream) {
+    return Storage::make(bytes, stream);
+  }
 
   /// Tells that the kernels which write a bucket's slots are queued; copies may begin.
   virtual void offer(const Scatter&) {}
@@ -66,7 +71,7 @@ class Movement {
     const Transfer& pieces;
     const std::byte* from;  ///< this rank's buffer, which allocate() has made, or nobody gets it cheaply
     int64_t from_bytes;     ///< its size
-    std::byte* to;
+    std::byte* to;          ///< from allocate() or allocate_arrivals(), as on every rank
     int64_t element_bytes = 4;
     bool is_settled = false;  ///< since ranks last met nobody has written what is read
     bool from_host = false;   ///< `from` is pinned memory of the host, and `to` a GPU's

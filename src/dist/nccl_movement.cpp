@@ -42,10 +42,12 @@ class ByNccl final : public Movement {
   const Stream& stream() const override { return communication_; }
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
     if (is_common) return nullptr;
-    auto storage =
-        std::make_shared<Storage>(Storage{nccl_->allocate(count * 4, stream_), count * 4, stream_});
+    auto storage = allocate_arrivals(count * 4, stream_);
     launch(stream_, Fill{.y = {storage->data.get(), {count}, DType::f32}});
     return storage;
+  }
+  std::shared_ptr<Storage> allocate_arrivals(int64_t bytes, const Stream& stream) override {
+    return std::make_shared<Storage>(Storage{nccl_->allocate(bytes, stream), bytes, stream});
   }
 
   void offer(const Scatter&) override { fork(); }
@@ -110,7 +112,7 @@ class ByNccl final : public Movement {
 
   std::shared_ptr<Communicator> communicator_;
   Stream stream_;
-  std::shared_ptr<std::byte> arrived_;  ///< partial nodes of other ranks; outlives its registration
+  std::shared_ptr<std::byte> arrived_;  ///< partial nodes of other ranks
   std::unique_ptr<NcclCommunicator> nccl_;
   Stream communication_;
   Event written_;  ///< by the gradients' stream

@@ -50,7 +50,8 @@ UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
   if (!buffers_[0].memory) {  // all at once: a step that is recorded must find them made
     const MemoryScope scope("gathered values");
     for (Buffer& buffer : buffers_)
-      buffer.memory = Storage::make(buffer.elements * bytes(space_.precision()), space_.stream());
+      buffer.memory =
+          movement_.allocate_arrivals(buffer.elements * bytes(space_.precision()), space_.stream());
   }
   Buffer* best = nullptr;
   for (Buffer& buffer : buffers_) {

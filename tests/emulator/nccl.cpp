@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
 #include <memory>
 #include <nccl.h>
 #include <random>
@@ -27,6 +28,7 @@ namespace {
 struct Mailbox {
   static constexpr size_t capacity = 16 << 10;
   std::atomic<bool> is_full;
+  bool is_registered;  ///< the memory that the sender has it from
   size_t bytes;
   std::byte content[capacity];
 };
@@ -59,6 +61,7 @@ struct Membership {
   int rank = 0;
   int ranks = 1;
   std::atomic<bool> is_aborted{false};
+  std::atomic<bool> has_mixture{false};  ///< one end of a message was registered memory, the other was not
 
   ~Membership() {
     ::munmap(meeting, bytes_of_meeting(ranks));
@@ -72,19 +75,27 @@ struct Transfer {
   int peer = 0;
   std::byte* data = nullptr;
   size_t bytes = 0;
+  bool is_registered = false;
   size_t done = 0;
 };
 
-/// Moves one piece if the mailbox allows it.
-bool advance(const Membership& member, Transfer& transfer) {
+/// Moves one piece if the mailbox allows it. NCCL's guide leaves undefined what happens to a message with one
+/// end in registered memory; an H200 waits for ever. Here it is an error of the communicator, which moves
+/// nothing more.
+bool advance(Membership& member, Transfer& transfer) {
   const int from = transfer.is_send ? member.rank : transfer.peer;
   const int to = transfer.is_send ? transfer.peer : member.rank;
   Mailbox& box = member.box(from, to);
   if (box.is_full.load(std::memory_order_acquire) == transfer.is_send) return false;
   if (transfer.is_send) {
     box.bytes = std::min(Mailbox::capacity, transfer.bytes - transfer.done);
+    box.is_registered = transfer.is_registered;
     std::memcpy(box.content, transfer.data + transfer.done, box.bytes);
   } else {
+    if (box.is_registered != transfer.is_registered) {
+      member.has_mixture.store(true);
+      return false;
+    }
     std::memcpy(transfer.data + transfer.done, box.content, box.bytes);
   }
   transfer.done += box.bytes;
@@ -92,10 +103,10 @@ bool advance(const Membership& member, Transfer& transfer) {
   return true;
 }
 
-/// All at once; transfers between two ranks keep their order. Returns early when aborted.
-void move(const Membership& member, std::vector<Transfer> transfers) {
+/// All at once; transfers between two ranks keep their order. Returns early when aborted, and at a mixture.
+void move(Membership& member, std::vector<Transfer> transfers) {
   std::erase_if(transfers, [](const Transfer& transfer) { return transfer.bytes == 0; });
-  while (!transfers.empty() && !member.is_aborted.load()) {
+  while (!transfers.empty() && !member.is_aborted.load() && !member.has_mixture.load()) {
     bool any = false;
     std::vector<bool> sends(static_cast<size_t>(member.ranks)), receives(sends);
     for (Transfer& transfer : transfers) {
@@ -110,7 +121,7 @@ void move(const Membership& member, std::vector<Transfer> transfers) {
 }
 
 /// Every rank's block, in rank order.
-void gather(const Membership& member, const std::byte* mine, size_t bytes, std::byte* all) {
+void gather(Membership& member, const std::byte* mine, size_t bytes, std::byte* all) {
   std::vector<Transfer> transfers;
   std::byte* const own = all + static_cast<size_t>(member.rank) * bytes;
   if (own != mine) std::memcpy(own, mine, bytes);
@@ -123,7 +134,7 @@ void gather(const Membership& member, const std::byte* mine, size_t bytes, std::
 }
 
 /// As a ring adds: part c of the values begins with rank c.
-void all_reduce(const Membership& member, const float* mine, float* sums, size_t count) {
+void all_reduce(Membership& member, const float* mine, float* sums, size_t count) {
   const auto ranks = static_cast<size_t>(member.ranks);
   std::vector<float> all(ranks * count);
   gather(member, reinterpret_cast<const std::byte*>(mine), count * sizeof(float),
@@ -136,7 +147,7 @@ void all_reduce(const Membership& member, const float* mine, float* sums, size_t
   }
 }
 
-using Work = std::function<void(const Membership&)>;
+using Work = std::function<void(Membership&)>;
 
 /// What a thread has asked for since its outermost ncclGroupStart.
 struct Group {
@@ -164,6 +175,12 @@ struct ncclComm {
   bool is_blocking = true;
   bool is_answer_owed = false;  ///< a call that does not block says "in progress" at first
   bool is_finalizing = false;
+  std::map<const std::byte*, size_t> registered = {};  ///< bytes, by where they begin
+
+  bool is_registered(const std::byte* data) const {
+    const auto after = registered.upper_bound(data);
+    return after != registered.begin() && data < std::prev(after)->first + std::prev(after)->second;
+  }
 
   /// What a call returns that has been queued.
   ncclResult_t queued() {
@@ -189,13 +206,14 @@ ncclResult_t submit(const Group::Entry& entry) {
   return result == cudaSuccess ? entry.communicator->queued() : ncclUnhandledCudaError;
 }
 
-ncclResult_t transfer(ncclComm_t communicator, cudaStream_t stream, const Transfer& wanted) {
+ncclResult_t transfer(ncclComm_t communicator, cudaStream_t stream, Transfer wanted) {
   const bool is_peer = wanted.peer >= 0 && wanted.peer < communicator->member->ranks;
   if (!is_peer || !emulator::is_device_memory(wanted.data, wanted.bytes)) return ncclInvalidArgument;
   Group::Entry* entry = nullptr;
   if (!group.entries.empty()) entry = &group.entries.back();
   if (entry == nullptr || entry->communicator != communicator || entry->stream != stream || entry->work)
     entry = &group.entries.emplace_back(Group::Entry{communicator, stream, {}, {}});
+  wanted.is_registered = communicator->is_registered(wanted.data);
   entry->transfers.push_back(wanted);
   return communicator->is_blocking ? ncclSuccess : ncclInProgress;
 }
@@ -236,7 +254,10 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return result >= 0 && result < ncclNumResults ? texts[result] : "unknown result code";
 }
 
-const char* ncclGetLastError(ncclComm_t) { return ""; }
+const char* ncclGetLastError(ncclComm_t communicator) {
+  const bool is_mixed = communicator != nullptr && communicator->member->has_mixture.load();
+  return is_mixed ? "one end of a message lies in registered memory, the other does not" : "";
+}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   *id = {};
@@ -270,6 +291,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
       member.meeting->ranks_here.load() < member.ranks ||
       (communicator->is_finalizing && member.meeting->ranks_finalized.load() < member.ranks);
   *state = is_waiting || communicator->is_answer_owed ? ncclInProgress : ncclSuccess;
+  if (member.has_mixture.load()) *state = ncclInternalError;
   communicator->is_answer_owed = false;
   return ncclSuccess;
 }
@@ -299,13 +321,17 @@ ncclResult_t ncclMemFree(void* memory) {
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-ncclResult_t ncclCommRegister(const ncclComm_t, void* memory, size_t bytes, void** handle) {
+ncclResult_t ncclCommRegister(const ncclComm_t communicator, void* memory, size_t bytes, void** handle) {
   if (!emulator::is_device_memory(memory, bytes)) return ncclInvalidArgument;
+  communicator->registered[static_cast<const std::byte*>(memory)] = bytes;
   *handle = memory;
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommDeregister(const ncclComm_t, void*) { return ncclSuccess; }
+ncclResult_t ncclCommDeregister(const ncclComm_t communicator, void* handle) {
+  communicator->registered.erase(static_cast<const std::byte*>(handle));
+  return ncclSuccess;
+}
 
 ncclResult_t ncclGroupStart() {
   ++group.depth;
@@ -348,7 +374,7 @@ ncclResult_t ncclAllGather(const void* mine, void* all, size_t count, ncclDataTy
   if (!emulator::is_device_memory(mine, bytes) || !emulator::is_device_memory(all, ranks * bytes))
     return ncclInvalidArgument;
   return grouped([&] {
-    return collective(communicator, stream, [=](const Membership& member) {
+    return collective(communicator, stream, [=](Membership& member) {
       emulator::gather(member, static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all));
     });
   });
@@ -360,7 +386,7 @@ ncclResult_t ncclAllReduce(const void* mine, void* sums, size_t count, ncclDataT
   if (!emulator::is_device_memory(mine, count * 4) || !emulator::is_device_memory(sums, count * 4))
     return ncclInvalidArgument;
   return grouped([&] {
-    return collective(communicator, stream, [=](const Membership& member) {
+    return collective(communicator, stream, [=](Membership& member) {
       emulator::all_reduce(member, static_cast<const float*>(mine), static_cast<float*>(sums), count);
     });
   });

@@ -89,6 +89,7 @@ struct Problem {
 /// and for the scale.
 struct Sum {
   double value = 0, error = 0;
+  double product = 0;  ///< without the bias
 };
 Sum sum_of(const Problem& p, int64_t row, int64_t column) {
   Sum sum;
@@ -98,8 +99,9 @@ Sum sum_of(const Problem& p, int64_t row, int64_t column) {
     magnitude += std::fabs(term);
   };
   for (int64_t d = 0; d < p.size.k; ++d) add(p.kernel.scale * p.left(row, d) * p.right(d, column));
-  if (p.kernel.bias) add(p.bias_values[static_cast<size_t>(column)]);
   if (p.kernel.residual) add(p.like_c[static_cast<size_t>(row * p.size.n + column)]);
+  sum.product = sum.value;
+  if (p.kernel.bias) add(p.bias_values[static_cast<size_t>(column)]);
   sum.error = static_cast<double>(2 * p.size.k + 3) * 0x1p-24 * magnitude;
   return sum;
 }
@@ -112,8 +114,8 @@ void expect_product(const Problem& p, const std::vector<double>& c) {
   const std::vector<double> stored =
       p.kernel.pre_activation ? p.pre_activation.values() : std::vector<double>();
   for (int64_t i = 0; i < p.size.m * p.size.n; ++i) {
-    auto [value, error] = sum_of(p, i / p.size.n, i % p.size.n);
-    error += 2 * rounding * std::fabs(value) + smallest;
+    auto [value, error, product] = sum_of(p, i / p.size.n, i % p.size.n);
+    error += rounding * (std::fabs(value) + std::fabs(product)) + smallest;
     const auto at = static_cast<size_t>(i);
     if (is_backward(activation)) {
       const double slope = gelu_slope(p.like_c[at], erf);
