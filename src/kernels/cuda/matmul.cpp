@@ -31,8 +31,9 @@ bool is_aligned_to(const void* address, uint32_t alignment) {
 /// address, in a copy.
 class AlignedInput {
  public:
-  AlignedInput(const CudaStream& stream, const View& view, uint32_t alignment) : address_(view.data) {
-    if (is_aligned_to(view.data, alignment)) return;
+  AlignedInput(const CudaStream& stream, const View& view, uint32_t alignment, bool in_place = true)
+      : address_(view.data) {
+    if (in_place && is_aligned_to(view.data, alignment)) return;
     copy_ = allocate(view.bytes(), stream);
     address_ = copy_.get();
     copy_bytes_in_background(copy_.get(), view.data, view.bytes(), stream);
@@ -75,7 +76,9 @@ cublasStatus_t multiply(const CudaStream& stream, const MatMul& k, const Candida
   const AlignedInput b(stream, k.b, alignment_of(k.b));
   const View& to = destination(k, epilogue);
   const AlignedOutput c(stream, to, alignment_of(to));
-  const AlignedInput residual(stream, k.residual, k.residual ? alignment_of(k.residual) : 1);
+  // cuBLASLt rounds a sum of 16 bits twice if its C is its D: before it adds C, and after.
+  const bool rounds_twice = k.residual && k.residual.data == c.address() && bytes(to.dtype) == 2;
+  const AlignedInput residual(stream, k.residual, k.residual ? alignment_of(k.residual) : 1, !rounds_twice);
   const AlignedInput bias(stream, adds_bias(epilogue) ? k.bias : View{}, vector_alignment);
   const View wanted = epilogue == Epilogue::column_sum ? k.column_sum : View{};
   const AlignedOutput sum(stream, wanted, vector_alignment);
