@@ -18,8 +18,8 @@ class NcclCommunicator {
  public:
   virtual ~NcclCommunicator() = default;
 
-  /// Sends and receives all at once; messages between two ranks keep their order. What they read and write is
-  /// memory from allocate(): NCCL may be given registered memory on both ends of a message or on none.
+  /// Sends and receives all at once; messages between two ranks keep their order. Their memory must
+  /// come from allocate(): NCCL wants both ends of a message registered, or neither.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Stream& stream) = 0;
   /// Sum in an order that NCCL chooses.

@@ -299,7 +299,8 @@ void DataParallel::place_states(Optimizer& optimizer) {
   std::vector<Tensor> memory;
   const int64_t elements = space_.trainable_elements();
   Movement& movement = reducer_->movement();
-  // What no rank shares travels to rank 0 for a snapshot: between GPUs from memory of the movement's.
+  // States that ranks do not share travel to rank 0 for a snapshot. GPUs send them from memory of the
+  // movement.
   const bool travels_between_gpus =
       device_of(movement.arrivals()) == Device::cuda && offload_ == Offload::none;
   states_are_shared_ = true;

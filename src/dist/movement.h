@@ -44,8 +44,8 @@ class Movement {
   /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it
   /// with the same count.
   virtual std::shared_ptr<Storage> allocate(int64_t count, bool is_common) = 0;
-  /// Memory in the queue of `stream` for what transfer() brings to this rank, which no other rank reads. Its
-  /// contents are undefined. All ranks call it with the same number of bytes.
+  /// Memory in the queue of `stream` for what transfer() brings. No other rank reads it. Its contents are
+  /// undefined. All ranks call it with the same number of bytes.
   virtual std::shared_ptr<Storage> allocate_arrivals(int64_t bytes, const Stream& stream) {
     return Storage::make(bytes, stream);
   }
@@ -73,8 +73,9 @@ class Movement {
     int64_t from_bytes;     ///< its size
     std::byte* to;          ///< from allocate() or allocate_arrivals(), as on every rank
     int64_t element_bytes = 4;
-    bool is_settled = false;  ///< since ranks last met nobody has written what is read
-    bool from_host = false;   ///< `from` is pinned memory of the host, and `to` a GPU's
+    bool is_settled = false;   ///< since ranks last met nobody has written what is read
+    bool from_host = false;    ///< `from` is pinned memory of the host, and `to` a GPU's
+    bool begins_pass = false;  ///< the first of a pass over the model: a step may begin with it
     bool is_lent = false;  ///< what arrives is forgotten soon, and must not count as this rank's for longer
   };
   /// Brings what other ranks send, and what stays.

@@ -60,6 +60,7 @@ class ByNccl final : public Movement {
   }
 
   void transfer(const Route& route) override {
+    if (route.begins_pass && is_recording_graph()) recorded_step_gathers_ = true;
     fork();
     copy_what_stays(route, communication_);
     if (communicator_->size() == 1) return;
@@ -84,9 +85,13 @@ class ByNccl final : public Movement {
 
   void replay(const std::function<void()>& launch) override {
     ++steps_;
-    const auto has_begun = [this, step = static_cast<float>(steps_)] {
-      return std::atomic_ref(reinterpret_cast<float&>(*counted_here_)).load() >= step;
-    };
+    // A step that gathers values meets other ranks before its first reduction: its time counts from its
+    // start.
+    std::function<bool()> has_begun = {};
+    if (!recorded_step_gathers_)
+      has_begun = [this, step = static_cast<float>(steps_)] {
+        return std::atomic_ref(reinterpret_cast<float&>(*counted_here_)).load() >= step;
+      };
     watchdog_->watch("recorded_step", 0, stream_, launch, has_begun);
   }
 
@@ -123,6 +128,7 @@ class ByNccl final : public Movement {
   std::shared_ptr<std::byte> counter_;       ///< the count, and the one that is added to it, as f32
   std::shared_ptr<std::byte> counted_here_;  ///< the count as last copied to the host
   int64_t steps_ = 0;                        ///< started by the host
+  bool recorded_step_gathers_ = false;
   std::unique_ptr<Watchdog> watchdog_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/event.h"
 #include "dist/cuda/gpu_ranks.h"
+#include "dist/cuda/gpu_training.h"
 #include "dist/gradient_reducer.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
@@ -68,6 +69,51 @@ TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {
   for (const char* part : {"nccl_exchange of ", "waited 0.5 s for the other ranks (dist.timeout_s)",
                            "rank 1 never entered collective"})
     EXPECT_NE(failure.find(part), std::string::npos) << failure;
+}
+
+// With shard = full a step's first collective is a gather, which comes before all reductions.
+TEST(NcclFailures, ARankThatNeverComesToARecordedGatherIsNamedAtTheDeadline) {
+  LOCKSTEP_NEEDS_GPU();
+  if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
+  std::atomic<bool> given_up{false};
+  std::string failure;
+  try {
+    run_gpu_ranks(2, [&](Communicator& communicator, const Stream& stream) {
+      const Model model;
+      ParameterSpace space(model.parameters);
+      DataParallel ddp(space, World(communicator.shared_from_this()),
+                       {.replicas = 2, .shard = Shard::full, .transport = Transport::nccl});
+      Momentum optimizer(space);
+      const auto size = static_cast<int64_t>(values_of(0, 0, 0).size());
+      const Tensor given = from_values(values_of(0, 0, 0), {size});
+      const auto step = [&] {
+        ddp.begin_step();
+        ddp.backward(model.loss(given));
+        ddp.update(optimizer, 1.0);
+      };
+      optimizer.prepare(0.1);
+      step();
+      const Graph graph(stream, step);
+      communicator.barrier();
+      communicator.set_timeout(0.5);
+      if (communicator.rank() == 1) {
+        eventually([&] { return given_up.load(); }, 30.0);
+        return;
+      }
+      try {
+        ddp.replay(graph);
+        synchronize(stream);
+        ddp.check();
+      } catch (...) {
+        given_up = true;
+        throw;
+      }
+    });
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  EXPECT_NE(failure.find("recorded_step of "), std::string::npos) << failure;
+  EXPECT_NE(failure.find("waited 0.5 s for the other ranks (dist.timeout_s)"), std::string::npos) << failure;
 }
 
 TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
