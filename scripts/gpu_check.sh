@@ -6,7 +6,7 @@
 #   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N: 1800 unless given
 # Exit status: 0 nothing failed, 1 something did, 2 there is no GPU or the command line is wrong.
 # Needs no network; Shakespeare comes from $LOCKSTEP_DATA_DIR. Logs are in build/gpu_check.
-# shellcheck disable=SC2317  # a part is called by its name
+# shellcheck disable=SC2016,SC2317  # sh expands what xargs hands it; a part is called by its name
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -83,24 +83,27 @@ part_build() {
 
 part_tests() { ctest --preset cuda --label-regex gpu --parallel 8; }
 
-# Each program of kernel tests gets an equal share of the time; one that needs longer is cut off, and said to be.
+# The programs of kernel tests, one a core at a time. One that needs half of the time or more is cut off, and said to be.
 sanitize() {
-  local tool=$1 limit=$2 program status
-  local programs=() source
-  for source in tests/kernels/cuda/*_test.cpp; do programs+=("$bin/$(basename "$source" _test.cpp)_cuda_tests"); done
-  local each=$((limit / ${#programs[@]})) cut=0 failed=0
-  for program in "${programs[@]}"; do
+  local tool=$1 limit=$2 source name status
+  local names=() cut=0 failed=0
+  for source in tests/kernels/cuda/*_test.cpp; do names+=("$(basename "$source" _test.cpp)"); done
+  printf '%s\n' "${names[@]}" | xargs --max-args=1 --max-procs="$(nproc)" sh -c '
     status=0
-    timeout --kill-after=5 "$((each > 5 ? each : 5))" "$sanitizer" --tool "$tool" --error-exitcode 9 \
-      --print-limit 20 "$program" --gtest_brief=1 --gtest_fail_fast || status=$?
-    echo "$tool ${program##*/}: status $status"
+    timeout --kill-after=5 "$1" "$2" --tool "$3" --error-exitcode 9 --print-limit 20 "$4/$6_cuda_tests" \
+      --gtest_brief=1 --gtest_fail_fast >"$5/$3_$6.log" 2>&1 || status=$?
+    echo "$status" >"$5/$3_$6.status"' _ "$((limit / 2))" "$sanitizer" "$tool" "$bin" "$logs"
+  for name in "${names[@]}"; do
+    status=$(<"$logs/${tool}_$name.status")
+    echo "$tool $name: status $status"
     if ((status == 124 || status == 137)); then
       cut=$((cut + 1))
     elif ((status != 0)); then
       failed=1
+      tail -n 20 "$logs/${tool}_$name.log"
     fi
   done
-  echo "$tool: $cut of ${#programs[@]} programs were cut off"
+  echo "$tool: $cut of ${#names[@]} programs were cut off"
   return "$failed"
 }
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
