@@ -81,7 +81,7 @@ Calls square_product(int64_t extent, DType dtype) {
   return {work_of(kernel, {a, b, c}).run};
 }
 
-/// By a kernel: on an H200 it moves 4.0 TB/s where cudaMemcpyAsync moves 2.8.
+/// By a kernel: on an H200 it moves 4.1 TB/s, and cudaMemcpyAsync 2.8.
 Calls device_copy(int64_t bytes) {
   const Tensor from = random_tensor({bytes / 8}, DType::f32), to = empty({bytes / 8});
   return {work_of(Scale{.x = from.view(), .y = to.view(), .factor = 1.0}, {from, to}).run};

@@ -133,7 +133,7 @@ void GradientReducer::make_movement(const DataParallelOptions& options) {
     storage_ = nullptr;
     movement_ = move_through_host(std::move(movement_), plan_.rank, stream_);
   } else if (transport == Transport::nccl) {
-    movement_ = move_by_nccl(communicator_, buckets_, plan_, stream_);
+    movement_ = move_by_nccl(communicator_, buckets_, plan_, stream_, options.shard == Shard::full);
   } else {
     expect(plan_.ranks == 1, plan_.ranks, " ranks cannot reduce alone");
     movement_ = move_as_messages(communicator_, stream_);

@@ -73,9 +73,8 @@ class Movement {
     int64_t from_bytes;     ///< its size
     std::byte* to;          ///< from allocate() or allocate_arrivals(), as on every rank
     int64_t element_bytes = 4;
-    bool is_settled = false;   ///< since ranks last met nobody has written what is read
-    bool from_host = false;    ///< `from` is pinned memory of the host, and `to` a GPU's
-    bool begins_pass = false;  ///< the first of a pass over the model: a step may begin with it
+    bool is_settled = false;  ///< since ranks last met nobody has written what is read
+    bool from_host = false;   ///< `from` is pinned memory of the host, and `to` a GPU's
     bool is_lent = false;  ///< what arrives is forgotten soon, and must not count as this rank's for longer
   };
   /// Brings what other ranks send, and what stays.
@@ -96,9 +95,10 @@ std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> co
 /// Between hosts; for one rank, on any stream, nothing has to move, or only from a GPU's host, beside its
 /// kernels.
 std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator, const Stream& stream);
-/// Between GPUs, in a queue beside `stream` that has precedence.
+/// Between GPUs, in a queue beside `stream` that has precedence. `gathers_first`: a step meets other ranks
+/// before its first reduction.
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
-                                       const ReductionPlan& plan, const Stream& stream);
+                                       const ReductionPlan& plan, const Stream& stream, bool gathers_first);
 /// From a GPU's queue through memory of the host, where `on_host` takes over.
 std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, int rank,
                                             const Stream& stream);

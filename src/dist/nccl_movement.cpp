@@ -18,9 +18,10 @@ namespace {
 class ByNccl final : public Movement {
  public:
   ByNccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets, const ReductionPlan& plan,
-         const Stream& stream)
+         const Stream& stream, bool gathers_first)
       : communicator_(std::move(communicator)),
         stream_(stream),
+        gathers_first_(gathers_first),
         nccl_(connect_nccl(*communicator_, gpu_of(stream))),
         communication_(make_gpu_stream(gpu_of(stream), true)),
         counter_(lockstep::allocate(2 * sizeof(float), stream)),
@@ -60,7 +61,6 @@ class ByNccl final : public Movement {
   }
 
   void transfer(const Route& route) override {
-    if (route.begins_pass && is_recording_graph()) recorded_step_gathers_ = true;
     fork();
     copy_what_stays(route, communication_);
     if (communicator_->size() == 1) return;
@@ -85,10 +85,9 @@ class ByNccl final : public Movement {
 
   void replay(const std::function<void()>& launch) override {
     ++steps_;
-    // A step that gathers values meets other ranks before its first reduction: its time counts from its
-    // start.
-    std::function<bool()> has_begun = {};
-    if (!recorded_step_gathers_)
+    // Empty: its time counts from its start.
+    std::function<bool()> has_begun;
+    if (!gathers_first_)
       has_begun = [this, step = static_cast<float>(steps_)] {
         return std::atomic_ref(reinterpret_cast<float&>(*counted_here_)).load() >= step;
       };
@@ -117,6 +116,7 @@ class ByNccl final : public Movement {
 
   std::shared_ptr<Communicator> communicator_;
   Stream stream_;
+  bool gathers_first_;
   std::shared_ptr<std::byte> arrived_;  ///< partial nodes of other ranks
   std::unique_ptr<NcclCommunicator> nccl_;
   Stream communication_;
@@ -128,15 +128,14 @@ class ByNccl final : public Movement {
   std::shared_ptr<std::byte> counter_;       ///< the count, and the one that is added to it, as f32
   std::shared_ptr<std::byte> counted_here_;  ///< the count as last copied to the host
   int64_t steps_ = 0;                        ///< started by the host
-  bool recorded_step_gathers_ = false;
   std::unique_ptr<Watchdog> watchdog_;
 };
 
 }  // namespace
 
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
-                                       const ReductionPlan& plan, const Stream& stream) {
-  return std::make_unique<ByNccl>(std::move(communicator), buckets, plan, stream);
+                                       const ReductionPlan& plan, const Stream& stream, bool gathers_first) {
+  return std::make_unique<ByNccl>(std::move(communicator), buckets, plan, stream, gathers_first);
 }
 
 }  // namespace lockstep

@@ -77,7 +77,6 @@ UnitPool::Buffer* UnitPool::gather(int unit) {
                       .element_bytes = bytes(from.dtype),
                       .is_settled = is_settled_,
                       .from_host = device_of(memory.stream()) != device_of(space_.stream()),
-                      .begins_pass = !is_settled_,
                       .is_lent = true});
   is_settled_ = true;
   buffer->unit = unit;
