@@ -81,14 +81,14 @@ void transpose_4x4(T* target, int64_t target_stride, const T* source, int64_t so
   const Quad r1 = load<Quad>(source + source_stride);
   const Quad r2 = load<Quad>(source + 2 * source_stride);
   const Quad r3 = load<Quad>(source + 3 * source_stride);
-  const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-  const Quad high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-  const Quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-  const Quad high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  store(target, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
-  store(target + target_stride, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
-  store(target + 2 * target_stride, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
-  store(target + 3 * target_stride, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+  const Quad low01 = shuffle<0, 4, 1, 5>(r0, r1);
+  const Quad high01 = shuffle<2, 6, 3, 7>(r0, r1);
+  const Quad low23 = shuffle<0, 4, 1, 5>(r2, r3);
+  const Quad high23 = shuffle<2, 6, 3, 7>(r2, r3);
+  store(target, shuffle<0, 1, 4, 5>(low01, low23));
+  store(target + target_stride, shuffle<2, 3, 6, 7>(low01, low23));
+  store(target + 2 * target_stride, shuffle<0, 1, 4, 5>(high01, high23));
+  store(target + 3 * target_stride, shuffle<2, 3, 6, 7>(high01, high23));
 }
 
 template <class T, class S>

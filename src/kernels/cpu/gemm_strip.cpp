@@ -85,8 +85,8 @@ void accumulate(T* sums, int64_t rows, const Operands<T>& in) {
 template <int64_t step, class V, size_t... l>
 [[gnu::always_inline]] inline void exchange(V& a, V& b, std::index_sequence<l...>) {
   constexpr size_t lanes = sizeof...(l);
-  const V low = __builtin_shufflevector(a, b, ((l & step) == 0 ? l : lanes + l - step)...);
-  b = __builtin_shufflevector(a, b, ((l & step) == 0 ? l + step : lanes + l)...);
+  const V low = shuffle<((l & step) == 0 ? l : lanes + l - step)...>(a, b);
+  b = shuffle<((l & step) == 0 ? l + step : lanes + l)...>(a, b);
   a = low;
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/gemm.h"
@@ -34,6 +35,25 @@ template <class V, class T>
 template <class T, class V>
 [[gnu::always_inline]] inline void store(T* target, const V& vector) {
   std::memcpy(target, &vector, sizeof(V));
+}
+
+/// The given lanes of `a` followed by `b`.
+template <size_t... lanes, class V>
+[[gnu::always_inline]] inline auto shuffle(const V& a, const V& b) {
+#if __has_builtin(__builtin_shufflevector)
+  return __builtin_shufflevector(a, b, lanes...);
+#else  // GCC 11
+  using T = std::remove_cvref_t<decltype(a[0])>;
+  constexpr size_t count = sizeof(V) / sizeof(T);
+  using Result = typename VectorOf<T, sizeof...(lanes)>::Type;
+  if constexpr (sizeof...(lanes) == count) {
+    using Index =
+        std::conditional_t<sizeof(T) == 8, int64_t, std::conditional_t<sizeof(T) == 4, int32_t, int16_t>>;
+    return __builtin_shuffle(a, b, typename VectorOf<Index, count>::Type{Index(lanes)...});
+  } else {
+    return Result{(lanes < count ? a[lanes % count] : b[lanes % count])...};
+  }
+#endif
 }
 
 /// a * b + c, rounded once.

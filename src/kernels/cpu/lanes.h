@@ -23,9 +23,9 @@ template <class T, size_t... half>
   if constexpr (count == 1)
     return lanes[0] + lanes[1];
   else
-    return sum_by_halves<T>(__builtin_shufflevector(lanes, lanes, half...) +
-                                __builtin_shufflevector(lanes, lanes, (count + half)...),
-                            std::make_index_sequence<count / 2>{});
+    return sum_by_halves<T>(
+        gemm::shuffle<half...>(lanes, lanes) + gemm::shuffle<(count + half)...>(lanes, lanes),
+        std::make_index_sequence<count / 2>{});
 }
 
 /// `count` values beside each other, in registers: a number type for loops whose order of additions is part
