@@ -24,6 +24,8 @@ int launch(const LaunchOptions& options) {
   if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
   StopRequest request;
   if (has_rendezvous) {
+    // Before other nodes are waited for.
+    require_mpirun_for_several_nodes();
     Rendezvous nodes(options.nodes);
     return supervise(options, nodes, request);
   }

@@ -8,5 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 chaos=${BUILD:-build/cpu}/bin/chaos
 [[ -x $chaos ]] || { echo "there is no $chaos: cmake --preset cpu && cmake --build --preset cpu" >&2; exit 2; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+# shellcheck disable=SC1091
+LOCKSTEP_BIN=${chaos%/*} source scripts/env.sh
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 exec "$chaos" --report docs/chaos.md "$@"

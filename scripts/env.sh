@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a shell or a batch file ready; bash and zsh, from any directory, as often as you like:
 #   source scripts/env.sh
-# The programs of LOCKSTEP_BIN, of this tree's builds, or of this installation come first in PATH; srun starts ranks by
-# PMIx, unless SLURM_MPI_TYPE says otherwise; root may use mpirun.
+# - The programs of LOCKSTEP_BIN, of this tree's builds, or of this installation come first in PATH.
+# - srun starts ranks by PMIx, unless SLURM_MPI_TYPE is set.
+# - mpirun of Open MPI 4 and 5 may be started by root, and starts more ranks than there are cores. In a Slurm allocation it
+#   keeps to the slots of the allocation.
 
 _lockstep_environment() {
   local here build folder others found=
@@ -31,8 +33,18 @@ _lockstep_environment() {
     return 1
   fi
   export SLURM_MPI_TYPE="${SLURM_MPI_TYPE:-pmix}"
+}
+
+# Variables of Open MPI 4 begin with OMPI_. Version 5 starts ranks by prterun, whose variables begin with PRTE_. Each
+# version ignores those of the other.
+_lockstep_mpirun() {
   if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+  if [ -z "${SLURM_JOB_ID:-}" ]; then
+    export OMPI_MCA_rmaps_base_oversubscribe="${OMPI_MCA_rmaps_base_oversubscribe:-1}"
+    export PRTE_MCA_rmaps_default_mapping_policy="${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}"
   fi
 }
 
@@ -50,4 +62,5 @@ case $- in
     ;;
 esac
 
+_lockstep_mpirun
 _lockstep_environment "$0"

@@ -20,11 +20,13 @@ cmake --build --preset cpu --target train_gpt generate
 programs=build/cpu/bin
 
 # Two ranks anywhere: as root in a container, on a single core, and where one process may not read another's memory.
+# shellcheck disable=SC1091
+source scripts/env.sh
 ranks=()
 if command -v mpirun >/dev/null; then
-  ranks=(mpirun --quiet -np 2 --oversubscribe --bind-to none)
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
+  ranks=(mpirun -np 2 --oversubscribe --bind-to none)
+  export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_base_warn_component_unused=0
+  export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 else
   echo "quickstart: there is no mpirun, so this trains on one rank"
 fi
@@ -68,7 +70,6 @@ echo "The model writes:"
 echo
 "$programs/generate" --snapshot "runs/$run"
 
-again="mpirun -np 4 --oversubscribe$( ((EUID != 0)) || echo " --allow-run-as-root")"
 cat <<NEXT
 
 What to try next:
@@ -76,6 +77,6 @@ What to try next:
   another text                $programs/generate --help
   the loss, step by step      runs/$run/metrics.jsonl
   the tests                   scripts/test.sh
-  the same bits on 4 ranks    $again $programs/train_gpt --config quickstart.ini \\
-                                log.dir=runs/four data.dataset=$dataset
+  the same bits on 4 ranks    source scripts/env.sh
+                              mpirun -np 4 train_gpt --config quickstart.ini log.dir=runs/four data.dataset=$dataset
 NEXT

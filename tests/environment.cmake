@@ -1,6 +1,7 @@
 # What every test's environment holds, read by ctest itself.
 
-# Open MPI as root, with more ranks than cores, over shared memory or TCP only, and without its banners.
+# Open MPI as root, with more ranks than cores, over shared memory or TCP only, and without its banners. Version 5 takes
+# PRTE_MCA_* and OMPI_MCA_smsc.
 set(ENV{OMPI_ALLOW_RUN_AS_ROOT} 1)
 set(ENV{OMPI_ALLOW_RUN_AS_ROOT_CONFIRM} 1)
 set(ENV{OMPI_MCA_rmaps_base_oversubscribe} 1)
@@ -8,6 +9,9 @@ set(ENV{OMPI_MCA_hwloc_base_binding_policy} none)
 set(ENV{OMPI_MCA_btl} self,vader,tcp)
 set(ENV{OMPI_MCA_btl_vader_single_copy_mechanism} none)
 set(ENV{OMPI_MCA_btl_base_warn_component_unused} 0)
+set(ENV{PRTE_MCA_rmaps_default_mapping_policy} :oversubscribe)
+set(ENV{PRTE_MCA_hwloc_default_binding_policy} none)
+set(ENV{OMPI_MCA_smsc} ^cma)
 
 # Only a build with the sanitizer reads these. GCC 12's interceptor of __tls_get_addr takes the sanitizer's own header
 # for glibc's where a plugin's thread-local block happens to begin a page, and LeakSanitizer then reads a wild address

@@ -3,9 +3,11 @@
 #include <iostream>
 #include <regex>
 
+#include "comm/open_mpi.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
+#include "core/text.h"
 #include "core/thread_pool.h"
 #include "doctor/doctor.h"
 
@@ -25,23 +27,6 @@ std::string end_of(const std::string& output) {
   return std::regex_replace(text, std::regex("\\s+"), " ");
 }
 
-struct MpiVersion {
-  std::string family;
-  std::string number;
-
-  static MpiVersion in(const std::string& text) {
-    MpiVersion version;
-    for (const char* family : {"Open MPI", "Intel", "MVAPICH", "MPICH"})
-      if (version.family.empty() && text.find(family) != std::string::npos) version.family = family;
-    // Hydra is the launcher of MPICH.
-    if (version.family.empty() && text.find("HYDRA") != std::string::npos) version.family = "MPICH";
-    std::smatch match;
-    if (std::regex_search(text, match, std::regex("[0-9]+(\\.[0-9]+)+"))) version.number = match[0];
-    return version;
-  }
-  bool operator==(const MpiVersion&) const = default;
-};
-
 struct Probe {
   bool succeeded = false;
   bool lacks_slots = false;
@@ -55,8 +40,8 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), {program, probe_argument});
   // Whether root may start ranks is another check's question.
-  const CommandResult result = run_within(
-      deadline_seconds, words, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+  const CommandResult result =
+      run_within(deadline_seconds, words, MpirunEnvironment().allow_root().variables());
   Probe probe;
   std::smatch match;
   const std::regex answer(concat(probe_mark, " ", ranks, " ranks, ([0-9]+) cores"));
@@ -76,11 +61,12 @@ Finding judge_two_ranks(const std::string& program, double deadline_seconds) {
   const Probe plain = start_probe(program, 2, deadline_seconds);
   if (plain.succeeded) return {name, Verdict::ok, "mpirun -np 2 starts them, and they exchange"};
   if (plain.lacks_slots) {
-    const Probe more = start_probe(program, 2, deadline_seconds, {"--oversubscribe", "--bind-to", "none"});
+    const Probe more = start_probe(program, 2, deadline_seconds, more_ranks_than_cores());
     if (more.succeeded)
       return {name, Verdict::warning,
               "mpirun has fewer than 2 slots here; they start and exchange if it oversubscribes",
-              "for more ranks than cores add --oversubscribe --bind-to none, or list slots in a --hostfile"};
+              concat("for more ranks than cores add ", joined(more_ranks_than_cores(), " "),
+                     ", or list slots in a --hostfile")};
   }
   return {name, Verdict::problem, concat("mpirun -np 2: ", plain.failure),
           "try mpirun -np 2 hostname; where a firewall or several networks stand between ranks, name the "

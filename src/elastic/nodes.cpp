@@ -9,6 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/open_mpi.h"
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -81,7 +82,25 @@ bool may_read_siblings() {
   return scope == 0 && ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
+/// The mpirun in PATH. UserError if it is another family's than Open MPI's; a launcher that prints no version
+/// may be a script around one.
+MpiVersion open_mpi_in_path() {
+  const MpiVersion version = MpiVersion::of_mpirun();
+  require(version.family.empty() || version.family == "Open MPI",
+          "lockrun starts ranks by Open MPI's mpirun, and the mpirun in PATH is ", version.text(),
+          ": put Open MPI's first in PATH, or start lockrun --via srun in a Slurm allocation");
+  return version;
+}
+
 }  // namespace
+
+void require_mpirun_for_several_nodes() {
+  const MpiVersion version = open_mpi_in_path();
+  require(
+      version.major() < 5, "lockrun starts ranks on several nodes by Open MPI 4's mpirun or by srun, and ",
+      "the mpirun in PATH is ", version.text(),
+      ": start lockrun in a Slurm allocation, or build with Open MPI 4.1 and put its mpirun first in PATH");
+}
 
 int Placement::ranks() const {
   int sum = 0;
@@ -152,7 +171,13 @@ Launcher choose_launcher(const LaunchOptions& options, const Placement& placemen
     require(in_slurm_allocation(), "--via srun: this is no Slurm allocation, or there is no srun");
     return Launcher::srun;
   }
-  if (!find_program("mpirun").empty()) return Launcher::mpirun;
+  if (!find_program("mpirun").empty()) {
+    if (placement.is_on_this_host())
+      open_mpi_in_path();
+    else
+      require_mpirun_for_several_nodes();
+    return Launcher::mpirun;
+  }
   require(placement.ranks() == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
   return Launcher::none;
 }
@@ -167,7 +192,8 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
   const std::string ranks = std::to_string(placement.ranks());
   if (launcher == Launcher::mpirun) {
     // Ranks share out the cores themselves, and lockrun itself says when there are fewer cores than ranks.
-    command = {"mpirun", "--quiet", "-np", ranks, "--oversubscribe", "--bind-to", "none"};
+    command = more_ranks_than_cores();
+    command.insert(command.begin(), {"mpirun", "-np", ranks});
     std::string hosts;
     for (const Placement::Host& host : placement.hosts)
       hosts += concat(hosts.empty() ? "" : ",", host.mpirun_name, ":", host.ranks);
@@ -190,17 +216,13 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
 }
 
 std::map<std::string, std::string> launch_environment(const Placement& placement, const std::string& folder) {
-  std::map<std::string, std::string> environment = placement.environment;
-  const auto set_default = [&](const char* variable, const std::string& value) {
-    if (std::getenv(variable) == nullptr) environment.emplace(variable, value);
-  };
-  if (::geteuid() == 0) {
-    set_default("OMPI_ALLOW_RUN_AS_ROOT", "1");
-    set_default("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-  }
-  if (!may_read_siblings()) set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+  MpirunEnvironment mpirun;
+  mpirun.allow_root().without_notices();
+  if (!may_read_siblings()) mpirun.without_single_copy();
   // Hosts elsewhere would have to have the folder too.
-  if (placement.address == "127.0.0.1") set_default("OMPI_MCA_orte_tmpdir_base", folder);
+  if (placement.is_on_this_host()) mpirun.temporary_files_in(folder);
+  std::map<std::string, std::string> environment = placement.environment;
+  environment.insert(mpirun.variables().begin(), mpirun.variables().end());
   return environment;
 }
 

@@ -26,6 +26,7 @@ struct Placement {
   std::string address = "127.0.0.1";  ///< where keepers on every node can reach the supervisor
 
   int ranks() const;
+  bool is_on_this_host() const { return address == "127.0.0.1"; }
   /// Leaves out the last ranks beyond so many, and the hosts that then have none.
   void limit(int most_ranks);
 };
@@ -86,6 +87,9 @@ enum class Launcher { mpirun, srun, none };
 /// srun in a Slurm allocation unless hosts are named, else mpirun, else none for one rank. UserError if that
 /// cannot be.
 Launcher choose_launcher(const LaunchOptions& options, const Placement& placement);
+/// UserError unless the mpirun in PATH can start ranks on several nodes. Open MPI 5 cannot: its launcher
+/// calls agents in another way.
+void require_mpirun_for_several_nodes();
 const char* name(Launcher launcher);
 
 /// The command line that starts a keeper for each rank.

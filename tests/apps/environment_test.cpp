@@ -64,6 +64,23 @@ TEST_F(Environment, SetsWhatSrunAndMpirunNeedOnceAndKeepsWhatIsSet) {
             LOCKSTEP_PROGRAM_DIR ":" + (directory_ / "build/cpu/bin:/bin\n"));
 }
 
+// Open MPI 4 reads the variables that begin with OMPI, version 5 those that begin with PRTE.
+TEST_F(Environment, LetsMpirunStartMoreRanksThanCoresOutsideOfAnAllocation) {
+  put("scripts/env.sh", "build/cpu/bin");
+  const std::string show =
+      "echo \"${OMPI_MCA_rmaps_base_oversubscribe:-} ${PRTE_MCA_rmaps_default_mapping_policy:-} "
+      "${PRTE_ALLOW_RUN_AS_ROOT_CONFIRM:-}\"";
+  const std::string root = ::geteuid() == 0 ? "1\n" : "\n";
+  EXPECT_EQ(run_after("scripts/env.sh", show).out, "1 :oversubscribe " + root);
+  EXPECT_EQ(run_after("scripts/env.sh", show, "SLURM_JOB_ID=7").out, "  " + root);
+  EXPECT_EQ(run_after("scripts/env.sh", show, "PRTE_MCA_rmaps_default_mapping_policy=package").out,
+            "1 package " + root);
+  if (!has_mpirun()) return;
+  const Outcome many =
+      run_after("scripts/env.sh", "mpirun -np 9 echo", "OMPI_MCA_orte_tmpdir_base=" + directory_.path());
+  EXPECT_EQ(many.out, std::string(9, '\n')) << many.errors;
+}
+
 TEST_F(Environment, FindsItsTreeWhereCdIsNotPlain) {
   put("tree/scripts/env.sh", "tree/build/cpu/bin");
   std::filesystem::create_directories(directory_ / "elsewhere/scripts");

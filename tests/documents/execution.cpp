@@ -21,9 +21,10 @@ namespace fs = std::filesystem;
 /// alone.
 constexpr const char* preamble = R"(
 unset "${!LOCKSTEP_@}" "${!LOCKRUN_@}" "${!PET_@}" "${!SLURM_@}" "${!AWS_@}" OMP_NUM_THREADS XDG_CACHE_HOME CDPATH
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader,tcp
-export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
-export OMPI_MCA_btl_vader_backing_directory=$_session OMPI_MCA_orte_tmpdir_base=$_session
+export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
+export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
+export OMPI_MCA_btl_vader_backing_directory=$_session OMPI_MCA_btl_base_warn_component_unused=0
+export OMPI_MCA_orte_tmpdir_base=$_session PRTE_MCA_prte_tmpdir_base=$_session
 export LOCKSTEP_BF16_UNIT=off  # the digits of bf16 are those of processors without a unit for it
 export LC_ALL=C.UTF-8 TERM=dumb HOME=$PWD
 ps -o sid= -p $$ >"$_session/sid"

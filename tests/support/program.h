@@ -58,13 +58,12 @@ constexpr const char* asan_options_of_ranks = "fast_unwind_on_malloc=0:malloc_co
 inline std::string launch_settings() {
   return std::string("ASAN_OPTIONS=") + asan_options_of_ranks +
          " OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-         "OMPI_MCA_btl_vader_single_copy_mechanism=none ";
+         "OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma ";
 }
 
 /// An mpirun for this many ranks of this machine, however few the cores.
 inline std::string mpirun(int ranks) {
-  return launch_settings() + "mpirun --quiet --oversubscribe --bind-to none -np " + std::to_string(ranks) +
-         " ";
+  return launch_settings() + "mpirun --oversubscribe --bind-to none -np " + std::to_string(ranks) + " ";
 }
 
 /// A lockrun for this many ranks of this machine.
