@@ -108,6 +108,12 @@ int Placement::ranks() const {
   return sum;
 }
 
+bool Placement::is_on_this_host() const {
+  return std::all_of(hosts.begin(), hosts.end(), [&](const Host& host) {
+    return host.mpirun_name.empty() ? hosts.size() == 1 : is_this_host(host.mpirun_name);
+  });
+}
+
 void Placement::limit(int most_ranks) {
   for (Host& host : hosts) most_ranks -= host.ranks = std::min(host.ranks, most_ranks);
   std::erase_if(hosts, [](const Host& host) { return host.ranks == 0; });

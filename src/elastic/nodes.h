@@ -26,7 +26,8 @@ struct Placement {
   std::string address = "127.0.0.1";  ///< where keepers on every node can reach the supervisor
 
   int ranks() const;
-  bool is_on_this_host() const { return address == "127.0.0.1"; }
+  /// False if a launcher has to reach another host.
+  bool is_on_this_host() const;
   /// Leaves out the last ranks beyond so many, and the hosts that then have none.
   void limit(int most_ranks);
 };
