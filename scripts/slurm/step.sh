@@ -7,10 +7,10 @@
 # into the queue. The batch file ends with the command's exit code.
 
 slurm_folder=$(dirname "${BASH_SOURCE[0]}")
-# shellcheck source-path=SCRIPTDIR source=read_site.sh
+# shellcheck disable=SC1091
 source "$slurm_folder/read_site.sh"
 # The programs are in PATH, and srun starts ranks by PMIx.
-# shellcheck source-path=SCRIPTDIR source=../env.sh
+# shellcheck disable=SC1091
 source "$slurm_folder/../env.sh"
 
 # The SLURM_JOB_ID of one task of an array is also the number of the whole array. This names the task alone.
@@ -21,7 +21,7 @@ batch_arguments=("$@")
 
 # Since Slurm 22.05 a step does not inherit this from its job.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-# A requeued job, or one that submit_successor started, resumes from its snapshot, also with snapshot.resume=never.
+# Above 0 a run resumes from its snapshot, also with snapshot.resume=never.
 export LOCKSTEP_RESTART_COUNT=$((${LOCKSTEP_RESTART_COUNT:-0} + ${SLURM_RESTART_COUNT:-0}))
 
 run_ranks() {
@@ -68,7 +68,7 @@ fit_to_task() {
   if $is_training && ! $has_folder; then task_command+=("log.dir=runs/$SLURM_JOB_NAME/$SLURM_ARRAY_TASK_ID"); fi
 }
 
-# Requeues the job. Where Slurm refuses that, submits the batch file again.
+# Requeues the job, or submits the batch file again if Slurm refuses that.
 resume_later() {
   local refusal next
   # Slurm sends SIGTERM to a requeued job at once, also to scontrol.
