@@ -223,7 +223,8 @@ TEST_F(Slurm, EachTaskOfAJobArrayIsStoppedRequeuedAndFinishedByItself) {
 
 // The site's settings reach sbatch and the job, and the task that resumes has the resources of the first.
 TEST_F(Slurm, ASiteWithMpirunThatForbidsRequeueResumesInAnotherJob) {
-  const std::string tree = cluster() / "a tree/scripts", arguments = tiny_gpt + "train.steps=3000";
+  const std::string tree = cluster() / "a tree/scripts";
+  const std::string arguments = tiny_gpt + "train.steps=3000 snapshot.resume=never";
   std::filesystem::create_directories(tree);
   std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scripts/slurm", tree + "/slurm");
   std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scripts/env.sh", tree);
@@ -251,7 +252,8 @@ TEST_F(Slurm, ASiteWithMpirunThatForbidsRequeueResumesInAnotherJob) {
   }
   EXPECT_EQ(read_result(directory), direct_result("train_gpt", arguments)) << read_text(printed);
   for (const std::string& line :
-       {"job " + job + "_7 cannot be requeued (", "), so job " + next + " resumes it\n"})
+       {"job " + job + "_7 cannot be requeued (", "), so job " + next + " resumes it\n",
+        std::string("\nresuming after step ")})
     EXPECT_NE(read_text(printed).find(line), std::string::npos) << read_text(printed);
 }
 
