@@ -1,5 +1,5 @@
-# cmake --install: programs to bin/, configurations to share/lockstep/configs, env.sh and the environment module to
-# share/lockstep, and a package for others to build on: find_package(lockstep) gives lockstep::core ... lockstep::plan,
+# cmake --install: programs to bin/, configurations to share/lockstep/configs, env.sh, the environment module and batch
+# files to share/lockstep, and a package for others to build on: find_package(lockstep) gives lockstep::core ... lockstep::plan,
 # with the headers of src/ as their include folder.
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
@@ -26,5 +26,8 @@ if(programs)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/scripts/modulefiles
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
+# Not a site's settings: an installation has its own.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs
+  USE_SOURCE_PERMISSIONS PATTERN site.sh EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/scripts/env.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)

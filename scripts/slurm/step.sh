@@ -1,30 +1,110 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the batch files of this folder share; they source it.
+# What the batch files of this folder share; they source it. It gives them
+#   run_ranks <program> [arguments]   starts the job's ranks with the site's launcher
+#   run_step <command> [arguments]    runs any command
+# Both pass on the signals that the batch shell gets. A job that was stopped after a snapshot (exit code 75) goes back
+# into the queue. The batch file ends with the command's exit code.
 
+slurm_folder=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck disable=SC1091
+source "$slurm_folder/read_site.sh"
 # The programs are in PATH, and srun starts ranks by PMIx.
 # shellcheck disable=SC1091
-source "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
+source "$slurm_folder/../env.sh"
+
+# The SLURM_JOB_ID of one task of an array is also the number of the whole array. This names the task alone.
+job=$SLURM_JOB_ID
+if [[ -n ${SLURM_ARRAY_JOB_ID:-} ]]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
+# A sourced file sees the batch file's arguments.
+batch_arguments=("$@")
 
 # Since Slurm 22.05 a step does not inherit this from its job.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-# A job that comes back from the queue goes on from its snapshot, even where a new one would start from scratch.
-export LOCKSTEP_RESTART_COUNT=${SLURM_RESTART_COUNT:-0}
+# Above 0 a run resumes from its snapshot, also with snapshot.resume=never.
+export LOCKSTEP_RESTART_COUNT=$((${LOCKSTEP_RESTART_COUNT:-0} + ${SLURM_RESTART_COUNT:-0}))
 
-# run_step <command>...: runs it, passes on the signals that this shell gets, and puts the job back into the queue if
-# the command was stopped after a snapshot (exit code 75). Ends the batch file with the command's exit code.
+run_ranks() {
+  case ${launcher:-srun} in
+    srun) run_step srun --wait=30 "$@" ;;
+    mpirun) run_step mpirun ${SLURM_NTASKS:+-np "$SLURM_NTASKS"} --bind-to none "$@" ;;
+    *)
+      echo "step.sh: launcher=$launcher of ${site_file:-site.sh} is unknown: set it to srun or mpirun" >&2
+      exit 2
+      ;;
+  esac
+}
+
 run_step() {
-  local step='' status=0
+  local step='' status=0 task_command=("$@")
+  if [[ -n ${SLURM_ARRAY_JOB_ID:-} ]]; then fit_to_task "$@"; fi
   trap 'if [[ -n $step ]]; then kill -USR1 "$step" 2>/dev/null || true; fi' USR1 TERM
-  "$@" &
+  "${task_command[@]}" &
   step=$!
   # A signal ends wait before the step ends; the last wait has the step's own status.
   while kill -0 "$step" 2>/dev/null; do wait "$step" || true; done
   wait "$step" || status=$?
-  # A job that somebody cancelled is no longer running, and stays cancelled.
-  if ((status == 75)) && [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) == RUNNING ]]; then
-    echo "stopped after a snapshot: job $SLURM_JOB_ID goes back into the queue"
-    scontrol requeue "$SLURM_JOB_ID"
-  fi
+  # A cancelled job is no longer running, and stays cancelled.
+  if ((status == 75)) && [[ $(squeue --noheader --jobs="$job" --format=%T) == RUNNING ]]; then resume_later; fi
   exit "$status"
+}
+
+# Sets task_command to the command of this task of a job array. In every argument %a becomes the task's number. The
+# folders of train_gpt and train_mlp get a subfolder for each task, unless they contain %a.
+fit_to_task() {
+  local word is_training=false has_folder=false
+  task_command=()
+  for word in "$@"; do
+    case $word in
+      train_gpt | train_mlp | */train_gpt | */train_mlp) is_training=true ;;
+      log.dir=*) has_folder=true ;;
+    esac
+    case $word in
+      *%a* | snapshot.path=none | snapshot.path=auto) ;;
+      log.dir=* | snapshot.path=*) word=${word%/}/%a ;;
+    esac
+    task_command+=("${word//%a/$SLURM_ARRAY_TASK_ID}")
+  done
+  if $is_training && ! $has_folder; then task_command+=("log.dir=runs/$SLURM_JOB_NAME/$SLURM_ARRAY_TASK_ID"); fi
+}
+
+# Requeues the job, or submits the batch file again if Slurm refuses that.
+resume_later() {
+  local refusal next
+  # Slurm sends SIGTERM to a requeued job at once, also to scontrol.
+  trap '' TERM
+  if refusal=$(scontrol requeue "$job" 2>&1); then
+    echo "stopped after a snapshot: job $job goes back into the queue"
+  elif next=$(submit_successor 2>&1); then
+    # Warnings of sbatch come first, and a cluster's name after the number.
+    next=${next##*$'\n'}
+    echo "stopped after a snapshot: job $job cannot be requeued (${refusal##*$'\n'}), so job ${next%%;*} resumes it"
+  else
+    echo "stopped after a snapshot: job $job cannot be requeued (${refusal##*$'\n'}) or submitted again" \
+      "(${next##*$'\n'}): submit it yourself to resume"
+  fi
+}
+
+# Submits the batch file with the job's own arguments and resources, to begin when this job has ended. Its output is
+# appended to this job's. Prints the new job's number.
+submit_successor() {
+  local row name command limit features gres details options=()
+  for row in account:SLURM_JOB_ACCOUNT qos:SLURM_JOB_QOS partition:SLURM_JOB_PARTITION \
+    reservation:SLURM_JOB_RESERVATION job-name:SLURM_JOB_NAME nodes:SLURM_JOB_NUM_NODES ntasks:SLURM_NTASKS \
+    ntasks-per-node:SLURM_NTASKS_PER_NODE cpus-per-task:SLURM_CPUS_PER_TASK mem:SLURM_MEM_PER_NODE \
+    mem-per-cpu:SLURM_MEM_PER_CPU mem-per-gpu:SLURM_MEM_PER_GPU gpus-per-node:SLURM_GPUS_PER_NODE \
+    array:SLURM_ARRAY_TASK_ID; do
+    name=${row#*:}
+    if [[ -n ${!name:-} ]]; then options+=("--${row%%:*}=${!name}"); fi
+  done
+  read -r limit features gres < <(squeue --noheader --jobs="$job" --format='%l %f %b')
+  options+=("--time=$limit")
+  if [[ $features != '(null)' ]]; then options+=("--constraint=$features"); fi
+  if [[ -z ${SLURM_GPUS_PER_NODE:-} && $gres == gres[:/]* ]]; then options+=("--gres=${gres#gres[:/]}"); fi
+  command=$(squeue --noheader --jobs="$job" --format=%o)
+  details=$(scontrol show job "$job")
+  env --unset=SLURM_RESTART_COUNT sbatch --parsable --dependency="afterany:$job" "${options[@]}" --open-mode=append \
+    --output="$(sed -n 's/^ *StdOut=//p' <<<"$details")" --error="$(sed -n 's/^ *StdErr=//p' <<<"$details")" \
+    --export="ALL,LOCKSTEP_RESTART_COUNT=$((LOCKSTEP_RESTART_COUNT + 1))" \
+    "${command%" ${batch_arguments[*]}"}" "${batch_arguments[@]}"
 }

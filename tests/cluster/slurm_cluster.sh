@@ -71,12 +71,12 @@ KillWait=10
 SchedulerType=sched/builtin
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=0
 GresTypes=gpu
-NodeName=DEFAULT CPUs=8 Gres=gpu:4
+NodeName=DEFAULT CPUs=8 RealMemory=1000 Gres=gpu:h100:4
 PartitionName=all Nodes=ALL Default=YES MaxTime=1:00:00
 END
 # Devices that nobody opens stand for GPUs.
 for i in {0..3}; do mknod "gpu$i" c 195 "$i"; done
-echo "Name=gpu File=$directory/gpu[0-3]" >gres.conf
+echo "Name=gpu Type=h100 File=$directory/gpu[0-3]" >gres.conf
 echo "127.0.0.1 localhost" >hosts
 echo "10.77.0.1 controller" >>hosts
 for i in "${!nodes[@]}"; do

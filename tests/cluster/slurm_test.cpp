@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training under Slurm's own daemons: whatever starts, stops and requeues it, the bits are those of a run
 // without it.
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <map>
@@ -49,7 +51,22 @@ class Slurm : public testing::Test {
     return outcome.out.substr(0, outcome.out.find('\n'));
   }
 
-  void expect_same_bits_after_stop(const std::string& batch_file, const std::string& signal) const;
+  static void wait_for_steps(const std::string& directory) {
+    SlurmCluster::wait_until("the run in " + directory + " is under way",
+                             [&] { return read_result(directory).loss_bits.size() >= 20; });
+  }
+
+  void wait_for_requeue(const std::string& job) const {
+    SlurmCluster::wait_until("job " + job + " is requeued", [&] {
+      return cluster().job_value(job, "Restarts") == "1" && cluster().job_value(job, "JobState") == "PENDING";
+    });
+  }
+
+  /// Ends the two minutes for which Slurm holds a requeued job back. Nodes refuse a job that was requeued in
+  /// the same second.
+  void release(const std::string& job) const {
+    cluster().run("scontrol update StartTime=now+2 JobId=" + job);
+  }
 
   /// Waits until the job has left its nodes.
   std::string state_at_end(const std::string& job) const {
@@ -66,6 +83,7 @@ class Slurm : public testing::Test {
 };
 
 const std::string batch_files = LOCKSTEP_SOURCE_DIR "/scripts/slurm/";
+const std::string two_nodes = "--nodes=2 --ntasks=2 --ntasks-per-node=1 ";
 
 // The cluster's MpiDefault is none, as on many.
 TEST_F(Slurm, PlainSrunOverTwoNodesGivesTheSameBits) {
@@ -158,44 +176,96 @@ TEST_F(Slurm, BatchFilesRunAsTheyAre) {
   expect_result({"mlp", "rank 0"}, mlp, direct_result("train_mlp", mlp));
 }
 
-// The test of a batch file whose job is asked to stop; `signal` are the options of scancel that reach its
-// ranks.
-void Slurm::expect_same_bits_after_stop(const std::string& batch_file, const std::string& signal) const {
-  const std::string arguments = tiny_gpt + "train.steps=4000";
-  const RunResult wanted = direct_result("train_gpt", arguments);
+TEST_F(Slurm, AJobUnderLockrunStoppedByUsr1ComesBackAndEndsWithTheSameBits) {
+  const std::string arguments = tiny_gpt + "train.steps=3000";
   const std::string directory = cluster() / "run", printed = cluster() / "train_gpt.out";
   const std::string job =
-      submit("--nodes=2 --ntasks=2 --ntasks-per-node=1 --output=" + printed + " " + batch_files + batch_file +
-             " " + arguments + " log.dir=" + directory + " snapshot.path=" + (cluster() / "snapshots"));
-  const auto steps = [&] { return read_result(directory).loss_bits.size(); };
-  SlurmCluster::wait_until("the run is under way", [&] { return steps() >= 20; });
-  EXPECT_EQ(cluster().run("scancel " + signal + " " + job).exit_code, 0);
-  SlurmCluster::wait_until("the job is requeued", [&] {
-    return cluster().job_value(job, "Restarts") == "1" && cluster().job_value(job, "JobState") == "PENDING";
-  });
-  EXPECT_LT(steps(), wanted.loss_bits.size()) << "it was to be stopped before its end";
-  // Slurm lets it wait for two minutes; its nodes refuse a job that was requeued in the same second.
-  cluster().run("scontrol update StartTime=now+2 JobId=" + job);
+      submit(two_nodes + "--output=" + printed + " " + batch_files + "lockrun.sbatch " + arguments +
+             " log.dir=" + directory + " snapshot.path=" + (cluster() / "snapshots"));
+  wait_for_steps(directory);
+  EXPECT_EQ(cluster().run("scancel --batch --signal=USR1 " + job).exit_code, 0);
+  wait_for_requeue(job);
+  EXPECT_EQ(read_result(directory).parameters_hash, "") << "it was to be stopped before its end";
+  release(job);
   EXPECT_EQ(state_at_end(job), "COMPLETED") << read_text(printed);
-  EXPECT_EQ(read_result(directory), wanted) << read_text(printed);
+  EXPECT_EQ(read_result(directory), direct_result("train_gpt", arguments)) << read_text(printed);
   EXPECT_NE(read_text(printed).find("goes back into the queue"), std::string::npos) << read_text(printed);
 }
 
-TEST_F(Slurm, AJobStoppedByUsr1ComesBackAndEndsWithTheSameBits) {
-  expect_same_bits_after_stop("one_node.sbatch", "--signal=USR1");
+TEST_F(Slurm, EachTaskOfAJobArrayIsStoppedRequeuedAndFinishedByItself) {
+  const std::string arguments = tiny_gpt + "train.steps=3000 train.seed=", directory = cluster() / "sweep";
+  const std::string job = submit("--array=0-3 " + two_nodes + "--output=%x_%a.out " + batch_files +
+                                 "one_node.sbatch " + arguments + "%a log.dir=" + directory);
+  // The number of the last task is also that of the array, so it is the first to be stopped.
+  const std::vector<std::string> seeds = {"3", "0", "1", "2"};
+  const auto task = [&](const std::string& seed) { return job + "_" + seed; };
+  for (const std::string& seed : seeds) wait_for_steps(directory + "/" + seed);
+  ASSERT_EQ(cluster().run("squeue --noheader --format=%A --jobs=" + task("3")).out, job + "\n");
+  EXPECT_EQ(cluster().run("scancel --signal=USR1 " + task("3")).exit_code, 0);
+  wait_for_requeue(task("3"));
+  for (const std::string seed : {"0", "1", "2"}) {
+    EXPECT_EQ(cluster().job_value(task(seed), "JobState"), "RUNNING") << "only task 3 was stopped";
+    EXPECT_EQ(cluster().run("scancel --batch --signal=USR1 " + task(seed)).exit_code, 0);
+  }
+  for (const std::string seed : {"0", "1", "2"}) wait_for_requeue(task(seed));
+  for (const std::string& seed : seeds) {
+    EXPECT_EQ(read_result(directory + "/" + seed).parameters_hash, "") << "to be stopped before its end";
+    release(task(seed));
+  }
+  for (const std::string& seed : seeds) {
+    const std::string printed = read_text(cluster() / "train_gpt_" + seed + ".out");
+    EXPECT_EQ(state_at_end(task(seed)), "COMPLETED") << printed;
+    EXPECT_EQ(cluster().job_value(task(seed), "Restarts"), "1") << printed;
+    EXPECT_EQ(read_result(directory + "/" + seed), direct_result("train_gpt", arguments + seed)) << printed;
+    EXPECT_NE(printed.find("job " + task(seed) + " goes back into the queue"), std::string::npos) << printed;
+  }
 }
 
-TEST_F(Slurm, AJobUnderLockrunStoppedByUsr1ComesBackAndEndsWithTheSameBits) {
-  expect_same_bits_after_stop("lockrun.sbatch", "--batch --signal=USR1");
+// The site's settings reach sbatch and the job, and the task that resumes has the resources of the first.
+TEST_F(Slurm, ASiteWithMpirunThatForbidsRequeueResumesInAnotherJob) {
+  const std::string tree = cluster() / "a tree/scripts";
+  const std::string arguments = tiny_gpt + "train.steps=3000 snapshot.resume=never";
+  std::filesystem::create_directories(tree);
+  std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scripts/slurm", tree + "/slurm");
+  std::filesystem::copy(LOCKSTEP_SOURCE_DIR "/scripts/env.sh", tree);
+  std::ofstream(tree + "/slurm/site.sh")
+      << "launcher=mpirun gpu_type=h100\n"
+         "export SBATCH_ACCOUNT=mine SBATCH_MEM_PER_NODE=100 SBATCH_NO_REQUEUE=1\n"
+         ": $set_by_nobody\n";
+  const std::string printed = cluster() / "first.out", directory = cluster() / "runs/train_gpt_2x2/7";
+  const Outcome submitted = cluster().run(
+      "\"" + tree + "/slurm/submit\" --parsable --array=7 --time=9 --cpus-per-task=1 " + two_nodes +
+      "--output=" + printed + " \"" + tree + "/slurm/gpus_2x2.sbatch\" " + arguments);
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
+  const std::string job = std::to_string(std::stoi(submitted.out)), next = std::to_string(std::stoi(job) + 1);
+  wait_for_steps(directory);
+  EXPECT_EQ(cluster().run("scancel --batch --signal=USR1 " + job + "_7").exit_code, 0);
+  EXPECT_EQ(state_at_end(job + "_7"), "FAILED");
+  EXPECT_EQ(cluster().job_value(job + "_7", "ExitCode"), "75:0") << "it was to be stopped before its end";
+  EXPECT_EQ(state_at_end(next + "_7"), "COMPLETED") << read_text(printed);
+  for (const std::string& name : {job + "_7", next + "_7"}) {
+    const std::map<std::string, std::string> values = {
+        {"Account", "mine"}, {"MinMemoryNode", "100M"}, {"TresPerNode", "gres:gpu:h100:2"},
+        {"NumNodes", "2"},   {"NumTasks", "2"},         {"CPUs/Task", "1"},
+        {"StdOut", printed}, {"TimeLimit", "00:09:00"}};
+    for (const auto& [key, value] : values) EXPECT_EQ(cluster().job_value(name, key), value) << name << key;
+  }
+  EXPECT_EQ(read_result(directory), direct_result("train_gpt", arguments)) << read_text(printed);
+  for (const std::string& line :
+       {"job " + job + "_7 cannot be requeued (", "), so job " + next + " resumes it\n",
+        std::string("\nresuming after step ")})
+    EXPECT_NE(read_text(printed).find(line), std::string::npos) << read_text(printed);
 }
 
-TEST_F(Slurm, ACancelledJobStaysCancelled) {
+TEST_F(Slurm, ACancelledTaskStaysCancelled) {
   const std::string directory = cluster() / "run";
-  const std::string job = submit(batch_files + "mlp.sbatch 1000000 dist.replicas=2 log.dir=" + directory);
-  SlurmCluster::wait_until("the run is under way", [&] { return !read_result(directory).loss_bits.empty(); });
-  EXPECT_EQ(cluster().run("scancel " + job).exit_code, 0);
-  EXPECT_EQ(state_at_end(job), "CANCELLED");
-  EXPECT_EQ(cluster().job_value(job, "Restarts"), "0");
+  const std::string job =
+      submit("--array=0-1 " + batch_files + "mlp.sbatch 1000000 dist.replicas=2 log.dir=" + directory);
+  for (const std::string task : {"/0", "/1"}) wait_for_steps(directory + task);
+  EXPECT_EQ(cluster().run("scancel " + job + "_1").exit_code, 0);
+  EXPECT_EQ(state_at_end(job + "_1"), "CANCELLED");
+  EXPECT_EQ(cluster().job_value(job + "_1", "Restarts"), "0");
+  EXPECT_EQ(cluster().job_value(job + "_0", "JobState"), "RUNNING");
 }
 
 }  // namespace
