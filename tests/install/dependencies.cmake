@@ -1,5 +1,5 @@
 # Configures without libraries that are installed: one message names all that are missing, options leave them out, and a
-# version that is too old counts as missing.
+# version that is too old counts as missing. The files for conda and Spack and the page name the same packages.
 #   cmake -D SOURCE=<the repository> -D FOLDER=<scratch> -D GENERATOR=<generator> -D COMPILER=<C++ compiler> -P dependencies.cmake
 cmake_minimum_required(VERSION 3.22)
 
@@ -57,4 +57,33 @@ configure(succeeds -D LOCKSTEP_MPI=AUTO)
 expect_count("CMake Warning" 1)
 expect_text("ONE RANK")
 
+# One list of packages.
+file(READ ${SOURCE}/packaging/environment.yml environment)
+file(READ ${SOURCE}/packaging/spack/spack_repo/lockstep/packages/lockstep/package.py recipe)
+file(READ ${SOURCE}/docs/install.md page)
+file(STRINGS ${SOURCE}/cmake/dependencies.txt rows REGEX "^[^#]")
+foreach(row IN LISTS rows)
+  string(REGEX REPLACE " *\\| *" ";" row "${row}")
+  list(GET row 0 name)
+  list(GET row 1 least)
+  list(GET row 6 conda)
+  list(GET row 7 spack)
+  set(bound "")
+  if(NOT least STREQUAL "-")  # of MPI it is the standard's
+    set(bound " >=${least}")
+  endif()
+  set(output "${environment}")
+  if(name STREQUAL "MPI")
+    expect_text("\n  - ${conda}\n")
+  else()
+    expect_text("\n  - ${conda}${bound}\n")
+  endif()
+  set(output "${page}")
+  expect_text("\n| ${name} | ${least} | ")
+  if(NOT name MATCHES "^(C.. compiler|ccache)$")
+    string(REPLACE " >=" "@" bound "${bound}")
+    set(output "${recipe}")
+    expect_text("depends_on(\"${spack}${bound}")
+  endif()
+endforeach()
 file(REMOVE_RECURSE ${FOLDER})
