@@ -73,21 +73,34 @@ forbid_services() {
 
 # Unpacks packages, and those that they need, into a folder. Programs there find each other by env.sh.
 unpack() {
-  local folder names debs triplet name
+  local folder names debs triplet name target
   folder=$(mkdir -p "$prefix" && cd "$prefix" && pwd)
   # Compilers of other languages and web pages come with libopenmpi-dev, and nothing here uses them.
   names=$(apt-get --simulate --no-install-recommends install "$@" | awk '$1 == "Inst" { print $2 }' |
-    grep -vE '^(gfortran|libgfortran-[0-9]+-dev|libjs-|javascript-common)')
+    grep -vE '^(gfortran|libgfortran-[0-9]+-dev|libjs-|javascript-common)') || true
+  if [[ -z $names ]]; then
+    echo "install_deps: apt knows no package to unpack (see above): its lists come from 'apt-get update'" >&2
+    return 1
+  fi
   debs=$(mktemp --directory)
   # shellcheck disable=SC2086
   (cd "$debs" && apt-get download -qq $names)
   for name in "$debs"/*.deb; do dpkg-deb --extract "$name" "$folder"; done
   rm -r "$debs"
+  triplet=$(dpkg-architecture --query DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
+  # The compiler looks for headers of an architecture in the system's folder alone.
+  if [[ -d $folder/usr/include/$triplet ]]; then
+    cp --recursive --symbolic-link --no-clobber "$folder/usr/include/$triplet/." "$folder/usr/include/"
+  fi
+  # Where the library itself is installed, only its development package was unpacked: the link leads to the system's.
+  find "$folder/usr/lib/$triplet" -maxdepth 1 -name '*.so' -xtype l | while read -r name; do
+    target=/usr/lib/$triplet/$(readlink "$name")
+    if [[ -e $target ]]; then ln -sfn "$target" "$name"; fi
+  done
   # Installing would have made these names.
   for name in "$folder"/usr/bin/*.openmpi; do
     if [[ -L $name || -e $name ]]; then ln -sfn "${name##*/}" "${name%.openmpi}"; fi
   done
-  triplet=$(dpkg-architecture --query DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
   cat >"$folder/env.sh" <<ENV
 # Written by scripts/install_deps.sh --prefix. To be sourced before cmake and before programs are started.
 export CMAKE_PREFIX_PATH=$folder/usr\${CMAKE_PREFIX_PATH:+:\$CMAKE_PREFIX_PATH}
