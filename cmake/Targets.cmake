@@ -1,17 +1,42 @@
 include(GNUInstallDirs)
 
+# lockstep_choose_twins(<variable>): of the sources in the variable, drops those of libraries that this build leaves out.
+# <name>_curl.cpp, <name>_openssl.cpp and <name>_pugixml.cpp are compiled with that library, <name>_none.cpp without it.
+# A <name>_none.cpp that has no such twin is compiled without CUDA, and *_cuda.cpp with it.
+function(lockstep_choose_twins variable)
+  set(sources ${${variable}})
+  set(chosen "")
+  foreach(library curl openssl pugixml)
+    string(TOUPPER ${library} key)
+    set(twins ${sources})
+    list(FILTER twins INCLUDE REGEX "_${library}\\.cpp$")
+    foreach(twin IN LISTS twins)
+      string(REGEX REPLACE "_${library}\\.cpp$" "_none.cpp" none ${twin})
+      list(REMOVE_ITEM sources ${twin} ${none})
+      if(LOCKSTEP_${key})
+        list(APPEND chosen ${twin})
+      elseif(EXISTS ${none})
+        list(APPEND chosen ${none})
+      endif()
+    endforeach()
+  endforeach()
+  if(LOCKSTEP_HAVE_CUDA)
+    list(FILTER sources EXCLUDE REGEX "_none\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$|/cuda/|\\.cu$")
+  endif()
+  list(APPEND sources ${chosen})
+  list(SORT sources)
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
 # lockstep_library(<room> [COLD] [PUBLIC targets...] [PRIVATE targets...]): the library lockstep_<room> from every source
 # below the calling folder. PUBLIC names the rooms whose headers this room's headers include. COLD: the room waits for
 # files, sockets and people; its loops over tensors or tokens wait for memory or a disk.
 function(lockstep_library room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
-  # *_none.cpp are what a build without CUDA has in the place of *_cuda.cpp.
-  if(LOCKSTEP_HAVE_CUDA)
-    list(FILTER sources EXCLUDE REGEX "_none\\.cpp$")
-  else()
-    list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$|/cuda/|\\.cu$")
-  endif()
+  lockstep_choose_twins(sources)
   add_library(lockstep_${room} STATIC ${sources})
   add_library(lockstep::${room} ALIAS lockstep_${room})
   set_target_properties(lockstep_${room} PROPERTIES EXPORT_NAME ${room} POSITION_INDEPENDENT_CODE ON)

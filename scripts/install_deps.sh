@@ -1,35 +1,54 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what Lockstep is built with, from the packages of Debian 12 or Ubuntu 22.04 and newer.
-#   scripts/install_deps.sh            compiler, CMake, MPI and libraries
-#   scripts/install_deps.sh --clang    also clang, which the emulator of GPUs is built with
-#   scripts/install_deps.sh --lint     also clang, clang-format and clang-tidy
-#   scripts/install_deps.sh --cluster  also what the cluster tests run: Slurm, modules, iproute2, an S3 server in .cache/
-# Needs root or sudo only when something is missing; asks nothing; may be run again at any time.
+# Installs what Lockstep is built with, from the packages of Debian 12 or Ubuntu 22.04 and newer. Elsewhere it names packages.
+#   scripts/install_deps.sh               compiler, CMake, MPI and libraries
+#   scripts/install_deps.sh --clang       also clang, which the emulator of GPUs is built with
+#   scripts/install_deps.sh --lint        also clang, clang-format and clang-tidy
+#   scripts/install_deps.sh --cluster     also what the cluster tests run: Slurm, modules, iproute2, an S3 server in .cache/
+#   scripts/install_deps.sh --prefix DIR  unpacks what is missing into DIR, without root; then: source DIR/env.sh
+# Needs root or sudo only when something is missing; asks nothing; may be run again at any time. cmake/dependencies.txt lists
+# the packages, docs/install.md explains other ways.
 set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libeigen3-dev libgtest-dev libbenchmark-dev
-  libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libcurl4-openssl-dev libssl-dev libxxhash-dev
-  libpugixml-dev ca-certificates procps)
+# Prints the packages in a column of the table.
+packages_in() {
+  awk -F ' *[|] *' -v column="$1" '!/^#/ && NF == 8 { print $column }' "$root/cmake/dependencies.txt" | sort --unique
+}
+readonly apt=5 dnf=6
+
+mapfile -t packages < <(packages_in $apt)
+packages+=(ca-certificates procps)
 cluster=false
-for argument in "$@"; do
-  case "$argument" in
+prefix=
+while (($# > 0)); do
+  case "$1" in
     --clang) packages+=(clang) ;;
     --lint) packages+=(clang clang-format clang-tidy) ;;
     --cluster)
       packages+=(slurmctld slurmd slurm-client munge environment-modules iproute2 python3-venv)
       cluster=true
       ;;
+    --prefix)
+      prefix=${2:?install_deps: --prefix needs a folder}
+      shift
+      ;;
     *)
-      echo "usage: scripts/install_deps.sh [--clang] [--lint] [--cluster]" >&2
+      echo "usage: scripts/install_deps.sh [--clang] [--lint] [--cluster] [--prefix DIR]" >&2
       exit 2
       ;;
   esac
+  shift
 done
 
+# cmake checks what is there in any case, so the caller may continue.
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "install_deps: this is neither Debian nor Ubuntu. Install the equivalents of: ${packages[*]}" >&2
-  exit 1
+  echo "install_deps: this is neither Debian nor Ubuntu, so nothing is installed. cmake names what is missing." >&2
+  if command -v dnf >/dev/null; then
+    echo "install_deps: as root: dnf install $(packages_in $dnf | tr '\n' ' ')" >&2
+  fi
+  echo "install_deps: docs/install.md has the commands for RHEL, conda, Spack and a folder of your own" >&2
+  exit 0
 fi
 
 as_root() {
@@ -38,7 +57,8 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    echo "install_deps: needs root for: $*" >&2
+    echo "install_deps: needs root or sudo for: $*" >&2
+    echo "install_deps: without either: scripts/install_deps.sh --prefix DIR (docs/install.md)" >&2
     return 1
   fi
 }
@@ -51,6 +71,47 @@ forbid_services() {
   fi
 }
 
+# Unpacks packages, and those that they need, into a folder. Programs there find each other by env.sh.
+unpack() {
+  local folder names debs triplet name target
+  folder=$(mkdir -p "$prefix" && cd "$prefix" && pwd)
+  # Compilers of other languages and web pages come with libopenmpi-dev, and nothing here uses them.
+  names=$(apt-get --simulate --no-install-recommends install "$@" | awk '$1 == "Inst" { print $2 }' |
+    grep -vE '^(gfortran|libgfortran-[0-9]+-dev|libjs-|javascript-common)') || true
+  if [[ -z $names ]]; then
+    echo "install_deps: apt knows no package to unpack (see above): its lists come from 'apt-get update'" >&2
+    return 1
+  fi
+  debs=$(mktemp --directory)
+  # shellcheck disable=SC2086
+  (cd "$debs" && apt-get download -qq $names)
+  for name in "$debs"/*.deb; do dpkg-deb --extract "$name" "$folder"; done
+  rm -r "$debs"
+  triplet=$(dpkg-architecture --query DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
+  # The compiler looks for headers of an architecture in the system's folder alone.
+  if [[ -d $folder/usr/include/$triplet ]]; then
+    cp --recursive --symbolic-link --no-clobber "$folder/usr/include/$triplet/." "$folder/usr/include/"
+  fi
+  # Where the library itself is installed, only its development package was unpacked: the link leads to the system's.
+  find "$folder/usr/lib/$triplet" -maxdepth 1 -name '*.so' -xtype l | while read -r name; do
+    target=/usr/lib/$triplet/$(readlink "$name")
+    if [[ -e $target ]]; then ln -sfn "$target" "$name"; fi
+  done
+  # Installing would have made these names.
+  for name in "$folder"/usr/bin/*.openmpi; do
+    if [[ -L $name || -e $name ]]; then ln -sfn "${name##*/}" "${name%.openmpi}"; fi
+  done
+  cat >"$folder/env.sh" <<ENV
+# Written by scripts/install_deps.sh --prefix. To be sourced before cmake and before programs are started.
+export CMAKE_PREFIX_PATH=$folder/usr\${CMAKE_PREFIX_PATH:+:\$CMAKE_PREFIX_PATH}
+export PATH=$folder/usr/bin:\$PATH
+export LD_LIBRARY_PATH=$folder/usr/lib/$triplet:$folder/lib/$triplet\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+export OPAL_PREFIX=$folder/usr
+export PMIX_MCA_mca_base_component_path=$(echo "$folder/usr/lib/$triplet"/pmix*/lib/pmix)
+ENV
+  echo "install_deps: unpacked $(wc -w <<<"$names") packages; continue with: source $folder/env.sh"
+}
+
 missing=()
 for package in "${packages[@]}"; do
   status=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
@@ -58,6 +119,11 @@ for package in "${packages[@]}"; do
 done
 if ((${#missing[@]} == 0)); then
   echo "install_deps: all ${#packages[@]} packages are installed"
+elif [[ -n $prefix ]]; then
+  echo "install_deps: unpacking ${missing[*]}"
+  unpack "${missing[@]}"
+elif ((EUID != 0)) && [[ -n ${CMAKE_PREFIX_PATH:-}${CONDA_PREFIX:-} ]]; then
+  echo "install_deps: not installed as packages: ${missing[*]}; cmake looks for them in CMAKE_PREFIX_PATH and CONDA_PREFIX"
 else
   echo "install_deps: installing ${missing[*]}"
   if $cluster; then forbid_services; fi
@@ -68,7 +134,7 @@ fi
 # The S3 server of the tests. The last line written says that all of it is there.
 if $cluster; then
   moto="moto[server]==5.2.5"
-  venv=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.cache/cluster-venv
+  venv=$root/.cache/cluster-venv
   if [[ $(cat "$venv/installed" 2>/dev/null) != "$moto" ]]; then
     echo "install_deps: installing $moto in $venv"
     python3 -m venv --clear "$venv"

@@ -236,7 +236,9 @@ std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace& place) {
 namespace lockstep {
 
 MpiPlace initialize_mpi() {
-  throw Error("this build has no MPI: install libopenmpi-dev and configure again");
+  throw UserError(
+      "this build has no MPI: configure with LOCKSTEP_MPI=ON (docs/install.md), or start one rank without "
+      "mpirun");
 }
 void finalize_mpi() {}
 void abort_mpi(int exit_code) { ::_exit(exit_code); }

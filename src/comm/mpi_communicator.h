@@ -16,7 +16,7 @@ struct MpiPlace {
   int local_size = 1;
 };
 
-/// Initialises MPI once per process. Throws Error in a build without MPI.
+/// Initialises MPI once per process. Throws UserError in a build without MPI.
 MpiPlace initialize_mpi();
 /// Ends MPI in order: every rank calls it. Nothing happens if MPI was never initialised.
 void finalize_mpi();

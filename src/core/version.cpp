@@ -43,12 +43,8 @@ std::string version_text() {
 #else
   const std::string compiler = concat("GCC ", __VERSION__);
 #endif
-#if defined(LOCKSTEP_CUDA)
-  const char* gpus = "with CUDA";
-#else
-  const char* gpus = "without CUDA";
-#endif
-  return concat("Lockstep " LOCKSTEP_VERSION " (", compiler, ", ", instruction_set(), ", ", gpus, ")");
+  return concat("Lockstep " LOCKSTEP_VERSION " (", compiler, ", ", instruction_set(),
+                ", " LOCKSTEP_FEATURES ")");
 }
 
 }  // namespace lockstep

@@ -14,8 +14,8 @@ std::string instruction_set();
 /// how a CPU of this kind multiplies numbers of 16 bits.
 std::string scope_of_bits();
 
-/// What --version prints: the project's version, the compiler, the instruction set, and whether there is
-/// CUDA.
+/// What --version prints: the project's version, the compiler, the instruction set, and the libraries that
+/// may be left out.
 std::string version_text();
 
 }  // namespace lockstep

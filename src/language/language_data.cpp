@@ -193,22 +193,33 @@ struct RemoteText {
   std::string advice;  ///< for a user who is offline
 };
 
-std::string fetch(const RemoteText& remote) {
+/// Calls, and adds to a UserError what a user without this text can do.
+template <class Call>
+std::string advise(const RemoteText& remote, Call call) {
   try {
-    return download(remote.url, remote.sha256);
+    return call();
   } catch (const UserError& failure) {
     throw UserError(concat("data.dataset = ", remote.name, ": ", failure.what(), ". ", remote.advice,
                            ", or train on the built-in text with data.dataset=sample"));
   }
 }
 
+std::string fetch(const RemoteText& remote) {
+  return advise(remote, [&] { return download(remote.url, remote.sha256); });
+}
+
+std::string checksum(const RemoteText& remote, const std::string& text) {
+  return advise(remote, [&] { return sha256(text); });
+}
+
 Corpus cached_or_fetched(const RemoteText& remote) {
   const fs::path folder = cache_folder();
-  const fs::path cached = folder / ((remote.sha256.empty() ? sha256(remote.url) : remote.sha256) + ".txt");
+  const fs::path cached =
+      folder / ((remote.sha256.empty() ? checksum(remote, remote.url) : remote.sha256) + ".txt");
   std::error_code unreadable;
   if (!folder.empty() && fs::is_regular_file(cached, unreadable)) {
     std::string text = read_corpus_file(cached.string());
-    if (remote.sha256.empty() || sha256(text) == remote.sha256)
+    if (remote.sha256.empty() || checksum(remote, text) == remote.sha256)
       return corpus_of_file(remote.name, remote.title, std::move(text), cached.string());
     log_warning(concat(cached.string(), " is damaged and is downloaded again"));
   }

@@ -121,7 +121,7 @@ void StoredSnapshot::parse() {
               .artifacts = state.at("artifacts"),
               .matmul_plans = state.value("matmul_plans", "")};
     if (!has_tensor_checksums()) {
-      whole_ = state.at("files");
+      whole_ = state.at("files").get<std::map<std::string, std::string>>();
       return;
     }
     for (const auto& [file, fields] : state.at("files").items()) {

@@ -3,9 +3,9 @@
 
 #include "core/error.h"
 #include "store/http.h"
+#include "store/open_s3.h"
 #include "store/retry.h"
 #include "store/s3_address.h"
-#include "store/s3_store.h"
 #include "store/sha256.h"
 
 namespace lockstep {
@@ -28,9 +28,7 @@ std::string contents_of_url(const std::string& url) {
 std::string contents_of_object(const std::string& url) {
   const S3Address address = parse_s3_address(url);
   require(!address.key.empty(), "it names a bucket, not an object");
-  S3Options options = S3Options::from_environment();
-  options.retries = download_retries;
-  auto contents = S3Store({.bucket = address.bucket, .key = ""}, options).get(address.key);
+  auto contents = open_s3({.bucket = address.bucket, .key = ""}, download_retries)->get(address.key);
   require(contents.has_value(), "there is no such object (404)");
   return std::move(*contents);
 }

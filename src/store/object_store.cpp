@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "store/folder_store.h"
+#include "store/open_s3.h"
 #include "store/s3_address.h"
-#include "store/s3_store.h"
 
 namespace lockstep {
 
@@ -51,7 +51,7 @@ std::unique_ptr<ObjectStore> open_store(const std::string& address) {
   if (const auto path = local_path(address)) return std::make_unique<FolderStore>(*path);
   require(is_s3_address(address), address,
           " is neither a path nor a file:///path or s3://bucket/prefix address");
-  return std::make_unique<S3Store>(parse_s3_address(address), S3Options::from_environment());
+  return open_s3(parse_s3_address(address));
 }
 
 }  // namespace lockstep

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/sha256.h"
-
 #include <array>
 #include <memory>
 #include <openssl/evp.h>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "store/sha256.h"
 
 namespace lockstep {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/http.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -11,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "store/http.h"
 #include "store/retry.h"
 
 namespace lockstep {

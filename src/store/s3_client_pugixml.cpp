@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/s3_client.h"
-
 #include <pugixml.hpp>
 
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "store/s3_address.h"
+#include "store/s3_client.h"
 #include "store/sha256.h"
 
 namespace lockstep {

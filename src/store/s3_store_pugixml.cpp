@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/s3_store.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "store/s3_store.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# Lockstep for Spack 1.0 or newer, built from this tree. docs/install.md says how to use it.
+# Not run: on 2026-11-26 no Spack was at hand; Python 3.11 compiled the file. A test compares names and versions with
+# cmake/dependencies.txt.
+
+from spack_repo.builtin.build_systems.cmake import CMakePackage
+
+from spack.package import *
+
+
+class Lockstep(CMakePackage):
+    """Data-parallel training with the same bits at any number of ranks."""
+
+    generator("ninja")
+    license("Apache-2.0")
+
+    # Without an address: `spack dev-build` builds the tree around this file.
+    version("0.1.0")
+
+    variant("mpi", default=True, description="More than one rank")
+    variant("curl", default=True, description="Downloads and S3, with libcurl")
+    variant("openssl", default=True, description="lockrun, downloads and S3, with OpenSSL")
+    variant("pugixml", default=True, description="S3, with pugixml")
+    variant("bench", default=False, description="Benchmarks")
+
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.22:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("spdlog@1.8:")
+    depends_on("nlohmann-json@3.9:")
+    depends_on("cli11@2.0:")
+    depends_on("xxhash@0.8:")
+    depends_on("curl@7.75:", when="+curl")
+    depends_on("openssl@1.1.1:", when="+openssl")
+    depends_on("pugixml@1.11:", when="+pugixml")
+    depends_on("mpi@3.0:", when="+mpi")
+    depends_on("eigen@3.3:", type="build", when="+bench")
+    depends_on("googletest@1.10:", type="test")
+
+    def cmake_args(self):
+        return [
+            self.define_from_variant("LOCKSTEP_MPI", "mpi"),
+            self.define_from_variant("LOCKSTEP_CURL", "curl"),
+            self.define_from_variant("LOCKSTEP_OPENSSL", "openssl"),
+            self.define_from_variant("LOCKSTEP_PUGIXML", "pugixml"),
+            self.define_from_variant("LOCKSTEP_BENCH", "bench"),
+            self.define("LOCKSTEP_TESTS", self.run_tests),
+            self.define("LOCKSTEP_CUDA", "OFF"),
+            # Spack passes the -march of its target itself.
+            self.define("LOCKSTEP_ARCH", ""),
+        ]

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Refuses every request in a build without libcurl.
+#include "core/error.h"
+#include "store/http.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* no_curl =
+    "this build has no libcurl, which downloads and S3 need: configure with LOCKSTEP_CURL=ON "
+    "(docs/install.md)";
+
+}  // namespace
+
+HttpClient::HttpClient() : curl_(nullptr, [](void*) {}) { throw UserError(no_curl); }
+
+HttpReply HttpClient::perform(const HttpRequest&) { throw UserError(no_curl); }
+
+}  // namespace lockstep
