@@ -108,8 +108,6 @@ long milliseconds(double seconds) { return static_cast<long>(seconds * 1000.0); 
 
 void set_address(CURL* curl, const HttpRequest& request) {
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
-  // Signed is what was encoded by us: nothing may be tidied up on the way.
-  curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
   curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");

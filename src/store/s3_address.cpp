@@ -27,6 +27,12 @@ std::string without_slashes(std::string text) {
   return text;
 }
 
+/// True if a name between slashes is "." or "..".
+bool has_dot_segment(const std::string& key) {
+  const std::string path = concat("/", key, "/");
+  return path.find("/./") != std::string::npos || path.find("/../") != std::string::npos;
+}
+
 }  // namespace
 
 bool is_s3_address(std::string_view address) { return address.starts_with(scheme); }
@@ -38,6 +44,10 @@ S3Address parse_s3_address(const std::string& address) {
   S3Address parsed{.bucket = rest.substr(0, slash), .key = without_slashes(rest.substr(slash))};
   require(is_bucket_name(parsed.bucket), address, ": \"", parsed.bucket,
           "\" is not the name of a bucket; write s3://bucket/prefix");
+  // libcurl removes such names from what it sends, and since version 8 refuses to sign a path that keeps
+  // them.
+  require(!has_dot_segment(parsed.key), address,
+          ": \".\" and \"..\" are no folders of a bucket; leave them out");
   return parsed;
 }
 

@@ -14,8 +14,9 @@ TEST(S3Address, IsBucketAndKey) {
   EXPECT_EQ(address.key, "a/b");
   EXPECT_EQ(parse_s3_address("s3://bucket").key, "");
   EXPECT_EQ(parse_s3_address("s3://bucket//").key, "");
-  for (const char* wrong :
-       {"s3://", "s3:///a", "s3://a b/c", "s3://ab/c", "s3://user:secret@host/a", "http://bucket/a"})
+  EXPECT_EQ(parse_s3_address("s3://bucket/.a/b..c/...").key, ".a/b..c/...");
+  for (const char* wrong : {"s3://", "s3:///a", "s3://a b/c", "s3://ab/c", "s3://user:secret@host/a",
+                            "http://bucket/a", "s3://bucket/./a", "s3://bucket/a/../b", "s3://bucket/.."})
     EXPECT_THROW(parse_s3_address(wrong), UserError) << wrong;
 }
 
