@@ -42,7 +42,9 @@ _lockstep_mpirun() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
+  # On one host Open MPI 5 else prints a line for each rank if it cannot pair the host's interfaces.
   if [ -z "${SLURM_JOB_ID:-}" ]; then
+    export OMPI_MCA_reachable="${OMPI_MCA_reachable:-weighted}"
     export OMPI_MCA_rmaps_base_oversubscribe="${OMPI_MCA_rmaps_base_oversubscribe:-1}"
     export PRTE_MCA_rmaps_default_mapping_policy="${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}"
   fi

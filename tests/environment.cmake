@@ -12,6 +12,7 @@ set(ENV{OMPI_MCA_btl_base_warn_component_unused} 0)
 set(ENV{PRTE_MCA_rmaps_default_mapping_policy} :oversubscribe)
 set(ENV{PRTE_MCA_hwloc_default_binding_policy} none)
 set(ENV{OMPI_MCA_smsc} ^cma)
+set(ENV{OMPI_MCA_reachable} weighted)
 
 # Only a build with the sanitizer reads these. GCC 12's interceptor of __tls_get_addr takes the sanitizer's own header
 # for glibc's where a plugin's thread-local block happens to begin a page, and LeakSanitizer then reads a wild address

@@ -52,9 +52,10 @@ MpirunEnvironment& MpirunEnvironment::without_single_copy() {
   return *this;
 }
 
-MpirunEnvironment& MpirunEnvironment::temporary_files_in(const std::string& folder) {
+MpirunEnvironment& MpirunEnvironment::on_this_host(const std::string& folder) {
   set_default("OMPI_MCA_orte_tmpdir_base", folder);
   set_default("PRTE_MCA_prte_tmpdir_base", folder);
+  set_default("OMPI_MCA_reachable", "weighted");
   return *this;
 }
 

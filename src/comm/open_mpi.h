@@ -37,8 +37,9 @@ class MpirunEnvironment {
   MpirunEnvironment& without_notices();
   /// Keeps ranks from reading each other's memory through the kernel. Containers may forbid it.
   MpirunEnvironment& without_single_copy();
-  /// Puts the launcher's temporary files below `folder`.
-  MpirunEnvironment& temporary_files_in(const std::string& folder);
+  /// For ranks of this host alone. The launcher's temporary files are written below `folder`. Open MPI 5
+  /// prints no line for each rank about interfaces that it cannot pair: messages pass through shared memory.
+  MpirunEnvironment& on_this_host(const std::string& folder);
 
   const std::map<std::string, std::string>& variables() const { return variables_; }
 

@@ -226,7 +226,7 @@ std::map<std::string, std::string> launch_environment(const Placement& placement
   mpirun.allow_root().without_notices();
   if (!may_read_siblings()) mpirun.without_single_copy();
   // Hosts elsewhere would have to have the folder too.
-  if (placement.is_on_this_host()) mpirun.temporary_files_in(folder);
+  if (placement.is_on_this_host()) mpirun.on_this_host(folder);
   std::map<std::string, std::string> environment = placement.environment;
   environment.insert(mpirun.variables().begin(), mpirun.variables().end());
   return environment;

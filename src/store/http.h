@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,20 +10,12 @@
 
 namespace lockstep {
 
-/// With what a request to S3 is signed (AWS Signature Version 4).
-struct S3Signature {
-  std::string region;
-  std::string access_key;
-  std::string secret_key;
-};
-
 struct HttpRequest {
   std::string method = "GET";
   std::string url = {};
-  std::vector<std::string> headers = {};  ///< "name: value"; all are signed
+  std::vector<std::string> headers = {};  ///< "name: value"
   Pieces body = {};                       ///< of PUT and POST
-  std::optional<S3Signature> signature = {};
-  std::string ca_bundle = {};  ///< a file of certificates; empty: the system's
+  std::string ca_bundle = {};             ///< a file of certificates; empty: the system's
   bool may_redirect = false;
   bool may_use_proxy = true;
   double connect_seconds = 5.0;

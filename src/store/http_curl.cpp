@@ -18,7 +18,6 @@ namespace {
 constexpr uint64_t largest_reservation = uint64_t{1} << 36;
 constexpr long upload_buffer_bytes = 512L << 10;
 constexpr long expect_milliseconds = 100;  // lost on each body where a server knows nothing of "Expect:"
-constexpr unsigned int first_version_that_signs_s3 = 0x075800;
 
 /// Where the next byte of a body comes from.
 struct BodyReader {
@@ -93,7 +92,6 @@ bool is_users_fault(CURLcode result) {
 using HeaderList = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 
 HeaderList make_headers(const HttpRequest& request) {
-  // "Expect:" may not be among them to switch it off: libcurl 7.88 would sign it without sending it.
   HeaderList list(nullptr, curl_slist_free_all);
   for (const std::string& header : request.headers) {
     curl_slist* longer = curl_slist_append(list.get(), header.c_str());
@@ -148,15 +146,6 @@ void set_method(CURL* curl, const HttpRequest& request, BodyReader& reader) {
   if (request.method != "GET") curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
 
-void set_signature(CURL* curl, const S3Signature& signature) {
-  require(curl_version_info(CURLVERSION_NOW)->version_num >= first_version_that_signs_s3,
-          "S3 needs libcurl 7.88 or newer; this program runs with ",
-          curl_version_info(CURLVERSION_NOW)->version);
-  curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, concat("aws:amz:", signature.region, ":s3").c_str());
-  curl_easy_setopt(curl, CURLOPT_USERNAME, signature.access_key.c_str());
-  curl_easy_setopt(curl, CURLOPT_PASSWORD, signature.secret_key.c_str());
-}
-
 }  // namespace
 
 HttpClient::HttpClient() : curl_(nullptr, curl_easy_cleanup) {
@@ -183,7 +172,6 @@ HttpReply HttpClient::perform(const HttpRequest& request) {
   set_address(curl, request);
   set_limits(curl, request);
   set_method(curl, request, reader);
-  if (request.signature) set_signature(curl, *request.signature);
   const CURLcode result = curl_easy_perform(curl);
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
   // The handle must not keep a pointer into what ends with this call.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ctime>
 #include <pugixml.hpp>
 
 #include "core/environment.h"
@@ -6,6 +7,7 @@
 #include "core/text.h"
 #include "store/s3_address.h"
 #include "store/s3_client.h"
+#include "store/s3_signature.h"
 #include "store/sha256.h"
 
 namespace lockstep {
@@ -79,23 +81,26 @@ HttpReply S3Client::send(const S3Request& request) {
 
 HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sha256) {
   const S3Endpoint endpoint = s3_endpoint(bucket_, options_.region, options_.endpoint);
-  const std::string query = canonical_query(request.query);
   const Credentials& credentials = credentials_.current();
-  HttpRequest signed_request{
-      .method = request.method,
-      .url = concat(endpoint.host, endpoint.path, "/", percent_encode(request.key, true),
-                    query.empty() ? "" : "?", query),
-      .headers = request.headers,
-      .body = request.body,
-      .signature = S3Signature{.region = options_.region,
-                               .access_key = credentials.access_key,
-                               .secret_key = credentials.secret_key},
-      .ca_bundle = options_.ca_bundle,
-      .stall_seconds = options_.stall_seconds};
-  signed_request.headers.push_back("x-amz-content-sha256: " + body_sha256);
+  const std::string url = concat(endpoint.host, endpoint.path, "/", percent_encode(request.key, true));
+  const size_t host = url.find("://") + 3, path = url.find('/', host);
+  S3Signed to_sign{.method = request.method,
+                   .host = url.substr(host, path - host),
+                   .path = url.substr(path),
+                   .query = canonical_query(request.query),
+                   .headers = request.headers,
+                   .body_sha256 = body_sha256};
   if (!credentials.session_token.empty())
-    signed_request.headers.push_back("x-amz-security-token: " + credentials.session_token);
-  if (!request.body.empty()) signed_request.headers.emplace_back("content-type: application/octet-stream");
+    to_sign.headers.push_back("x-amz-security-token: " + credentials.session_token);
+  if (!request.body.empty()) to_sign.headers.emplace_back("content-type: application/octet-stream");
+  const S3Signer signer{
+      .region = options_.region, .access_key = credentials.access_key, .secret_key = credentials.secret_key};
+  const HttpRequest signed_request{.method = request.method,
+                                   .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
+                                   .headers = sign_s3(signer, to_sign, std::time(nullptr)),
+                                   .body = request.body,
+                                   .ca_bundle = options_.ca_bundle,
+                                   .stall_seconds = options_.stall_seconds};
   const std::string what = concat(name_of(subject_of(request)), ": ", request.method, " failed: ");
   HttpReply reply;
   try {

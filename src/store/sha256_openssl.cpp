@@ -2,6 +2,7 @@
 #include <array>
 #include <memory>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -24,6 +25,16 @@ std::string sha256(Pieces pieces) {
   done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &digest_bytes) == 1;
   expect(done, "OpenSSL computes no SHA-256");
   return hexadecimal({reinterpret_cast<const char*>(digest.data()), digest_bytes});
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> code{};
+  unsigned int code_bytes = 0;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* made = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, text.size(),
+                          code.data(), &code_bytes);
+  expect(made != nullptr, "OpenSSL computes no HMAC-SHA256");
+  return {reinterpret_cast<const char*>(code.data()), code_bytes};
 }
 
 }  // namespace lockstep

@@ -66,6 +66,12 @@ class LockrunJob {
     }
     return found;
   }
+  /// mpirun, or what it has become: in Open MPI 5 it executes prterun.
+  std::vector<pid_t> launchers() const {
+    std::vector<pid_t> found = processes();
+    std::erase_if(found, [&](pid_t process) { return parent_of(process) != id(); });
+    return found;
+  }
   bool leaves_nothing() const {
     return eventually([&] { return processes().empty(); }) && std::filesystem::is_empty(file("tmp"));
   }

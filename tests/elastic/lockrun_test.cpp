@@ -280,7 +280,7 @@ TEST_F(Lockrun, AKilledKeeperIsALostRank) {
   ASSERT_TRUE(job.reaches_step(5));
   std::vector<pid_t> keepers = job.processes("--keeper");
   // mpirun has the keepers' command line in its own.
-  const std::vector<pid_t> launchers = job.processes("mpirun");
+  const std::vector<pid_t> launchers = job.launchers();
   std::erase_if(keepers, [&](pid_t process) {
     return std::find(launchers.begin(), launchers.end(), process) != launchers.end();
   });
@@ -294,7 +294,7 @@ TEST_F(Lockrun, AKilledKeeperIsALostRank) {
 TEST_F(Lockrun, AKilledMpirunIsTheCause) {
   LockrunJob job("--nproc 2", 400);
   ASSERT_TRUE(job.reaches_step(5));
-  for (const pid_t process : job.processes("mpirun")) ::kill(process, SIGKILL);
+  for (const pid_t process : job.launchers()) ::kill(process, SIGKILL);
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
   EXPECT_NE(job.errors().find("mpirun ended (SIGKILL (killed)) before its ranks"), std::string::npos)
       << job.errors();

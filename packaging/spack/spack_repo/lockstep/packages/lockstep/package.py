@@ -30,7 +30,7 @@ class Lockstep(CMakePackage):
     depends_on("nlohmann-json@3.9:")
     depends_on("cli11@2.0:")
     depends_on("xxhash@0.8:")
-    depends_on("curl@7.75:", when="+curl")
+    depends_on("curl@7.62:", when="+curl")
     depends_on("openssl@1.1.1:", when="+openssl")
     depends_on("pugixml@1.11:", when="+pugixml")
     depends_on("mpi@3.0:", when="+mpi")

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The key that signs requests to S3, and the region that it signs for.
+struct S3Signer {
+  std::string region;
+  std::string access_key;
+  std::string secret_key;
+};
+
+/// A request as it is sent.
+struct S3Signed {
+  std::string method;
+  std::string host;                  ///< with the port, where the address has one
+  std::string path;                  ///< percent-encoded once, from "/" on
+  std::string query;                 ///< canonical_query()
+  std::vector<std::string> headers;  ///< "name: value"; all are signed
+  std::string body_sha256;           ///< in hexadecimal digits
+};
+
+/// The request's headers, and those that sign it by AWS Signature Version 4: host, x-amz-content-sha256,
+/// x-amz-date, authorization. libcurl signs too, but its versions differ in how they encode paths and
+/// queries. Source: "Signature Calculations for the Authorization Header" in Amazon S3's API reference.
+std::vector<std::string> sign_s3(const S3Signer& signer, const S3Signed& request, std::time_t now);
+
+}  // namespace lockstep
