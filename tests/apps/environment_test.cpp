@@ -76,8 +76,7 @@ TEST_F(Environment, LetsMpirunStartMoreRanksThanCoresOutsideOfAnAllocation) {
   EXPECT_EQ(run_after("scripts/env.sh", show, "PRTE_MCA_rmaps_default_mapping_policy=package").out,
             "1 package " + root);
   if (!has_mpirun()) return;
-  const Outcome many =
-      run_after("scripts/env.sh", "mpirun -np 9 echo", "OMPI_MCA_orte_tmpdir_base=" + directory_.path());
+  const Outcome many = run_after("scripts/env.sh", "mpirun -np 9 echo", "HOME=" + directory_.path());
   EXPECT_EQ(many.out, std::string(9, '\n')) << many.errors;
 }
 

@@ -210,15 +210,19 @@ TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
   EXPECT_EQ(usage.exit_code, 2) << usage.errors;
   EXPECT_EQ(count_of("unknown key train.stepz", usage.errors), 1) << usage.errors;
 
-  const Outcome several =
-      run_command(mpirun(1) + train("run") + " train.stepx=1 : -np 2 " + train("run") + " train.stepy=2");
+  // The first rank has other settings than the others. Open MPI 5.0.7 crashes where mpirun is given two
+  // programs.
+  const auto differing = [&](int ranks, const std::string& first, const std::string& others) {
+    return run_command(mpirun(ranks) + "sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + train("run") +
+                       first + "; else exec " + train("run") + others + "; fi'");
+  };
+  const Outcome several = differing(3, " train.stepx=1", " train.stepy=2");
   EXPECT_EQ(several.exit_code, 2) << several.errors;
   EXPECT_EQ(count_of("unknown key train.stepx", several.errors), 1) << several.errors;
   // The first rank's end may end the others before they speak.
   EXPECT_LE(count_of("unknown key train.stepy", several.errors), 1) << several.errors;
 
-  const Outcome differ =
-      run_command(mpirun(1) + train("run") + " train.seed=1 : -np 1 " + train("run") + " train.seed=2");
+  const Outcome differ = differing(2, " train.seed=1", " train.seed=2");
   EXPECT_EQ(differ.exit_code, 2) << differ.errors;
   for (const char* part : {"train.seed = 1", "train.seed = 2", "rank 1"})
     EXPECT_NE(differ.first_error_of_a_rank().find(part), std::string::npos) << differ.errors;
