@@ -11,18 +11,18 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* reason =
+constexpr const char* why_none =
     "this build has no CUDA: install the CUDA toolkit and configure with the preset cuda (LOCKSTEP_CUDA=ON)";
 
 }  // namespace
 
 int count_gpus() { return 0; }
-std::string why_no_gpu() { return reason; }
-GpuProperties gpu_properties(int) { throw Error(reason); }
-Stream make_gpu_stream(int, bool) { throw UserError(concat("train.device = cuda: ", reason)); }
-std::string describe_gpu(int) { throw Error(reason); }
+std::string why_no_gpu() { return why_none; }
+GpuProperties gpu_properties(int) { throw Error(why_none); }
+Stream make_gpu_stream(int, bool) { throw UserError(concat("train.device = cuda: ", why_none)); }
+std::string describe_gpu(int) { throw Error(why_none); }
 
-MemoryPool& gpu_pool(int) { throw Error(reason); }
+MemoryPool& gpu_pool(int) { throw Error(why_none); }
 MemoryPlace place_of(const Stream&) { return {}; }
 
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) { return allocate(bytes, cpu_stream()); }
@@ -31,7 +31,7 @@ void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const S
 }
 
 struct Graph::Recording {};
-Graph::Graph(const Stream&, const std::function<void()>&) { throw Error(reason); }
+Graph::Graph(const Stream&, const std::function<void()>&) { throw Error(why_none); }
 Graph::~Graph() = default;
 void Graph::launch() const {}
 bool is_recording_graph() { return false; }
