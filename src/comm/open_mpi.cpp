@@ -41,8 +41,9 @@ MpirunEnvironment& MpirunEnvironment::allow_root() {
   return *this;
 }
 
-MpirunEnvironment& MpirunEnvironment::without_notices() {
+MpirunEnvironment& MpirunEnvironment::leave_failures() {
   set_default("OMPI_MCA_orte_execute_quiet", "1");
+  set_default("PRTE_MCA_state_base_recoverable", "1");
   return *this;
 }
 

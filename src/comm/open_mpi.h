@@ -33,8 +33,9 @@ class MpirunEnvironment {
  public:
   /// Allows mpirun to be started by root, if this process is root's.
   MpirunEnvironment& allow_root();
-  /// Leaves out mpirun's own messages about ranks that fail. Open MPI 5 has no such setting.
-  MpirunEnvironment& without_notices();
+  /// Leaves failures of ranks to the caller: mpirun prints nothing about them, and in Open MPI 5 does not end
+  /// the other ranks.
+  MpirunEnvironment& leave_failures();
   /// Keeps ranks from reading each other's memory through the kernel. Containers may forbid it.
   MpirunEnvironment& without_single_copy();
   /// For ranks of this host alone. The launcher's temporary files are written below `folder`. Open MPI 5

@@ -223,7 +223,7 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
 
 std::map<std::string, std::string> launch_environment(const Placement& placement, const std::string& folder) {
   MpirunEnvironment mpirun;
-  mpirun.allow_root().without_notices();
+  mpirun.allow_root().leave_failures();
   if (!may_read_siblings()) mpirun.without_single_copy();
   // Hosts elsewhere would have to have the folder too.
   if (placement.is_on_this_host()) mpirun.on_this_host(folder);

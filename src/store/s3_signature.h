@@ -17,11 +17,11 @@ struct S3Signer {
 /// A request as it is sent.
 struct S3Signed {
   std::string method;
-  std::string host;                  ///< with the port, where the address has one
-  std::string path;                  ///< percent-encoded once, from "/" on
-  std::string query;                 ///< canonical_query()
-  std::vector<std::string> headers;  ///< "name: value"; all are signed
-  std::string body_sha256;           ///< in hexadecimal digits
+  std::string host;                       ///< with the port, where the address has one
+  std::string path;                       ///< percent-encoded once, from "/" on
+  std::string query = {};                 ///< canonical_query()
+  std::vector<std::string> headers = {};  ///< "name: value"; all are signed
+  std::string body_sha256;                ///< in hexadecimal digits
 };
 
 /// The request's headers, and those that sign it by AWS Signature Version 4: host, x-amz-content-sha256,
