@@ -59,7 +59,7 @@ TEST(CommandLine, AnswersHelpAndVersion) {
   Values values;
   const std::string help = outcome({"--help"}, values);
   EXPECT_NE(help.find("Tries options"), std::string::npos);
-  // CLI11 writes a default as =5, and since version 2.5 as [5].
+  // CLI11 writes a default as =5, and version 2.4 as [5].
   EXPECT_TRUE(help.find("=5 ") != std::string::npos || help.find("[5]") != std::string::npos) << help;
   EXPECT_EQ(outcome({"--version"}, values).find("Lockstep "), 0u);
 }
