@@ -81,7 +81,8 @@ void take_step(GradScaler& scaler, Optimizer& optimizer, const Tensor& parameter
 }
 
 TEST(GradScaler, StepsThatOverflowAreSkippedAndNotCounted) {
-  constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  constexpr double infinity = std::numeric_limits<double>::infinity(),
+                   nan = std::numeric_limits<double>::quiet_NaN();
   const double gradients[] = {0.5, infinity, -0.25, nan, nan, 1.0, 0.125};
   Tensor with = from_values<float>({1.0f}, {1}), without = from_values<float>({1.0f}, {1});
   ParameterSpace space({{"x", with.set_requires_grad()}}), other({{"x", without.set_requires_grad()}});
