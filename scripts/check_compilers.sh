@@ -3,7 +3,7 @@
 # Builds the project with each of the named compilers, runs the tests of the CPU kernels, and prints a row of a table for
 # each (docs/install.md):
 #   scripts/check_compilers.sh g++-11 g++-12 clang++-14
-# LOCKSTEP_WERROR is off: a compiler that .ci/run does not use may warn. Logs stay in build/<compiler>.
+# A compiler that .ci/run does not use may warn. Logs stay in build/<compiler>.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 (($# > 0)) || { echo "usage: scripts/check_compilers.sh COMPILER..." >&2; exit 2; }

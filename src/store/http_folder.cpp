@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr RetryPolicy download_retries{.attempts = 3};
+constexpr RetryPolicy folder_retries{.attempts = 3};
 
 [[noreturn]] void refuse_to_write(const std::string& name) {
   throw Error(concat(name, ": what has a web address can only be read"));
@@ -24,7 +24,7 @@ HttpFolder::HttpFolder(std::string address) : address_(std::move(address)) {
 /// UserError for what the server refuses, Error where it does not answer.
 HttpReply HttpFolder::ask(const std::string& key, const std::vector<std::string>& headers) {
   try {
-    return with_retries(download_retries, [&] {
+    return with_retries(folder_retries, [&] {
       HttpReply reply = client_.perform({.url = name_of(key), .headers = headers, .may_redirect = true});
       if (reply.status == 429 || reply.status >= 500)
         throw TransientError(concat("the server answered ", reply.status));
