@@ -47,8 +47,9 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
       {"{\"text\": \"\\ud800\"}", "no JSON"},
       {std::string("{\"text\": \"a\0b\"}", 14), "byte"}};
   for (const auto& [line, complaint] : bad)
-    expect_contains(user_error([&] { read_examples(good + good + line + "\n" + good, "x.jsonl"); }),
-                    {"x.jsonl:3", complaint});
+    expect_contains(
+        user_error([&, line = line] { read_examples(good + good + line + "\n" + good, "x.jsonl"); }),
+        {"x.jsonl:3", complaint});
   const std::string deep = "{\"text\": \"a\", \"more\": " + std::string(63, '[') + std::string(63, ']') + "}";
   EXPECT_EQ(read_examples(deep, "x.jsonl").size(), 1U) << "what is not asked for may be anything";
   for (const char* empty : {"", "\n", " \n\t\r\n"})

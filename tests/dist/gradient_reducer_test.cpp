@@ -188,7 +188,7 @@ TEST(GradientReducer, BucketsOfEverySizeHoldTheMeanStepAfterStep) {
   for (const auto& [ranks, replicas] : {std::pair{2, 2}, {2, 5}, {3, 3}, {4, 7}})
     for (const std::vector<int64_t>& ends : cuts)
       for (const bool overlap : {false, true})
-        run_ranks(ranks, [&](Communicator& launched) {
+        run_ranks(ranks, [&, ranks = ranks, replicas = replicas](Communicator& launched) {
           GradientReducer reducer(launched.shared_from_this(), plan_of(ends, ranks),
                                   {.replicas = replicas, .overlap = overlap}, cpu_stream());
           const std::vector<MicroBatch> mine = reducer.plan().micro_batches();

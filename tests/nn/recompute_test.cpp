@@ -40,7 +40,7 @@ Outcome outcome_of(const Gpt::Options& options) {
   Outcome outcome;
   for (const auto& [name, tensor] : model.parameters()) {
     leaf_gradient(tensor).accumulate = true;
-    leaf_gradient(tensor).ready = [&outcome, name] { outcome.ready.push_back(name); };
+    leaf_gradient(tensor).ready = [&outcome, name = name] { outcome.ready.push_back(name); };
   }
   for (int micro = 0; micro < 2; ++micro) {
     const Tensor loss = loss_of(model);
