@@ -25,7 +25,8 @@ for compiler in "$@"; do
     failed=1
   fi
   # As CMake has recognised it: "GNU 12.2.0".
-  version=$(sed -n 's/^-- The CXX compiler identification is //p' "$folder/build.log")
-  echo "| \`$compiler\` (${version:-not found}) | $distribution | $(grep -c 'warning: ' "$folder/build.log") | $verdict |"
+  version=$(sed -nE 's/^set\(CMAKE_CXX_COMPILER_(ID|VERSION) "(.*)"\)$/\2/p' "$folder"/CMakeFiles/*/CMakeCXXCompiler.cmake |
+    xargs || true)
+  echo "| \`$compiler\` (${version:-not found}) | $distribution | $(grep -cE ':[0-9]+: warning: ' "$folder/build.log") | $verdict |"
 done
 exit "$failed"
