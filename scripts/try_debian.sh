@@ -22,6 +22,8 @@ fi
 command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap
 
 root=${2:-$(mktemp --directory /var/tmp/lockstep-debian-XXXXXX)}
+# Tests take the rights of another user, who has to reach the root folder.
+chmod 755 "$root"
 messages=$(mktemp)
 trap 'rm -f "$messages"; if [[ -z ${2:-} ]]; then rm -rf --one-file-system "$root"; fi' EXIT
 if [[ ! -x $root/usr/bin/apt-get ]]; then
