@@ -38,14 +38,14 @@ std::map<std::string, std::string> own_settings() {
 
 }  // namespace
 
-Generation::Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes,
-                       StopRequest& request, Starts earlier)
+Generation::Generation(const LaunchOptions& options, const Placement& placement, Launcher launcher,
+                       Nodes& nodes, StopRequest& request, Starts earlier)
     : options_(options),
       placement_(placement),
       nodes_(nodes),
       request_(request),
       earlier_(earlier),
-      kind_(choose_launcher(options, placement)),
+      kind_(launcher),
       listener_(placement.address, 0),
       folder_(make_temporary_folder("lockrun")) {}
 

@@ -28,8 +28,8 @@ class Generation {
     int begun = 0;  ///< of them, those in which a rank began its work: only these leave something to resume
   };
 
-  Generation(const LaunchOptions& options, const Placement& placement, Nodes& nodes, StopRequest& request,
-             Starts earlier);
+  Generation(const LaunchOptions& options, const Placement& placement, Launcher launcher, Nodes& nodes,
+             StopRequest& request, Starts earlier);
   ~Generation();
 
   /// Starts the ranks and watches them until all have left, or one has failed and all were ended.

@@ -71,11 +71,11 @@ std::optional<int> Supervisor::run_generation(Placement placement) {
     placement.limit(static_cast<int>(replicas_));
   }
   const int on_each = placement.hosts.at(0).ranks;
-  const bool by_srun = choose_launcher(options_, placement) == Launcher::srun;
-  provide_descriptors_for(placement.ranks(), by_srun ? 0 : on_each);
+  const Launcher launcher = choose_launcher(options_, placement);
+  provide_descriptors_for(placement.ranks(), launcher == Launcher::srun ? 0 : on_each);
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
-  Generation generation(options_, placement, nodes_, request_, earlier_);
+  Generation generation(options_, placement, launcher, nodes_, request_, earlier_);
   switch (generation.run()) {
     case Generation::Outcome::done:
       return 0;
