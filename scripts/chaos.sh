@@ -9,6 +9,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 chaos=${BUILD:-build/cpu}/bin/chaos
 [[ -x $chaos ]] || { echo "there is no $chaos: cmake --preset cpu && cmake --build --preset cpu" >&2; exit 2; }
 # shellcheck disable=SC1091
-LOCKSTEP_BIN=${chaos%/*} source scripts/env.sh
-export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
+LOCKSTEP_BIN=${chaos%/*} source scripts/start_ranks.sh
 exec "$chaos" --report docs/chaos.md "$@"

@@ -19,8 +19,7 @@ config=${1:-shakespeare_cpu.ini}
 shift || true
 mkdir -p runs
 # shellcheck disable=SC1091
-source scripts/env.sh
-export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
+source scripts/start_ranks.sh
 
 bits() { grep -oE '"(loss_bits|parameters_hash)":"[0-9a-f]+"' "$1"; }
 
@@ -31,7 +30,7 @@ train() {
   local group=()
   [[ $3 == *:* ]] && group=("dist.group=${3#*:}")
   rm -rf "$run"
-  mpirun -np "$2" --oversubscribe --bind-to none build/cpu/bin/train_gpt --config "$config" "${@:5}" \
+  start_ranks "$2" build/cpu/bin/train_gpt --config "$config" "${@:5}" \
     "${settings[@]}" "${group[@]}" 2>"$run.log" || { tail -n 5 "$run.log" >&2; exit 1; }
   local -r steps=$(bits "$run/metrics.jsonl" | grep -c loss_bits)
   echo "$name: $steps steps, $(bits "$run/metrics.jsonl" | tail -n 1)," \

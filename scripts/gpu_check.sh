@@ -47,10 +47,9 @@ bin=build/cuda/bin
 logs=build/gpu_check
 runs=runs/gpu_check
 mkdir -p "$logs" "$runs"
-# For the variables of mpirun: the programs may not be built yet.
+# The programs may not be built yet.
 # shellcheck disable=SC1091
-source scripts/env.sh 2>/dev/null || true
-export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
+source scripts/start_ranks.sh 2>/dev/null || true
 export LOCKSTEP_SHARE_GPU=1
 # Where corpora and tuned plans of products are kept from run to run.
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-${HOME:-$PWD/$logs}/.cache}
@@ -75,7 +74,7 @@ train() {
   shift 2
   rm -rf "$run"
   local command=("$bin/train_gpt")
-  if ((ranks > 1)); then command=(mpirun -np "$ranks" --oversubscribe --bind-to none "${command[@]}"); fi
+  if ((ranks > 1)); then command=(start_ranks "$ranks" "${command[@]}"); fi
   "${command[@]}" "$@" log.dir="$run" --fresh snapshot.path=none
 }
 
@@ -153,7 +152,7 @@ part_curves() {
 
 part_kernels() { "$bin/bench_kernels" --device cuda --append --threads "$(nproc)"; }
 
-part_allreduce() { mpirun -np 2 --oversubscribe --bind-to none "$bin/bench_allreduce" --device cuda --append; }
+part_allreduce() { start_ranks 2 "$bin/bench_allreduce" --device cuda --append; }
 
 part_pytorch() { python3 bench/compare_pytorch.py --device cuda --program "$bin/train_gpt" --seconds "$1"; }
 

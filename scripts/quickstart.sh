@@ -19,14 +19,11 @@ cmake --preset cpu --log-level=WARNING
 cmake --build --preset cpu --target train_gpt generate
 programs=build/cpu/bin
 
-# Two ranks anywhere: as root in a container, on a single core, and where one process may not read another's memory.
 # shellcheck disable=SC1091
-source scripts/env.sh
+source scripts/start_ranks.sh
 ranks=()
 if command -v mpirun >/dev/null; then
-  ranks=(mpirun -np 2 --oversubscribe --bind-to none)
-  export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_base_warn_component_unused=0
-  export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
+  ranks=(start_ranks 2)
 else
   echo "quickstart: there is no mpirun, so this trains on one rank"
 fi
