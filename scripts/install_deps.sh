@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what Lockstep is built with, from the packages of Debian 12 or Ubuntu 22.04 and newer. Elsewhere it names packages.
+# Installs the packages of Debian 12 or Ubuntu 22.04 and newer that Lockstep is built with. Elsewhere it prints their names.
 #   scripts/install_deps.sh               compiler, CMake, MPI and libraries
 #   scripts/install_deps.sh --clang       also clang, which the emulator of GPUs is built with
 #   scripts/install_deps.sh --lint        also clang, clang-format and clang-tidy

@@ -24,9 +24,9 @@ struct S3Signed {
   std::string body_sha256;                ///< in hexadecimal digits
 };
 
-/// The request's headers, and those that sign it by AWS Signature Version 4: host, x-amz-content-sha256,
-/// x-amz-date, authorization. libcurl signs too, but its versions differ in how they encode paths and
-/// queries. Source: "Signature Calculations for the Authorization Header" in Amazon S3's API reference.
+/// Returns the request's headers and those that sign it by AWS Signature Version 4: host,
+/// x-amz-content-sha256, x-amz-date and authorization. libcurl's versions sign paths and queries differently.
+/// Source: "Signature Calculations for the Authorization Header" in Amazon S3's API reference.
 std::vector<std::string> sign_s3(const S3Signer& signer, const S3Signed& request, std::time_t now);
 
 }  // namespace lockstep
