@@ -12,8 +12,8 @@ target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-Wall;-Wextra;-
 target_compile_options(lockstep_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>")
 # Warnings are errors with the compilers of .ci/run. Other versions may warn about something else.
-set(covered_GNU 12)
-set(covered_Clang 14)
+set(covered_GNU 12.2)
+set(covered_Clang 14.0)
 set(covered_NVIDIA 13.0)
 option(LOCKSTEP_WERROR "Treat warnings as errors, whatever the compilers' versions" OFF)
 function(lockstep_warnings_are_errors language option)
