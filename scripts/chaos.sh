@@ -10,5 +10,4 @@ chaos=${BUILD:-build/cpu}/bin/chaos
 [[ -x $chaos ]] || { echo "there is no $chaos: cmake --preset cpu && cmake --build --preset cpu" >&2; exit 2; }
 # shellcheck disable=SC1091
 LOCKSTEP_BIN=${chaos%/*} source scripts/start_ranks.sh
-if [[ " $* " != *" --report"* ]]; then set -- --report docs/chaos.md "$@"; fi
 exec "$chaos" "$@"

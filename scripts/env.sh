@@ -35,8 +35,8 @@ _lockstep_environment() {
   export SLURM_MPI_TYPE="${SLURM_MPI_TYPE:-pmix}"
 }
 
-# Variables of Open MPI 4 begin with OMPI_. Version 5 starts ranks by prterun, whose variables begin with PRTE_. Each
-# version ignores those of the other.
+# Open MPI 4's mpirun reads variables that begin with OMPI_. Open MPI 5's mpirun reads variables that begin with PRTE_, and
+# its ranks read OMPI_MCA_. Each version ignores the variables of the other.
 _lockstep_mpirun() {
   if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

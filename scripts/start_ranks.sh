@@ -6,7 +6,7 @@
 
 # shellcheck disable=SC1091
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-# Variables of Open MPI 4, and of Open MPI 5 the last.
+# The last one is for Open MPI 5, the others are for Open MPI 4.
 export OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl_base_warn_component_unused=0
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 

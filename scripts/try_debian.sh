@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a minimal Debian by debootstrap and runs README's two commands in it, from the files of HEAD. The last test run
 # contains lockrun's tests on one host.
-#   scripts/try_debian.sh [--log FILE] [RELEASE] [FOLDER]      e.g. trixie; FOLDER is kept, else a temporary one is removed
-# Needs root, a Debian or Ubuntu, and about 6 GB. LOCKSTEP_DATA_DIR may hold tinyshakespeare.txt. The summary goes to FILE
-# (docs/logs/debian_RELEASE.log). The exit code is that of the first command that failed.
+#   scripts/try_debian.sh [--log FILE] [RELEASE]      e.g. trixie
+# Needs root, a Debian or Ubuntu, and about 6 GB in /var/tmp. LOCKSTEP_DATA_DIR may hold tinyshakespeare.txt. The summary
+# goes to FILE (docs/logs/debian_RELEASE.log), whole logs to build/try_debian_RELEASE. The exit code is that of the first
+# command that failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,22 +22,21 @@ if ((EUID != 0)); then
 fi
 command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap
 
-root=${2:-$(mktemp --directory /var/tmp/lockstep-debian-XXXXXX)}
+folder=build/try_debian_$release
+rm -f "$folder"/*.log
+mkdir -p "$folder"
+root=$(mktemp --directory /var/tmp/lockstep-debian-XXXXXX)
+trap 'rm -rf --one-file-system "$root"' EXIT
 # Tests take the rights of another user, who has to reach the root folder.
 chmod 755 "$root"
-messages=$(mktemp)
-trap 'rm -f "$messages"; if [[ -z ${2:-} ]]; then rm -rf --one-file-system "$root"; fi' EXIT
-if [[ ! -x $root/usr/bin/apt-get ]]; then
-  # This machine's mirror, if it has one of Debian.
-  mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -n 1 || true)
-  debootstrap --variant=minbase "$release" "$root" ${mirror:+"${mirror% }"} >"$messages" 2>&1 ||
-    { tail -n 5 "$messages" >&2; exit 1; }
-  cp /etc/resolv.conf "$root/etc/"
-  grep -lsi proxy /etc/apt/apt.conf.d/* | xargs -r cp --target-directory "$root/etc/apt/apt.conf.d/" || true
-  # Open MPI 5 looks up this host's name.
-  printf '127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$root/etc/hosts"
-fi
-rm -rf "$root/root/lockstep"
+# This machine's mirror, if it has one of Debian.
+mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -n 1 || true)
+debootstrap --variant=minbase "$release" "$root" ${mirror:+"${mirror% }"} >"$folder/debootstrap.log" 2>&1 ||
+  { tail -n 5 "$folder/debootstrap.log" >&2; exit 1; }
+cp /etc/resolv.conf "$root/etc/"
+grep -lsi proxy /etc/apt/apt.conf.d/* | xargs -r cp --target-directory "$root/etc/apt/apt.conf.d/" || true
+# Open MPI 5 looks up this host's name.
+printf '127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$root/etc/hosts"
 mkdir -p "$root/root/lockstep" "$root/root/data"
 git archive HEAD | tar --extract --directory "$root/root/lockstep"
 if [[ -f ${LOCKSTEP_DATA_DIR:-}/tinyshakespeare.txt ]]; then cp "$LOCKSTEP_DATA_DIR/tinyshakespeare.txt" "$root/root/data/"; fi
@@ -51,12 +51,10 @@ inside() {
 }
 
 status=0
-folder=build/try_debian_$release
-mkdir -p "$folder"
 inside scripts/quickstart.sh >"$folder/quickstart.log" 2>&1 </dev/null || status=$?
 if ((status == 0)); then inside scripts/test.sh >"$folder/test.log" 2>&1 </dev/null || status=$?; fi
 {
-  echo "# scripts/try_debian.sh $release, $(date -u +%Y-%m-%d), $(git describe --always --dirty)"
+  echo "# scripts/try_debian.sh $release, $(date -u +%Y-%m-%d), $(git describe --always)"
   # shellcheck disable=SC2016
   inside '. /etc/os-release; echo "$PRETTY_NAME"; g++ --version | head -n 1; cmake --version | head -n 1; mpirun --version | head -n 1'
   echo
@@ -66,7 +64,7 @@ if ((status == 0)); then inside scripts/test.sh >"$folder/test.log" 2>&1 </dev/n
   echo "\$ scripts/test.sh"
   # Each of lockrun's tests, each that did not pass, and the count: "elastic.Lockrun.ARank... Passed 0.59 sec".
   sed -nE '/elastic[.]Lockrun|[*][*][*]/s/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) [.]+[ *]*/\1 /p; /^[0-9]+ passed/p' \
-    "$folder/test.log" || true
+    "$folder/test.log" 2>/dev/null || true
 } >"$log"
 cat "$log"
 exit "$status"

@@ -27,7 +27,7 @@ struct Options {
   int resizes = 10;
   uint64_t seed = 7;
   int64_t steps = 300;
-  std::string report;
+  std::string report = "docs/chaos.md";
   std::string folder;
   bool keep = false;
 };

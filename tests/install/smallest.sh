@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The build of the preset smallest trains the bits of the full build. It names what it lacks, and the option for it.
+# The build of the preset smallest trains the bits of the full build. Its programs name each library that they lack, and its option.
 #   tests/install/smallest.sh <folder of the full build's programs> <folder of the smallest build's programs>
 set -euo pipefail
 full=$(realpath "$1")
