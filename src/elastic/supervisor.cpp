@@ -22,7 +22,7 @@ std::optional<double> RestartBudget::next_wait(int64_t snapshot_step) {
   }
   if (used_ >= most_restarts_) return std::nullopt;
   constexpr double first_seconds = 0.2, most_seconds = 30.0;
-  return std::min(most_seconds, first_seconds * std::exp2(std::min(used_++, 20)));
+  return std::min(most_seconds, std::ldexp(first_seconds, std::min(used_++, 20)));
 }
 
 void provide_descriptors_for(int ranks, int here) {

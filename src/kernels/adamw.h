@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "kernels/elementary.h"
 #include "kernels/kernel.h"
 
 namespace lockstep {
@@ -60,15 +61,7 @@ void run(CudaStream, const AdamWStep&);
 /// step.
 std::array<double, 3> adamw_schedule(double learning_rate, double beta1, double beta2, int64_t step);
 
-/// base^exponent by squaring: the same bits on every backend, which no library's pow has.
-constexpr double power(double base, int64_t exponent) {
-  double result = 1.0;
-  for (; exponent > 0; exponent /= 2, base *= base)
-    if (exponent % 2 == 1) result *= base;
-  return result;
-}
-
-/// adamw_schedule() where the number of the step is known on the device only, with power().
+/// adamw_schedule() where the number of the step is known on the device only.
 struct AdamWSchedule {
   static constexpr const char* name = "adamw_schedule";
   View step;      ///< i32, one element; at 0 nothing but the learning rate makes sense

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
+
+#include "kernels/elementary.h"
 
 namespace lockstep {
 
@@ -26,7 +26,7 @@ struct CosineSchedule {
     if (step >= decay_steps) return floor;
     const double progress =
         static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps - warmup_steps);
-    return floor + 0.5 * (1.0 + std::cos(std::numbers::pi * progress)) * (peak - floor);
+    return floor + 0.5 * (1.0 + math::cos_of_turns(0.5 * progress)) * (peak - floor);
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "kernels/elementary.h"
 
 namespace lockstep {
 namespace {
@@ -98,7 +99,7 @@ int32_t next_token(std::span<const double> logits, std::span<const int32_t> text
   const double largest = values[static_cast<size_t>(first)];
   if (options.temperature == 0.0 || std::isinf(largest)) return first;
   const auto weight = [&](int32_t id) {
-    return std::exp((values[static_cast<size_t>(id)] - largest) / options.temperature);
+    return math::exp((values[static_cast<size_t>(id)] - largest) / options.temperature);
   };
   Ranking ranking(values);
   size_t count = values.size();

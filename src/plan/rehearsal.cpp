@@ -2,10 +2,10 @@
 #include "plan/rehearsal.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "comm/dry_communicator.h"
 #include "dist/movement.h"
+#include "kernels/elementary.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "train/step_runner.h"
@@ -151,8 +151,9 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0,
           .is_sharded = is_sharded,
           .cuts_gradients = engine.data_parallel.sharding().cuts_gradients(),
-          .missing_levels = is_sharded ? std::log2(static_cast<double>(all_replicas) /
-                                                   static_cast<double>(rehearsed.dist.replicas))
+          .missing_levels = is_sharded ? math::log(static_cast<double>(all_replicas) /
+                                                   static_cast<double>(rehearsed.dist.replicas)) /
+                                             math::log(2.0)
                                        : 0.0,
           .slots = engine.data_parallel.gradient_sets(),
           .shared_bytes = others->shared_bytes(),

@@ -75,7 +75,8 @@ const std::vector<Library> libraries = {
 /// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.
 const std::regex platform(
     "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
-    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(cpuid|cxxabi|dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|link|malloc|"
+    "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(arm_neon|cpuid|cxxabi|dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|"
+    "link|malloc|"
     "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|time|ucontext|unistd|execinfo)\\.h");
 const std::regex include_line("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
 
@@ -184,10 +185,14 @@ struct ForbiddenWord {
   const char* message;
 };
 
-const std::array<ForbiddenWord, 2> forbidden_in_library = {{
+const std::array<ForbiddenWord, 3> forbidden_in_library = {{
     {std::regex("(^|[^A-Za-z0-9_.>])(std::)?(exit|abort|quick_exit)\\s*\\("),
      "a library throws, it does not end the process"},
     {std::regex("(^|[^A-Za-z0-9_])(printf|fprintf|puts|putchar)\\s*\\("), "print through core/log.h"},
+    {std::regex(
+         "std::(exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|a?(sin|cos|tan)h?|atan2|erfc?|cbrt|hypot|"
+         "[lt]gamma)[fl]?\\s*\\("),
+     "C libraries differ in the last bits of it: use kernels/elementary.h"},
 }};
 // What would keep a kernel from running in the emulator, or from the same bits every time.
 constexpr const char* device_folder = "src/kernels/cuda/device/";

@@ -62,15 +62,15 @@ void update(const AdamWSegment& segment, const Factors<T>& f, int64_t begin, int
 }  // namespace
 
 std::array<double, 3> adamw_schedule(double learning_rate, double beta1, double beta2, int64_t step) {
-  const auto t = static_cast<double>(step);
-  return {learning_rate, learning_rate / (1.0 - std::pow(beta1, t)), std::sqrt(1.0 - std::pow(beta2, t))};
+  return {learning_rate, learning_rate / (1.0 - math::power(beta1, step)),
+          std::sqrt(1.0 - math::power(beta2, step))};
 }
 
 void run(CpuStream, const AdamWSchedule& k) {
   auto* schedule = k.schedule.as<double>();
   const int64_t step = *k.step.as<int32_t>();
-  schedule[1] = schedule[0] / (1.0 - power(k.beta1, step));
-  schedule[2] = std::sqrt(1.0 - power(k.beta2, step));
+  const std::array<double, 3> values = adamw_schedule(schedule[0], k.beta1, k.beta2, step);
+  std::copy(values.begin(), values.end(), schedule);
 }
 
 void run(CpuStream stream, const AdamWStep& k) {

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/elementary.h"
+
 namespace lockstep::math {
 
-// Elementary functions whose float versions are straight lines of IEEE operations: the compiler vectorises
-// loops over them (which a call would prevent), and an element gets the same bits in the vector body and in
-// the remainder. Polynomials are minimax (Remez). The double versions are the library's, for gradient checks.
+// Elementary functions of float as straight lines of IEEE operations. The compiler vectorises loops over
+// them, which a call would prevent, and an element has the same bits in the vector body and in the remainder.
+// The polynomials are minimax (Remez). kernels/elementary.h has exp, log, tanh and erf of double.
 
 /// e^x for x <= 0, 1 ulp; 0 where the result is below the smallest normal number. Of other x up to 88.7 as
 /// exp(), else anything.
@@ -30,7 +32,7 @@ namespace lockstep::math {
       std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
   return x < lowest ? 0.0f : scaled;
 }
-inline double exp_of_nonpositive(double x) { return std::exp(x); }
+inline double exp_of_nonpositive(double x) { return exp(x); }
 
 /// e^x, 1 ulp; 0 where the result is below the smallest normal number. Of NaN anything.
 [[gnu::always_inline]] inline float exp_of_number(float x) {
@@ -38,14 +40,13 @@ inline double exp_of_nonpositive(double x) { return std::exp(x); }
   const float in_range = exp_of_nonpositive(x);
   return x > highest ? INFINITY : in_range;
 }
-inline double exp_of_number(double x) { return std::exp(x); }
+inline double exp_of_number(double x) { return exp(x); }
 
 /// e^x, 1 ulp; 0 where the result is below the smallest normal number.
 [[gnu::always_inline]] inline float exp(float x) {
   const float of_number = exp_of_number(x);
   return x != x ? x : of_number;
 }
-inline double exp(double x) { return std::exp(x); }
 
 /// Natural logarithm, 1 ulp. For one value a row: gcc 12 does not vectorise its selects.
 inline float log(float x) {
@@ -71,7 +72,6 @@ inline float log(float x) {
   const float special = x == 0.0f ? -INFINITY : (x < 0.0f ? NAN : x);
   return x > 0.0f && x < INFINITY ? finite : special;
 }
-inline double log(double x) { return std::log(x); }
 
 /// Hyperbolic tangent, 2 ulp.
 [[gnu::always_inline]] inline float tanh(float x) {
@@ -86,7 +86,6 @@ inline double log(double x) { return std::log(x); }
   const float away = 1.0f - 2.0f / (exp(2.0f * magnitude) + 1.0f);
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);
 }
-inline double tanh(double x) { return std::tanh(x); }
 
 /// log(erfc(x)) for x in [1, 4]; at most 0 for all x >= 0.
 [[gnu::always_inline]] inline float log_erfc(float x) {
@@ -119,9 +118,8 @@ inline double tanh(double x) { return std::tanh(x); }
 /// Error function, 2 ulp.
 [[gnu::always_inline]] inline float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
 
-// The library's erf takes no help: what it is given is nothing.
+// erf(double) needs no help, so erf_given(double, ...) ignores it.
 inline double log_erfc(double) { return 0.0; }
-inline double erf_given(double x, double) { return std::erf(x); }
-inline double erf(double x) { return std::erf(x); }
+inline double erf_given(double x, double) { return erf(x); }
 
 }  // namespace lockstep::math

@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cmath>
-#include <numbers>
 
 #include "core/random.h"
 #include "kernels/cpu/map.h"
+#include "kernels/elementary.h"
 
 namespace lockstep {
 namespace {
@@ -39,10 +39,10 @@ void run(CpuStream stream, const FillNormal& k) {
     std::array<double, 4> values;
     for (size_t pair = 0; pair < 4; pair += 2) {
       const double uniform = (words[pair] + 1.0) * 0x1p-32;  // in (0, 1], for the logarithm
-      const double radius = k.std * std::sqrt(-2.0 * std::log(uniform));
-      const double angle = 2.0 * std::numbers::pi * (words[pair + 1] * 0x1p-32);
-      values[pair] = k.mean + radius * std::cos(angle);
-      values[pair + 1] = k.mean + radius * std::sin(angle);
+      const double radius = k.std * std::sqrt(-2.0 * math::log(uniform));
+      const double turns = words[pair + 1] * 0x1p-32;
+      values[pair] = k.mean + radius * math::cos_of_turns(turns);
+      values[pair + 1] = k.mean + radius * math::sin_of_turns(turns);
     }
     return values;
   });

@@ -148,8 +148,8 @@ __global__ __launch_bounds__(threads) void adamw_kernel(const __grid_constant__ 
 
 __global__ void __launch_bounds__(1)
     schedule_kernel(const int32_t* step, double* schedule, double beta1, double beta2) {
-  schedule[1] = schedule[0] / (1.0 - power(beta1, *step));
-  schedule[2] = sqrt(1.0 - power(beta2, *step));
+  schedule[1] = schedule[0] / (1.0 - math::power(beta1, *step));
+  schedule[2] = sqrt(1.0 - math::power(beta2, *step));
 }
 
 /// All but the segments.
