@@ -16,7 +16,7 @@ constexpr bool is_backward(Activation activation) {
 /// c = activation(scale * op(a) . op(b) + bias) + residual, op(a) [m, k], op(b) [k, n]; op transposes the
 /// stored matrix where its flag is set. a, b and bias are of one float dtype, on a GPU not f64; 16 bits are
 /// computed in fp32 and rounded once. CPU: the bits of c[i, j] depend on k and its terms alone, one chain of
-/// fused multiply-adds per fixed block of k; of bf16, where has_bf16_unit(), what that unit makes of them.
+/// fused multiply-adds per fixed block of k; of bf16, where uses_bf16_unit(), what that unit makes of them.
 /// GPU: on the shapes, the values and the plan (matmul_plans.h).
 struct MatMul {
   static constexpr const char* name = "matmul";

@@ -109,7 +109,8 @@ class ForwardTask {
     if (head.dropout > 0) drop(head, block, weights);
     multiply_keys(output, values_, weights, block, head.time, head.size);
     for (int64_t d = 0; d < head.size; ++d)
-      for (int64_t lane = 0; lane < width; ++lane) output[d * width + lane] /= sums[lane];
+      for (int64_t lane = 0; lane < width; ++lane)
+        output[d * width + lane] = with_positive_zero(output[d * width + lane]) / sums[lane];
     write_rows(y.from(block.first), output, block.count, head.size, rounded);
   }
 
@@ -232,6 +233,7 @@ class BackwardTask {
     else
       differentiate<Tiles, false>(head, block, strips, in.log_sum_exp + block.first);
     multiply_keys(strips.dq, keys_by_time_, strips.dscores, block, head.time, head.size);
+    for (int64_t i = 0; i < head.size * width; ++i) strips.dq[i] = with_positive_zero(strips.dq[i]);
     write_rows(dq.from(block.first), strips.dq, block.count, head.size, strips.rounded);
   }
 
@@ -249,14 +251,15 @@ class BackwardTask {
   void write(const HeadContext& head, const T* sums, Rows<S> rows) const {
     for (int64_t column = 0; column < head.size; column += width)
       for (int64_t row = 0; row < head.time; ++row)
-        convert_values(sums + column * padded_time_ + row * width, std::min(head.size - column, width),
-                       rows.from(row).data + column);
+        map_range<T>(
+            0, std::min(head.size - column, width), rows.from(row).data + column,
+            [](T x) { return with_positive_zero(x); }, sums + column * padded_time_ + row * width);
   }
 
   int64_t padded_time_, padded_size_, packed_size_;
   Packed *keys_, *values_;  // panels
   T* keys_by_time_;
-  T *dk_, *dv_;  // sums over the blocks of queries, [size / width][keys][width]
+  T *dk_, *dv_;  // sums over the queries so far, [size / width][keys][width]
   int64_t at_once_;
   Strips strips_[blocks_at_once];
 };

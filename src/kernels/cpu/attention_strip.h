@@ -128,7 +128,8 @@ struct KeyRange {
   int64_t begin, end;
 };
 
-/// sums[keys][size] += strip . rows, over the queries of the block that see the keys of the range.
+/// sums[keys][size] += strip . rows, over the queries of the block that see the keys of the range. A sum is
+/// one chain over all queries, whatever the width of blocks: a query that does not see the key adds 0 to it.
 template <class T>
 void add_outer_product(T* sums, int64_t padded_time, const T* strip, const T* rows,
                        const QueryBlock<T>& block, const KeyRange& keys, int64_t size) {
@@ -138,7 +139,7 @@ void add_outer_product(T* sums, int64_t padded_time, const T* strip, const T* ro
       const int64_t skipped = block.blind_queries(key);
       gemm::multiply(sums + column * padded_time + key * width, Left::tile, strip + key * width + skipped,
                      rows + (column + skipped) * width, std::min(keys.end - key, tile_rows),
-                     std::min(size - column, width), block.count - skipped, Store::add);
+                     std::min(size - column, width), block.count - skipped, Store::chain);
     }
 }
 
@@ -150,6 +151,13 @@ void hide_later_keys(T* strip, const QueryBlock<T>& block, T value) {
     const int32_t hidden = static_cast<int32_t>(key - block.first);
     for (int32_t lane = 0; lane < tile_columns<T>; ++lane) row[lane] = lane < hidden ? value : row[lane];
   }
+}
+
+/// x, but +0 for -0. A sum whose terms are all 0 has the sign of the keys and queries that do not see each
+/// other, and how many of them meet in a block follows from its width.
+template <class T>
+[[gnu::always_inline]] inline T with_positive_zero(T x) {
+  return x + T{0};
 }
 
 /// e^x, but e^-80 below: it is nothing beside the largest weight, and subnormal numbers are slow. NaN stays

@@ -118,7 +118,7 @@ class CachedHeads {
                      size_);
     const T sum = exponentiate(weights, count, static_cast<T>(1 / std::sqrt(static_cast<double>(size_))));
     multiply_columns(output, weights, values_of(token, head), padded_size_, panel, padded_size_, count);
-    for (int64_t d = 0; d < size_; ++d) output[d] /= sum;
+    for (int64_t d = 0; d < size_; ++d) output[d] = attention::with_positive_zero(output[d]) / sum;
     convert_values(output, size_, kernel_.y.as<S>() + (token * kernel_.heads + head) * size_);
   }
 

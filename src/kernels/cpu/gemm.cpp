@@ -27,8 +27,13 @@ struct MatrixStrides {
 
 /// From the row that `left` points to.
 template <class T, class Strides, size_t rows, size_t vectors>
-void multiply_block(T* tile, const T* left, Strides strides, const T* right, int64_t depth, bool add) {
+void multiply_block(T* tile, const T* left, Strides strides, const T* right, int64_t depth, Store mode) {
   Vector<T> sums[rows][vectors] = {};
+  const auto place = [=](auto i) {
+    return tile + i / vectors * tile_columns<T> + i % vectors * vector_lanes<T>;
+  };
+  if (mode == Store::chain)
+    unroll<rows * vectors>([&](auto i) { sums[i / vectors][i % vectors] = load<Vector<T>>(place(i)); });
   for (int64_t d = 0; d < depth; ++d) {
     Vector<T> b[vectors];
     unroll<vectors>([&](auto v) { b[v] = load<Vector<T>>(right + v * vector_lanes<T>); });
@@ -41,14 +46,13 @@ void multiply_block(T* tile, const T* left, Strides strides, const T* right, int
     right += tile_columns<T>;
   }
   unroll<rows * vectors>([&](auto i) {
-    T* target = tile + i / vectors * tile_columns<T> + i % vectors * vector_lanes<T>;
     const Vector<T> sum = sums[i / vectors][i % vectors];
-    store(target, add ? load<Vector<T>>(target) + sum : sum);
+    store(place(i), mode == Store::add ? add<T>(load<Vector<T>>(place(i)), sum) : sum);
   });
 }
 
 template <class T, class Strides>
-using Block = void (*)(T*, const T*, Strides, const T*, int64_t, bool);
+using Block = void (*)(T*, const T*, Strides, const T*, int64_t, Store);
 
 /// One microkernel for every tile of 4, 8, ... rows and 1, 2, ... vectors.
 template <class T, class Strides, size_t... indices>
@@ -61,16 +65,15 @@ constexpr auto table = blocks<T, Strides>(std::make_index_sequence<tile_rows / 4
 
 template <class T, class Strides>
 void multiply(T* tile, const T* left, Strides strides, const T* right, int64_t rows, int64_t columns,
-              int64_t depth, Store store) {
+              int64_t depth, Store mode) {
   const int64_t index = (rows - 1) / 4 * tile_vectors + (columns - 1) / vector_lanes<T>;
   const Block<T, Strides> block = table<T, Strides>[index];
-  bool add = store == Store::add;
   int64_t begin = 0;
   do {
     const int64_t length = std::min(depth - begin, depth_block);
-    block(tile, left + begin * strides.depth, strides, right + begin * tile_columns<T>, length, add);
+    block(tile, left + begin * strides.depth, strides, right + begin * tile_columns<T>, length, mode);
     begin += length;
-    add = true;
+    if (mode == Store::overwrite) mode = Store::add;
   } while (begin < depth);
 }
 

@@ -11,24 +11,21 @@ namespace lockstep::gemm {
 // is made of tiles: a few rows of the left matrix times a few columns of the right one, both packed into
 // panels that the inner loop reads front to back (Goto & van de Geijn 2008). An element of a tile is one
 // chain of fused multiply-adds per depth_block, and the blocks are added in order: its bits are a function of
-// its row, its column and the depth, on every instruction set of x86-64 (flush_subnormals.h: of products of
-// bf16).
+// its row, its column and the depth, on every processor (flush_subnormals.h: of products of bf16).
 
 inline constexpr int64_t depth_block = 256;
 
-#if defined(__AVX512F__)
+#if defined(LOCKSTEP_VECTOR_BYTES)
+inline constexpr int64_t vector_bytes = LOCKSTEP_VECTOR_BYTES;  ///< of another processor, for tests
+#elif defined(__AVX512F__)
 inline constexpr int64_t vector_bytes = 64;
-inline constexpr int64_t tile_rows = 12;
-inline constexpr int64_t tile_vectors = 2;
-#else
-#if defined(__AVX2__) && defined(__FMA__)
+#elif defined(__AVX2__) && defined(__FMA__)
 inline constexpr int64_t vector_bytes = 32;
 #else
 inline constexpr int64_t vector_bytes = 16;
 #endif
-inline constexpr int64_t tile_rows = 4;
-inline constexpr int64_t tile_vectors = 3;
-#endif
+inline constexpr int64_t tile_rows = vector_bytes == 64 ? 12 : 4;
+inline constexpr int64_t tile_vectors = vector_bytes == 64 ? 2 : 3;
 template <class T>
 inline constexpr int64_t vector_lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
 template <class T>
@@ -69,8 +66,10 @@ void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t coun
 /// How the left factor of a tile lies in memory: a panel of pack_rows, or the rows of another tile.
 enum class Left { panel, tile };
 
-/// What happens to the former content of a tile.
-enum class Store { overwrite, add };
+/// What happens to the former content of a tile: it is overwritten, the sum of every depth_block is added to
+/// it, or it is where the chain of an element begins. The bits of a chain are the same wherever its depth is
+/// cut into calls.
+enum class Store { overwrite, add, chain };
 
 /// tile[rows][tile_columns] = (or +=) left . right over `depth`, for the first `rows` <= tile_rows rows and
 /// `columns` <= tile_columns columns; both are rounded up inside the tile, to 4 and to whole vectors. `right`

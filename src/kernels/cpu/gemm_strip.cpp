@@ -17,13 +17,8 @@ namespace {
 constexpr int64_t rows_at_once = 16;
 
 /// Rows of the left factor that are met at once, and registers for their sums: a whole strip of a row fits.
-#if defined(__AVX512F__)
-constexpr int64_t group_rows = 4;
-constexpr int64_t sum_registers = 24;
-#else
-constexpr int64_t group_rows = 2;
-constexpr int64_t sum_registers = 12;
-#endif
+constexpr int64_t group_rows = vector_bytes == 64 ? 4 : 2;
+constexpr int64_t sum_registers = vector_bytes == 64 ? 24 : 12;
 constexpr int64_t strip_vectors = strip_columns<float> / vector_lanes<float>;  // and of every type
 
 /// Some rows of a left factor, and a piece of the right one with the columns of as many vectors.
@@ -240,7 +235,8 @@ void multiply_transposed(T* sums, const T* left, int64_t rows, Lanes<S> right, i
       accumulate<1>(target, rows, Operands<T>{left + begin, depth, piece, width, length});
     }
     if (first > 0)
-      for (int64_t i = 0; i < rows * width; ++i) sums[i] += block[i];
+      for (int64_t i = 0; i < rows * width; i += width)
+        store(sums + i, add<T>(load<Vector<T>>(sums + i), load<Vector<T>>(block + i)));
   }
 }
 

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: all that takes one is inlined
@@ -56,25 +59,69 @@ template <size_t... lanes, class V>
 #endif
 }
 
+/// a * b + c of floats, rounded once, by a processor without an instruction for it. The product is exact in
+/// double. Its sum is rounded to odd (Boldo & Melquiond 2008): to the neighbour with an odd last digit if it
+/// is not exact. Rounded to float after that it is what one rounding gives.
+template <class V>
+[[gnu::always_inline]] inline V multiply_add_in_double(const V& a, const V& b, const V& c) {
+  constexpr int64_t lanes = sizeof(V) / sizeof(float);
+  using Wide = typename VectorOf<double, lanes>::Type;
+  using Words = typename VectorOf<int64_t, lanes>::Type;
+  const Wide product = __builtin_convertvector(a, Wide) * __builtin_convertvector(b, Wide);
+  const Wide addend = __builtin_convertvector(c, Wide);
+  const Wide sum = product + addend;
+  const Wide part = sum - product;
+  const Wide error = (product - (sum - part)) + (addend - part);
+  const Words is_inexact = (error < 0.0) | (error > 0.0);  // not of NaN: then the sum is no number either
+  const Words is_towards_zero = (error < 0.0) ^ (sum < 0.0);
+  Words bits;
+  std::memcpy(&bits, &sum, sizeof(bits));
+  const Words is_even = (bits & 1) - 1;
+  bits += (is_towards_zero | 1) & is_inexact & is_even;
+  Wide odd;
+  std::memcpy(&odd, &bits, sizeof(odd));
+  return __builtin_convertvector(odd, V);
+}
+
 /// a * b + c, rounded once.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> fused_multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
+  constexpr bool is_float = sizeof(T) == 4;
+#if !defined(__SSE2__)
+  if (is_float && is_flushing_subnormals) {
+    for (int64_t i = 0; i < vector_lanes<T>; ++i) c[i] = flushed_multiply_add(a[i], b[i], c[i]);
+    return c;
+  }
+#endif
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) return _mm512_fmadd_ps(a, b, c);
-  if constexpr (sizeof(T) == 8) return _mm512_fmadd_pd(a, b, c);
+  if constexpr (is_float && vector_bytes == 64) return _mm512_fmadd_ps(a, b, c);
+  if constexpr (!is_float && vector_bytes == 64) return _mm512_fmadd_pd(a, b, c);
 #elif defined(__AVX2__) && defined(__FMA__)
-  if constexpr (sizeof(T) == 4) return _mm256_fmadd_ps(a, b, c);
-  if constexpr (sizeof(T) == 8) return _mm256_fmadd_pd(a, b, c);
-#else
+  if constexpr (is_float && vector_bytes == 32) return _mm256_fmadd_ps(a, b, c);
+  if constexpr (!is_float && vector_bytes == 32) return _mm256_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  if constexpr (is_float && vector_bytes == 16) return vfmaq_f32(c, a, b);
+  if constexpr (!is_float && vector_bytes == 16) return vfmaq_f64(c, a, b);
+#elif defined(__SSE2__) && !defined(__FMA__)
+  if constexpr (is_float) return multiply_add_in_double(a, b, c);
+#endif
   for (int64_t i = 0; i < vector_lanes<T>; ++i) c[i] = std::fma(a[i], b[i], c[i]);
   return c;
-#endif
 }
 
 /// Every lane is x: x - 0 is x for every x.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> broadcast(T x) {
   return x - Vector<T>{};
+}
+
+/// The sum of two sums of products.
+template <class T>
+[[gnu::always_inline]] inline Vector<T> add(const Vector<T>& a, const Vector<T>& b) {
+#if !defined(__SSE2__)
+  if (sizeof(T) == 4 && is_flushing_subnormals) return fused_multiply_add<T>(a, broadcast(T{1}), b);
+#endif
+  return a + b;
 }
 
 /// Nothing that was read before is read again. With 16 registers gcc else gives each use of a vector a load

@@ -22,7 +22,7 @@ constexpr int64_t largest_small_product = int64_t{1} << 21;
 template <class S, class Y, class Body>
 void with_way(const MatMul& kernel, Body&& body) {
   if constexpr (std::same_as<S, bfloat16> && gemm::bf16::has_tiles)
-    if (has_bf16_unit()) return body(BlockedProduct<UnitTiles, S, Y>(kernel));
+    if (uses_bf16_unit()) return body(BlockedProduct<UnitTiles, S, Y>(kernel));
   if (ThinProduct<S, Y>::suits(kernel))
     body(ThinProduct<S, Y>(kernel));
   else

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_vector.h"
 #include "kernels/cpu/product_end.h"
 
 namespace lockstep {
@@ -97,7 +98,10 @@ class ThinProduct {
         for (int64_t block = 1; block < blocks; ++block) {
           const FlushSubnormals<S> flush;
           const T* next = sum + block * strips() * strip_size;
-          for (int64_t i = 0; i < strip_size; ++i) sum[i] += next[i];
+          for (int64_t i = 0; i < strip_size; i += gemm::vector_lanes<T>) {
+            using Vector = gemm::Vector<T>;
+            gemm::store(sum + i, gemm::add<T>(gemm::load<Vector>(sum + i), gemm::load<Vector>(next + i)));
+          }
         }
         finish<strip_columns>(sum, strip * strip_columns);
       }

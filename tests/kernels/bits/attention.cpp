@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention.h"
+
+#include "kernels/bits/numbers.h"
+#include "kernels/cached_attention.h"
+
+namespace lockstep::bits {
+namespace {
+
+/// Batch, positions, heads and columns of a head.
+struct HeadSizes {
+  int64_t batch, time, heads, size;
+};
+/// Around the widths of blocks of queries (12, 16, 24, 32) and the blocks of depth (256).
+constexpr HeadSizes all_head_sizes[] = {{2, 1, 2, 1},   {1, 4, 3, 8},   {2, 13, 1, 16}, {1, 16, 2, 24},
+                                        {3, 17, 2, 5},  {1, 24, 1, 32}, {2, 25, 1, 33}, {1, 32, 3, 64},
+                                        {1, 33, 1, 24}, {1, 63, 2, 40}, {4, 70, 3, 16}, {1, 257, 1, 20},
+                                        {1, 300, 1, 64}};
+
+/// Products of tiny numbers round to zeros of either sign.
+enum class Kind { uniform, spread, tiny };
+
+Numbers draw(const Shape& shape, DType dtype, uint64_t seed, Kind kind) {
+  if (kind == Kind::tiny) return Numbers::spread(shape, dtype, seed, -80, -60);
+  return kind == Kind::spread ? Numbers::spread(shape, dtype, seed, -60, 2)
+                              : Numbers::uniform(shape, dtype, seed);
+}
+
+void print_both(const HeadSizes& sizes, DType dtype, double dropout, Kind kind) {
+  const auto [batch, time, heads, size] = sizes;
+  const Shape wide{batch, time, 3 * heads * size}, narrow{batch, time, heads * size};
+  const Numbers qkv = draw(wide, dtype, 1, kind), dy = draw(narrow, dtype, 2, kind);
+  const Numbers y(narrow, dtype), dqkv(wide, dtype),
+      log_sum_exp({batch, heads, time}, accumulator_dtype(dtype));
+  const RandomKey key{.seed = 3, .step = 5, .sample = 7, .site = 9};
+  launch_here(CausalAttentionForward{.qkv = qkv.view(),
+                                     .y = y.view(),
+                                     .log_sum_exp = log_sum_exp.view(),
+                                     .heads = heads,
+                                     .dropout = dropout,
+                                     .key = key});
+  launch_here(CausalAttentionBackward{.qkv = qkv.view(),
+                                      .y = y.view(),
+                                      .log_sum_exp = log_sum_exp.view(),
+                                      .dy = dy.view(),
+                                      .dqkv = dqkv.view(),
+                                      .heads = heads,
+                                      .dropout = dropout,
+                                      .key = key});
+  const std::string label =
+      concat("attention ", dtype, " ", batch, "x", time, "x", heads, "x", size, dropout > 0 ? " dropout" : "",
+             kind == Kind::tiny     ? " tiny"
+             : kind == Kind::spread ? " spread"
+                                    : "");
+  print_line(label + " forward", y, log_sum_exp);
+  print_line(label + " backward", dqkv);
+}
+
+/// The last position of a text whose earlier ones are cached.
+void print_cached(DType dtype) {
+  constexpr int64_t heads = 2, size = 20, time = 45, capacity = 48, padded = 32;
+  const Numbers qkv = Numbers::uniform({time, 3 * heads * size}, dtype, 4), y({time, heads * size}, dtype);
+  const Numbers keys({1, heads, capacity / 16, size * 16}, dtype),
+      values({1, heads, capacity, padded}, dtype);
+  const Numbers places({time, 2}, DType::i32);
+  for (int32_t i = 0; i < time; ++i) places.view().as<int32_t>()[2 * i + 1] = i;
+  launch_here(CachedAttention{.qkv = qkv.view(),
+                              .keys = keys.view(),
+                              .values = values.view(),
+                              .places = places.view(),
+                              .y = y.view(),
+                              .heads = heads});
+  print_line(concat("cached_attention ", dtype), y);
+}
+
+}  // namespace
+
+void print_attention() {
+  for (const DType dtype : float_types) {
+    for (const HeadSizes& sizes : all_head_sizes) {
+      print_both(sizes, dtype, 0.0, sizes.heads > 1 ? Kind::spread : Kind::uniform);
+      print_both(sizes, dtype, 0.3, Kind::uniform);
+      print_both(sizes, dtype, 0.0, Kind::tiny);
+    }
+    print_cached(dtype);
+  }
+}
+
+}  // namespace lockstep::bits

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/adamw.h"
+#include "kernels/arithmetic.h"
+#include "kernels/bits/numbers.h"
+#include "kernels/convert.h"
+#include "kernels/dropout.h"
+#include "kernels/elementary.h"
+#include "kernels/elementwise.h"
+#include "kernels/fold.h"
+#include "kernels/gelu.h"
+#include "kernels/random_fill.h"
+#include "kernels/sgd.h"
+#include "kernels/transpose.h"
+
+namespace lockstep::bits {
+namespace {
+
+constexpr int64_t counts[] = {1, 7, 33, 100, 5001};
+
+void print_functions(int64_t count, DType dtype) {
+  const Numbers x = Numbers::spread({count}, dtype, 1, -130, 7), dy = Numbers::uniform({count}, dtype, 2),
+                y({count}, dtype), dx({count}, dtype);
+  const Numbers sizes = Numbers::positive({count}, dtype, 3, -140, 100);
+  const auto label = [&](const char* name) { return concat(name, " ", dtype, " ", count); };
+  for (const Gelu form : {Gelu::tanh, Gelu::erf}) {
+    launch_here(GeluForward{.x = x.view(), .y = y.view(), .form = form});
+    launch_here(GeluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view(), .form = form});
+    print_line(label(form == Gelu::tanh ? "gelu_tanh" : "gelu_erf"), y, dx);
+  }
+  launch_here(TanhForward{.x = x.view(), .y = y.view()});
+  launch_here(TanhBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
+  print_line(label("tanh"), y, dx);
+  launch_here(ReluForward{.x = x.view(), .y = y.view()});
+  launch_here(ReluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view()});
+  print_line(label("relu"), y, dx);
+  launch_here(Exp{.x = x.view(), .y = y.view()});
+  launch_here(Log{.x = sizes.view(), .y = dx.view()});
+  print_line(label("exp_log"), y, dx);
+  launch_here(Scale{.x = x.view(), .y = y.view(), .factor = 0.7});
+  launch_here(
+      ScaleBy{.x = x.view(), .factor = Numbers::of(1.3, accumulator_dtype(dtype)).view(), .y = dx.view()});
+  print_line(label("scale"), y, dx);
+  launch_here(Dropout{.x = x.view_as({1, count}),
+                      .y = y.view_as({1, count}),
+                      .probability = 0.2,
+                      .key = {.seed = 4, .step = 3, .sample = 2, .site = 1}});
+  print_line(label("dropout"), y);
+  launch_here(FillNormal{.y = y.view(), .mean = 0.1, .std = 0.02, .seed = 5, .stream_id = 6, .first = 3});
+  launch_here(FillUniform{.y = dx.view(), .low = -0.3, .high = 0.3, .seed = 7, .stream_id = 8, .first = 1});
+  print_line(label("fill"), y, dx);
+  for (const DType to : float_types) {
+    const Numbers converted({count}, to);
+    launch_here(Convert{.x = x.view(), .y = converted.view()});
+    print_line(label("convert") + concat(" to ", to), converted);
+  }
+}
+
+void print_arithmetic(DType dtype) {
+  const Numbers a = Numbers::spread({3, 5, 33}, dtype, 9), b = Numbers::spread({5, 1}, dtype, 10),
+                y({3, 5, 33}, dtype);
+  const auto print = [&](const auto& kernel) {
+    launch_here(kernel);
+    print_line(concat(kernel.name, " ", dtype), y);
+  };
+  print(Add{.a = a.view(), .b = b.view(), .y = y.view()});
+  print(Subtract{.a = a.view(), .b = b.view(), .y = y.view()});
+  print(Multiply{.a = a.view(), .b = b.view(), .y = y.view()});
+  const Numbers divisors = Numbers::positive({5, 1}, dtype, 11);
+  launch_here(Scale{.x = divisors.view(), .y = divisors.view(), .factor = 1.0});
+  for (int64_t i = 0; i < 5; ++i)
+    with_float_type(
+        dtype, [&]<class T>() { divisors.view().as<T>()[i] = static_cast<T>(static_cast<float>(i) + 0.7f); });
+  print(Divide{.a = a.view(), .b = divisors.view(), .y = y.view()});
+  const Numbers turned({33, 5, 3}, dtype);
+  launch_here(Transpose{.x = a.view(), .y = turned.view(), .first = 0, .second = 2});
+  print_line(concat("transpose ", dtype), turned);
+}
+
+void print_optimizers(int64_t count, DType dtype) {
+  const Numbers p = Numbers::uniform({count}, dtype, 12), g = Numbers::spread({count}, dtype, 13, -40, 2),
+                copy({count}, DType::bf16);
+  const Numbers first = Numbers::spread({count}, dtype, 14, -30, 0),
+                second = Numbers::positive({count}, dtype, 15, -60, 0),
+                velocity = Numbers::uniform({count}, dtype, 16);
+  AdamWStep step{.segments = {{.parameter = p.view(),
+                               .gradient = g.view(),
+                               .first_moment = first.view(),
+                               .second_moment = second.view(),
+                               .weight_decay = 0.1,
+                               .compute_copy = copy.view()}},
+                 .gradient_scale = 0.5f};
+  for (const int64_t number : {1, 2, 300}) {
+    step.step = number;
+    launch_here(step);
+    print_line(concat("adamw ", dtype, " ", count, " step ", number), p, first, second, copy);
+  }
+  launch_here(SgdStep{.parameter = p.view(),
+                      .gradient = g.view(),
+                      .learning_rate = 0.1,
+                      .weight_decay = 0.01,
+                      .momentum = 0.9,
+                      .velocity = velocity.view()});
+  print_line(concat("sgd ", dtype, " ", count), p, velocity);
+}
+
+void print_fold(int64_t count) {
+  const Numbers a = Numbers::spread({count}, DType::f32, 17), b = Numbers::spread({count}, DType::f32, 18),
+                c = Numbers::spread({count}, DType::f32, 19), y({count}, DType::f32);
+  launch_here(Fold{.inputs = {a.view(), b.view(), c.view()},
+                   .program = {0, 1, 2, Fold::add, Fold::add},
+                   .y = y.view(),
+                   .scale = 0.1f});
+  print_line(concat("fold ", count), y);
+}
+
+void print_elementary() {
+  const Numbers x = Numbers::spread({4000}, DType::f64, 20, -60, 9),
+                sizes = Numbers::positive({4000}, DType::f64, 21, -1080, 1020), y({4000, 6}, DType::f64);
+  double* to = y.view().as<double>();
+  for (int64_t i = 0; i < 4000; ++i, to += 6) {
+    const double value = x.view().as<double>()[i];
+    to[0] = math::exp(value);
+    to[1] = math::log(sizes.view().as<double>()[i]);
+    to[2] = math::sin_of_turns(value);
+    to[3] = math::cos_of_turns(value);
+    to[4] = math::tanh(value);
+    to[5] = math::erf(value);
+  }
+  print_line("elementary f64", y);
+}
+
+}  // namespace
+
+void print_elements() {
+  print_elementary();
+  for (const int64_t count : counts) {
+    for (const DType dtype : float_types) print_functions(count, dtype);
+    for (const DType dtype : {DType::f32, DType::f64}) print_optimizers(count, dtype);
+    print_fold(count);
+  }
+  for (const DType dtype : float_types) print_arithmetic(dtype);
+}
+
+}  // namespace lockstep::bits
