@@ -54,6 +54,7 @@ struct TrainConfig {
   int64_t seed = 1337;
   std::string device = "auto";
   std::string precision = "fp32";
+  bool amx = false;
   bool graph = true;
   bool tune_matmul = false;
   int64_t logit_rows = 0;

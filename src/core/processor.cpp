@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/processor.h"
 
+#include <atomic>
+
 #if defined(LOCKSTEP_BF16_UNIT)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
-#include "core/environment.h"
+#include "core/error.h"
 
 namespace lockstep {
 namespace {
+
+std::atomic<bool> is_using_bf16_unit = false;
 
 bool ask_for_bf16_unit() {
 #if defined(LOCKSTEP_BF16_UNIT)
@@ -19,8 +23,7 @@ bool ask_for_bf16_unit() {
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   if ((edx & amx_bf16) == 0 || (edx & amx_tile) == 0) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return environment("LOCKSTEP_BF16_UNIT") != "off" &&
-         ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  return ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 #else
   return false;
 #endif
@@ -33,8 +36,15 @@ bool has_bf16_unit() {
   return has;
 }
 
+void use_bf16_unit(bool use) {
+  expect(!use || has_bf16_unit(), "this process has no AMX");
+  is_using_bf16_unit = use;
+}
+
+bool uses_bf16_unit() { return is_using_bf16_unit; }
+
 std::string_view bf16_instructions() {
-  if (has_bf16_unit()) return "AMX";
+  if (uses_bf16_unit()) return "AMX";
 #if defined(LOCKSTEP_BF16_WORDS)
   return "AVX512-BF16";
 #else

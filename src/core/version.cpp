@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/version.h"
 
-#include <array>
-#include <unistd.h>
-
 #include "core/error.h"
-#include "core/processor.h"
 
 namespace lockstep {
 
@@ -27,24 +23,14 @@ std::string instruction_set() {
   return text;
 }
 
-std::string scope_of_bits() {
-  std::array<char, 64> library{"unknown"};
-#if defined(_CS_GNU_LIBC_VERSION)
-  ::confstr(_CS_GNU_LIBC_VERSION, library.data(), library.size());
-#endif
-  return concat("instruction set = ", instruction_set(), "\ncompiler = ", __VERSION__,
-                "\nC library = ", library.data(),
-                "\nproducts = ", has_bf16_unit() ? "bf16 by AMX, fp16 by fp32\n" : "16 bits by fp32\n");
-}
-
 std::string version_text() {
 #if defined(__clang__)
   const std::string compiler = __VERSION__;
 #else
   const std::string compiler = concat("GCC ", __VERSION__);
 #endif
-  return concat("Lockstep " LOCKSTEP_VERSION " (", compiler, ", ", instruction_set(),
-                ", " LOCKSTEP_FEATURES ")");
+  return concat("Lockstep " LOCKSTEP_VERSION " (arithmetic ", arithmetic_version, ", ", compiler, ", ",
+                instruction_set(), ", " LOCKSTEP_FEATURES ")");
 }
 
 }  // namespace lockstep

@@ -97,9 +97,11 @@ Finding judge_processors(const std::vector<RankPlace>& ranks,
                          const std::vector<std::string>& instruction_sets) {
   const std::set<std::string> sets(instruction_sets.begin(), instruction_sets.end());
   if (sets.size() > 1)
-    return {"processors", Verdict::problem,
-            concat("the programs were built for different instructions: ", joined(sets, "; ")),
-            "install the same build on all hosts, such as one with LOCKSTEP_ARCH=x86-64-v3"};
+    return {
+        "processors", Verdict::warning,
+        concat("the programs were built for different instructions: ", joined(sets, "; "),
+               ". The results are the same, but every step waits for the slowest"),
+        "build on each host with LOCKSTEP_ARCH=native, or choose nodes that are alike (srun --constraint)"};
   if (const std::string mixed = mixed_processors(ranks); !mixed.empty())
     return {"processors", Verdict::warning, mixed, "choose nodes that are alike (srun --constraint)"};
   return {"processors", Verdict::ok, concat("alike, ", *sets.begin())};

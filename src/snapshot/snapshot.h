@@ -35,6 +35,7 @@ struct Snapshot {
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< what the model needs besides tensors (its vocabulary)
   std::string matmul_plans;                      ///< how products are computed on a GPU (export_matmul_plans)
+  std::string scope = {};  ///< of bits (train/scope.h), empty in snapshots of programs that did not record it
 };
 
 /// The newest format, which is the one that is written.

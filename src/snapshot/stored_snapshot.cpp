@@ -65,7 +65,8 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
                 {"validations", json_of(snapshot.validations)},
                 {"configuration", snapshot.configuration},
                 {"artifacts", snapshot.artifacts},
-                {"matmul_plans", snapshot.matmul_plans}};
+                {"matmul_plans", snapshot.matmul_plans},
+                {"scope", snapshot.scope}};
   if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
   if (const auto& scaler = snapshot.grad_scale)
     state["grad_scaler"] = {{"scale", scaler->scale},
@@ -119,7 +120,8 @@ void StoredSnapshot::parse() {
               .grad_scale = grad_scale_of(state),
               .configuration = state.at("configuration"),
               .artifacts = state.at("artifacts"),
-              .matmul_plans = state.value("matmul_plans", "")};
+              .matmul_plans = state.value("matmul_plans", ""),
+              .scope = state.value("scope", "")};
     if (!has_tensor_checksums()) {
       whole_ = state.at("files").get<std::map<std::string, std::string>>();
       return;

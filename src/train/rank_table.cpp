@@ -138,8 +138,7 @@ std::string mixed_processors(const std::vector<RankPlace>& places) {
   for (const std::vector<size_t>& ranks : groups)
     text += concat(&ranks == &groups.front() ? "" : ", ", places[ranks.front()].processor, " (",
                    rank_list(ranks), ")");
-  return text +
-         ". Their instruction set is the same, so the results are too, but every step waits for the slowest";
+  return text + ". The results are the same, but every step waits for the slowest";
 }
 
 std::vector<RankPlace> gather_places(const World& world) {

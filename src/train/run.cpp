@@ -23,6 +23,7 @@
 #include "train/rank_table.h"
 #include "train/run_snapshots.h"
 #include "train/schedule.h"
+#include "train/scope.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
 
@@ -378,7 +379,8 @@ Snapshot Run::snapshot() const {
           .grad_scale = engine_.scaler ? std::optional(engine_.scaler->state()) : std::nullopt,
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
-          .matmul_plans = export_matmul_plans()};
+          .matmul_plans = export_matmul_plans(),
+          .scope = scope_of_bits()};
 }
 
 }  // namespace

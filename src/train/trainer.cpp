@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/processor.h"
@@ -23,6 +24,7 @@
 #include "snapshot/run_folder.h"
 #include "train/rank_table.h"
 #include "train/run.h"
+#include "train/scope.h"
 #include "train/stop_request.h"
 
 namespace lockstep {
@@ -89,10 +91,25 @@ void settle_sharding(Config& config, const World& world) {
 }
 
 void require_same_configuration(const Config& config, const World& world) {
-  std::string lines = scope_of_bits();
+  std::string lines = concat("arithmetic = ", arithmetic_version, "\n");
   for (const ConfigValue& value : config_values(config))
     if (value.key_class != KeyClass::local) lines += concat(value.key, " = ", value.value, "\n");
   require_equal_on_all_ranks(world.communicator(), "the configuration", lines);
+}
+
+/// UserError on every rank where one of them has no AMX and the configuration asks for it.
+void settle_amx(const Config& config, const World& world) {
+  if (!config.train.amx) return use_bf16_unit(false);
+  require(
+      config.train.device == "cpu" && config.train.precision == "bf16",
+      "train.amx = true needs train.device = cpu and train.precision = bf16: AMX multiplies nothing else");
+  const std::vector<std::string> hosts =
+      world.communicator().all_gather_text(has_bf16_unit() ? "" : host_name());
+  for (size_t rank = 0; rank < hosts.size(); ++rank)
+    require(hosts[rank].empty(), "train.amx = true, but rank ", rank, " on ", hosts[rank],
+            " has no AMX: its processor, its system or this build lacks it. Leave train.amx out, which gives "
+            "other bits");
+  use_bf16_unit(true);
 }
 
 /// What rank 0 finds of an earlier run decides on all ranks.
@@ -131,6 +148,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
     tell_end(config, task, finished->step, finished->parameters_hash);
     return 0;
   }
+  if (folder.snapshot() && world.is_first()) compare_scope(*folder.snapshot());
   settle_decay(config, folder.decay_steps(), world.is_first());
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
@@ -185,6 +203,7 @@ void settle(Config& config, const World& world) {
   require_same_configuration(config, world);
   if (config.train.threads == 0) config.train.threads = world.share_of_cores();
   set_threads(static_cast<int>(config.train.threads));
+  settle_amx(config, world);
   config.is_settled = true;
 }
 

@@ -62,8 +62,8 @@ void require_sharding(const Config& config, int ranks);
 
 /// Settles what is open in a configuration, the same on all ranks, which all call it: where an earlier run
 /// goes on, what nobody has set is as it was there, which is said. Then each rank has its threads. UserError
-/// naming the key and both values where ranks would compute different bits: their configurations, instruction
-/// sets, compilers or C libraries differ.
+/// naming the key and both values where ranks would compute different bits: their configurations or the
+/// versions of their programs' arithmetic differ.
 void settle(Config& config, const World& world);
 
 /// Prints what somebody asked about a program, once for all ranks. Returns the exit code.

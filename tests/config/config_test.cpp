@@ -312,6 +312,7 @@ grad_clip = 1
 seed = 1337
 device = cpu
 precision = fp32
+amx = false
 graph = true
 tune_matmul = false
 logit_rows = 0

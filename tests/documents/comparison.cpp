@@ -14,7 +14,8 @@ struct Rule {
   const char* mark;
 };
 
-/// What varies from run to run on one machine, or names the machine.
+/// What varies from run to run on one machine, or names the machine. Kernels take more memory where vectors
+/// are wider.
 const std::vector<Rule>& varying() {
   static const std::vector<Rule> rules = {
       {std::regex("\\b\\d+(\\.\\d+)? (s|ms|us|µs|seconds?|minutes?|hours?)\\b"), "<time>"},
@@ -28,10 +29,8 @@ const std::vector<Rule>& varying() {
       {std::regex("\\[CPU(\\d+) = [-.\\w]+:"), "[CPU$1 = <host>:"},
       {std::regex("\\b\\d+(\\.\\d+)? ([KMGT]iB|bytes) free"), "<space> free"},
       {std::regex("\\b\\d+ threads? each"), "<threads> each"},
-      {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB planned"), "<memory> planned"},
-      // With what the program itself has, or kernels while they run.
-      {std::regex("\\b(at (most|least)|address space:|which takes|total:) +\\d+(\\.\\d+)? [KMGT]iB"),
-       "$1 <memory>"},
+      {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
+      {std::regex(" *\\b\\d+(\\.\\d+)? [KMGT]iB"), " <memory>"},
       {std::regex("that fits: \\d+ \\(here"), "that fits: <number> (here"},
       {std::regex("(what fits|change that fits): .*"), "$1: <change>"},
       {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},
@@ -40,13 +39,10 @@ const std::vector<Rule>& varying() {
   return rules;
 }
 
-/// The instruction set; memory, of which kernels take more where vectors are wider; hexadecimal words of at
-/// least eight digits, at least one of them decimal; numbers with a fraction or an exponent, and whether one
-/// is the least so far.
-const std::vector<Rule>& of_processor() {
+/// Hexadecimal words of at least eight digits, at least one of them decimal; numbers with a fraction or an
+/// exponent, and whether one is the least so far.
+const std::vector<Rule>& fractions() {
   static const std::vector<Rule> rules = {
-      {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
-      {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB"), "<memory>"},
       {std::regex(" \\(best so far\\)"), ""},
       {std::regex("\\b(?=[a-f]*[0-9])[0-9a-f]{8,}\\b"), "<hash>"},
       {std::regex("-?\\b\\d+(\\.\\d+(e[-+]?\\d+)?|e[-+]\\d+)"), "<fraction>"},
@@ -144,10 +140,9 @@ bool find_of_ranks(const Streams& shown, const Streams& printed, Match& match) {
 bool is_skip(const std::string& line) { return trimmed(line) == "..."; }
 
 std::string normalised(const std::string& line, Exactness exactness) {
-  if (exactness == Exactness::lines) return "<line>";
   std::string text = line;
   apply(varying(), text);
-  if (exactness != Exactness::digits) apply(of_processor(), text);
+  if (exactness != Exactness::digits) apply(fractions(), text);
   if (exactness == Exactness::numbers) {
     text = std::regex_replace(text, std::regex("<(hash|fraction)>"), "<number>");
     text = std::regex_replace(text, any_number().pattern, any_number().mark);

@@ -9,14 +9,13 @@ namespace lockstep::documents {
 
 /// How much of a printed line counts, besides what varies from run to run and never does.
 enum class Exactness {
-  digits,     ///< every digit: on the processor and with the compiler and C library of the documents
-  fractions,  ///< numbers with a fraction, memory and hashes by their shape: elsewhere
+  digits,     ///< every digit
+  fractions,  ///< numbers with a fraction and hashes by their shape: to find the lines of an earlier output
   numbers,    ///< all numbers by their shape: of a run that was shortened
-  lines,      ///< how many there are: of what a model has learnt to write, elsewhere
 };
 
-/// The line with marks in the place of what does not count. Seconds, rates, process numbers, hosts, models of
-/// processors, free space, paths below /tmp and dates never count; the list is in comparison.cpp.
+/// The line with marks for what does not count. Seconds, rates, process numbers, hosts, processors, memory,
+/// free space, paths below /tmp and dates never count; the list is in comparison.cpp.
 std::string normalised(const std::string& line, Exactness exactness);
 
 /// How the lines that a document shows meet those that were printed.

@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "documents/document.h"
 #include "documents/execution.h"
-#include "documents/record.h"
 #include "support/program.h"
 
 namespace lockstep::documents {
@@ -22,10 +21,10 @@ class Documents : public testing::TestWithParam<std::string> {
   std::string path_ = GetParam();
   Document document_ = parse_document(path_, read_text(sources + "/" + path_));
 
-  std::vector<Problem> problems_of_execution(Exactness exactness) const {
+  std::vector<Problem> problems_of_execution() const {
     const Session session = {.sources = sources, .build = std::string(LOCKSTEP_PROGRAM_DIR) + "/.."};
     std::vector<Problem> problems;
-    for (const Executed& executed : execute(document_, session, exactness)) {
+    for (const Executed& executed : execute(document_, session)) {
       const std::string problem = problem_of(executed);
       if (!problem.empty()) problems.push_back({path_, executed.command.line + 1, problem});
       if (!executed.is_run) break;
@@ -56,17 +55,11 @@ TEST_P(Documents, AreTrue) {
 // the first time is printed. Bits that differ, differ again.
 TEST_P(Documents, PrintWhatTheyShow) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
-  const std::string recorded = read_scope(sources + "/tests/documents/recorded.txt");
-  const bool is_here = recorded == scope_of_this_build();
-  if (!is_here)
-    std::cout << "The digits are from " << recorded << "; on " << scope_of_this_build()
-              << " numbers with a fraction and hashes are compared by their shape.\n";
-  const Exactness exactness = is_here ? Exactness::digits : Exactness::fractions;
-  std::vector<Problem> problems = problems_of_execution(exactness);
+  std::vector<Problem> problems = problems_of_execution();
   if (!problems.empty()) {
     for (const Problem& problem : problems)
       std::cout << path_ << ":" << problem.line << ": " << problem.text << "\nOnce more.\n";
-    problems = problems_of_execution(exactness);
+    problems = problems_of_execution();
   }
   for (const Problem& problem : problems) fail(problem.line, problem.text);
 }

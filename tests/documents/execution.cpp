@@ -25,7 +25,6 @@ export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_po
 export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 export OMPI_MCA_btl_vader_backing_directory=$_session OMPI_MCA_btl_base_warn_component_unused=0
 export OMPI_MCA_orte_tmpdir_base=$_session PRTE_MCA_prte_tmpdir_base=$_session
-export LOCKSTEP_BF16_UNIT=off  # the digits of bf16 are those of processors without a unit for it
 export LC_ALL=C.UTF-8 TERM=dumb HOME=$PWD
 ps -o sid= -p $$ >"$_session/sid"
 pkill() { command pkill -s 0 "$@"; }
@@ -49,18 +48,9 @@ void link_sources(const Session& session, const fs::path& work) {
   fs::create_directory_symlink(session.build, work / "build" / "cpu");
 }
 
-/// With which the output of a command is compared, where that of others is compared with `exactness`: words
-/// of a model follow from its digits, unless another program makes something of them.
-Exactness exactness_of(const std::string& command, Exactness exactness) {
-  const bool is_of_a_model =
-      command.find("generate --snapshot") != std::string::npos && command.find('|') == std::string::npos;
-  return exactness == Exactness::fractions && is_of_a_model ? Exactness::lines : exactness;
-}
-
 /// Appends the commands of an executed block, shortened if it is to be. `output` has the last one's, or is
 /// null.
-void append_commands(const Block& block, const Block* output, bool is_full, Exactness exactness,
-                     std::vector<Executed>& all) {
+void append_commands(const Block& block, const Block* output, bool is_full, std::vector<Executed>& all) {
   const bool is_shorter = block.tag == Tag::shorter && !is_full;
   const Replacements replacements =
       block.tag == Tag::shorter ? parse_replacements(block.argument) : Replacements();
@@ -68,22 +58,21 @@ void append_commands(const Block& block, const Block* output, bool is_full, Exac
   for (Command& command : commands_of(block, output)) {
     const std::string shorter = replaced(command.text, replacements, used);
     if (is_shorter) command.text = shorter;
-    all.push_back({.command = command,
-                   .exactness = is_shorter ? Exactness::numbers : exactness_of(command.text, exactness)});
+    all.push_back({.command = command, .exactness = is_shorter ? Exactness::numbers : Exactness::digits});
   }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw std::runtime_error("no command has '" + replacements[i].first + "' to replace");
 }
 
 /// The commands of a document's executed blocks.
-std::vector<Executed> prepare(const Document& document, bool is_full, Exactness exactness) {
+std::vector<Executed> prepare(const Document& document, bool is_full) {
   std::vector<Executed> all;
   for (size_t at = 0; at < document.blocks.size(); ++at) {
     const Block& block = document.blocks[at];
     if (!block.is_executed()) continue;
     const bool has_output = at + 1 < document.blocks.size() && document.blocks[at + 1].tag == Tag::output;
     try {
-      append_commands(block, has_output ? &document.blocks[at + 1] : nullptr, is_full, exactness, all);
+      append_commands(block, has_output ? &document.blocks[at + 1] : nullptr, is_full, all);
     } catch (const std::runtime_error& problem) {
       throw std::runtime_error(concat(document.path, ":", block.line + 1, ": ", problem.what()));
     }
@@ -134,8 +123,8 @@ std::string listing(const std::string& title, const std::vector<std::string>& li
 
 }  // namespace
 
-std::vector<Executed> execute(const Document& document, const Session& session, Exactness exactness) {
-  std::vector<Executed> all = prepare(document, session.is_full, exactness);
+std::vector<Executed> execute(const Document& document, const Session& session) {
+  std::vector<Executed> all = prepare(document, session.is_full);
   if (all.empty()) return all;
   const TemporaryDirectory work;
   const TemporaryDirectory folder;

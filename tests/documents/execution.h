@@ -29,10 +29,9 @@ struct Session {
 };
 
 /// Executes the blocks of a document in one shell, so that variables, functions and files stay, in a fresh
-/// directory in which all of the sources' top level is linked, and the build as build/cpu. `exactness` is
-/// that of the blocks that are not shortened. Throws std::runtime_error, with the line, for a malformed
-/// block.
-std::vector<Executed> execute(const Document& document, const Session& session, Exactness exactness);
+/// directory in which all of the sources' top level is linked, and the build as build/cpu. Throws
+/// std::runtime_error, with the line, for a malformed block.
+std::vector<Executed> execute(const Document& document, const Session& session);
 
 /// What is wrong with it: a command that failed, or printed something else than the document shows; an empty
 /// text if nothing is.

@@ -11,7 +11,6 @@
 
 #include "config/command_line.h"
 #include "core/error.h"
-#include "documents/record.h"
 #include "documents/renewal.h"
 #include "support/temporary_directory.h"
 
@@ -21,7 +20,6 @@ using namespace lockstep::documents;
 namespace {
 
 const std::string sources = LOCKSTEP_SOURCE_DIR;
-const std::string record_file = sources + "/tests/documents/recorded.txt";
 constexpr int hours_seconds = 4 * 3600;
 
 struct Options {
@@ -45,20 +43,13 @@ bool renew(const std::string& path, const Session& session) {
     const Problem& problem = document.problems.front();
     throw std::runtime_error(concat(problem.file, ":", problem.line, ": ", problem.text));
   }
-  const std::string fresh = renewed_text(document, execute(document, session, Exactness::digits));
+  const std::string fresh = renewed_text(document, execute(document, session));
   if (fresh == text) return false;
   write_text(sources + "/" + path, fresh);
   return true;
 }
 
-/// Renews documents, and the record of their scope if all of them were renewed in full.
 int renew_all(const Options& options) {
-  const std::string recorded = read_scope(record_file);
-  const std::string scope = scope_of_this_build();
-  const bool is_everything = options.is_full && options.only.empty();
-  if (recorded != scope && !is_everything)
-    throw std::runtime_error(concat("the digits of the documents are from ", recorded, ", and this is ",
-                                    scope, ": renew all of them, with --full, or none"));
   const Session session = {.sources = sources,
                            .build = std::string(LOCKSTEP_PROGRAM_DIR) + "/..",
                            .is_full = options.is_full,
@@ -72,7 +63,6 @@ int renew_all(const Options& options) {
       std::cerr << problem.what() << std::endl;
     }
   }
-  if (failures == 0 && recorded != scope) write_scope(record_file, scope);
   return failures == 0 ? 0 : 1;
 }
 

@@ -86,7 +86,6 @@ class Factors {
 
 // By AVX512-BF16, and by fp32 as where there is no such thing.
 TEST(Bf16Products, AreChainsInWhichSubnormalNumbersAreZero) {
-  if (has_bf16_unit()) GTEST_SKIP() << "this processor has a unit for products of bf16";
   const auto chain = [](const Operands& o, int64_t row, int64_t column) {
     return chained<float>(o, row, column, flushed);
   };
@@ -121,8 +120,10 @@ TEST(Bf16Products, WordsHaveTheBitsOfVectors) {
 class Bf16Unit : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_bf16_unit()) GTEST_SKIP() << "this processor has no unit for products of bf16";
+    if (!has_bf16_unit()) GTEST_SKIP() << "this processor has no AMX";
+    use_bf16_unit(true);
   }
+  void TearDown() override { use_bf16_unit(false); }
 };
 
 // Of every 32 of depth, even and odd elements are summed up by one chain of fused multiply-adds each; both

@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 
-#include "core/processor.h"
 #include "kernels/arithmetic.h"
 #include "kernels/attention.h"
 #include "kernels/batched_matmul_cases.h"
@@ -33,12 +32,6 @@ struct Numbers {
   DType storage() const { return is_reference ? DType::f32 : dtype; }
   Values uniform(Shape shape, uint64_t seed, double low = -2.0, double high = 2.0) const {
     return Values::uniform(shape, dtype, seed, low, high).in(storage());
-  }
-  /// Of a product. The processor's unit for bf16 adds up in an order of its own (bf16_unit_test.cpp), so sums
-  /// are exact where it is used.
-  Values factor(Shape shape, uint64_t seed) const {
-    if (dtype == DType::bf16 && has_bf16_unit()) return Values::eighths(shape, dtype, seed).in(storage());
-    return uniform(shape, seed);
   }
   Values result(Shape shape) const { return Values(shape, storage()); }
   /// What is kept in 16 bits in the middle of a case.
@@ -77,8 +70,8 @@ void for_each_product(const std::function<Outputs(MatMul, const Numbers&, int)>&
   for (const ProductCase& size : products)
     for_each_order(size, [&](bool of_a, bool of_b) {
       expect_rounded_once([&](const Numbers& in, int threads) {
-        Values a = in.factor(of_a ? Shape{size.k, size.m} : Shape{size.m, size.k}, 1);
-        Values b = in.factor(of_b ? Shape{size.n, size.k} : Shape{size.k, size.n}, 2);
+        Values a = in.uniform(of_a ? Shape{size.k, size.m} : Shape{size.m, size.k}, 1);
+        Values b = in.uniform(of_b ? Shape{size.n, size.k} : Shape{size.k, size.n}, 2);
         return body({.a = a.view(), .b = b.view(), .transpose_a = of_a, .transpose_b = of_b}, in, threads);
       });
     });
@@ -143,7 +136,7 @@ TEST(SixteenBits, BatchesOfProductsAreOfFp32) {
     for (const bool transposed : {false, true})
       expect_rounded_once([&](const Numbers& in, int threads) {
         BatchedOperands operands(shapes, in.dtype, transposed, !transposed);
-        Values a = in.factor(operands.a.shape(), 1), b = in.factor(operands.b.shape(), 2);
+        Values a = in.uniform(operands.a.shape(), 1), b = in.uniform(operands.b.shape(), 2);
         Values c = in.result(shapes.c), wide(shapes.c);
         BatchedMatMul kernel = operands.kernel;
         kernel.a = a.view(), kernel.b = b.view();

@@ -27,7 +27,8 @@ Snapshot example(int64_t step) {
           .best_validation_loss = 0.1 + static_cast<double>(step),
           .configuration = "[train]\nsteps = 10\n",
           .artifacts = {{"vocabulary", "\n aé"}},
-          .matmul_plans = "a GPU\na plan\n"};
+          .matmul_plans = "a GPU\na plan\n",
+          .scope = "a GPU, arithmetic 7"};
 }
 
 /// Written by one rank, with numbers that begin at the step.
@@ -50,6 +51,7 @@ void expect_equal(const LoadedSnapshot& a, const Snapshot& b) {
   EXPECT_EQ(a.configuration, b.configuration);
   EXPECT_EQ(a.artifacts, b.artifacts);
   EXPECT_EQ(a.matmul_plans, b.matmul_plans);
+  EXPECT_EQ(a.scope, b.scope);
   ASSERT_EQ(a.model.size(), 2u);
   ASSERT_EQ(a.optimizer.size(), 2u);
   EXPECT_EQ(a.model[1].name, "b.weight");

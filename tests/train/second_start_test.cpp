@@ -3,8 +3,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <stdlib.h>
 
+#include "core/version.h"
+#include "snapshot/parameters_hash.h"
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
@@ -67,6 +70,26 @@ TEST_F(SecondStart, AnUnfinishedRunGoesOnAndSaysHowToStartAnew) {
   cut_after_fourth_step();
   expect_contains(said(config_), {"resuming after step 4", "--fresh"});
   EXPECT_EQ(read_result(config_.log.dir), undisturbed);
+}
+
+TEST_F(SecondStart, AnotherScopeOfBitsIsSaidAndResumed) {
+  using Json = nlohmann::ordered_json;
+  train_on(2, 1, config_);
+  const std::string file = in_run("snapshots/step-00000004/state.json");
+  Json sealed = Json::parse(read_text(file));
+  EXPECT_EQ(sealed["state"]["scope"], concat("CPU, arithmetic ", arithmetic_version));
+  cut_after_fourth_step();
+  EXPECT_EQ(said(config_).find("scope of bits"), std::string::npos);
+  for (const auto& [scope, words] :
+       {std::pair("CPU, arithmetic 1", "CPU, arithmetic 1. This run resumes in: CPU, "),
+        std::pair("", "an earlier version of this program")}) {
+    cut_after_fourth_step();
+    sealed["state"]["scope"] = scope;
+    sealed["checksum"] = hash_text(hash_of(sealed["state"].dump()));
+    write_text(file, sealed.dump(2) + "\n");
+    expect_contains(said(config_), {"the snapshot of step 4 was written in another scope of bits: ", words,
+                                    "resuming after step 4"});
+  }
 }
 
 TEST_F(SecondStart, AFinishedRunOfAnotherMeaningMovesWhole) {

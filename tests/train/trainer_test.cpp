@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "core/processor.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 
@@ -171,6 +172,16 @@ TEST(Trainer, RefusesShardingThatCannotBe) {
                   {"dist.offload = optimizer", "dist.reduction = tree"});
   expect_contains(refusal("gradients", "none", tuned), {"train.tune_matmul", "dist.shard = gradients"});
   expect_contains(refusal("none", "all", tuned), {"train.tune_matmul", "dist.offload = all"});
+}
+
+TEST(Trainer, AmxIsOnlyUsedWhereItIsAskedForAndPossible) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 2);
+  config.train.amx = true;
+  expect_contains(user_error([&] { train_on(1, 1, config); }), {"train.amx", "train.precision = bf16"});
+  config.train.precision = "bf16";
+  if (has_bf16_unit()) GTEST_SKIP() << "this processor has AMX";
+  expect_contains(user_error([&] { train_on(2, 1, config); }), {"train.amx", "rank 0", "has no AMX"});
 }
 
 TEST(Trainer, WhereThereIsOneMemoryOffloadingChangesNothing) {
