@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/coefficients.h"
 #include "kernels/cpu/map.h"
 #include "kernels/cpu/math.h"
 #include "kernels/gelu.h"
@@ -17,12 +18,12 @@ namespace lockstep::gelu {
 
 inline constexpr int64_t piece = 128;
 template <class T>
-inline constexpr T root_of_half = T(0.70710678118654752440);
+inline constexpr T root_of_half = T(coefficients::root_of_half);
 
 /// sqrt(2 / pi) (x + 0.044715 x^3)
 template <class T>
 [[gnu::always_inline]] inline T inner(T x) {
-  return x * std::fma(x * x, T(0.044715 * 0.79788456080286535588), T(0.79788456080286535588));
+  return x * std::fma(x * x, T(coefficients::gelu_3), T(coefficients::gelu_1));
 }
 
 /// y[i] = gelu(x[i]) for i in [0, count), count <= piece. Tanh form: as x / (1 + e^-2u), the same function.
@@ -54,8 +55,7 @@ template <Gelu form, class S>
     for (int64_t i = 0; i < count; ++i) e[i] = T(-2) * std::fabs(inner(at(i)));
     for (int64_t i = 0; i < count; ++i) e[i] = math::exp_of_nonpositive(e[i]);
     for (int64_t i = 0; i < count; ++i) {
-      const T inner_slope =
-          std::fma(at(i) * at(i), T(3 * 0.044715 * 0.79788456080286535588), T(0.79788456080286535588));
+      const T inner_slope = std::fma(at(i) * at(i), T(3 * coefficients::gelu_3), T(coefficients::gelu_1));
       // With e = e^-2|u| neither the sigmoid s of 2u nor s (1 - s) loses digits where s is close to 1.
       const T larger = T(1) / (T(1) + e[i]);
       const T smaller = e[i] * larger;
@@ -68,7 +68,7 @@ template <Gelu form, class S>
     for (int64_t i = 0; i < count; ++i) density[i] = math::exp_of_nonpositive(T(-0.5) * at(i) * at(i));
     for (int64_t i = 0; i < count; ++i) {
       const T cumulative = T(0.5) * (T(1) + math::erf_given(at(i) * root_of_half<T>, e[i]));
-      e[i] = std::fma(at(i), T(0.39894228040143267794) * density[i], cumulative);
+      e[i] = std::fma(at(i), T(coefficients::normal_density) * density[i], cumulative);
     }
   }
   for (int64_t i = 0; i < count; ++i) e[i] = static_cast<T>(dy[i]) * e[i];

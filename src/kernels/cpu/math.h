@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/coefficients.h"
 #include "kernels/elementary.h"
 
 namespace lockstep::math {
@@ -77,11 +78,11 @@ inline float log(float x) {
 [[gnu::always_inline]] inline float tanh(float x) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
-  float p = -0x1.6947a0p-8f;
-  p = std::fma(p, square, 0x1.4f5484p-6f);
-  p = std::fma(p, square, -0x1.b7ce24p-5f);
-  p = std::fma(p, square, 0x1.1103e2p-3f);
-  p = std::fma(p, square, -0x1.555524p-2f);
+  float p = coefficients::tanh_11;
+  p = std::fma(p, square, coefficients::tanh_9);
+  p = std::fma(p, square, coefficients::tanh_7);
+  p = std::fma(p, square, coefficients::tanh_5);
+  p = std::fma(p, square, coefficients::tanh_3);
   const float near_zero = std::fma(p * square, magnitude, magnitude);
   const float away = 1.0f - 2.0f / (exp(2.0f * magnitude) + 1.0f);
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);

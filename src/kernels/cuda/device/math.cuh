@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/coefficients.h"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/gelu.h"
 
@@ -16,10 +17,10 @@ LOCKSTEP_DEVICE float fast_exp(float x) { return exp2_approx(x * log2_e); }
 LOCKSTEP_DEVICE float fast_tanh(float x) {
   const float magnitude = fabsf(x);
   const float square = x * x;
-  float p = fmaf(square, -0x1.6947a0p-8f, 0x1.4f5484p-6f);
-  p = fmaf(p, square, -0x1.b7ce24p-5f);
-  p = fmaf(p, square, 0x1.1103e2p-3f);
-  p = fmaf(p, square, -0x1.555524p-2f);
+  float p = fmaf(square, coefficients::tanh_11, coefficients::tanh_9);
+  p = fmaf(p, square, coefficients::tanh_7);
+  p = fmaf(p, square, coefficients::tanh_5);
+  p = fmaf(p, square, coefficients::tanh_3);
   const float near_zero = fmaf(p * square, magnitude, magnitude);
   const float away = 1.0f - 2.0f * rcp_approx(fast_exp(2.0f * magnitude) + 1.0f);
   return copysignf(magnitude < 0.625f ? near_zero : away, x);
@@ -28,8 +29,10 @@ LOCKSTEP_DEVICE float fast_tanh(float x) {
 /// gelu(x), the tanh form as x / (1 + e^-2u) or the erf form.
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu(float x) {
-  if constexpr (form == Gelu::erf) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f));
-  const float inner = x * fmaf(x * x, 0.044715f * 0.79788456080286535588f, 0.79788456080286535588f);
+  if constexpr (form == Gelu::erf)
+    return 0.5f * x * (1.0f + erff(x * static_cast<float>(coefficients::root_of_half)));
+  const float inner =
+      x * fmaf(x * x, static_cast<float>(coefficients::gelu_3), static_cast<float>(coefficients::gelu_1));
   return x * rcp_approx(1.0f + fast_exp(-2.0f * inner));
 }
 
@@ -37,12 +40,14 @@ LOCKSTEP_DEVICE float gelu(float x) {
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu_slope(float x) {
   if constexpr (form == Gelu::erf) {
-    const float cumulative = 0.5f * (1.0f + erff(x * 0.70710678118654752440f));
-    return fmaf(x, 0.39894228040143267794f * fast_exp(-0.5f * x * x), cumulative);
+    const float cumulative = 0.5f * (1.0f + erff(x * static_cast<float>(coefficients::root_of_half)));
+    return fmaf(x, static_cast<float>(coefficients::normal_density) * fast_exp(-0.5f * x * x), cumulative);
   }
   const float square = x * x;
-  const float inner = x * fmaf(square, 0.044715f * 0.79788456080286535588f, 0.79788456080286535588f);
-  const float inner_slope = fmaf(square, 3.0f * 0.044715f * 0.79788456080286535588f, 0.79788456080286535588f);
+  const float inner =
+      x * fmaf(square, static_cast<float>(coefficients::gelu_3), static_cast<float>(coefficients::gelu_1));
+  const float inner_slope =
+      fmaf(square, static_cast<float>(3 * coefficients::gelu_3), static_cast<float>(coefficients::gelu_1));
   // With e = e^-2|u| neither the sigmoid s of 2u nor s (1 - s) loses digits where s is close to 1.
   const float e = fast_exp(-2.0f * fabsf(inner));
   const float larger = rcp_approx(1.0f + e);

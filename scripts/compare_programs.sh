@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Trains the same models with several builds of train_gpt, and compares every step's loss bits and the hash of the trained
+# parameters. Each PROGRAM is the path of a train_gpt; one with words in front ("qemu-aarch64-static .../train_gpt") is a command.
+#   scripts/compare_programs.sh [--large] PROGRAM PROGRAM...
+# 1. Small models of odd shapes, ten steps each, in every precision; --large: also 40 steps of quickstart.ini and 100 steps of
+#    shakespeare_cpu.ini.
+# 2. A run resumes from snapshots of one program in the next one, until the first one ends it. Then each build's generate, which
+#    lies beside its train_gpt, writes a text with the model.
+# 3. Where there is MPI and a program was built with it, it is a rank beside the first one, in every stage of sharding.
+# Prints a line for each, and exits with 1 at the first that differs.
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+# shellcheck disable=SC1091
+source "$here/start_ranks.sh"
+large=
+if [[ ${1:-} == --large ]]; then
+  large=yes
+  shift
+fi
+(($# > 1)) || { sed -n '5p' "$0" | cut -c 5- >&2; exit 2; }
+programs=("$@")
+folder=$(mktemp --directory)
+trap 'rm -rf "$folder"' EXIT
+
+# The keys of all runs: the text is built in, and two replicas let one rank or two train.
+common=(data.dataset=sample dist.replicas=2 train.threads=1 train.sample_every=0)
+tiny=("${common[@]}" model.n_layer=2 model.n_head=2 model.n_embd=36 data.block_size=20 train.batch_size=3 train.steps=10
+  train.warmup_steps=2 train.eval_every=-1)
+small=(
+  "train.precision=fp32 model.dropout=0.1"
+  "train.precision=bf16 train.accumulate=3"
+  "train.precision=fp16 model.dropout=0.2 model.bias=true model.activation=gelu_tanh"
+  "train.precision=fp32 train.accumulate=5 train.batch_size=5 model.n_embd=30 model.n_head=3 data.block_size=33"
+  "train.precision=bf16 model.dropout=0.3 model.n_layer=1 data.block_size=67 model.tie_weights=false"
+  "train.precision=fp16 train.logit_rows=17 model.n_embd=50 model.n_head=5 train.schedule=wsd"
+  "train.precision=fp32 model.n_layer=1 data.block_size=280 train.batch_size=1 train.beta2=0.95"
+)
+
+# hash_of RUN: all that fixes a run's results, in 16 digits.
+hash_of() { grep -oE '"(loss_bits|val_loss_bits|parameters_hash)":"[0-9a-f]+"' "$1/metrics.jsonl" | sha256sum | cut -c 1-16; }
+
+# expect NAME RUN HASH: the run has this hash.
+expect() {
+  local -r found=$(hash_of "$2")
+  if [[ $found != "$3" ]]; then
+    echo "$1: $found, which is not $3" >&2
+    exit 1
+  fi
+}
+
+# train COMMAND RUN SETTING...
+train() {
+  # shellcheck disable=SC2086
+  $1 "${@:3}" "log.dir=$2" >"$2.log" 2>&1 || { echo "$1 ${*:3}:" >&2; tail -n 5 "$2.log" >&2; exit 1; }
+}
+
+# compare NAME SETTING...: all programs, from the beginning to the end.
+compare() {
+  local -r name=$1
+  shift
+  local -r run=$folder/run
+  local hash='' program
+  for program in "${programs[@]}"; do
+    rm -rf "$run"
+    train "$program" "$run" "$@" snapshot.path=none
+    hash=${hash:-$(hash_of "$run")}
+    expect "$program, $name" "$run" "$hash"
+  done
+  echo "$hash  $name"
+}
+
+# hand_over NAME SETTING...: each program makes some steps, and the first one the last steps.
+hand_over() {
+  local -r name=$1
+  shift
+  local -r undisturbed=$folder/undisturbed handed=$folder/handed
+  rm -rf "$undisturbed" "$handed"
+  local -r steps=$((3 * ${#programs[@]} + 3))
+  train "${programs[0]}" "$undisturbed" "$@" "train.steps=$steps" snapshot.path=none
+  local -r hash=$(hash_of "$undisturbed")
+  local until=0 program
+  for program in "${programs[@]}" "${programs[0]}"; do
+    until=$((until + 3))
+    # train.decay_steps keeps the learning rate of the whole run, so that a run may be given more steps.
+    train "$program" "$handed" "$@" "train.steps=$until" "train.decay_steps=$steps"
+  done
+  expect "handed from program to program" "$handed" "$hash"
+  local text='' other
+  for program in "${programs[@]}"; do
+    # shellcheck disable=SC2086
+    other=$(${program%train_gpt}generate --snapshot "$handed" --tokens 60 --top-k 9 --top-p 0.9 2>/dev/null)
+    text=${text:-$other}
+    [[ -n $other && $other == "$text" ]] || { printf '%s wrote:\n%s\nand not:\n%s\n' "$program" "$other" "$text" >&2; exit 1; }
+  done
+  echo "$hash  $name, $steps steps, handed from program to program and back to the first; one text by all"
+}
+
+# together PROGRAM NAME SETTING...: a rank of the first program and one of this one.
+together() {
+  local -r program=$1 name=$2 alone=$folder/alone run=$folder/together
+  shift 2
+  rm -rf "$alone"
+  train "${programs[0]}" "$alone" "$@" snapshot.path=none
+  local -r hash=$(hash_of "$alone")
+  local stage
+  for stage in none full; do
+    rm -rf "$run"
+    local keys=("$@" "dist.shard=$stage" "log.dir=$run" snapshot.path=none)
+    mpirun --oversubscribe --bind-to none -np 1 "${programs[0]}" "${keys[@]}" : -np 1 "$program" "${keys[@]}" >"$run.log" 2>&1 ||
+      { tail -n 5 "$run.log" >&2; exit 1; }
+    expect "a rank of $program, dist.shard=$stage" "$run" "$hash"
+  done
+  echo "$hash  $name, a rank of the first program and one of $program, dist.shard=none and full"
+}
+
+for settings in "${small[@]}"; do
+  # shellcheck disable=SC2086
+  compare "$settings" "${tiny[@]}" $settings
+done
+if [[ -n $large ]]; then
+  compare "quickstart.ini, 40 steps" --config quickstart.ini "${common[@]}" dist.replicas=4 train.steps=40 train.warmup_steps=10 \
+    data.train_split=0.99 train.threads=0
+  compare "shakespeare_cpu.ini, 100 steps" --config shakespeare_cpu.ini "${common[@]}" dist.replicas=4 train.steps=100 \
+    data.train_split=0.99 train.threads=0
+fi
+for precision in fp32 bf16 fp16; do
+  hand_over "$precision" "${tiny[@]}" "train.precision=$precision" model.dropout=0.1
+done
+if command -v mpirun >/dev/null; then
+  for program in "${programs[@]:1}"; do
+    # shellcheck disable=SC2086
+    if $program --version | grep -q 'with MPI' && [[ $program != *" "* ]]; then
+      together "$program" fp32 "${tiny[@]}" train.precision=fp32 model.dropout=0.1
+      together "$program" bf16 "${tiny[@]}" train.precision=bf16 train.accumulate=3
+    fi
+  done
+fi
+echo "equal bits by ${#programs[@]} programs"

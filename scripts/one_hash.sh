@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds train_gpt for every processor and by every compiler that can be used here, and compares what these programs train, by
+# scripts/compare_programs.sh. Compares their kernels too. Takes about an hour on two cores, most of it to compile.
+#   scripts/one_hash.sh [BUILD...]
+# Without names all that can run here:
+#   avx2 avx512 avx512bf16     by c++, for these instructions; those that this processor lacks are left out
+#   O1 O2                      for AVX2 with this optimisation, without unity builds
+#   g++-11 ... clang++-19      for AVX2 by these compilers
+#   asan                       with sanitizers of addresses and undefined behaviour
+#   baseline                   for the first x86-64: no AVX, no fused multiply-add. Small models only
+#   arm64                      cross-compiled without MPI, run by qemu-aarch64-static. Small models only. Needs
+#                              g++-aarch64-linux-gnu and qemu-user-static; its libraries come from the distribution's arm64 packages
+# Builds stay in build/one_hash.
+set -euo pipefail
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
+root=$PWD/build/one_hash
+mkdir -p "$root"
+# Files that CMake joins have the same name for ccache in every build.
+export CCACHE_BASEDIR=$root
+compilers=(g++-11 g++-12 g++-13 g++-14 clang++-14 clang++-19)
+all=(avx2 avx512 avx512bf16 O1 O2 "${compilers[@]}" asan baseline arm64)
+
+has_flag() { grep -qw "$1" /proc/cpuinfo; }
+
+# can_build NAME: says why not.
+can_build() {
+  case $1 in
+    avx2) has_flag avx2 || echo "this processor has no AVX2" ;;
+    avx512) has_flag avx512f || echo "this processor has no AVX-512" ;;
+    avx512bf16) has_flag avx512_bf16 || echo "this processor has no AVX512-BF16" ;;
+    arm64) command -v aarch64-linux-gnu-g++ qemu-aarch64-static >/dev/null || echo "g++-aarch64-linux-gnu or qemu-user-static is missing" ;;
+    *++*) command -v "$1" >/dev/null || echo "it is not installed" ;;
+  esac
+}
+
+# The libraries that a smallest build needs, for arm64, in a folder of their own.
+fetch_arm64() {
+  local -r folder=$root/arm64_packages
+  [[ -d $folder/root/usr ]] && return
+  mkdir -p "$folder"/{state/lists/partial,cache/archives/partial,root}
+  touch "$folder/status"
+  local -r apt=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State=$folder/state"
+    -o "Dir::State::status=$folder/status" -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root)
+  apt-get "${apt[@]}" update
+  apt-get "${apt[@]}" -y --download-only --no-install-recommends install libspdlog-dev libxxhash-dev nlohmann-json3-dev libcli11-dev
+  for package in "$folder"/cache/archives/*.deb; do dpkg -x "$package" "$folder/root"; done
+}
+
+# configure NAME: the options of cmake after the preset's name.
+configure() {
+  local -r release=-DCMAKE_CXX_FLAGS_RELEASE
+  case $1 in
+    avx2) echo -DLOCKSTEP_ARCH=x86-64-v3 ;;
+    avx512) echo -DLOCKSTEP_ARCH=x86-64-v4 ;;
+    avx512bf16) echo -DLOCKSTEP_ARCH=cooperlake ;;
+    O1 | O2) echo -DLOCKSTEP_ARCH=x86-64-v3 -DCMAKE_UNITY_BUILD=OFF "$release=-$1" ;;
+    asan) echo -DLOCKSTEP_ARCH=x86-64-v3 -DLOCKSTEP_SANITIZE=address,undefined ;;
+    baseline) echo -DLOCKSTEP_ARCH=x86-64 ;;
+    arm64)
+      local mode=-DCMAKE_FIND_ROOT_PATH_MODE
+      echo -DLOCKSTEP_ARCH= -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+        "-DCMAKE_FIND_ROOT_PATH=$root/arm64_packages/root" ${mode}_PACKAGE=ONLY ${mode}_INCLUDE=ONLY ${mode}_LIBRARY=ONLY \
+        -DLOCKSTEP_MPI=OFF -DLOCKSTEP_CURL=OFF -DLOCKSTEP_OPENSSL=OFF -DLOCKSTEP_PUGIXML=OFF
+      ;;
+    *++*) echo -DLOCKSTEP_ARCH=x86-64-v3 "-DCMAKE_CXX_COMPILER=$1" ;;
+  esac
+}
+
+# build NAME: train_gpt, generate and kernels_bits.
+build() {
+  local -r folder=$root/$1
+  [[ $1 == arm64 ]] && fetch_arm64 >"$root/arm64_packages.log" 2>&1
+  # shellcheck disable=SC2046
+  if ! { cmake --preset cpu -B "$folder" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF $(configure "$1") &&
+    cmake --build "$folder" --target train_gpt generate kernels_bits; } >"$folder.log" 2>&1; then
+    tail -n 20 "$folder.log" >&2
+    exit 1
+  fi
+}
+
+# command_of NAME PROGRAM: how a program of this build is started.
+command_of() {
+  local -r program=$root/$1/bin/$2 libraries=$root/arm64_packages/root
+  if [[ $1 == arm64 ]]; then
+    echo "qemu-aarch64-static -L $libraries -E LD_LIBRARY_PATH=$libraries/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib $program"
+  else
+    echo "$program"
+  fi
+}
+
+names=("$@")
+if ((${#names[@]} == 0)); then
+  for name in "${all[@]}"; do
+    reason=$(can_build "$name")
+    if [[ -z $reason ]]; then names+=("$name"); else echo "left out: $name, because $reason"; fi
+  done
+fi
+echo "$(git describe --always --dirty), $(date -u +%F), $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)," \
+  "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+fast=() slow=() kernels=
+for name in "${names[@]}"; do
+  build "$name"
+  program=$(command_of "$name" train_gpt)
+  if [[ $name =~ ^(asan|baseline|arm64)$ ]]; then slow+=("$program"); else fast+=("$program"); fi
+  kernels_bits=$(command_of "$name" kernels_bits)
+  hash=$($kernels_bits | sha256sum | cut -c 1-16)
+  kernels=${kernels:-$hash}
+  echo "kernels $hash  $name: $($program --version)"
+  [[ $hash == "$kernels" ]] || { echo "the kernels of $name have other bits" >&2; exit 1; }
+done
+shorten() { sed "s,qemu-aarch64-static -L [^ ]* -E [^ ]* ,,; s,$root/,,g; s,/bin/train_gpt,,g"; }
+if ((${#fast[@]} > 1)); then scripts/compare_programs.sh --large "${fast[@]}" | shorten; fi
+if ((${#slow[@]} > 0)); then scripts/compare_programs.sh "${fast[0]}" "${slow[@]}" | shorten; fi
