@@ -7,7 +7,7 @@
 #    shakespeare_cpu.ini.
 # 2. A run resumes from snapshots of one program in the next one, until the first one ends it. Then each build's generate, which
 #    lies beside its train_gpt, writes a text with the model.
-# 3. Where there is MPI and a program was built with it, it is a rank beside the first one, in every stage of sharding.
+# 3. Each program with MPI is a rank beside the first one, with dist.shard = none and full.
 # Prints a line for each, and exits with 1 at the first that differs.
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")

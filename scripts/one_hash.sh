@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds train_gpt for every processor and by every compiler that can be used here, and compares what these programs train, by
-# scripts/compare_programs.sh. Compares their kernels too. Takes about an hour on two cores, most of it to compile.
+# scripts/compare_programs.sh. Compares their kernels too. It takes about an hour on two cores, most of it to compile.
 #   scripts/one_hash.sh [BUILD...]
-# Without names all that can run here:
+# Without names it builds all that can run here:
 #   avx2 avx512 avx512bf16     by c++, for these instructions; those that this processor lacks are left out
 #   O1 O2                      for AVX2 with this optimisation, without unity builds
 #   g++-11 ... clang++-19      for AVX2 by these compilers

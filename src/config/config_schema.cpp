@@ -150,9 +150,7 @@ void add_execution(Rows<TrainConfig> rows) {
       "of activations and products; weights, their gradients and sums stay in fp32. fp16 scales the loss",
       any, {"fp32", "bf16", "fp16"});
   rows.add("amx", &C::amx, semantic, "",
-           "products of bf16 by AMX, which Intel's Xeons have since Sapphire Rapids: faster, with other bits "
-           "than on "
-           "any other processor");
+           "products of bf16 by AMX (Intel's Xeons since Sapphire Rapids): faster, with bits of its own");
   rows.add("graph", &C::graph, collective, "",
            "on a GPU: record a step once and replay it (equal bits, less waiting)");
   rows.add("tune_matmul", &C::tune_matmul, semantic, "",

@@ -12,7 +12,7 @@ inline constexpr int arithmetic_version = 2;
 /// What the compiler was allowed to use, such as "x86-64 avx512f fma". Bits do not depend on it.
 std::string instruction_set();
 
-/// What --version prints: the project's version, that of its arithmetic, the compiler, the instruction set,
+/// The text of --version: the project's version, that of its arithmetic, the compiler, the instruction set,
 /// and the libraries that may be left out.
 std::string version_text();
 

@@ -66,10 +66,12 @@ void unpack_columns(T* target, int64_t lane_stride, const T* panel, int64_t coun
 /// How the left factor of a tile lies in memory: a panel of pack_rows, or the rows of another tile.
 enum class Left { panel, tile };
 
-/// What happens to the former content of a tile: it is overwritten, the sum of every depth_block is added to
-/// it, or it is where the chain of an element begins. The bits of a chain are the same wherever its depth is
-/// cut into calls.
-enum class Store { overwrite, add, chain };
+/// What a product does with the former content of a tile.
+enum class Store {
+  overwrite,
+  add,   ///< adds the sum of each depth_block to it
+  chain  ///< continues from it: a chain has the same bits wherever its depth is cut into calls
+};
 
 /// tile[rows][tile_columns] = (or +=) left . right over `depth`, for the first `rows` <= tile_rows rows and
 /// `columns` <= tile_columns columns; both are rounded up inside the tile, to 4 and to whole vectors. `right`

@@ -34,7 +34,7 @@ void print_product(const ProductSizes& size, DType dtype, bool transpose_a, bool
              c);
 }
 
-/// What a product does to its sums.
+/// Products that end in a bias, an activation or its gradient, or a residual.
 void print_ends(const ProductSizes& size, DType dtype) {
   const Numbers a = Numbers::uniform({size.m, size.k}, dtype, 3),
                 b = Numbers::uniform({size.k, size.n}, dtype, 4);
