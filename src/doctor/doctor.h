@@ -97,8 +97,8 @@ std::vector<Finding> check_storage(const Config& config, const std::string& shar
 
 /// Who runs where.
 Finding judge_places(const std::vector<RankPlace>& ranks);
-/// Ranks give the same bits on all processors. They are equally fast if their programs were built for the same
-/// instructions and their processors are alike.
+/// Ranks give the same bits on all processors. They are equally fast if their programs were built for the
+/// same instructions and their processors are alike.
 Finding judge_processors(const std::vector<RankPlace>& ranks,
                          const std::vector<std::string>& instruction_sets);
 /// `ahead_seconds`: by how much each rank's clock is ahead of rank 0's.

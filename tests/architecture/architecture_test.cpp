@@ -91,7 +91,8 @@ TEST(Rules, ForbiddenWordsAreCaughtInCodeOnly) {
   EXPECT_EQ(check_line("src/core/planted.cpp", "  std::exit (1);").size(), 1U);
   EXPECT_EQ(check_line("src/core/planted.cpp", "  std::printf(\"%d\", 1);").size(), 1U);
   EXPECT_EQ(check_line("src/nn/planted.h", "  return std::pow(beta, step);").size(), 1U);
-  EXPECT_TRUE(check_line("src/nn/planted.h", "  return math::exp(std::sqrt(x) + std::fma(x, y, z));").empty());
+  EXPECT_TRUE(
+      check_line("src/nn/planted.h", "  return math::exp(std::sqrt(x) + std::fma(x, y, z));").empty());
   EXPECT_EQ(check_line("src/kernels/cuda/planted.cu", "  asm volatile(\"bar.sync 0;\");").size(), 1U);
   EXPECT_TRUE(check_line("src/kernels/cuda/device/ptx.cuh", "  asm volatile(\"bar.sync 0;\");").empty());
   EXPECT_TRUE(check_line("tests/emulator/planted.cpp", "  asm(\"nop\");").empty());
