@@ -37,12 +37,16 @@ small=(
   "train.precision=fp32 model.n_layer=1 data.block_size=280 train.batch_size=1 train.beta2=0.95"
 )
 
-# hash_of RUN: all that fixes a run's results, in 16 digits.
-hash_of() { grep -oE '"(loss_bits|val_loss_bits|parameters_hash)":"[0-9a-f]+"' "$1/metrics.jsonl" | sha256sum | cut -c 1-16; }
+# hash_of RUN: the bits of all losses and of the trained parameters, in 16 digits. Fails if the run has no end.
+hash_of() {
+  grep -q '"parameters_hash":' "$1/metrics.jsonl" || { echo "$1 has no end" >&2; return 1; }
+  grep -oE '"(loss_bits|val_loss_bits|parameters_hash)":"[0-9a-f]+"' "$1/metrics.jsonl" | sha256sum | cut -c 1-16
+}
 
 # expect NAME RUN HASH: the run has this hash.
 expect() {
-  local -r found=$(hash_of "$2")
+  local found
+  found=$(hash_of "$2")
   if [[ $found != "$3" ]]; then
     echo "$1: $found, which is not $3" >&2
     exit 1
@@ -78,8 +82,8 @@ hand_over() {
   rm -rf "$undisturbed" "$handed"
   local -r steps=$((3 * ${#programs[@]} + 3))
   train "${programs[0]}" "$undisturbed" "$@" "train.steps=$steps" snapshot.path=none
-  local -r hash=$(hash_of "$undisturbed")
-  local until=0 program
+  local until=0 program hash
+  hash=$(hash_of "$undisturbed")
   for program in "${programs[@]}" "${programs[0]}"; do
     until=$((until + 3))
     # train.decay_steps keeps the learning rate of the whole run, so that a run may be given more steps.
@@ -96,22 +100,27 @@ hand_over() {
   echo "$hash  $name, $steps steps, handed from program to program and back to the first; one text by all"
 }
 
-# together PROGRAM NAME SETTING...: a rank of the first program and one of this one.
+# together NAME SETTING...: a rank of the first program beside one of each other program that has MPI.
 together() {
-  local -r program=$1 name=$2 alone=$folder/alone run=$folder/together
-  shift 2
+  local -r name=$1 alone=$folder/alone run=$folder/together
+  shift
   rm -rf "$alone"
   train "${programs[0]}" "$alone" "$@" snapshot.path=none
-  local -r hash=$(hash_of "$alone")
-  local stage
-  for stage in none full; do
-    rm -rf "$run"
-    local keys=("$@" "dist.shard=$stage" "log.dir=$run" snapshot.path=none)
-    mpirun --oversubscribe --bind-to none -np 1 "${programs[0]}" "${keys[@]}" : -np 1 "$program" "${keys[@]}" >"$run.log" 2>&1 ||
-      { tail -n 5 "$run.log" >&2; exit 1; }
-    expect "a rank of $program, dist.shard=$stage" "$run" "$hash"
+  local hash program stage
+  hash=$(hash_of "$alone")
+  for program in "${programs[@]:1}"; do
+    # shellcheck disable=SC2086
+    [[ $($program --version) == *"with MPI"* ]] || continue
+    for stage in none full; do
+      rm -rf "$run"
+      local keys=("$@" "dist.shard=$stage" "log.dir=$run" snapshot.path=none)
+      # shellcheck disable=SC2086
+      start_ranks 1 ${programs[0]} "${keys[@]}" : -np 1 $program "${keys[@]}" >"$run.log" 2>&1 ||
+        { tail -n 5 "$run.log" >&2; exit 1; }
+      expect "a rank of $program, dist.shard=$stage" "$run" "$hash"
+    done
+    echo "$hash  $name, a rank of the first program and one of $program, dist.shard=none and full"
   done
-  echo "$hash  $name, a rank of the first program and one of $program, dist.shard=none and full"
 }
 
 for settings in "${small[@]}"; do
@@ -128,12 +137,7 @@ for precision in fp32 bf16 fp16; do
   hand_over "$precision" "${tiny[@]}" "train.precision=$precision" model.dropout=0.1
 done
 if command -v mpirun >/dev/null; then
-  for program in "${programs[@]:1}"; do
-    # shellcheck disable=SC2086
-    if $program --version | grep -q 'with MPI' && [[ $program != *" "* ]]; then
-      together "$program" fp32 "${tiny[@]}" train.precision=fp32 model.dropout=0.1
-      together "$program" bf16 "${tiny[@]}" train.precision=bf16 train.accumulate=3
-    fi
-  done
+  together fp32 "${tiny[@]}" train.precision=fp32 model.dropout=0.1
+  together bf16 "${tiny[@]}" train.precision=bf16 train.accumulate=3
 fi
 echo "equal bits by ${#programs[@]} programs"

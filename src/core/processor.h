@@ -21,9 +21,10 @@ namespace lockstep {
 /// it. The first call asks the system.
 bool has_bf16_unit();
 
-/// Whether products of bf16 use AMX from now on. They have other bits by it, so no program does unless it is
-/// told to. Call it before kernels run. Expects has_bf16_unit().
+/// Lets products of bf16 use AMX, or not, from now on: they have other bits by it. Call it before kernels
+/// run. Expects has_bf16_unit().
 void use_bf16_unit(bool use);
+/// Whether they use it. A process begins without.
 bool uses_bf16_unit();
 
 /// The instructions for bf16 that products of it use, by their usual name; none where they are computed by

@@ -119,37 +119,19 @@ constexpr double cos_near_zero(double x) {
   return 1.0 - (0.5 * square - square * square * polynomial(square, cos_series));
 }
 
-/// sin(2 pi x) for |x| < 2^49, 2 ulp: an angle in turns is reduced without an error.
-constexpr double sin_of_turns(double x) {
-  const double quarter = nearest_integer(4.0 * x);
-  const double angle = (x - 0.25 * quarter) * 6.28318530717958647693;
-  switch (static_cast<int64_t>(quarter) & 3) {
-    case 0:
-      return sin_near_zero(angle);
-    case 1:
-      return cos_near_zero(angle);
-    case 2:
-      return -sin_near_zero(angle);
-    default:
-      return -cos_near_zero(angle);
-  }
+/// sin(2 pi (x + quarters / 4)) for |x| < 2^49, 2 ulp: an angle in turns is reduced without an error.
+constexpr double sin_of_turns_and_quarters(double x, int64_t quarters) {
+  const double nearest = nearest_integer(4.0 * x);
+  const double angle = (x - 0.25 * nearest) * 6.28318530717958647693;
+  const int64_t quarter = static_cast<int64_t>(nearest) + quarters;
+  const double magnitude = quarter % 2 == 0 ? sin_near_zero(angle) : cos_near_zero(angle);
+  return (quarter & 2) == 0 ? magnitude : -magnitude;
 }
 
-/// cos(2 pi x) for |x| < 2^49, 2 ulp.
-constexpr double cos_of_turns(double x) {
-  const double quarter = nearest_integer(4.0 * x);
-  const double angle = (x - 0.25 * quarter) * 6.28318530717958647693;
-  switch (static_cast<int64_t>(quarter) & 3) {
-    case 0:
-      return cos_near_zero(angle);
-    case 1:
-      return -sin_near_zero(angle);
-    case 2:
-      return -cos_near_zero(angle);
-    default:
-      return sin_near_zero(angle);
-  }
-}
+/// sin(2 pi x), 2 ulp.
+constexpr double sin_of_turns(double x) { return sin_of_turns_and_quarters(x, 0); }
+/// cos(2 pi x), 2 ulp.
+constexpr double cos_of_turns(double x) { return sin_of_turns_and_quarters(x, 1); }
 
 /// Hyperbolic tangent, 3 ulp.
 constexpr double tanh(double x) {

@@ -14,8 +14,7 @@ struct Rule {
   const char* mark;
 };
 
-/// What varies from run to run on one machine, or names the machine. Kernels take more memory where vectors
-/// are wider.
+/// What varies from run to run, or from machine to machine.
 const std::vector<Rule>& varying() {
   static const std::vector<Rule> rules = {
       {std::regex("\\b\\d+(\\.\\d+)? (s|ms|us|µs|seconds?|minutes?|hours?)\\b"), "<time>"},
@@ -30,7 +29,11 @@ const std::vector<Rule>& varying() {
       {std::regex("\\b\\d+(\\.\\d+)? ([KMGT]iB|bytes) free"), "<space> free"},
       {std::regex("\\b\\d+ threads? each"), "<threads> each"},
       {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
-      {std::regex(" *\\b\\d+(\\.\\d+)? [KMGT]iB"), " <memory>"},
+      {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB planned"), "<memory> planned"},
+      // With what the program itself has, or kernels while they run: more where vectors are wider.
+      {std::regex("\\b(at (most|least)|address space:|which takes|total:|activations|backward|validation) "
+                  "+\\d+(\\.\\d+)? [KMGT]iB"),
+       "$1 <memory>"},
       {std::regex("that fits: \\d+ \\(here"), "that fits: <number> (here"},
       {std::regex("(what fits|change that fits): .*"), "$1: <change>"},
       {std::regex("at step \\d+ \\(\\w+\\)"), "at step <step>"},

@@ -14,8 +14,8 @@ enum class Exactness {
   numbers,    ///< all numbers by their shape: of a run that was shortened
 };
 
-/// The line with marks for what does not count. Seconds, rates, process numbers, hosts, processors, memory,
-/// free space, paths below /tmp and dates never count; the list is in comparison.cpp.
+/// The line with marks for what does not count. Seconds, rates, process numbers, hosts, processors, the
+/// memory of kernels, free space, paths below /tmp and dates never count. comparison.cpp has the list.
 std::string normalised(const std::string& line, Exactness exactness);
 
 /// How the lines that a document shows meet those that were printed.

@@ -149,7 +149,9 @@ TEST(Comparison, WhatVariesNeverCounts) {
   EXPECT_FALSE(equal({"ranks 0-1 on vm: Intel(R) Xeon(R)"}, {"ranks 0-2 on vm: Intel(R) Xeon(R)"}));
   EXPECT_TRUE(
       equal({"1 CPU rank (2 threads each, x86-64 avx2 fma)"}, {"1 CPU rank (8 threads each, aarch64 fma)"}));
-  EXPECT_TRUE(equal({"total:  980 MiB, here"}, {"total: 1.1 GiB, here"}));
+  EXPECT_TRUE(equal({"Plan | total: 25 MiB"}, {"Plan | total: 1.1 GiB"}));
+  EXPECT_TRUE(equal({"  backward    451 MiB"}, {"  backward    2.5 GiB"}));
+  EXPECT_FALSE(equal({"  weights    451 MiB"}, {"  weights    450 MiB"}));
   EXPECT_TRUE(equal({"27.0k tokens/s"}, {"950 tokens/s"}));
   EXPECT_TRUE(equal({"[CPU0 = node0:0] Epoch 0"}, {"[CPU0 = vm:0] Epoch 0"}));
   EXPECT_FALSE(equal({"[CPU0 = node0:0] Epoch 0"}, {"[CPU0 = vm:0] Epoch 1"}));

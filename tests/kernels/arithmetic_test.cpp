@@ -2,6 +2,7 @@
 #include "kernels/arithmetic.h"
 
 #include "kernels/broadcast_reference.h"
+#include "kernels/expectations.h"
 #include "support/user_error.h"
 
 namespace lockstep::testing {

@@ -3,7 +3,7 @@
 
 #include <numbers>
 
-#include "kernels/values.h"
+#include "kernels/expectations.h"
 
 namespace lockstep::testing {
 namespace {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <gtest/gtest.h>
 
 #include "kernels/matmul.h"
 #include "kernels/values.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/random_fill.h"
 
-#include "kernels/values.h"
+#include "kernels/expectations.h"
 
 namespace lockstep::testing {
 namespace {

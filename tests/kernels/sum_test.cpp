@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sum.h"
 
+#include <gtest/gtest.h>
+
 #include "kernels/values.h"
 
 namespace lockstep::testing {

@@ -70,7 +70,7 @@ enum class Left { panel, tile };
 enum class Store {
   overwrite,
   add,   ///< adds the sum of each depth_block to it
-  chain  ///< continues from it: a chain has the same bits wherever its depth is cut into calls
+  chain  ///< continues from it (fp32 and f64): a chain has the same bits wherever its depth is cut into calls
 };
 
 /// tile[rows][tile_columns] = (or +=) left . right over `depth`, for the first `rows` <= tile_rows rows and

@@ -20,18 +20,16 @@ constexpr HeadSizes all_head_sizes[] = {{2, 1, 2, 1},   {1, 4, 3, 8},   {2, 13, 
 /// Products of tiny numbers round to zeros of either sign.
 enum class Kind { uniform, spread, tiny };
 
-Numbers draw(const Shape& shape, DType dtype, uint64_t seed, Kind kind) {
-  if (kind == Kind::tiny) return Numbers::spread(shape, dtype, seed, -80, -60);
-  return kind == Kind::spread ? Numbers::spread(shape, dtype, seed, -60, 2)
-                              : Numbers::uniform(shape, dtype, seed);
+Values draw(const Shape& shape, DType dtype, uint64_t seed, Kind kind) {
+  if (kind == Kind::tiny) return spread(shape, dtype, seed, -80, -60);
+  return kind == Kind::spread ? spread(shape, dtype, seed, -60, 2) : uniform(shape, dtype, seed);
 }
 
 void print_both(const HeadSizes& sizes, DType dtype, double dropout, Kind kind) {
   const auto [batch, time, heads, size] = sizes;
   const Shape wide{batch, time, 3 * heads * size}, narrow{batch, time, heads * size};
-  const Numbers qkv = draw(wide, dtype, 1, kind), dy = draw(narrow, dtype, 2, kind);
-  const Numbers y(narrow, dtype), dqkv(wide, dtype),
-      log_sum_exp({batch, heads, time}, accumulator_dtype(dtype));
+  Values qkv = draw(wide, dtype, 1, kind), dy = draw(narrow, dtype, 2, kind);
+  Values y(narrow, dtype), dqkv(wide, dtype), log_sum_exp({batch, heads, time}, accumulator_dtype(dtype));
   const RandomKey key{.seed = 3, .step = 5, .sample = 7, .site = 9};
   launch_here(CausalAttentionForward{.qkv = qkv.view(),
                                      .y = y.view(),
@@ -59,10 +57,9 @@ void print_both(const HeadSizes& sizes, DType dtype, double dropout, Kind kind) 
 /// The last position of a text whose earlier ones are cached.
 void print_cached(DType dtype) {
   constexpr int64_t heads = 2, size = 20, time = 45, capacity = 48, padded = 32;
-  const Numbers qkv = Numbers::uniform({time, 3 * heads * size}, dtype, 4), y({time, heads * size}, dtype);
-  const Numbers keys({1, heads, capacity / 16, size * 16}, dtype),
-      values({1, heads, capacity, padded}, dtype);
-  const Numbers places({time, 2}, DType::i32);
+  Values qkv = uniform({time, 3 * heads * size}, dtype, 4), y({time, heads * size}, dtype);
+  Values keys({1, heads, capacity / 16, size * 16}, dtype), values({1, heads, capacity, padded}, dtype);
+  Values places({time, 2}, DType::i32);
   for (int32_t i = 0; i < time; ++i) places.view().as<int32_t>()[2 * i + 1] = i;
   launch_here(CachedAttention{.qkv = qkv.view(),
                               .keys = keys.view(),

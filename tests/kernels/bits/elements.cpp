@@ -18,9 +18,9 @@ namespace {
 constexpr int64_t counts[] = {1, 7, 33, 100, 5001};
 
 void print_functions(int64_t count, DType dtype) {
-  const Numbers x = Numbers::spread({count}, dtype, 1, -130, 7), dy = Numbers::uniform({count}, dtype, 2),
-                y({count}, dtype), dx({count}, dtype);
-  const Numbers sizes = Numbers::positive({count}, dtype, 3, -140, 100);
+  Values x = spread({count}, dtype, 1, -130, 7), dy = uniform({count}, dtype, 2), y({count}, dtype),
+         dx({count}, dtype);
+  Values sizes = positive({count}, dtype, 3, -140, 100);
   const auto label = [&](const char* name) { return concat(name, " ", dtype, " ", count); };
   for (const Gelu form : {Gelu::tanh, Gelu::erf}) {
     launch_here(GeluForward{.x = x.view(), .y = y.view(), .form = form});
@@ -37,11 +37,13 @@ void print_functions(int64_t count, DType dtype) {
   launch_here(Log{.x = sizes.view(), .y = dx.view()});
   print_line(label("exp_log"), y, dx);
   launch_here(Scale{.x = x.view(), .y = y.view(), .factor = 0.7});
-  launch_here(
-      ScaleBy{.x = x.view(), .factor = Numbers::of(1.3, accumulator_dtype(dtype)).view(), .y = dx.view()});
+  Values factor({1}, accumulator_dtype(dtype));
+  factor.set(0, 1.3);
+  launch_here(ScaleBy{.x = x.view(), .factor = factor.view(), .y = dx.view()});
   print_line(label("scale"), y, dx);
-  launch_here(Dropout{.x = x.view_as({1, count}),
-                      .y = y.view_as({1, count}),
+  const auto as_sample = [&](Values& values) { return View{values.view().data, {1, count}, dtype}; };
+  launch_here(Dropout{.x = as_sample(x),
+                      .y = as_sample(y),
                       .probability = 0.2,
                       .key = {.seed = 4, .step = 3, .sample = 2, .site = 1}});
   print_line(label("dropout"), y);
@@ -49,15 +51,14 @@ void print_functions(int64_t count, DType dtype) {
   launch_here(FillUniform{.y = dx.view(), .low = -0.3, .high = 0.3, .seed = 7, .stream_id = 8, .first = 1});
   print_line(label("fill"), y, dx);
   for (const DType to : float_types) {
-    const Numbers converted({count}, to);
+    Values converted({count}, to);
     launch_here(Convert{.x = x.view(), .y = converted.view()});
     print_line(label("convert") + concat(" to ", to), converted);
   }
 }
 
 void print_arithmetic(DType dtype) {
-  const Numbers a = Numbers::spread({3, 5, 33}, dtype, 9), b = Numbers::spread({5, 1}, dtype, 10),
-                y({3, 5, 33}, dtype);
+  Values a = spread({3, 5, 33}, dtype, 9), b = spread({5, 1}, dtype, 10), y({3, 5, 33}, dtype);
   const auto print = [&](const auto& kernel) {
     launch_here(kernel);
     print_line(concat(kernel.name, " ", dtype), y);
@@ -65,23 +66,21 @@ void print_arithmetic(DType dtype) {
   print(Add{.a = a.view(), .b = b.view(), .y = y.view()});
   print(Subtract{.a = a.view(), .b = b.view(), .y = y.view()});
   print(Multiply{.a = a.view(), .b = b.view(), .y = y.view()});
-  const Numbers divisors = Numbers::positive({5, 1}, dtype, 11);
+  Values divisors = positive({5, 1}, dtype, 11);
   launch_here(Scale{.x = divisors.view(), .y = divisors.view(), .factor = 1.0});
   for (int64_t i = 0; i < 5; ++i)
     with_float_type(
         dtype, [&]<class T>() { divisors.view().as<T>()[i] = static_cast<T>(static_cast<float>(i) + 0.7f); });
   print(Divide{.a = a.view(), .b = divisors.view(), .y = y.view()});
-  const Numbers turned({33, 5, 3}, dtype);
+  Values turned({33, 5, 3}, dtype);
   launch_here(Transpose{.x = a.view(), .y = turned.view(), .first = 0, .second = 2});
   print_line(concat("transpose ", dtype), turned);
 }
 
 void print_optimizers(int64_t count, DType dtype) {
-  const Numbers p = Numbers::uniform({count}, dtype, 12), g = Numbers::spread({count}, dtype, 13, -40, 2),
-                copy({count}, DType::bf16);
-  const Numbers first = Numbers::spread({count}, dtype, 14, -30, 0),
-                second = Numbers::positive({count}, dtype, 15, -60, 0),
-                velocity = Numbers::uniform({count}, dtype, 16);
+  Values p = uniform({count}, dtype, 12), g = spread({count}, dtype, 13, -40, 2), copy({count}, DType::bf16);
+  Values first = spread({count}, dtype, 14, -30, 0), second = positive({count}, dtype, 15, -60, 0),
+         velocity = uniform({count}, dtype, 16);
   AdamWStep step{.segments = {{.parameter = p.view(),
                                .gradient = g.view(),
                                .first_moment = first.view(),
@@ -104,8 +103,8 @@ void print_optimizers(int64_t count, DType dtype) {
 }
 
 void print_fold(int64_t count) {
-  const Numbers a = Numbers::spread({count}, DType::f32, 17), b = Numbers::spread({count}, DType::f32, 18),
-                c = Numbers::spread({count}, DType::f32, 19), y({count}, DType::f32);
+  Values a = spread({count}, DType::f32, 17), b = spread({count}, DType::f32, 18),
+         c = spread({count}, DType::f32, 19), y({count}, DType::f32);
   launch_here(Fold{.inputs = {a.view(), b.view(), c.view()},
                    .program = {0, 1, 2, Fold::add, Fold::add},
                    .y = y.view(),
@@ -114,8 +113,8 @@ void print_fold(int64_t count) {
 }
 
 void print_elementary() {
-  const Numbers x = Numbers::spread({4000}, DType::f64, 20, -60, 9),
-                sizes = Numbers::positive({4000}, DType::f64, 21, -1080, 1020), y({4000, 6}, DType::f64);
+  Values x = spread({4000}, DType::f64, 20, -60, 9), sizes = positive({4000}, DType::f64, 21, -1080, 1020),
+         y({4000, 6}, DType::f64);
   double* to = y.view().as<double>();
   for (int64_t i = 0; i < 4000; ++i, to += 6) {
     const double value = x.view().as<double>()[i];

@@ -1,102 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <cstdio>
 #include <string>
-#include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "kernels/kernel.h"
+#include "kernels/values.h"
 
 namespace lockstep::bits {
 
-constexpr DType float_types[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+using testing::float_types;
+using testing::Values;
 
-/// A tensor in memory of its own.
-class Numbers {
- public:
-  Numbers(const Shape& shape, DType dtype)
-      : view_{nullptr, shape, dtype}, bytes_(static_cast<size_t>(view_.bytes())) {
-    view_.data = bytes_.data();
+/// value(words) for every element, and a zero of its sign now and then.
+template <class Value>
+Values drawn(const Shape& shape, DType dtype, uint64_t seed, const Value& value) {
+  Values values(shape, dtype);
+  for (int64_t i = 0; i < values.size(); ++i) {
+    const auto words = philox(seed, {static_cast<uint32_t>(i), 0, 0, 0});
+    values.set(i, words[2] % 64 == 0 ? std::copysign(0.0, value(words)) : value(words));
   }
-  Numbers(Numbers&&) = default;
+  return values;
+}
 
-  /// Uniform in [-2, 2), with a zero of either sign now and then.
-  static Numbers uniform(const Shape& shape, DType dtype, uint64_t seed) {
-    return drawn(shape, dtype, seed, [](uint32_t word, uint32_t) { return 4.0 * uniform_float(word) - 2.0; });
-  }
-  /// Of either sign, with exponents between the given ones: products and sums of the smallest are subnormal.
-  static Numbers spread(const Shape& shape, DType dtype, uint64_t seed, int least = -90, int greatest = 3) {
-    return drawn(shape, dtype, seed, [=](uint32_t word, uint32_t other) {
-      const int exponent = least + static_cast<int>(other % static_cast<uint32_t>(greatest - least));
-      return std::ldexp((word & 1 ? 1.0 : -1.0) * (1.0 + static_cast<double>(uniform_float(word))), exponent);
-    });
-  }
-  /// Like spread(), all positive.
-  static Numbers positive(const Shape& shape, DType dtype, uint64_t seed, int least = -90, int greatest = 3) {
-    return drawn(shape, dtype, seed, [=](uint32_t word, uint32_t other) {
-      const int exponent = least + static_cast<int>(other % static_cast<uint32_t>(greatest - least));
-      return std::ldexp(1.0 + static_cast<double>(uniform_float(word)), exponent);
-    });
-  }
-  /// i32 in [first, end).
-  static Numbers integers(const Shape& shape, uint64_t seed, int32_t first, int32_t end) {
-    Numbers numbers(shape, DType::i32);
-    for (int64_t i = 0; i < shape.elements(); ++i)
-      numbers.view_.as<int32_t>()[i] =
-          first + static_cast<int32_t>(words(seed, i)[0] % static_cast<uint32_t>(end - first));
-    return numbers;
-  }
-  static Numbers of(double value, DType dtype) {
-    return drawn(
-        {1}, dtype, 0, [=](uint32_t, uint32_t) { return value; }, false);
-  }
+/// In [-2, 2).
+inline Values uniform(const Shape& shape, DType dtype, uint64_t seed) {
+  return drawn(shape, dtype, seed, [](const auto& words) { return 4.0 * uniform_float(words[0]) - 2.0; });
+}
 
-  const View& view() const { return view_; }
-  View view_as(const Shape& shape) const { return {view_.data, shape, view_.dtype}; }
-  const std::vector<unsigned char>& bytes() const { return bytes_; }
+/// Positive, with exponents from `least` to below `end`: products and sums of the smallest are subnormal.
+inline Values positive(const Shape& shape, DType dtype, uint64_t seed, int least = -90, int end = 3) {
+  return drawn(shape, dtype, seed, [=](const auto& words) {
+    const int exponent = least + static_cast<int>(words[1] % static_cast<uint32_t>(end - least));
+    return std::ldexp(1.0 + static_cast<double>(uniform_float(words[0])), exponent);
+  });
+}
 
- private:
-  static std::array<uint32_t, 4> words(uint64_t seed, int64_t i) {
-    return philox(seed, {static_cast<uint32_t>(i), 0, 0, 0});
-  }
+/// Like positive(), of either sign.
+inline Values spread(const Shape& shape, DType dtype, uint64_t seed, int least = -90, int end = 3) {
+  Values values = positive(shape, dtype, seed, least, end);
+  for (int64_t i = 0; i < values.size(); ++i)
+    if (philox(seed, {static_cast<uint32_t>(i), 1, 0, 0})[0] % 2 == 0) values.set(i, -values[i]);
+  return values;
+}
 
-  template <class Draw>
-  static Numbers drawn(const Shape& shape, DType dtype, uint64_t seed, Draw draw, bool with_zeros = true) {
-    Numbers numbers(shape, dtype);
-    with_float_type(dtype, [&]<class T>() {
-      for (int64_t i = 0; i < shape.elements(); ++i) {
-        const auto word = words(seed, i);
-        const bool is_zero = with_zeros && word[2] % 64 == 0;
-        const double value = is_zero ? std::copysign(0.0, draw(word[0], word[1])) : draw(word[0], word[1]);
-        if constexpr (sizeof(T) == 2)
-          numbers.view_.as<T>()[i] = static_cast<T>(static_cast<float>(value));
-        else
-          numbers.view_.as<T>()[i] = static_cast<T>(value);
-      }
-    });
-    return numbers;
-  }
-
-  View view_;
-  std::vector<unsigned char> bytes_;
-};
+/// i32 in [first, end).
+inline Values integers(const Shape& shape, uint64_t seed, int32_t first, int32_t end) {
+  Values values(shape, DType::i32);
+  for (int64_t i = 0; i < values.size(); ++i)
+    values.set(
+        i, first + philox(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0] % static_cast<uint32_t>(end - first));
+  return values;
+}
 
 /// Runs the kernel on the CPU with three threads.
 template <class K>
 void launch_here(const K& kernel) {
-  static ThreadPool pool(3);
-  launch(CpuStream{&pool}, kernel);
+  testing::launch_on(3, kernel);
 }
 
 /// Prints "<label> <hash of the bytes of the outputs>" (FNV-1a, 64 bits).
 template <class... Outputs>
-void print_line(const std::string& label, const Outputs&... outputs) {
+void print_line(const std::string& label, Outputs&... outputs) {
   uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](const Numbers& numbers) {
-    for (const unsigned char byte : numbers.bytes()) hash = (hash ^ byte) * 0x100000001b3u;
+  const auto add = [&](Values& values) {
+    const View view = values.view();
+    for (int64_t i = 0; i < view.bytes(); ++i)
+      hash = (hash ^ static_cast<uint8_t>(static_cast<const unsigned char*>(view.data)[i])) * 0x100000001b3u;
   };
   (add(outputs), ...);
   std::printf("%s %016llx\n", label.c_str(), static_cast<unsigned long long>(hash));

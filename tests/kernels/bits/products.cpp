@@ -22,11 +22,10 @@ Shape matrix(int64_t rows, int64_t columns, bool is_transposed) {
 void print_product(const ProductSizes& size, DType dtype, bool transpose_a, bool transpose_b,
                    bool is_spread) {
   const auto draw = [&](const Shape& shape, uint64_t seed) {
-    return is_spread ? Numbers::spread(shape, dtype, seed) : Numbers::uniform(shape, dtype, seed);
+    return is_spread ? spread(shape, dtype, seed) : uniform(shape, dtype, seed);
   };
-  const Numbers a = draw(matrix(size.m, size.k, transpose_a), 1),
-                b = draw(matrix(size.k, size.n, transpose_b), 2);
-  const Numbers c({size.m, size.n}, accumulator_dtype(dtype));
+  Values a = draw(matrix(size.m, size.k, transpose_a), 1), b = draw(matrix(size.k, size.n, transpose_b), 2);
+  Values c({size.m, size.n}, accumulator_dtype(dtype));
   launch_here(MatMul{
       .a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = transpose_a, .transpose_b = transpose_b});
   print_line(concat("matmul ", dtype, " ", size.m, "x", size.n, "x", size.k, transpose_a ? " ta" : "",
@@ -36,12 +35,10 @@ void print_product(const ProductSizes& size, DType dtype, bool transpose_a, bool
 
 /// Products that end in a bias, an activation or its gradient, or a residual.
 void print_ends(const ProductSizes& size, DType dtype) {
-  const Numbers a = Numbers::uniform({size.m, size.k}, dtype, 3),
-                b = Numbers::uniform({size.k, size.n}, dtype, 4);
-  const Numbers bias = Numbers::uniform({size.n}, dtype, 5),
-                residual = Numbers::uniform({size.m, size.n}, dtype, 6);
-  const Numbers column_sum({size.n}, accumulator_dtype(dtype));
-  Numbers c({size.m, size.n}, dtype), kept({size.m, size.n}, dtype);
+  Values a = uniform({size.m, size.k}, dtype, 3), b = uniform({size.k, size.n}, dtype, 4);
+  Values bias = uniform({size.n}, dtype, 5), residual = uniform({size.m, size.n}, dtype, 6);
+  Values column_sum({size.n}, accumulator_dtype(dtype));
+  Values c({size.m, size.n}, dtype), kept({size.m, size.n}, dtype);
   const std::string label = concat("matmul ", dtype, " ", size.m, "x", size.n, "x", size.k);
   MatMul product{.a = a.view(), .b = b.view(), .bias = bias.view(), .c = c.view()};
   for (const auto form : {Activation::gelu_tanh, Activation::gelu_erf}) {
@@ -71,15 +68,15 @@ void print_ends(const ProductSizes& size, DType dtype) {
 }
 
 void print_batched(DType dtype) {
-  const Numbers a = Numbers::uniform({3, 2, 19, 37}, dtype, 7), b = Numbers::uniform({2, 37, 29}, dtype, 8);
-  const Numbers c({3, 2, 19, 29}, dtype);
+  Values a = uniform({3, 2, 19, 37}, dtype, 7), b = uniform({2, 37, 29}, dtype, 8);
+  Values c({3, 2, 19, 29}, dtype);
   launch_here(BatchedMatMul{.a = a.view(), .b = b.view(), .c = c.view()});
   print_line(concat("batched_matmul ", dtype), c);
 }
 
 /// Sums that lie so close to the middle of two floats that only one rounding finds the right side.
 void print_halfway(DType dtype) {
-  const Numbers a({40, 2}, dtype), b = Numbers::positive({2, 90}, dtype, 11, 0, 1), c({40, 90}, dtype);
+  Values a({40, 2}, dtype), b = positive({2, 90}, dtype, 11, 0, 1), c({40, 90}, dtype);
   with_compute_type(dtype, [&]<class T>() {
     const T last = std::numeric_limits<T>::epsilon(), half = std::sqrt(last / 2);
     for (int64_t row = 0; row < 40; ++row) {
@@ -108,9 +105,9 @@ void print_products() {
   // So small that fp32 has subnormal sums, and bf16 zeros in their place.
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const ProductSizes& size : all_product_sizes) {
-      const Numbers a = Numbers::spread({size.m, size.k}, dtype, 9, -75, -50),
-                    b = Numbers::spread({size.k, size.n}, dtype, 10, -80, -45);
-      const Numbers c({size.m, size.n}, DType::f32);
+      Values a = spread({size.m, size.k}, dtype, 9, -75, -50),
+             b = spread({size.k, size.n}, dtype, 10, -80, -45);
+      Values c({size.m, size.n}, DType::f32);
       launch_here(MatMul{.a = a.view(), .b = b.view(), .c = c.view()});
       print_line(concat("matmul ", dtype, " ", size.m, "x", size.n, "x", size.k, " tiny"), c);
     }

@@ -18,11 +18,11 @@ std::string label_of(const char* name, DType dtype, const Shape& shape) {
 void print_layer_norm(const Shape& shape, DType dtype) {
   const int64_t rows = shape[0], columns = shape[1];
   const DType sums = accumulator_dtype(dtype);
-  const Numbers x = Numbers::uniform(shape, dtype, 1), residual = Numbers::uniform(shape, dtype, 2),
-                weight = Numbers::uniform({columns}, dtype, 3);
-  const Numbers bias = Numbers::uniform({columns}, dtype, 4), dy = Numbers::uniform(shape, dtype, 5),
-                carried = Numbers::uniform(shape, dtype, 6);
-  const Numbers sum(shape, dtype), y(shape, dtype), dx(shape, dtype), mean({rows}, sums), rstd({rows}, sums),
+  Values x = uniform(shape, dtype, 1), residual = uniform(shape, dtype, 2),
+         weight = uniform({columns}, dtype, 3);
+  Values bias = uniform({columns}, dtype, 4), dy = uniform(shape, dtype, 5),
+         carried = uniform(shape, dtype, 6);
+  Values sum(shape, dtype), y(shape, dtype), dx(shape, dtype), mean({rows}, sums), rstd({rows}, sums),
       dweight({columns}, sums), dbias({columns}, sums);
   launch_here(LayerNormForward{.x = x.view(),
                                .residual = residual.view(),
@@ -46,12 +46,12 @@ void print_layer_norm(const Shape& shape, DType dtype) {
 }
 
 void print_softmax(const Shape& shape, DType dtype) {
-  const Numbers x = Numbers::spread(shape, dtype, 7, -20, 5), dy = Numbers::uniform(shape, dtype, 8);
-  const Numbers y(shape, dtype), dx(shape, dtype), losses({shape[0]}, accumulator_dtype(dtype));
+  Values x = spread(shape, dtype, 7, -20, 5), dy = uniform(shape, dtype, 8);
+  Values y(shape, dtype), dx(shape, dtype), losses({shape[0]}, accumulator_dtype(dtype));
   launch_here(SoftmaxForward{.x = x.view(), .y = y.view()});
   launch_here(SoftmaxBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
   print_line(label_of("softmax", dtype, shape), y, dx);
-  const Numbers targets = Numbers::integers({shape[0]}, 9, -1, static_cast<int32_t>(shape[1]));
+  Values targets = integers({shape[0]}, 9, -1, static_cast<int32_t>(shape[1]));
   launch_here(CrossEntropy{.logits = x.view(),
                            .targets = targets.view(),
                            .losses = losses.view(),
@@ -61,9 +61,9 @@ void print_softmax(const Shape& shape, DType dtype) {
 }
 
 void print_sums(const Shape& shape, DType dtype) {
-  const Numbers x = Numbers::spread(shape, dtype, 10), y({1}, dtype);
+  Values x = spread(shape, dtype, 10), y({1}, dtype);
   const DType sums = accumulator_dtype(dtype);
-  const Numbers of_columns({shape[1]}, sums), of_rows({shape[0]}, sums);
+  Values of_columns({shape[1]}, sums), of_rows({shape[0]}, sums);
   launch_here(Sum{.x = x.view(), .y = y.view()});
   launch_here(DimensionSum{.x = x.view(), .y = of_columns.view(), .count = shape[0], .inner = shape[1]});
   launch_here(DimensionSum{.x = x.view(), .y = of_rows.view(), .count = shape[1]});
@@ -72,7 +72,7 @@ void print_sums(const Shape& shape, DType dtype) {
   print_line(label_of("column_sum", dtype, shape), of_columns);
   if (sums != dtype) return;
   const int64_t blocks = (x.view().size() + sum_block - 1) / sum_block;
-  const Numbers squares({blocks}, DType::f64), norm({1}, DType::f64), factor({1}, DType::f32);
+  Values squares({blocks}, DType::f64), norm({1}, DType::f64), factor({1}, DType::f32);
   launch_here(BlockSquares{.x = x.view(), .y = squares.view(), .ranges = {{0, blocks, 0}}});
   launch_here(
       ClipFactor{.squares = squares.view(), .max_norm = 1.0, .norm = norm.view(), .factor = factor.view()});
@@ -81,11 +81,10 @@ void print_sums(const Shape& shape, DType dtype) {
 
 void print_embedding(const Shape& shape, DType dtype) {
   const int64_t rows = shape[0], columns = shape[1];
-  const Numbers ids = Numbers::integers({3, 50}, 11, 0, static_cast<int32_t>(rows)),
-                table = Numbers::uniform(shape, dtype, 12);
-  const Numbers y({3, 50, columns}, dtype), dtable(shape, accumulator_dtype(dtype)),
+  Values ids = integers({3, 50}, 11, 0, static_cast<int32_t>(rows)), table = uniform(shape, dtype, 12);
+  Values y({3, 50, columns}, dtype), dtable(shape, accumulator_dtype(dtype)),
       positions({60, columns}, accumulator_dtype(dtype));
-  const Numbers places = Numbers::uniform({60, columns}, dtype, 13);
+  Values places = uniform({60, columns}, dtype, 13);
   launch_here(EmbeddingForward{.ids = ids.view(), .table = table.view(), .y = y.view()});
   launch_here(AddPositions{.x = y.view(), .table = places.view(), .y = y.view()});
   launch_here(EmbeddingBackward{.ids = ids.view(), .dy = y.view(), .dtable = dtable.view()});

@@ -3,6 +3,7 @@
 
 #include "kernels/batched_matmul_cases.h"
 #include "kernels/cuda/on_gpu.h"
+#include "kernels/expectations.h"
 
 namespace lockstep::testing {
 namespace {

@@ -2,6 +2,7 @@
 #include "kernels/softmax.h"
 
 #include "kernels/cuda/on_gpu.h"
+#include "kernels/expectations.h"
 
 namespace lockstep::testing {
 namespace {
