@@ -26,7 +26,7 @@ trap 'rm -rf "$folder"' EXIT
 # The keys of all runs: the text is built in, and two replicas let one rank or two train.
 common=(data.dataset=sample dist.replicas=2 train.threads=1 train.sample_every=0)
 tiny=("${common[@]}" model.n_layer=2 model.n_head=2 model.n_embd=36 data.block_size=20 train.batch_size=3 train.steps=10
-  train.warmup_steps=2 train.eval_every=-1)
+  train.warmup_steps=2 train.eval_every=5 data.train_split=0.9997)
 small=(
   "train.precision=fp32 model.dropout=0.1"
   "train.precision=bf16 train.accumulate=3"
@@ -36,6 +36,16 @@ small=(
   "train.precision=fp16 train.logit_rows=17 model.n_embd=50 model.n_head=5 train.schedule=wsd"
   "train.precision=fp32 model.n_layer=1 data.block_size=280 train.batch_size=1 train.beta2=0.95"
 )
+
+# start COMMAND ARGUMENT...: COMMAND is a program's path, or a command of several words.
+start() {
+  if [[ -x $1 ]]; then
+    "$@"
+  else
+    # shellcheck disable=SC2086
+    $1 "${@:2}"
+  fi
+}
 
 # hash_of RUN: the bits of all losses and of the trained parameters, in 16 digits. Fails if the run has no end.
 hash_of() {
@@ -55,8 +65,7 @@ expect() {
 
 # train COMMAND RUN SETTING...
 train() {
-  # shellcheck disable=SC2086
-  $1 "${@:3}" "log.dir=$2" >"$2.log" 2>&1 || { echo "$1 ${*:3}:" >&2; tail -n 5 "$2.log" >&2; exit 1; }
+  start "$1" "${@:3}" "log.dir=$2" >"$2.log" 2>&1 || { echo "$1 ${*:3}:" >&2; tail -n 5 "$2.log" >&2; exit 1; }
 }
 
 # compare NAME SETTING...: all programs, from the beginning to the end.
@@ -92,15 +101,22 @@ hand_over() {
   expect "handed from program to program" "$handed" "$hash"
   local text='' other
   for program in "${programs[@]}"; do
-    # shellcheck disable=SC2086
-    other=$(${program%train_gpt}generate --snapshot "$handed" --tokens 60 --top-k 9 --top-p 0.9 2>/dev/null)
+    other=$(start "${program%train_gpt}generate" --snapshot "$handed" --tokens 60 --top-k 9 --top-p 0.9 2>"$handed.log") ||
+      { echo "generate beside $program:" >&2; tail -n 5 "$handed.log" >&2; exit 1; }
     text=${text:-$other}
     [[ -n $other && $other == "$text" ]] || { printf '%s wrote:\n%s\nand not:\n%s\n' "$program" "$other" "$text" >&2; exit 1; }
   done
   echo "$hash  $name, $steps steps, handed from program to program and back to the first; one text by all"
 }
 
-# together NAME SETTING...: a rank of the first program beside one of each other program that has MPI.
+# has_mpi COMMAND
+has_mpi() {
+  local version
+  version=$(start "$1" --version) || { echo "$1 --version failed" >&2; exit 1; }
+  [[ $version == *"with MPI"* ]]
+}
+
+# together NAME SETTING...: a rank of the first program beside one of each other program. Programs without MPI are left out.
 together() {
   local -r name=$1 alone=$folder/alone run=$folder/together
   shift
@@ -109,13 +125,11 @@ together() {
   local hash program stage
   hash=$(hash_of "$alone")
   for program in "${programs[@]:1}"; do
-    # shellcheck disable=SC2086
-    [[ $($program --version) == *"with MPI"* ]] || continue
+    has_mpi "$program" || continue
     for stage in none full; do
       rm -rf "$run"
       local keys=("$@" "dist.shard=$stage" "log.dir=$run" snapshot.path=none)
-      # shellcheck disable=SC2086
-      start_ranks 1 ${programs[0]} "${keys[@]}" : -np 1 $program "${keys[@]}" >"$run.log" 2>&1 ||
+      start_ranks 1 "${programs[0]}" "${keys[@]}" : -np 1 "$program" "${keys[@]}" >"$run.log" 2>&1 ||
         { tail -n 5 "$run.log" >&2; exit 1; }
       expect "a rank of $program, dist.shard=$stage" "$run" "$hash"
     done
@@ -134,9 +148,10 @@ if [[ -n $large ]]; then
     data.train_split=0.99 train.threads=0
 fi
 for precision in fp32 bf16 fp16; do
-  hand_over "$precision" "${tiny[@]}" "train.precision=$precision" model.dropout=0.1
+  # A run evaluates after its last step, which every third one is here.
+  hand_over "$precision" "${tiny[@]}" "train.precision=$precision" model.dropout=0.1 train.eval_every=3
 done
-if command -v mpirun >/dev/null; then
+if command -v mpirun >/dev/null && has_mpi "${programs[0]}"; then
   together fp32 "${tiny[@]}" train.precision=fp32 model.dropout=0.1
   together bf16 "${tiny[@]}" train.precision=bf16 train.accumulate=3
 fi

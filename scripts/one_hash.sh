@@ -23,21 +23,25 @@ all=(avx2 avx512 avx512bf16 O1 O2 "${compilers[@]}" asan baseline arm64)
 
 has_flag() { grep -qw "$1" /proc/cpuinfo; }
 
-# can_build NAME: says why not.
-can_build() {
+# why_not NAME: says why it cannot be built or run here.
+why_not() {
   case $1 in
-    avx2) has_flag avx2 || echo "this processor has no AVX2" ;;
+    *++*) command -v "$1" >/dev/null || { echo "it is not installed"; return; } ;;&
+    avx2 | O1 | O2 | asan | *++*) has_flag avx2 || echo "this processor has no AVX2" ;;
+    baseline) [[ $(uname -m) == x86_64 ]] || echo "this processor is no x86-64" ;;
     avx512) has_flag avx512f || echo "this processor has no AVX-512" ;;
     avx512bf16) has_flag avx512_bf16 || echo "this processor has no AVX512-BF16" ;;
-    arm64) command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64-static >/dev/null || echo "g++-aarch64-linux-gnu or qemu-user-static is missing" ;;
-    *++*) command -v "$1" >/dev/null || echo "it is not installed" ;;
+    arm64)
+      command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64-static >/dev/null ||
+        echo "g++-aarch64-linux-gnu or qemu-user-static is missing"
+      ;;
   esac
 }
 
 # The libraries that a smallest build needs, for arm64, in a folder of their own.
 fetch_arm64() {
   local -r folder=$root/arm64_packages
-  [[ -d $folder/root/usr ]] && return
+  [[ -f $folder/is_complete ]] && return
   mkdir -p "$folder"/{state/lists/partial,cache/archives/partial,root}
   touch "$folder/status"
   local -r apt=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State=$folder/state"
@@ -45,6 +49,7 @@ fetch_arm64() {
   apt-get "${apt[@]}" update
   apt-get "${apt[@]}" -y --download-only --no-install-recommends install libspdlog-dev libxxhash-dev nlohmann-json3-dev libcli11-dev
   for package in "$folder"/cache/archives/*.deb; do dpkg -x "$package" "$folder/root"; done
+  touch "$folder/is_complete"
 }
 
 # configure NAME: the options of cmake after the preset's name.
@@ -70,11 +75,17 @@ configure() {
 # build NAME: train_gpt, generate and kernels_bits.
 build() {
   local -r folder=$root/$1
-  [[ $1 == arm64 ]] && fetch_arm64 >"$root/arm64_packages.log" 2>&1
   # shellcheck disable=SC2046
-  if ! { cmake --preset cpu -B "$folder" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF $(configure "$1") &&
-    cmake --build "$folder" --target train_gpt generate kernels_bits; } >"$folder.log" 2>&1; then
+  (
+    set -e
+    if [[ $1 == arm64 ]]; then fetch_arm64; fi
+    cmake --preset cpu -B "$folder" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF $(configure "$1")
+    cmake --build "$folder" --target train_gpt generate kernels_bits
+  ) >"$folder.log" 2>&1 &
+  # A subshell in the condition of an if would go on after a command that fails.
+  if ! wait $!; then
     tail -n 20 "$folder.log" >&2
+    echo "cannot build $1" >&2
     exit 1
   fi
 }
@@ -92,7 +103,7 @@ command_of() {
 names=("$@")
 if ((${#names[@]} == 0)); then
   for name in "${all[@]}"; do
-    reason=$(can_build "$name")
+    reason=$(why_not "$name")
     if [[ -z $reason ]]; then names+=("$name"); else echo "left out: $name, because $reason"; fi
   done
 fi
@@ -104,7 +115,7 @@ for name in "${names[@]}"; do
   program=$(command_of "$name" train_gpt)
   if [[ $name =~ ^(asan|baseline|arm64)$ ]]; then slow+=("$program"); else fast+=("$program"); fi
   kernels_bits=$(command_of "$name" kernels_bits)
-  hash=$($kernels_bits | sha256sum | cut -c 1-16)
+  hash=$($kernels_bits | sha256sum | cut -c 1-16) || { echo "the kernels of $name fail" >&2; exit 1; }
   kernels=${kernels:-$hash}
   echo "kernels $hash  $name: $($program --version)"
   [[ $hash == "$kernels" ]] || { echo "the kernels of $name have other bits" >&2; exit 1; }

@@ -43,22 +43,22 @@ constexpr std::array<double, terms> series(Coefficient coefficient) {
   return values;
 }
 
-/// 1 / k!, whose factorial is exact up to 18.
+/// 1 / k!. The factorial is exact for k <= 18.
 constexpr double inverse_factorial(int k) {
   double factorial = 1.0;
   for (int i = 2; i <= k; ++i) factorial *= i;
   return 1.0 / factorial;
 }
 
-/// (e^x - 1 - x) / x^2
+/// (e^x - 1 - x) / x^2, coefficients of the powers of x.
 inline constexpr auto exp_series = series<16>([](int i) { return inverse_factorial(i + 2); });
-/// (sin(x) - x) / x^3 of x^2
+/// (sin(x) - x) / x^3, coefficients of the powers of x^2.
 inline constexpr auto sin_series =
     series<8>([](int i) { return (i % 2 == 0 ? -1 : 1) * inverse_factorial(2 * i + 3); });
-/// (cos(x) - 1 + x^2 / 2) / x^4 of x^2
+/// (cos(x) - 1 + x^2 / 2) / x^4, coefficients of the powers of x^2.
 inline constexpr auto cos_series =
     series<8>([](int i) { return (i % 2 == 0 ? 1 : -1) * inverse_factorial(2 * i + 4); });
-/// (2 artanh(x) / x - 2) / x^2 of x^2
+/// (2 artanh(x) / x - 2) / x^2, coefficients of the powers of x^2.
 inline constexpr auto artanh_series = series<11>([](int i) { return 2.0 / (2 * i + 3); });
 
 /// The sum of coefficients[i] * x^i, by Horner's rule.

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +28,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string bits_of(float value) { return hash_text(std::bit_cast<uint32_t>(value)).substr(8); }
+/// A NaN is that of C++: processors give a new one other signs.
+std::string bits_of(float value) {
+  const float named = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
+  return hash_text(std::bit_cast<uint32_t>(named)).substr(8);
+}
 
 /// The double whose shortest text is the shortest text of the float: 4.17 instead of 4.170000076293945.
 double printable(float value) {

@@ -380,7 +380,7 @@ Snapshot Run::snapshot() const {
           .configuration = to_ini(config_),
           .artifacts = task_.artifacts,
           .matmul_plans = export_matmul_plans(),
-          .scope = scope_of_bits()};
+          .scope = scope_of_bits(config_, world_)};
 }
 
 }  // namespace

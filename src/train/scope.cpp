@@ -4,20 +4,23 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/processor.h"
+#include "core/text.h"
 #include "core/version.h"
 #include "kernels/matmul_plans.h"
 
 namespace lockstep {
 
-std::string scope_of_bits() {
+std::string scope_of_bits(const Config& config, const World& world) {
   const std::string device = device_of(current_stream()) == Device::cuda
                                  ? concat("GPU (", place_of_matmul_plans(), ")")
-                                 : concat("CPU", uses_bf16_unit() ? " with AMX" : "");
-  return concat(device, ", arithmetic ", arithmetic_version);
+                             : uses_bf16_unit() ? "CPU with AMX"
+                                                : "CPU";
+  const std::string sums =
+      config.dist.reduction == "native" ? concat(", native sums of ", counted(world.size(), "rank")) : "";
+  return concat(device, ", arithmetic ", arithmetic_version, sums);
 }
 
-void compare_scope(const Snapshot& snapshot) {
-  const std::string here = scope_of_bits();
+void compare_scope(const Snapshot& snapshot, const std::string& here) {
   if (snapshot.scope == here) return;
   const std::string there = snapshot.scope.empty() ? "an earlier version of this program" : snapshot.scope;
   log_warning(concat("the snapshot of step ", snapshot.step, " was written in another scope of bits: ", there,

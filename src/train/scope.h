@@ -3,16 +3,18 @@
 
 #include <string>
 
+#include "comm/world.h"
+#include "config/config.h"
 #include "snapshot/snapshot.h"
 
 namespace lockstep {
 
-/// The scope of bits: what they depend on besides a run's settings and data. Runs in the same scope have the
-/// same bits. On a CPU that is the version of this program's arithmetic, and whether AMX multiplies bf16; on
-/// a GPU also its model and cuBLASLt's version. `train.device` and `train.amx` must be in effect.
-std::string scope_of_bits();
+/// The scope of bits: what they depend on besides a run's semantic settings and data. It names the version
+/// of this program's arithmetic, the GPU's model and cuBLASLt's version or the CPU, AMX if it multiplies, and
+/// the number of ranks if MPI or NCCL adds. `train.device` and `train.amx` must be in effect.
+std::string scope_of_bits(const Config& config, const World& world);
 
 /// Logs a warning if a run resumes from a snapshot that was written in another scope.
-void compare_scope(const Snapshot& snapshot);
+void compare_scope(const Snapshot& snapshot, const std::string& here);
 
 }  // namespace lockstep

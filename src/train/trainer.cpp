@@ -148,10 +148,10 @@ int train(Config config, const World& world, const TrainingTask& task) {
     tell_end(config, task, finished->step, finished->parameters_hash);
     return 0;
   }
-  if (folder.snapshot() && world.is_first()) compare_scope(*folder.snapshot());
   settle_decay(config, folder.decay_steps(), world.is_first());
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+  if (folder.snapshot() && world.is_first()) compare_scope(*folder.snapshot(), scope_of_bits(config, world));
   print_rank_table(world);
   if (records == nullptr) record_flights(world, config.log.dir);
   ParameterSpace space(task.parameters, task.group);

@@ -185,15 +185,21 @@ struct ForbiddenWord {
   const char* message;
 };
 
+const std::string elementary =
+    "(exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|a?(sin|cos|tan)h?|atan2|erfc?|cbrt|hypot|[lt]"
+    "gamma)";
+constexpr const char* elementary_message =
+    "C libraries differ in the last bits of it: use kernels/elementary.h";
+
 const std::array<ForbiddenWord, 3> forbidden_in_library = {{
     {std::regex("(^|[^A-Za-z0-9_.>])(std::)?(exit|abort|quick_exit)\\s*\\("),
      "a library throws, it does not end the process"},
     {std::regex("(^|[^A-Za-z0-9_])(printf|fprintf|puts|putchar)\\s*\\("), "print through core/log.h"},
-    {std::regex(
-         "std::(exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|a?(sin|cos|tan)h?|atan2|erfc?|cbrt|hypot|"
-         "[lt]gamma)[fl]?\\s*\\("),
-     "C libraries differ in the last bits of it: use kernels/elementary.h"},
+    {std::regex("(^|[^A-Za-z0-9_>])(std)?::" + elementary + "[fl]?\\b"), elementary_message},
 }};
+// CUDA's functions have such names.
+const ForbiddenWord forbidden_on_the_host = {std::regex("(^|[^A-Za-z0-9_:.>])" + elementary + "[fl]\\s*\\("),
+                                             elementary_message};
 // What would keep a kernel from running in the emulator, or from the same bits every time.
 constexpr const char* device_folder = "src/kernels/cuda/device/";
 const std::array<ForbiddenWord, 4> forbidden_in_kernels = {{
@@ -297,6 +303,9 @@ std::vector<Violation> check_text(const SourceFile& file) {
       if (library && std::regex_search(code, word.pattern))
         violations.push_back({file.path, number, word.message});
     }
+    if (library && !file.path.starts_with("src/kernels/cuda/") &&
+        std::regex_search(code, forbidden_on_the_host.pattern))
+      violations.push_back({file.path, number, forbidden_on_the_host.message});
     if (library && !file.path.ends_with("/ptx.cuh") && std::regex_search(code, assembly))
       violations.push_back({file.path, number, "assembly outside ptx.cuh"});
     const bool kernel = file.path.starts_with("src/kernels/cuda/") && !file.path.starts_with(device_folder);

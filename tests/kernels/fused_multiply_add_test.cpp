@@ -58,7 +58,8 @@ TEST(MultiplyAddInDouble, IsRoundedOnceBesideTheMiddleOfTwoFloats) {
   }
 }
 
-// Where subnormal numbers count as zero a processor with a mode for it and arithmetic without one agree.
+// Where subnormal numbers count as zero x86-64's mode for it and flushed_multiply_add agree. Other processors
+// have no such mode, and call that function.
 TEST(FlushSubnormals, IsWhatFlushedMultiplyAddComputes) {
   using Vector = gemm::Vector<float>;
   const auto bf16 = [](float x) { return static_cast<float>(bfloat16(x)); };

@@ -11,6 +11,7 @@
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
+#include "train/scope.h"
 
 namespace lockstep {
 namespace {
@@ -90,6 +91,12 @@ TEST_F(SecondStart, AnotherScopeOfBitsIsSaidAndResumed) {
     expect_contains(said(config_), {"the snapshot of step 4 was written in another scope of bits: ", words,
                                     "resuming after step 4"});
   }
+}
+
+TEST_F(SecondStart, TheScopeOfNativeSumsHasTheRanks) {
+  config_.dist.reduction = "native";
+  EXPECT_EQ(scope_of_bits(config_, World::alone()),
+            concat("CPU, arithmetic ", arithmetic_version, ", native sums of 1 rank"));
 }
 
 TEST_F(SecondStart, AFinishedRunOfAnotherMeaningMovesWhole) {

@@ -180,8 +180,16 @@ TEST(Trainer, AmxIsOnlyUsedWhereItIsAskedForAndPossible) {
   config.train.amx = true;
   expect_contains(user_error([&] { train_on(1, 1, config); }), {"train.amx", "train.precision = bf16"});
   config.train.precision = "bf16";
-  if (has_bf16_unit()) GTEST_SKIP() << "this processor has AMX";
-  expect_contains(user_error([&] { train_on(2, 1, config); }), {"train.amx", "rank 0", "has no AMX"});
+  if (has_bf16_unit()) {
+    train_on(1, 1, config);
+    EXPECT_TRUE(uses_bf16_unit());
+  } else {
+    expect_contains(user_error([&] { train_on(2, 1, config); }), {"train.amx", "rank 0", "has no AMX"});
+  }
+  config.train.amx = false;
+  config.log.dir = directory / "without";
+  train_on(1, 1, config);
+  EXPECT_FALSE(uses_bf16_unit());
 }
 
 TEST(Trainer, WhereThereIsOneMemoryOffloadingChangesNothing) {

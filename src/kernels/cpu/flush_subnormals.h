@@ -23,7 +23,7 @@ inline float flushed_multiply_add(float a, float b, float c) {
   const float result = std::fma(a, b, c);
   if (!(std::fabs(result) <= least)) return result;
   // A result that is rounded up to the least normal number stays if 24 digits of any exponent round to it.
-  // Near that number products of bf16 and their sums are exact in double.
+  // Where this comparison decides, products of bf16 and their sums are exact in double.
   const double exact = static_cast<double>(a) * static_cast<double>(b) + static_cast<double>(c);
   return std::fabs(exact) < 0x1p-126 - 0x1p-151 ? std::copysign(0.0f, result) : result;
 }

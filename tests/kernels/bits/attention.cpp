@@ -54,20 +54,47 @@ void print_both(const HeadSizes& sizes, DType dtype, double dropout, Kind kind) 
   print_line(label + " backward", dqkv);
 }
 
-/// The last position of a text whose earlier ones are cached.
-void print_cached(DType dtype) {
-  constexpr int64_t heads = 2, size = 20, time = 45, capacity = 48, padded = 32;
-  Values qkv = uniform({time, 3 * heads * size}, dtype, 4), y({time, heads * size}, dtype);
-  Values keys({1, heads, capacity / 16, size * 16}, dtype), values({1, heads, capacity, padded}, dtype);
-  Values places({time, 2}, DType::i32);
-  for (int32_t i = 0; i < time; ++i) places.view().as<int32_t>()[2 * i + 1] = i;
-  launch_here(CachedAttention{.qkv = qkv.view(),
-                              .keys = keys.view(),
-                              .values = values.view(),
-                              .places = places.view(),
-                              .y = y.view(),
-                              .heads = heads});
-  print_line(concat("cached_attention ", dtype), y);
+/// All positions of a text at once, then one more by the cache.
+void print_cached(const HeadSizes& sizes, DType dtype, Kind kind) {
+  const auto [texts, time, heads, size] = sizes;
+  const int64_t panels = time / 16 + 1, padded = (size + 15) / 16 * 16;
+  Values keys({texts, heads, panels, size * 16}, dtype), values({texts, heads, panels * 16, padded}, dtype);
+  for (const int64_t tokens : {time, int64_t{1}}) {
+    Values qkv = draw({texts * tokens, 3 * heads * size}, dtype, 4, kind);
+    Values y({texts * tokens, heads * size}, dtype), places({texts * tokens, 2}, DType::i32);
+    for (int64_t i = 0; i < texts * tokens; ++i) {
+      places.set(2 * i, static_cast<double>(i / tokens));
+      places.set(2 * i + 1, static_cast<double>(tokens == 1 ? time : i % tokens));
+    }
+    launch_here(CachedAttention{.qkv = qkv.view(),
+                                .keys = keys.view(),
+                                .values = values.view(),
+                                .places = places.view(),
+                                .y = y.view(),
+                                .heads = heads});
+    print_line(concat("cached_attention ", dtype, " ", texts, "x", time, "x", heads, "x", size,
+                      kind == Kind::tiny ? " tiny" : "", tokens == 1 ? " next" : ""),
+               y);
+  }
+}
+
+/// The rows from a later query on. Earlier rows may hold anything.
+void print_from_later_query(DType dtype) {
+  constexpr int64_t heads = 2, size = 24, time = 70;
+  Values qkv = uniform({2, time, 3 * heads * size}, dtype, 5);
+  for (const int64_t first : {1, 12, 33, 69}) {
+    Values y({2, time, heads * size}, dtype), log_sum_exp({2, heads, time}, accumulator_dtype(dtype));
+    launch_here(CausalAttentionForward{.qkv = qkv.view(),
+                                       .y = y.view(),
+                                       .log_sum_exp = log_sum_exp.view(),
+                                       .heads = heads,
+                                       .first_query = first});
+    Values asked({2, time - first, heads * size}, dtype);
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < (time - first) * heads * size; ++i)
+        asked.set(b * (time - first) * heads * size + i, y[(b * time + first) * heads * size + i]);
+    print_line(concat("attention ", dtype, " from query ", first), asked);
+  }
 }
 
 }  // namespace
@@ -79,7 +106,11 @@ void print_attention() {
       print_both(sizes, dtype, 0.3, Kind::uniform);
       print_both(sizes, dtype, 0.0, Kind::tiny);
     }
-    print_cached(dtype);
+    for (const HeadSizes& sizes : all_head_sizes) {
+      print_cached(sizes, dtype, Kind::uniform);
+      print_cached(sizes, dtype, Kind::tiny);
+    }
+    print_from_later_query(dtype);
   }
 }
 

@@ -102,6 +102,17 @@ void print_optimizers(int64_t count, DType dtype) {
   print_line(concat("sgd ", dtype, " ", count), p, velocity);
 }
 
+/// What captured steps read in place of the learning rate and the step.
+void print_schedule() {
+  Values step({1}, DType::i32), schedule({3}, DType::f64);
+  for (const int number : {1, 2, 17, 1000, 1'000'000}) {
+    step.set(0, number);
+    schedule.set(0, 1e-3);
+    launch_here(AdamWSchedule{.step = step.view(), .schedule = schedule.view(), .beta2 = 0.95});
+    print_line(concat("adamw_schedule ", number), schedule);
+  }
+}
+
 void print_fold(int64_t count) {
   Values a = spread({count}, DType::f32, 17), b = spread({count}, DType::f32, 18),
          c = spread({count}, DType::f32, 19), y({count}, DType::f32);
@@ -132,6 +143,7 @@ void print_elementary() {
 
 void print_elements() {
   print_elementary();
+  print_schedule();
   for (const int64_t count : counts) {
     for (const DType dtype : float_types) print_functions(count, dtype);
     for (const DType dtype : {DType::f32, DType::f64}) print_optimizers(count, dtype);
