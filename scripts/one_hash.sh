@@ -26,7 +26,10 @@ has_flag() { grep -qw "$1" /proc/cpuinfo; }
 # why_not NAME: says why it cannot be built or run here.
 why_not() {
   case $1 in
-    *++*) command -v "$1" >/dev/null || { echo "it is not installed"; return; } ;;&
+    *++*)
+      command -v "$1" >/dev/null || { echo "it is not installed"; return; }
+      [[ $(realpath "$(command -v "$1")") != "$(realpath "$(command -v c++)")" ]] || { echo "it is c++, as in avx2"; return; }
+      ;;&
     avx2 | O1 | O2 | asan | *++*) has_flag avx2 || echo "this processor has no AVX2" ;;
     baseline) [[ $(uname -m) == x86_64 ]] || echo "this processor is no x86-64" ;;
     avx512) has_flag avx512f || echo "this processor has no AVX-512" ;;
