@@ -44,11 +44,12 @@ inline Values spread(const Shape& shape, DType dtype, uint64_t seed, int least =
 }
 
 /// i32 in [first, end).
-inline Values integers(const Shape& shape, uint64_t seed, int32_t first, int32_t end) {
+inline Values integers(const Shape& shape, uint64_t seed, int64_t first, int64_t end) {
   Values values(shape, DType::i32);
-  for (int64_t i = 0; i < values.size(); ++i)
-    values.set(
-        i, first + philox(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0] % static_cast<uint32_t>(end - first));
+  for (int64_t i = 0; i < values.size(); ++i) {
+    const int64_t word = philox(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0];
+    values.set(i, static_cast<double>(first + word % (end - first)));
+  }
   return values;
 }
 
