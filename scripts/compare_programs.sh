@@ -10,9 +10,6 @@
 # 3. Each program with MPI is a rank beside the first one, with dist.shard = none and full.
 # Prints a line for each, and exits with 1 at the first that differs.
 set -euo pipefail
-here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
-# shellcheck disable=SC1091
-source "$here/start_ranks.sh"
 large=
 if [[ ${1:-} == --large ]]; then
   large=yes
@@ -20,6 +17,13 @@ if [[ ${1:-} == --large ]]; then
 fi
 (($# > 1)) || { sed -n '5p' "$0" | cut -c 5- >&2; exit 2; }
 programs=("$@")
+# start_ranks.sh looks for programs there, or in the builds of this tree.
+if [[ -x $1 ]]; then
+  LOCKSTEP_BIN=$(dirname "$(realpath "$1")")
+  export LOCKSTEP_BIN
+fi
+# shellcheck disable=SC1091
+source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/start_ranks.sh"
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT
 
