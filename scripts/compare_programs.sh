@@ -72,6 +72,9 @@ train() {
   start "$1" "${@:3}" "log.dir=$2" >"$2.log" 2>&1 || { echo "$1 ${*:3}:" >&2; tail -n 5 "$2.log" >&2; exit 1; }
 }
 
+# What the models of compare() have, by their names.
+declare -A hashes=()
+
 # compare NAME SETTING...: all programs, from the beginning to the end.
 compare() {
   local -r name=$1
@@ -84,6 +87,7 @@ compare() {
     hash=${hash:-$(hash_of "$run")}
     expect "$program, $name" "$run" "$hash"
   done
+  hashes[$name]=$hash
   echo "$hash  $name"
 }
 
@@ -120,16 +124,15 @@ has_mpi() {
   [[ $version == *"with MPI"* ]]
 }
 
-# together NAME SETTING...: a rank of the first program beside one of each other program. Programs without MPI are left out.
+# together NAME SETTING...: a model of compare() again, by a rank of the first program beside one of each other program.
+# Programs without MPI are left out.
 together() {
-  local -r name=$1 alone=$folder/alone run=$folder/together
+  local -r name=$1 run=$folder/together
+  local -r hash=${hashes[$name]}
   shift
-  rm -rf "$alone"
-  train "${programs[0]}" "$alone" "$@" snapshot.path=none
-  local hash program stage
+  local program stage
   # shellcheck disable=SC2016
   local -r of_this_rank='exec "${@:1+OMPI_COMM_WORLD_RANK:1}" "${@:3}"'
-  hash=$(hash_of "$alone")
   for program in "${programs[@]:1}"; do
     has_mpi "$program" || continue
     for stage in none full; do
@@ -159,7 +162,9 @@ for precision in fp32 bf16 fp16; do
   hand_over "$precision" "${tiny[@]}" "train.precision=$precision" model.dropout=0.1 train.eval_every=3
 done
 if command -v mpirun >/dev/null && has_mpi "${programs[0]}"; then
-  together fp32 "${tiny[@]}" train.precision=fp32 model.dropout=0.1
-  together bf16 "${tiny[@]}" train.precision=bf16 train.accumulate=3
+  for settings in "${small[@]:0:2}"; do
+    # shellcheck disable=SC2086
+    together "$settings" "${tiny[@]}" $settings
+  done
 fi
 echo "equal bits by ${#programs[@]} programs"

@@ -14,7 +14,7 @@ namespace lockstep {
 /// the number of ranks if MPI or NCCL adds. `train.device` and `train.amx` must be in effect.
 std::string scope_of_bits(const Config& config, const World& world);
 
-/// Logs a warning if a run resumes from a snapshot that was written in another scope.
+/// Logs a warning if the snapshot, from which a run resumes, was not written in the run's scope, `here`.
 void compare_scope(const Snapshot& snapshot, const std::string& here);
 
 }  // namespace lockstep

@@ -51,7 +51,7 @@ void print_softmax(const Shape& shape, DType dtype) {
   launch_here(SoftmaxForward{.x = x.view(), .y = y.view()});
   launch_here(SoftmaxBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
   print_line(label_of("softmax", dtype, shape), y, dx);
-  Values targets = integers({shape[0]}, 9, -1, static_cast<int32_t>(shape[1]));
+  Values targets = integers({shape[0]}, 9, -1, shape[1]);
   launch_here(CrossEntropy{.logits = x.view(),
                            .targets = targets.view(),
                            .losses = losses.view(),
@@ -81,7 +81,7 @@ void print_sums(const Shape& shape, DType dtype) {
 
 void print_embedding(const Shape& shape, DType dtype) {
   const int64_t rows = shape[0], columns = shape[1];
-  Values ids = integers({3, 50}, 11, 0, static_cast<int32_t>(rows)), table = uniform(shape, dtype, 12);
+  Values ids = integers({3, 50}, 11, 0, rows), table = uniform(shape, dtype, 12);
   Values y({3, 50, columns}, dtype), dtable(shape, accumulator_dtype(dtype)),
       positions({60, columns}, accumulator_dtype(dtype));
   Values places = uniform({60, columns}, dtype, 13);
