@@ -14,10 +14,11 @@
 # Builds stay in build/one_hash.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
-root=$PWD/build/one_hash
+# A relative path has no spaces, as the words of a command must not.
+root=build/one_hash
 mkdir -p "$root"
 # Files that CMake joins have the same name for ccache in every build.
-export CCACHE_BASEDIR=$root
+export CCACHE_BASEDIR=$PWD/$root
 # Open MPI does not free all that it allocates. Tests look for leaks.
 export ASAN_OPTIONS=detect_leaks=0
 compilers=(g++-11 g++-12 g++-13 g++-14 clang++-14 clang++-19)
@@ -45,7 +46,7 @@ why_not() {
 
 # The libraries that a smallest build needs, for arm64, in a folder of their own.
 fetch_arm64() {
-  local -r folder=$root/arm64_packages
+  local -r folder=$PWD/$root/arm64_packages
   [[ -f $folder/is_complete ]] && return
   mkdir -p "$folder"/{state/lists/partial,cache/archives/partial,root}
   touch "$folder/status"
@@ -57,34 +58,36 @@ fetch_arm64() {
   touch "$folder/is_complete"
 }
 
-# configure NAME: the options of cmake after the preset's name.
+# configure NAME: sets the options of cmake after the preset's name.
 configure() {
   local -r release=-DCMAKE_CXX_FLAGS_RELEASE
   case $1 in
-    avx2) echo -DLOCKSTEP_ARCH=x86-64-v3 ;;
-    avx512) echo -DLOCKSTEP_ARCH=x86-64-v4 ;;
-    avx512bf16) echo -DLOCKSTEP_ARCH=cooperlake ;;
-    O1 | O2) echo -DLOCKSTEP_ARCH=x86-64-v3 -DCMAKE_UNITY_BUILD=OFF "$release=-$1" ;;
-    asan) echo -DLOCKSTEP_ARCH=x86-64-v3 -DLOCKSTEP_SANITIZE=address,undefined ;;
-    baseline) echo -DLOCKSTEP_ARCH=x86-64 ;;
+    avx2) options=(-DLOCKSTEP_ARCH=x86-64-v3) ;;
+    avx512) options=(-DLOCKSTEP_ARCH=x86-64-v4) ;;
+    avx512bf16) options=(-DLOCKSTEP_ARCH=cooperlake) ;;
+    O1 | O2) options=(-DLOCKSTEP_ARCH=x86-64-v3 -DCMAKE_UNITY_BUILD=OFF "$release=-$1") ;;
+    asan) options=(-DLOCKSTEP_ARCH=x86-64-v3 "-DLOCKSTEP_SANITIZE=address,undefined") ;;
+    baseline) options=(-DLOCKSTEP_ARCH=x86-64) ;;
     arm64)
       local mode=-DCMAKE_FIND_ROOT_PATH_MODE
-      echo -DLOCKSTEP_ARCH= -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
-        "-DCMAKE_FIND_ROOT_PATH=$root/arm64_packages/root" ${mode}_PACKAGE=ONLY ${mode}_INCLUDE=ONLY ${mode}_LIBRARY=ONLY \
-        -DLOCKSTEP_MPI=OFF -DLOCKSTEP_CURL=OFF -DLOCKSTEP_OPENSSL=OFF -DLOCKSTEP_PUGIXML=OFF
+      options=(-DLOCKSTEP_ARCH= -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64
+        -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ "-DCMAKE_FIND_ROOT_PATH=$PWD/$root/arm64_packages/root"
+        "${mode}_PACKAGE=ONLY" "${mode}_INCLUDE=ONLY" "${mode}_LIBRARY=ONLY"
+        -DLOCKSTEP_MPI=OFF -DLOCKSTEP_CURL=OFF -DLOCKSTEP_OPENSSL=OFF -DLOCKSTEP_PUGIXML=OFF)
       ;;
-    *++*) echo -DLOCKSTEP_ARCH=x86-64-v3 "-DCMAKE_CXX_COMPILER=$1" ;;
+    *++*) options=(-DLOCKSTEP_ARCH=x86-64-v3 "-DCMAKE_CXX_COMPILER=$1") ;;
   esac
 }
 
 # build NAME: train_gpt, generate and kernels_bits.
 build() {
   local -r folder=$root/$1
-  # shellcheck disable=SC2046
+  local options
+  configure "$1"
   (
     set -e
     if [[ $1 == arm64 ]]; then fetch_arm64; fi
-    cmake --preset cpu -B "$folder" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF $(configure "$1")
+    cmake --preset cpu -B "$folder" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF "${options[@]}"
     cmake --build "$folder" --target train_gpt generate kernels_bits
   ) >"$folder.log" 2>&1 &
   # A subshell in the condition of an if would go on after a command that fails.
@@ -97,12 +100,9 @@ build() {
 
 # command_of NAME PROGRAM: how a program of this build is started.
 command_of() {
-  local -r program=$root/$1/bin/$2 libraries=$root/arm64_packages/root
-  if [[ $1 == arm64 ]]; then
-    echo "qemu-aarch64-static -L $libraries -E LD_LIBRARY_PATH=$libraries/usr/lib/aarch64-linux-gnu:/usr/aarch64-linux-gnu/lib $program"
-  else
-    echo "$program"
-  fi
+  local -r program=$root/$1/bin/$2
+  # The loader and the C library are of one version: both are of the packages, and none of the cross compiler.
+  if [[ $1 == arm64 ]]; then echo "qemu-aarch64-static -L $root/arm64_packages/root $program"; else echo "$program"; fi
 }
 
 names=("$@")
@@ -125,7 +125,7 @@ for name in "${names[@]}"; do
   echo "kernels $hash  $name: $($program --version)"
   [[ $hash == "$kernels" ]] || { echo "the kernels of $name have other bits" >&2; exit 1; }
 done
-shorten() { sed "s,qemu-aarch64-static -L [^ ]* -E [^ ]* ,,; s,$root/,,g; s,/bin/train_gpt,,g"; }
+shorten() { sed "s,qemu-aarch64-static -L [^ ]* ,,; s,$root/,,g; s,/bin/train_gpt,,g"; }
 if ((${#fast[@]} > 1)); then scripts/compare_programs.sh --large "${fast[@]}" | shorten; fi
 small=("${fast[@]:0:1}" "${slow[@]}")
 if ((${#slow[@]} > 0 && ${#small[@]} > 1)); then scripts/compare_programs.sh "${small[@]}" | shorten; fi
