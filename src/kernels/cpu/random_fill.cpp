@@ -40,9 +40,9 @@ void run(CpuStream stream, const FillNormal& k) {
     for (size_t pair = 0; pair < 4; pair += 2) {
       const double uniform = (words[pair] + 1.0) * 0x1p-32;  // in (0, 1], for the logarithm
       const double radius = k.std * std::sqrt(-2.0 * math::log(uniform));
-      const double turns = words[pair + 1] * 0x1p-32;
-      values[pair] = k.mean + radius * math::cos_of_turns(turns);
-      values[pair + 1] = k.mean + radius * math::sin_of_turns(turns);
+      const auto [sin, cos] = math::sin_and_cos_of_turns(words[pair + 1] * 0x1p-32);
+      values[pair] = k.mean + radius * cos;
+      values[pair + 1] = k.mean + radius * sin;
     }
     return values;
   });
