@@ -72,7 +72,7 @@ train() {
   start "$1" "${@:3}" "log.dir=$2" >"$2.log" 2>&1 || { echo "$1 ${*:3}:" >&2; tail -n 5 "$2.log" >&2; exit 1; }
 }
 
-# What the models of compare() have, by their names.
+# The hash of each model that compare() has trained, by the model's name.
 declare -A hashes=()
 
 # compare NAME SETTING...: all programs, from the beginning to the end.

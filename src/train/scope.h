@@ -14,7 +14,7 @@ namespace lockstep {
 /// the number of ranks if MPI or NCCL adds. `train.device` and `train.amx` must be in effect.
 std::string scope_of_bits(const Config& config, const World& world);
 
-/// Logs a warning if the snapshot, from which a run resumes, was not written in the run's scope, `here`.
+/// Logs a warning if `snapshot` was written in a scope other than `here`, the scope of the run that resumes.
 void compare_scope(const Snapshot& snapshot, const std::string& here);
 
 }  // namespace lockstep
