@@ -63,7 +63,7 @@ int examine_and_report(Arguments arguments) {
   defaults.train.steps = 1;  // how long the run takes does not matter here
   std::vector<Finding> findings;
   const Config config = load_or_report(arguments, defaults, findings);
-  if (arguments.print_config) return answer(to_ini(config));
+  if (arguments.print_config) return print_once(to_ini(config));
   const World world = World::from_environment();
   for (Finding& finding : examine(config, world, options)) findings.push_back(std::move(finding));
   if (!world.is_first()) return 0;
@@ -81,8 +81,8 @@ int main(int argc, char** argv) {
   if (words == std::vector<std::string>{probe_argument}) return answer_probe();
   return run_program([&] {
     const Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return answer(usage);
-    if (arguments.version) return answer(version_text());
+    if (arguments.help) return print_once(usage);
+    if (arguments.version) return print_once(version_text());
     require(!arguments.plan, "command line: --plan is train_gpt's");
     return examine_and_report(arguments);
   });

@@ -53,14 +53,14 @@ Config defaults() {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return answer(usage + config_help(arguments.program, defaults()));
-    if (arguments.version) return answer(version_text());
+    if (arguments.help) return print_once(usage + config_help(arguments.program, defaults()));
+    if (arguments.version) return print_once(version_text());
     require(!arguments.plan, "command line: --plan is train_gpt's; this model has 21 parameters");
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
     require(config.train.recompute == "none", "train.recompute = ", config.train.recompute,
             ": the model of train_mlp is one layer, of which nothing is computed again");
-    if (arguments.print_config) return answer(to_ini(config));
+    if (arguments.print_config) return print_once(to_ini(config));
     const World world = start_world(config);
 
     const auto data =

@@ -170,8 +170,8 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return answer(usage + config_help(arguments.program));
-    if (arguments.version) return answer(version_text());
+    if (arguments.help) return print_once(usage + config_help(arguments.program));
+    if (arguments.version) return print_once(version_text());
     const Options options = take_options(arguments);
     Config config = load_config(arguments);
     require(config.train.accumulate == 1, "train.accumulate: set it to 1 for bench_snapshot");

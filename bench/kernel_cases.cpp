@@ -221,16 +221,16 @@ Work adamw(int64_t parameters, DType activations) {
   const Tensor first = zeros({parameters}), second = zeros({parameters});
   std::vector<Tensor> operands{parameter, gradient, first, second};
   AdamWStep kernel;
-  kernel.segments.push_back({.parameter = parameter.view(),
-                             .gradient = gradient.view(),
-                             .first_moment = first.view(),
-                             .second_moment = second.view(),
-                             .weight_decay = 0.1});
+  kernel.slices.push_back({.parameter = parameter.view(),
+                           .gradient = gradient.view(),
+                           .first_moment = first.view(),
+                           .second_moment = second.view(),
+                           .weight_decay = 0.1});
   // Reads four arrays, and writes three of them back.
   int64_t bytes = 7 * parameter.view().bytes();
   if (activations != DType::f32) {
     operands.push_back(empty({parameters}, activations));
-    kernel.segments.back().compute_copy = operands.back().view();
+    kernel.slices.back().compute_copy = operands.back().view();
     bytes += operands.back().view().bytes();
   }
   return moving(std::move(kernel), std::move(operands), bytes);

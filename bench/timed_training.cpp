@@ -34,7 +34,7 @@ TimedTraining::TimedTraining(const Config& config, const World& world, const Tra
       space_(task.parameters, task.group),
       engine_(config, world, task, space_, shares_memory),
       loader_(task.training_data, {.replicas = config.dist.replicas,
-                                   .local_parts = parts_of(engine_.data_parallel.micro_batches()),
+                                   .local_parts = slices_of(engine_.data_parallel.micro_batches()),
                                    .batch_size = config.train.batch_size,
                                    .seed = static_cast<uint64_t>(config.train.seed)}) {}
 

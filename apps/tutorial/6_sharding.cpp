@@ -51,8 +51,8 @@ int main(int argc, char** argv) {
     DataParallel ddp(parameters, world,
                      {.replicas = options["--replicas"], .shard = static_cast<Shard>(options["--shard"])});
     AdamW optimizer(parameters, {});
-    std::vector<BatchPart> mine;
-    for (const MicroBatch& one : ddp.micro_batches()) mine.push_back({one.replica, one.part});
+    std::vector<BatchSlice> mine;
+    for (const MicroBatch& one : ddp.micro_batches()) mine.push_back({one.replica, one.index});
     Loader loader(data, {.replicas = ddp.total_replicas(),
                          .local_parts = mine,
                          .batch_size = options["--batch_size"],

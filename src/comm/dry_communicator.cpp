@@ -31,7 +31,7 @@ std::shared_ptr<SharedMemory> DryCommunicator::share(int64_t bytes, bool /*is_co
   memory->bytes = bytes;
   shared_bytes_ += bytes;
   // What is shared is mapped for that: no block that something else has given back.
-  const MemoryPlace apart{.queue = this};
+  const ReuseScope apart{.queue = this};
   memory->owners.assign(static_cast<size_t>(size()), mode_of(cpu_stream()).memory->take(bytes, apart));
   memory->of_rank.assign(static_cast<size_t>(size()), memory->owners.front().get());
   return memory;

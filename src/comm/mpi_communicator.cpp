@@ -31,7 +31,7 @@ void check(int status, const char* call) {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm communicator, MpiPlace place)
+  MpiCommunicator(MPI_Comm communicator, MpiRank place)
       : Communicator(place.rank, place.size),
         communicator_(communicator),
         one_host_(place.local_size == place.size) {}
@@ -174,7 +174,7 @@ void exchange_addresses_on_demand() {
 
 }  // namespace
 
-MpiPlace initialize_mpi() {
+MpiRank initialize_mpi() {
   if (!initialized()) {
     exchange_addresses_on_demand();
     int provided = 0;
@@ -182,7 +182,7 @@ MpiPlace initialize_mpi() {
     expect(provided >= MPI_THREAD_SERIALIZED, "this MPI cannot be called from a communication thread");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
-  MpiPlace place;
+  MpiRank place;
   MPI_Comm_rank(MPI_COMM_WORLD, &place.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &place.size);
   MPI_Comm host;
@@ -202,7 +202,7 @@ void finalize_mpi() {
 
 void abort_mpi(int exit_code) {
   // Whoever watches the ranks hears of their ends one by one; an abort would end the watchers, too.
-  if (initialized() && !is_watched()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  if (initialized() && !is_supervised()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   ::_exit(exit_code);
 }
 
@@ -222,7 +222,7 @@ std::string mpi_library() {
   return all.substr(0, all.find_first_of(",\n"));
 }
 
-std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace& place) {
+std::shared_ptr<Communicator> make_mpi_communicator(const MpiRank& place) {
   // A communicator of our own: its messages can never meet those of a program that also uses MPI.
   MPI_Comm own;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
@@ -235,7 +235,7 @@ std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace& place) {
 
 namespace lockstep {
 
-MpiPlace initialize_mpi() {
+MpiRank initialize_mpi() {
   throw UserError(
       "this build has no MPI: configure with LOCKSTEP_MPI=ON (docs/install.md), or start one rank without "
       "mpirun");
@@ -244,7 +244,7 @@ void finalize_mpi() {}
 void abort_mpi(int exit_code) { ::_exit(exit_code); }
 bool mpi_understands_pmi2() { return false; }
 std::string mpi_library() { return ""; }
-std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace&) { return nullptr; }
+std::shared_ptr<Communicator> make_mpi_communicator(const MpiRank&) { return nullptr; }
 
 }  // namespace lockstep
 

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// Where this process stands in an MPI job.
-struct MpiPlace {
+struct MpiRank {
   int rank = 0;
   int size = 1;
   int local_rank = 0;  ///< among the ranks that share this host's memory
@@ -17,7 +17,7 @@ struct MpiPlace {
 };
 
 /// Initialises MPI once per process. Throws UserError in a build without MPI.
-MpiPlace initialize_mpi();
+MpiRank initialize_mpi();
 /// Ends MPI in order: every rank calls it. Nothing happens if MPI was never initialised.
 void finalize_mpi();
 /// Ends all ranks of the job at once with this exit code, a watched one alone (core/heartbeat.h); does not
@@ -33,6 +33,6 @@ bool mpi_understands_pmi2();
 std::string mpi_library();
 
 /// Ranks that are MPI processes. Blocking calls are polled, so that a deadline holds whatever MPI does.
-std::shared_ptr<Communicator> make_mpi_communicator(const MpiPlace& place);
+std::shared_ptr<Communicator> make_mpi_communicator(const MpiRank& place);
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bo
           [bytes](std::byte* block) { ::munmap(block, static_cast<size_t>(bytes)); }};
 }
 
-void SharedMemory::let_go(const std::byte* from, int64_t size) const {
+void SharedMemory::release(const std::byte* from, int64_t size) const {
   if (!is_mapped) return;
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;

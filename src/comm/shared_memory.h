@@ -19,7 +19,7 @@ struct SharedMemory {
 
   /// Lets go of pages of another rank's that this one has read: they are mapped again when it reads them
   /// again.
-  void let_go(const std::byte* from, int64_t size) const;
+  void release(const std::byte* from, int64_t size) const;
 };
 
 /// A named block of POSIX shared memory, `create`d by one process and opened by others; null with the reason

@@ -123,7 +123,7 @@ void Watchdog::fail(const std::string& message, std::unique_lock<std::mutex>& lo
   transport_.break_off();
   lock.lock();
   if (stopped_.wait_for(lock, patience, [this] { return stopping_; })) return;
-  tell_failure(message);
+  report_failure(message);
   log_error(message);
   abort_mpi(1);
 }

@@ -39,20 +39,20 @@ struct Launched {
 
 /// What the launcher says before MPI is asked.
 Launched launched() {
-  const auto says = [](Launcher by, const char* processes, const char* rank) {
+  const auto launched_by = [](Launcher by, const char* processes, const char* rank) {
     return Launched{by, number_from_environment(processes), number_from_environment(rank)};
   };
   const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
   if (number_from_environment("OMPI_COMM_WORLD_SIZE") > 0)
-    return says(Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
+    return launched_by(Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
   const bool is_unheard_of_by_mpi = is_set("SLURM_PROCID") && is_set("PMI_FD") && !mpi_understands_pmi2();
   if (number_from_environment("PMI_SIZE") > 0 && !is_unheard_of_by_mpi)
-    return says(Launcher::mpi, "PMI_SIZE", "PMI_RANK");
+    return launched_by(Launcher::mpi, "PMI_SIZE", "PMI_RANK");
   // srun --mpi=pmix sets PMIX_RANK and leaves the OMPI variables to MPI_Init.
-  if (is_set("PMIX_RANK")) return says(Launcher::mpi, "SLURM_STEP_NUM_TASKS", "PMIX_RANK");
+  if (is_set("PMIX_RANK")) return launched_by(Launcher::mpi, "SLURM_STEP_NUM_TASKS", "PMIX_RANK");
   if (is_set("SLURM_PROCID") && number_from_environment("SLURM_STEP_NUM_TASKS") > 1)
-    return says(Launcher::srun_without_mpi, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID");
-  if (is_set("RANK")) return says(Launcher::torchrun, "WORLD_SIZE", "RANK");
+    return launched_by(Launcher::srun_without_mpi, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID");
+  if (is_set("RANK")) return launched_by(Launcher::torchrun, "WORLD_SIZE", "RANK");
   return {};
 }
 
@@ -88,7 +88,7 @@ std::string place_in_sources(const Error& failure) {
 /// the first gets the time to say it, also to other hosts, and who watches the time to end the others.
 std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
   if (launch.rank == 0) return std::chrono::milliseconds(0);
-  if (is_watched()) return std::chrono::milliseconds(1000);
+  if (is_supervised()) return std::chrono::milliseconds(1000);
   const bool is_on_first_host =
       number_from_environment("OMPI_COMM_WORLD_LOCAL_RANK", launch.rank) == launch.rank;
   return std::chrono::milliseconds(is_on_first_host ? 300 : 1500);
@@ -97,7 +97,7 @@ std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
 /// The launcher has words of its own about an end: the message gets the time to pass before them, and the
 /// others the time to see that it is said. Who watches has none before the ranks have ended.
 std::chrono::milliseconds patience_before_ending(bool has_spoken) {
-  if (is_watched()) return std::chrono::milliseconds(100);
+  if (is_supervised()) return std::chrono::milliseconds(100);
   return std::chrono::milliseconds(has_spoken ? 700 : 1500);
 }
 
@@ -110,12 +110,12 @@ std::string launch_name() {
 }
 
 /// Says why this rank ends unless another of this host says the same, and ends all. Returns the exit code.
-int report_failure(const std::string& message, int code) {
-  tell_failure(message);
+int end_with_failure(const std::string& message, int code) {
+  report_failure(message);
   const Launched launch = launched();
   const bool has_others = launch.by == Launcher::mpi && launch.processes != 1;
   // A launcher that ends the job meanwhile is to be obeyed at once.
-  if (has_others && !is_watched()) std::signal(SIGTERM, SIG_DFL);
+  if (has_others && !is_supervised()) std::signal(SIGTERM, SIG_DFL);
   if (code == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
   const bool speaks = !has_others || claim_message(message);
   if (!speaks) silence_log_console();
@@ -141,16 +141,16 @@ int run_and_report(const std::function<int()>& body) {
   try {
     code = body();
   } catch (const LaunchMistake& failure) {
-    if (launched().rank == 0) return report_failure(failure.what(), exit_usage);
+    if (launched().rank == 0) return end_with_failure(failure.what(), exit_usage);
     // Some launchers end all processes after the first that fails.
     std::this_thread::sleep_for(std::chrono::seconds(1));
     return exit_usage;
   } catch (const UserError& failure) {
-    return report_failure(failure.what(), exit_usage);
+    return end_with_failure(failure.what(), exit_usage);
   } catch (const Error& failure) {
-    return report_failure(concat(failure.what(), " (", place_in_sources(failure), ")"), 1);
+    return end_with_failure(concat(failure.what(), " (", place_in_sources(failure), ")"), 1);
   } catch (const std::exception& failure) {
-    return report_failure(failure.what(), 1);
+    return end_with_failure(failure.what(), 1);
   }
   finalize_mpi();
   return code;
@@ -177,7 +177,7 @@ World World::from_environment() {
     refuse_several_without_mpi(launch);
     return alone();
   }
-  const MpiPlace place = initialize_mpi();
+  const MpiRank place = initialize_mpi();
   mpi_was_used = true;
   require(launch.processes == 0 || place.size == launch.processes, "the launcher started ", launch.processes,
           " ranks, but MPI sees ", place.size,

@@ -158,7 +158,7 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-Config checked(Config config, const std::string& name) {
+Config validated(Config config, const std::string& name) {
   for (const ConfigKey& key : config_schema()) key.check(config);
   settle_folders(config, name);
   check_together(config);
@@ -171,9 +171,9 @@ int64_t recompute_segments(const Config& config) {
   return equals == std::string::npos ? 0 : std::stoll(value.substr(equals + 1));
 }
 
-Config changed(Config config, const std::vector<Setting>& settings) {
+Config with_settings(Config config, const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) assign(config, setting);
-  config = checked(std::move(config));
+  config = validated(std::move(config));
   settle_device(config);
   return config;
 }
@@ -236,13 +236,13 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
     name = std::filesystem::path(path).stem().string();
   }
   layers.push_back(arguments.overrides);
-  Config config = checked(assemble(layers, defaults), name);
+  Config config = validated(assemble(layers, defaults), name);
   settle_device(config);
   return config;
 }
 
 Config config_from_ini(const std::string& text, const std::string& name) {
-  return checked(assemble({parse_ini(text, name)}, {}), std::filesystem::path(name).stem().string());
+  return validated(assemble({parse_ini(text, name)}, {}), std::filesystem::path(name).stem().string());
 }
 
 Config config_of_earlier_run(const std::string& text, const std::string& name) {

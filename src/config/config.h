@@ -140,11 +140,11 @@ Config config_from_ini(const std::string& text, const std::string& name);
 Config config_of_earlier_run(const std::string& text, const std::string& name);
 
 /// What a program has filled in, checked and settled as load_config() does it.
-Config checked(Config config, const std::string& name = "run");
+Config validated(Config config, const std::string& name = "run");
 
 /// A configuration with other values, checked and with its device settled. Throws UserError as load_config()
 /// does.
-Config changed(Config config, const std::vector<Setting>& settings);
+Config with_settings(Config config, const std::vector<Setting>& settings);
 
 /// What a key is set to, as to_ini() writes it. Throws UserError if there is no such key.
 std::string value_of(const Config& config, const std::string& key);

@@ -23,7 +23,7 @@ Stream make_gpu_stream(int, bool) { throw UserError(concat("train.device = cuda:
 std::string describe_gpu(int) { throw Error(why_none); }
 
 MemoryPool& gpu_pool(int) { throw Error(why_none); }
-MemoryPlace place_of(const Stream&) { return {}; }
+ReuseScope place_of(const Stream&) { return {}; }
 
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes) { return allocate(bytes, cpu_stream()); }
 void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const Stream& stream) {

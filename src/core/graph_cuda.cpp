@@ -21,9 +21,9 @@ cudaEvent_t native_event(const std::shared_ptr<void>& handle) {
 
 bool is_recording_graph() { return recording != 0; }
 
-MemoryPlace place_of(const Stream& stream) {
+ReuseScope place_of(const Stream& stream) {
   const auto* cuda = std::get_if<CudaStream>(&stream);
-  return cuda ? MemoryPlace{.queue = cuda->handle, .graph = recording} : MemoryPlace{};
+  return cuda ? ReuseScope{.queue = cuda->handle, .graph = recording} : ReuseScope{};
 }
 
 struct Graph::Recording {

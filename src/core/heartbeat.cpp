@@ -14,7 +14,7 @@ namespace {
 constexpr const char* page_variable = "LOCKSTEP_HEARTBEAT";
 
 std::shared_ptr<HeartbeatPage> own_page() {
-  if (!is_watched()) return std::make_shared<HeartbeatPage>();
+  if (!is_supervised()) return std::make_shared<HeartbeatPage>();
   try {
     return map_heartbeat(environment(page_variable), false);
   } catch (const Error& failure) {
@@ -41,16 +41,16 @@ int restart_count() {
   return number_from_environment("LOCKSTEP_RESTART_COUNT", number_from_environment("SLURM_RESTART_COUNT"));
 }
 
-bool is_watched() { return !environment(page_variable).empty(); }
+bool is_supervised() { return !environment(page_variable).empty(); }
 
-void beat(const char* phase) {
+void report_progress(const char* phase) {
   HeartbeatPage& page = heartbeat();
   if (std::strncmp(page.phase, phase, sizeof(page.phase) - 1) != 0)
     std::strncpy(page.phase, phase, sizeof(page.phase) - 1);
   page.beats.fetch_add(1, std::memory_order_relaxed);
 }
 
-void tell_failure(const std::string& message) {
+void report_failure(const std::string& message) {
   HeartbeatPage& page = heartbeat();
   if (page.failure[0] == '\0') std::strncpy(page.failure, message.c_str(), sizeof(page.failure) - 1);
 }

@@ -25,13 +25,13 @@ struct HeartbeatPage {
 HeartbeatPage& heartbeat();
 
 /// True if somebody watches this process, and ends the other ranks when this one fails.
-bool is_watched();
+bool is_supervised();
 
 /// Says that the rank gets on, and with what (at most 31 characters).
-void beat(const char* phase);
+void report_progress(const char* phase);
 
 /// Says why the rank ends; the first reason stays.
-void tell_failure(const std::string& message);
+void report_failure(const std::string& message);
 
 /// How often whoever watches has started this run again (LOCKSTEP_RESTART_COUNT), or Slurm its job
 /// (SLURM_RESTART_COUNT); 0 if nobody does.

@@ -95,7 +95,7 @@ void spare_address_space() {
 
 std::unique_ptr<MemoryPool> make_cpu_pool() { return std::make_unique<CpuPool>(); }
 
-std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, MemoryPlace place) {
+std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, ReuseScope place) {
   expect(bytes >= 0, "an allocation of ", bytes, " bytes");
   const char* label = current_label;
   const int64_t block_bytes = size_class(bytes);
@@ -113,7 +113,7 @@ std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, MemoryPlace place) {
   return {block, [=, this](std::byte* freed) { give(freed, block_bytes, place, label); }};
 }
 
-std::byte* MemoryPool::find(int64_t bytes, const MemoryPlace& place, const char* label) {
+std::byte* MemoryPool::find(int64_t bytes, const ReuseScope& place, const char* label) {
   const int64_t block_bytes = size_class(bytes);
   const std::lock_guard lock(mutex_);
   auto& blocks = free_[{place, block_bytes}];
@@ -135,7 +135,7 @@ std::byte* MemoryPool::find(int64_t bytes, const MemoryPlace& place, const char*
   return block;
 }
 
-void MemoryPool::give(std::byte* block, int64_t block_bytes, MemoryPlace place, const char* label) {
+void MemoryPool::give(std::byte* block, int64_t block_bytes, ReuseScope place, const char* label) {
   const std::lock_guard lock(mutex_);
   count(label, -block_bytes);
   if (dead_graphs_.contains(place.graph)) place.graph = 0;
@@ -153,7 +153,7 @@ void MemoryPool::release_graph(uint64_t graph) {
     auto& common = free_[{place, block_bytes}];
     common.insert(common.end(), blocks.begin(), blocks.end());
   }
-  std::erase_if(free_, [&](const auto& entry) { return std::get<MemoryPlace>(entry.first).graph == graph; });
+  std::erase_if(free_, [&](const auto& entry) { return std::get<ReuseScope>(entry.first).graph == graph; });
 }
 
 void MemoryPool::release_cached() {
@@ -163,7 +163,7 @@ void MemoryPool::release_cached() {
 
 void MemoryPool::release_free() {
   for (auto& [key, blocks] : free_)
-    if (std::get<MemoryPlace>(key).graph == 0)
+    if (std::get<ReuseScope>(key).graph == 0)
       for (std::byte* block : std::exchange(blocks, {})) destroy(block, std::get<int64_t>(key));
 }
 

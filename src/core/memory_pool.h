@@ -16,11 +16,11 @@ namespace lockstep {
 
 /// Where freed blocks of one device may be used again: in the queue they were freed in, and only by the graph
 /// that they belong to, if any.
-struct MemoryPlace {
+struct ReuseScope {
   const void* queue = nullptr;
   uint64_t graph = 0;
   // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer in a defaulted comparison
-  auto operator<=>(const MemoryPlace&) const = default;
+  auto operator<=>(const ReuseScope&) const = default;
 };
 
 /// Blocks of one device by place and size class, with the bookkeeping of scopes. A device's own pool is never
@@ -30,7 +30,7 @@ class MemoryPool {
   virtual ~MemoryPool() = default;
 
   /// A block of at least `bytes` under the label of this thread's scope. Throws Error when there is none.
-  std::shared_ptr<std::byte> take(int64_t bytes, MemoryPlace place);
+  std::shared_ptr<std::byte> take(int64_t bytes, ReuseScope place);
   /// Gives freed blocks back to the device; those of a graph stay, because it writes to them.
   void release_cached();
   /// The graph is gone: its blocks serve everybody.
@@ -47,13 +47,13 @@ class MemoryPool {
   virtual std::string device() const = 0;
 
  private:
-  std::byte* find(int64_t bytes, const MemoryPlace& place, const char* label);
-  void give(std::byte* block, int64_t block_bytes, MemoryPlace place, const char* label);
+  std::byte* find(int64_t bytes, const ReuseScope& place, const char* label);
+  void give(std::byte* block, int64_t block_bytes, ReuseScope place, const char* label);
   void release_free();
   void count(const char* label, int64_t bytes);
 
   std::mutex mutex_;
-  std::map<std::tuple<MemoryPlace, int64_t>, std::vector<std::byte*>> free_;
+  std::map<std::tuple<ReuseScope, int64_t>, std::vector<std::byte*>> free_;
   std::set<uint64_t> dead_graphs_;
   std::map<std::string, MemoryUse> uses_;
   MemoryUse total_{.label = "total"};
@@ -66,6 +66,6 @@ std::unique_ptr<MemoryPool> make_cpu_pool();
 MemoryPool& gpu_pool(int device);
 
 /// Where what this thread allocates on the stream now may be used again: apart, while it records a graph.
-MemoryPlace place_of(const Stream& stream);
+ReuseScope place_of(const Stream& stream);
 
 }  // namespace lockstep

@@ -52,9 +52,9 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
                 .drop_last = options.drop_last}) {
   if (options_.local_parts.empty())
     for (const int replica : options.local_replicas)
-      for (int part = 0; part < options.parts; ++part) options_.local_parts.push_back({replica, part});
-  for (const auto& [replica, part] : options_.local_parts)
-    expect(replica >= 0 && replica < options.replicas && part >= 0 && part < options.parts, "part ", part,
+      for (int slice = 0; slice < options.parts; ++slice) options_.local_parts.push_back({replica, slice});
+  for (const auto& [replica, slice] : options_.local_parts)
+    expect(replica >= 0 && replica < options.replicas && slice >= 0 && slice < options.parts, "part ", slice,
            " of replica ", replica, ", of ", options.replicas, " with ", options.parts, " parts");
   require(options.batch_size > 0, "train.batch_size = ", options.batch_size, ": at least 1 is needed");
   const int64_t rounding = options.whole_batches ? 0 : options.batch_size - 1;
@@ -96,20 +96,20 @@ Step Loader::prepare(int64_t index) {
   Step step{.index = index, .epoch = sampler_.epoch()};
   const int64_t begin = index % steps_per_epoch_ * options_.batch_size;
   const int64_t end = std::min(begin + options_.batch_size, sampler_.samples_per_replica());
-  for (const BatchPart& part : options_.local_parts)
-    step.batches.push_back(prepare(part, begin, end, step.epoch));
+  for (const BatchSlice& slice : options_.local_parts)
+    step.batches.push_back(prepare(slice, begin, end, step.epoch));
   return step;
 }
 
 /// Of the positions [begin, end) of a replica, those of the part.
-Batch Loader::prepare(const BatchPart& part, int64_t begin, int64_t end, int64_t epoch) {
+Batch Loader::prepare(const BatchSlice& slice, int64_t begin, int64_t end, int64_t epoch) {
   const int64_t samples = (end - begin) / options_.parts;
   std::vector<int64_t> indices;
   for (int64_t i = 0; i < samples; ++i)
-    indices.push_back(sampler_.index(part.replica, begin + part.part * samples + i));
+    indices.push_back(sampler_.index(slice.replica, begin + slice.index * samples + i));
   Batch batch = collect(*dataset_, indices, stream_, epoch);
-  batch.replica = part.replica;
-  batch.first_sample = part.replica * options_.batch_size + part.part * samples;
+  batch.replica = slice.replica;
+  batch.first_sample = slice.replica * options_.batch_size + slice.index * samples;
   return batch;
 }
 

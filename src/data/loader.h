@@ -29,9 +29,9 @@ struct Batch {
 };
 
 /// A part of a replica's batch, one of several micro-batches.
-struct BatchPart {
+struct BatchSlice {
   int replica = 0;
-  int part = 0;
+  int index = 0;
 };
 
 /// Room for the field of so many samples: [samples, ...], contents undefined.
@@ -56,10 +56,10 @@ class Loader {
  public:
   struct Options {
     int64_t replicas = 1;
-    std::vector<int> local_replicas = {0};    ///< those that this rank executes, in order; or, unless empty,
-    std::vector<BatchPart> local_parts = {};  ///< of their batches, which are cut into
-    int64_t parts = 1;                        ///< equal ones; what is left over is left out
-    int64_t batch_size = 1;                   ///< samples a replica and step
+    std::vector<int> local_replicas = {0};     ///< those that this rank executes, in order; or, unless empty,
+    std::vector<BatchSlice> local_parts = {};  ///< of their batches, which are cut into
+    int64_t parts = 1;                         ///< equal ones; what is left over is left out
+    int64_t batch_size = 1;                    ///< samples a replica and step
     uint64_t seed = 0;
     bool shuffle = true;
     bool drop_last = false;
@@ -80,7 +80,7 @@ class Loader {
 
  private:
   Step prepare(int64_t index);
-  Batch prepare(const BatchPart& part, int64_t begin, int64_t end, int64_t epoch);
+  Batch prepare(const BatchSlice& slice, int64_t begin, int64_t end, int64_t epoch);
   void work(const std::stop_token& stop);
 
   std::shared_ptr<const Dataset> dataset_;

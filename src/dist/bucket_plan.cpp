@@ -13,16 +13,16 @@ int64_t blocks_of(int64_t bytes) {
 
 }  // namespace
 
-BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments)
-    : elements(reserved + trainable_elements), owned(segments.size()) {
+BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& ownership)
+    : elements(reserved + trainable_elements), owned(ownership.size()) {
   owned[0].push_back({0, reserved});
-  for (size_t rank = 0; rank < segments.size(); ++rank)
-    for (const Range& range : segments[rank])
+  for (size_t rank = 0; rank < ownership.size(); ++rank)
+    for (const Range& range : ownership[rank])
       owned[rank].push_back({reserved + range.begin, reserved + range.end});
 }
 
-BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes)
-    : BucketPlan(trainable_elements, segments) {
+BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& ownership, int64_t bucket_bytes)
+    : BucketPlan(trainable_elements, ownership) {
   cut(bucket_bytes);
 }
 

@@ -19,9 +19,9 @@ struct BucketPlan {
     Ownership owned;  ///< parts of the range
   };
 
-  /// About `bucket_bytes` each, the first about 1 MiB, so that communication starts early. `segments`: what
+  /// About `bucket_bytes` each, the first about 1 MiB, so that communication starts early. `ownership`: what
   /// each rank owns of the space.
-  BucketPlan(int64_t trainable_elements, const Ownership& segments, int64_t bucket_bytes);
+  BucketPlan(int64_t trainable_elements, const Ownership& ownership, int64_t bucket_bytes);
   /// The same, or, where gradients are cut, of at most that much of one unit; unit 0 is the reserved
   /// elements.
   BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes);
@@ -35,7 +35,7 @@ struct BucketPlan {
   std::vector<Range> units;     ///< where gradients lie unit by unit, else empty
 
  private:
-  BucketPlan(int64_t trainable_elements, const Ownership& segments);
+  BucketPlan(int64_t trainable_elements, const Ownership& ownership);
   void cut(int64_t bucket_bytes);
   void add(Range range, int unit);
 };

@@ -71,7 +71,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   reducer_ = std::make_unique<GradientReducer>(communicator_, space, sharding_, options_);
   micro_batches_ = reducer_->plan().micro_batches();
   place_values();
-  make_report();
+  make_step_summary();
   votes_ = full({vote_kinds}, 0.0, DType::f32, space.stream());
   const int64_t elements = reducer_->buckets().elements;
   for (int slot = 0; slot < reducer_->plan().slots && !reducer_->cuts_gradients(); ++slot) {
@@ -79,7 +79,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
     reserved_.push_back(all.slice(0, BucketPlan::reserved));
     gradients_.push_back(all.slice(BucketPlan::reserved, elements));
   }
-  told_ = reducer_->cuts_gradients() ? report_.slice(0, BucketPlan::reserved) : reserved_.front();
+  told_ = reducer_->cuts_gradients() ? step_summary_.slice(0, BucketPlan::reserved) : reserved_.front();
   is_ready_.resize(space.parameters().size());
   missing_in_bucket_.resize(reducer_->buckets().buckets.size());
   // Last, because a constructor that throws has no destructor to take the hooks back.
@@ -106,23 +106,23 @@ DataParallel::~DataParallel() {
   }
 }
 
-void DataParallel::make_report() {
+void DataParallel::make_step_summary() {
   constexpr int64_t reserved = BucketPlan::reserved, floats_a_block = sizeof(double) / sizeof(float);
   const int64_t blocks = space_.trainable_elements() / ParameterSpace::block;
   const int64_t elements = reserved + floats_a_block * blocks;
   const auto memory = reducer_->allocate(elements, false);
-  report_ = Tensor(memory, 0, {elements}, DType::f32);
+  step_summary_ = Tensor(memory, 0, {elements}, DType::f32);
   squares_ = Tensor(memory, reserved * 4, {blocks}, DType::f64);
   const auto place = [](int64_t element) {
     return reserved + floats_a_block * element / ParameterSpace::block;
   };
   Ownership owned;
-  for (const std::vector<Range>& segments : sharding_.updates) {
+  for (const std::vector<Range>& ranges : sharding_.updates) {
     owned.emplace_back();
     if (owned.size() == 1) owned.back().push_back({0, reserved});
-    for (const Range& range : segments) owned.back().push_back({place(range.begin), place(range.end)});
+    for (const Range& range : ranges) owned.back().push_back({place(range.begin), place(range.end)});
   }
-  report_transfer_ = Transfer::in_place(owned, elements, communicator_->rank());
+  summary_plan_ = TransferPlan::in_place(owned, elements, communicator_->rank());
 }
 
 std::vector<int> DataParallel::replicas() const {
@@ -149,9 +149,9 @@ void DataParallel::forget_gathered() {
 }
 
 void DataParallel::count_down(int bucket) {
-  if (micro_batches_done_ % parts() != parts() - 1) return;
+  if (micro_batches_done_ % micro_batches_per_leaf() != micro_batches_per_leaf() - 1) return;
   if (--missing_in_bucket_[static_cast<size_t>(bucket)] == 0)
-    reducer_->complete(bucket, micro_batches_done_ / parts());
+    reducer_->complete(bucket, micro_batches_done_ / micro_batches_per_leaf());
 }
 
 /// Where gradients are cut: a parameter's lies with those of its unit.
@@ -195,10 +195,10 @@ void DataParallel::backward(const Tensor& loss) {
          " times in this step; call wait() after the last");
   expect_same_precision();
   const bool cuts = reducer_->cuts_gradients();
-  const int part = micro_batches_done_ % parts();
-  const int slot = reducer_->begin(micro_batches_done_ / parts());
+  const int index = micro_batches_done_ % micro_batches_per_leaf();
+  const int slot = reducer_->begin(micro_batches_done_ / micro_batches_per_leaf());
   space_.set_gradients_are_whole(!cuts);
-  if (!cuts) space_.bind_gradients(gradients_[static_cast<size_t>(slot)], part > 0);
+  if (!cuts) space_.bind_gradients(gradients_[static_cast<size_t>(slot)], index > 0);
   std::fill(missing_in_bucket_.begin(), missing_in_bucket_.end(), 0);
   ++missing_in_bucket_[0];  // the reserved elements
   for (size_t p = 0; p < is_ready_.size(); ++p) {
@@ -208,7 +208,7 @@ void DataParallel::backward(const Tensor& loss) {
     for (int bucket = first; bucket < end; ++bucket) ++missing_in_bucket_[static_cast<size_t>(bucket)];
   }
 
-  write_loss(loss, cuts ? reducer_->leaf(0) : reserved_[static_cast<size_t>(slot)], part > 0);
+  write_loss(loss, cuts ? reducer_->leaf(0) : reserved_[static_cast<size_t>(slot)], index > 0);
   count_down(0);
   const double factor = 1.0 / options_.accumulate;
   options_.scaler ? options_.scaler->backward(loss, factor) : lockstep::backward(loss, factor);
@@ -257,12 +257,12 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   forget_gathered();
   place_states(optimizer);
   const std::vector<Range>& mine = sharding_.updates[rank()];
-  const Tensor on_the_way = report_.slice(0, BucketPlan::reserved);
+  const Tensor on_the_way = step_summary_.slice(0, BucketPlan::reserved);
   if (!reducer_->cuts_gradients() || rank() == 0) copy(reducer_->reserved_mean(), on_the_way);
   square_blocks(space_, mine, squares_);
-  auto* const report = reinterpret_cast<std::byte*>(report_.data<float>());
+  auto* const summary = reinterpret_cast<std::byte*>(step_summary_.data<float>());
   reducer_->transfer(
-      {.pieces = *report_transfer_, .from = report, .from_bytes = report_.view().bytes(), .to = report});
+      {.plan = *summary_plan_, .from = summary, .from_bytes = step_summary_.view().bytes(), .to = summary});
   if (!reducer_->cuts_gradients()) copy(on_the_way, told_);
   // From the same numbers on every rank, so that all skip a step or none.
   norm_ = norm_of_blocks(squares_, max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
@@ -324,9 +324,9 @@ void DataParallel::place_states(Optimizer& optimizer) {
 void DataParallel::gather_states(Optimizer& optimizer) {
   place_states(optimizer);
   if (states_are_shared_ || communicator_->size() == 1 || sharding_.stage != Shard::none) return;
-  const Transfer pieces =
-      Transfer::in_place(sharding_.updates, space_.trainable_elements(), communicator_->rank(), 0);
-  for (const auto& state : optimizer.states()) bring(state.flat, pieces);
+  const TransferPlan plan =
+      TransferPlan::in_place(sharding_.updates, space_.trainable_elements(), communicator_->rank(), 0);
+  for (const auto& state : optimizer.states()) gather(state.flat, plan);
 }
 
 Tensor DataParallel::mean_loss() const {

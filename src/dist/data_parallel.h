@@ -148,19 +148,19 @@ class DataParallel {
   FlatBuffer make_buffer(const Ownership& ownership, DType dtype, bool on_host) const;
   void fill_masters(const FlatBuffer& masters) const;
   void broadcast(const Tensor& tensor) const;
-  void bring(const FlatBuffer& buffer, const Transfer& pieces) const;
+  void gather(const FlatBuffer& buffer, const TransferPlan& plan) const;
   void gather_updates();
   void hook(size_t parameter);
   void bind_leaf(size_t parameter);
   void forget_gathered();
-  void make_report();
+  void make_step_summary();
   void end_step(bool everything);
   void write_loss(const Tensor& loss, const Tensor& target, bool adds) const;
   void count_down(int bucket);
   void on_ready(size_t parameter);
   void expect_same_precision() const;
   /// Micro-batches that are added up before anything travels.
-  int parts() const { return reducer_->cuts_gradients() ? 1 : options_.accumulate; }
+  int micro_batches_per_leaf() const { return reducer_->cuts_gradients() ? 1 : options_.accumulate; }
   int owed() const { return static_cast<int>(micro_batches_.size()); }
   size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
 
@@ -169,14 +169,14 @@ class DataParallel {
   Options options_;
   Offload offload_;  ///< none on a CPU
   Sharding sharding_;
-  DType precision_;  ///< for which ranks cut values and copies
-  Tensor report_;    ///< what ranks tell each other in a step: reserved elements, then
-  Tensor squares_;   ///< the sums of squares of all blocks
-  Tensor told_;      ///< the reserved elements of the last step
+  DType precision_;      ///< for which ranks cut values and copies
+  Tensor step_summary_;  ///< what ranks tell each other in a step: reserved elements, then
+  Tensor squares_;       ///< the sums of squares of all blocks
+  Tensor told_;          ///< the reserved elements of the last step
   std::unique_ptr<GradientReducer> reducer_;  ///< goes before the memory that it has made
   std::unique_ptr<UnitPool> units_;           ///< where reads are cut
   std::vector<MicroBatch> micro_batches_;
-  std::optional<Transfer> report_transfer_, value_transfer_, copies_transfer_;
+  std::optional<TransferPlan> summary_plan_, value_plan_, copies_plan_;
   GradientNorm norm_;
   Tensor votes_;                      ///< of this rank, in the order of Vote: 0 or 1
   std::vector<Tensor> gradients_;     ///< [slot]: the trainable elements

@@ -18,21 +18,21 @@ void DataParallel::place_values() {
   if (sharding_.cuts_reads())
     units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_->movement(), communicator_->rank());
   const std::vector<Placement> places = places_of(sharding_.reads);
-  value_transfer_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
-  value_transfer_->stays.clear();
+  value_plan_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
+  value_plan_->stays.clear();
   if (!space_.has_copies()) return;
   const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision(), offload_ == Offload::all);
   space_.place_copies(copies);
   if (sharding_.stage != Shard::none) {
-    copies_transfer_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
-    copies_transfer_->stays.clear();
+    copies_plan_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
+    copies_plan_->stays.clear();
   }
   refresh_copies();
 }
 
 void DataParallel::refresh_copies() {
   space_.refresh_copies();
-  if (copies_transfer_) bring(space_.copies(), *copies_transfer_);
+  if (copies_plan_) gather(space_.copies(), *copies_plan_);
 }
 
 /// Zeroed memory for a rank's part of the space, from where others reach it: equally large on all ranks; or
@@ -93,11 +93,11 @@ void DataParallel::broadcast(const Tensor& tensor) const {
 
 /// Pieces of one buffer, from whoever has made them to whoever keeps them. On the host a rank has made what
 /// it keeps.
-void DataParallel::bring(const FlatBuffer& buffer, const Transfer& pieces) const {
+void DataParallel::gather(const FlatBuffer& buffer, const TransferPlan& plan) const {
   if (device_of(buffer.memory().stream()) != device_of(space_.stream())) return;
   const View view = buffer.memory().view();
   auto* const first = static_cast<std::byte*>(view.data);
-  reducer_->transfer({.pieces = pieces,
+  reducer_->transfer({.plan = plan,
                       .from = first,
                       .from_bytes = view.bytes(),
                       .to = first,
@@ -108,10 +108,10 @@ void DataParallel::bring(const FlatBuffer& buffer, const Transfer& pieces) const
 /// Brings new values to all that read them.
 void DataParallel::gather_updates() {
   if (communicator_->size() == 1) return;
-  if (copies_transfer_) return bring(space_.copies(), *value_transfer_);
+  if (copies_plan_) return gather(space_.copies(), *value_plan_);
   // In one group, all that a rank reads of others it gathers.
   if (sharding_.cuts_reads() && sharding_.group == communicator_->size()) return;
-  bring(space_.values(), *value_transfer_);
+  gather(space_.values(), *value_plan_);
   if (space_.has_copies()) space_.refresh_copies();
 }
 
@@ -119,7 +119,7 @@ Tensor DataParallel::gather_values(int unit) {
   const Range range = space_.units()[static_cast<size_t>(unit)];
   const FlatBuffer& masters = space_.values();
   if (masters.is_whole(space_.elements())) return masters.part(range);
-  const Transfer pieces =
+  const TransferPlan plan =
       gather_of(sharding_.masters, places_of(sharding_.masters), range,
                 space_.has_copies() ? communicator_->size() : sharding_.group, communicator_->rank());
   if (!gathered_) {
@@ -130,7 +130,7 @@ Tensor DataParallel::gather_values(int unit) {
     gathered_ = Tensor(memory, 0, {most}, DType::f32);
   }
   const View from = masters.memory().view();
-  reducer_->transfer({.pieces = pieces,
+  reducer_->transfer({.plan = plan,
                       .from = static_cast<const std::byte*>(from.data),
                       .from_bytes = from.bytes(),
                       .to = static_cast<std::byte*>(gathered_.view().data),

@@ -43,7 +43,7 @@ GradientReducer::GradientReducer(const std::shared_ptr<Communicator>& communicat
     // Where reads are cut, the thread that walks gathers: two must not do what all ranks do together.
     : GradientReducer(communicator, BucketPlan(space, sharding, options.bucket_bytes), options,
                       space.stream(), sharding.cuts_gradients() ? &space : nullptr, !sharding.cuts_reads()) {
-  lets_go_ = sharding.stage != Shard::none;
+  releases_ = sharding.stage != Shard::none;
 }
 
 GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
@@ -56,27 +56,27 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, Buc
       plan_(options.replicas > 0 ? options.replicas : communicator_->size(), options.accumulate,
             communicator_->size(), communicator_->rank(),
             cut != nullptr ? Execution::interleaved : Execution::ranges, false),
-      in_place_(Transfer::in_place(buckets_.owned, buckets_.elements, plan_.rank)),
+      in_place_(TransferPlan::in_place(buckets_.owned, buckets_.elements, plan_.rank)),
       ready_(buckets_.buckets.size(), false) {
   make_movement(options);
   for (size_t r = 0; r < plan_.rounds.size(); ++r)
     for (const Replica& replica : plan_.rounds[r].replicas) replicas_.emplace_back(r, replica);
-  if (cut != nullptr) make_counter(*cut);
+  if (cut != nullptr) make_partial_sums(*cut);
   const bool has_room = communicator_->size() > 1 && !on_gpu() && may_overlap;
   if (options.overlap && has_room) server_ = std::thread([this] { serve(); });
 }
 
-void GradientReducer::make_counter(const ParameterSpace& space) {
+void GradientReducer::make_partial_sums(const ParameterSpace& space) {
   const MemoryScope scope("gradients");
   leaves_ =
       std::make_unique<LeafPool>(space, buckets_, [this](int64_t count) { return allocate(count, false); });
   owned_ = Placement(buckets_.owned[static_cast<size_t>(plan_.rank)]);
   const int64_t bytes = owned_.elements() * 4;
-  counter_ = Storage::make(std::max(plan_.levels, 1) * bytes, movement_->stream());
+  partial_sums_ = Storage::make(std::max(plan_.partial_sums, 1) * bytes, movement_->stream());
   if (on_gpu() && !is_queued())
     mean_ = Storage::make(bytes, stream_);
   else  // on the stream of who updates, which has waited by then for whoever made it
-    mean_ = std::make_shared<Storage>(Storage{counter_->data, bytes, stream_});
+    mean_ = std::make_shared<Storage>(Storage{partial_sums_->data, bytes, stream_});
 }
 
 Tensor GradientReducer::shard() const {
@@ -141,9 +141,9 @@ void GradientReducer::make_movement(const DataParallelOptions& options) {
   storage_ = make_slots(false);
 }
 
-/// Where an element that this rank owns lies in a level.
-float* GradientReducer::counter(int level, int64_t element) const {
-  return reinterpret_cast<float*>(counter_->data.get()) + level * owned_.elements() +
+/// Where an element that this rank owns lies in a index.
+float* GradientReducer::partial_sum(int index, int64_t element) const {
+  return reinterpret_cast<float*>(partial_sums_->data.get()) + index * owned_.elements() +
          owned_.offset_of({element, element + 1});
 }
 
@@ -207,7 +207,7 @@ void GradientReducer::complete(int bucket, int k) {
   if (replica.index != round().replicas.back().index)
     return add_slots(stream_, scatter_of(bucket), replica.slot, replica.additions);
   std::unique_lock lock(mutex_);
-  movement_->offer(scatter_of(bucket));
+  movement_->enqueue(scatter_of(bucket));
   if (!is_queued()) written_.record(stream_);
   ready_[b] = true;
   // What units are under way at a time is found out without a thread beside it.
@@ -255,8 +255,8 @@ void GradientReducer::finish(bool everything) {
   while (round_ < plan_.rounds.size()) end_round();
   round_ = 0;
   if (leaves_) {
-    if (mean_->data != counter_->data)
-      copy_bytes(mean_->data.get(), stream_, counter_->data.get(), cpu_stream(), mean_->bytes);
+    if (mean_->data != partial_sums_->data)
+      copy_bytes(mean_->data.get(), stream_, partial_sums_->data.get(), cpu_stream(), mean_->bytes);
     return;
   }
   const bool has_everything = gathers_early_ || reduction_ == Reduction::native;
@@ -266,10 +266,10 @@ void GradientReducer::finish(bool everything) {
 
 void GradientReducer::gather_slot() {
   auto* const first = reinterpret_cast<std::byte*>(slot(0));
-  transfer({.pieces = in_place_, .from = first, .from_bytes = buckets_.elements * 4, .to = first});
+  transfer({.plan = in_place_, .from = first, .from_bytes = buckets_.elements * 4, .to = first});
 }
 
-void GradientReducer::transfer(const Movement::Route& route) {
+void GradientReducer::transfer(const Movement::Transfer& route) {
   const auto begin = Clock::now();
   movement_->transfer(route);
   movement_->join();
@@ -308,23 +308,23 @@ void GradientReducer::serve() {
 
 void GradientReducer::reduce(int bucket) {
   Movement::Scatter what = scatter_of(bucket);
-  what.first = movement_->land(what);
+  what.first = movement_->stage(what);
   const bool has_last = plan_.merges_last && !round().replicas.empty();
   if (has_last)
     add_slots(movement_->stream(), what, round().replicas.back().slot, round().replicas.back().additions);
   if (reduction_ == Reduction::native) return reduce_natively(what);
   if (gathers_early_)
-    if (const auto arrived = movement_->bring_all(what); !arrived.empty())
+    if (const auto arrived = movement_->all_gather(what); !arrived.empty())
       return fold(what, what.bucket.range, arrived);
   fold(what);
-  if (lets_go_) movement_->let_go(what);
+  if (releases_) movement_->release(what);
   if (leaves_) return;
   if (round_ + 1 < plan_.rounds.size()) return;
-  movement_->deliver(scatter_of(bucket));
+  movement_->publish(scatter_of(bucket));
   if (!gathers_early_) return;
-  const Transfer pieces = Transfer::in_place(what.bucket.owned, buckets_.elements, plan_.rank);
+  const TransferPlan plan = TransferPlan::in_place(what.bucket.owned, buckets_.elements, plan_.rank);
   auto* const slot0 = reinterpret_cast<std::byte*>(slot(0));
-  movement_->transfer({.pieces = pieces, .from = slot0, .from_bytes = buckets_.elements * 4, .to = slot0});
+  movement_->transfer({.plan = plan, .from = slot0, .from_bytes = buckets_.elements * 4, .to = slot0});
 }
 
 /// `what.first` is where it has landed.
@@ -338,12 +338,13 @@ void GradientReducer::fold(const Movement::Scatter& what) {
 void GradientReducer::fold(const Movement::Scatter& what, Range range,
                            const std::vector<const float*>& arrived) {
   std::vector<const float*> inputs;
-  inputs.reserve(static_cast<size_t>(round().levels) + arrived.size());
-  for (int level = 0; level < round().levels; ++level) inputs.push_back(counter(level, range.begin));
+  inputs.reserve(static_cast<size_t>(round().partial_sums) + arrived.size());
+  for (int index = 0; index < round().partial_sums; ++index)
+    inputs.push_back(partial_sum(index, range.begin));
   inputs.insert(inputs.end(), arrived.begin(), arrived.end());
-  for (const auto& [program, level] : round().folds) {
-    const bool is_mean = level == ReductionPlan::Fold::mean;
-    float* const y = leaves_ ? counter(is_mean ? 0 : level, range.begin) : what.at(0, range.begin);
+  for (const auto& [program, index] : round().folds) {
+    const bool is_mean = index == ReductionPlan::Fold::mean;
+    float* const y = leaves_ ? partial_sum(is_mean ? 0 : index, range.begin) : what.at(0, range.begin);
     launch_fold(movement_->stream(), program, inputs, y, range.size(),
                 is_mean ? 1.0f / static_cast<float>(plan_.total_replicas) : 1.0f);
   }
@@ -361,7 +362,7 @@ void GradientReducer::reduce_natively(const Movement::Scatter& what) {
   // Every rank has all of it.
   const BucketPlan::Bucket everything{.range = what.bucket.range,
                                       .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
-  movement_->deliver(
+  movement_->publish(
       {everything, what.slots_of_rank, slot(0) + begin, what.written, what.stride, what.begins_step});
 }
 

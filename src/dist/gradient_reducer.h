@@ -87,7 +87,7 @@ class GradientReducer final {
   void gather_slot();
 
   /// Brings pieces of what allocate() has made to where they are wanted; see Movement. All ranks call it.
-  void transfer(const Movement::Route& route);
+  void transfer(const Movement::Transfer& route);
   /// Zeroed memory from which that is cheapest; or, `is_common`, one piece for all ranks, null where they
   /// share none. All ranks call it.
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) const {
@@ -122,8 +122,8 @@ class GradientReducer final {
                   bool may_overlap);
   void make_movement(const DataParallelOptions& options);
   bool make_host_movement(bool may_share);
-  void make_counter(const ParameterSpace& space);
-  float* counter(int level, int64_t element) const;
+  void make_partial_sums(const ParameterSpace& space);
+  float* partial_sum(int index, int64_t element) const;
   void retire(int bucket);
   std::shared_ptr<Storage> make_slots(bool is_probe);
 
@@ -141,18 +141,18 @@ class GradientReducer final {
   BucketPlan buckets_;
   Reduction reduction_;
   ReductionPlan plan_;
-  Transfer in_place_;                                 ///< the parts of slot 0
+  TransferPlan in_place_;                             ///< the parts of slot 0
   std::vector<std::pair<size_t, Replica>> replicas_;  ///< of this rank, with their rounds
   std::shared_ptr<Storage> storage_;                  ///< outlives its registration
-  std::unique_ptr<LeafPool> leaves_;  ///< where gradients are cut, as owned_, counter_ and mean_ are
+  std::unique_ptr<LeafPool> leaves_;  ///< where gradients are cut, as owned_, partial_sums_ and mean_ are
   std::unique_ptr<Movement> movement_;
-  Placement owned_;                   ///< of this rank, reserved elements too
-  std::shared_ptr<Storage> counter_;  ///< [level][owned_]; level 0 is the mean at last
-  std::shared_ptr<Storage> mean_;     ///< that, where the gradients' stream reads it
-  Event written_;                     ///< the round's last bucket, by the backward
+  Placement owned_;                        ///< of this rank, reserved elements too
+  std::shared_ptr<Storage> partial_sums_;  ///< [level][owned_]; level 0 is the mean at last
+  std::shared_ptr<Storage> mean_;          ///< that, where the gradients' stream reads it
+  Event written_;                          ///< the round's last bucket, by the backward
   /// Whether buckets are gathered as soon as they are reduced: what the last step needed, this one may.
   bool gathers_early_ = false;
-  bool lets_go_ = false;  ///< of what folds have read of other ranks' memory
+  bool releases_ = false;  ///< of what folds have read of other ranks' memory
   double exposed_seconds_ = 0.0;
 
   std::mutex mutex_;

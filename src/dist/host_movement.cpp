@@ -31,11 +31,11 @@ std::byte* grown(std::shared_ptr<Storage>& memory, int64_t bytes, const Stream& 
   return memory->data.get();
 }
 
-void transfer_as_messages(Communicator& communicator, const Movement::Route& route, const Stream& stream) {
-  copy_what_stays(route, stream);
+void transfer_as_messages(Communicator& communicator, const Movement::Transfer& what, const Stream& stream) {
+  copy_what_stays(what, stream);
   if (communicator.size() == 1) return;
-  communicator.exchange(route.pieces.send_messages(route.from, route.element_bytes),
-                        route.pieces.receive_messages(route.to, route.element_bytes));
+  communicator.exchange(what.plan.send_messages(what.from, what.element_bytes),
+                        what.plan.receive_messages(what.to, what.element_bytes));
 }
 
 std::vector<std::vector<const float*>> scatter_as_messages(Communicator& communicator,
@@ -87,7 +87,7 @@ class InSharedMemory final : public Movement {
     return inputs;
   }
 
-  std::vector<const float*> bring_all(const Scatter& what) override {
+  std::vector<const float*> all_gather(const Scatter& what) override {
     const int64_t count = what.bucket.range.size();
     const int slots = std::accumulate(what.slots_of_rank.begin(), what.slots_of_rank.end(), 0);
     if (slots * count * 4 > mailbox_bytes) return {};
@@ -105,11 +105,11 @@ class InSharedMemory final : public Movement {
     return inputs;
   }
 
-  void transfer(const Route& route) override {
-    if (!block_of(route.from)) return transfer_as_messages(*communicator_, route, stream());
+  void transfer(const Transfer& what) override {
+    if (!block_of(what.from)) return transfer_as_messages(*communicator_, what, stream());
     is_read_in_place_ = true;
-    if (!route.is_settled) meet("tree_gather", route.from_bytes);
-    copy_what_stays(route, cpu_stream());
+    if (!what.is_settled) meet("tree_gather", what.from_bytes);
+    copy_what_stays(what, cpu_stream());
     if (mode_of(stream()).is_dry) return;
     constexpr int64_t piece_bytes = int64_t{1} << 18;
     struct Part {
@@ -118,31 +118,31 @@ class InSharedMemory final : public Movement {
       int64_t bytes;
     };
     std::vector<Part> parts;
-    for (const Transfer::Piece& piece : route.pieces.receives) {
+    for (const TransferPlan::Copy& piece : what.plan.receives) {
       const std::byte* from =
-          of_peer(route.from, static_cast<size_t>(piece.peer)) + piece.from * route.element_bytes;
-      std::byte* const to = route.to + piece.to * route.element_bytes;
-      const int64_t bytes = piece.count * route.element_bytes;
+          of_peer(what.from, static_cast<size_t>(piece.peer)) + piece.from * what.element_bytes;
+      std::byte* const to = what.to + piece.to * what.element_bytes;
+      const int64_t bytes = piece.count * what.element_bytes;
       for (int64_t begin = 0; begin < bytes; begin += piece_bytes)
         parts.push_back({from + begin, to + begin, std::min(bytes - begin, piece_bytes)});
     }
-    const SharedMemory& block = *block_of(route.from);
+    const SharedMemory& block = *block_of(what.from);
     std::get<CpuStream>(stream()).for_each_chunk(
         static_cast<int64_t>(parts.size()), 1, [&](int64_t index, int64_t) {
           const auto& [from, to, bytes] = parts[static_cast<size_t>(index)];
           std::memcpy(to, from, static_cast<size_t>(bytes));
-          if (route.is_lent) block.let_go(from, bytes);
+          if (what.is_lent) block.release(from, bytes);
         });
   }
 
   void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
-  void let_go(const Scatter& what) override {
+  void release(const Scatter& what) override {
     const SharedMemory* const block = block_of(reinterpret_cast<const std::byte*>(what.first));
     for (size_t peer = 0; peer < what.slots_of_rank.size() && block != nullptr; ++peer)
       for (int slot = 0; slot < what.slots_of_rank[peer] && peer != rank_; ++slot)
         for (const Range& range : what.bucket.owned[rank_])
-          block->let_go(reinterpret_cast<const std::byte*>(of_peer(what.at(slot, range.begin), peer)),
-                        range.size() * 4);
+          block->release(reinterpret_cast<const std::byte*>(of_peer(what.at(slot, range.begin), peer)),
+                         range.size() * 4);
   }
   /// Nobody may overwrite what a slower rank still reads.
   void join() override {
@@ -204,12 +204,12 @@ class AsMessages final : public Movement {
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
     return scatter_as_messages(*communicator_, what, arrived_, stream());
   }
-  void transfer(const Route& route) override {
-    if (device_of(copies_) == Device::cpu) return transfer_as_messages(*communicator_, route, stream());
-    if (route.pieces.stays.empty()) return;
+  void transfer(const Transfer& what) override {
+    if (device_of(copies_) == Device::cpu) return transfer_as_messages(*communicator_, what, stream());
+    if (what.plan.stays.empty()) return;
     written_.record(stream_);
     written_.hold(copies_);
-    copy_what_stays(route, copies_);
+    copy_what_stays(what, copies_);
     is_forked_ = true;
   }
   void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
@@ -247,7 +247,7 @@ class ThroughHost final : public Movement {
     return storage;
   }
 
-  void offer(const Scatter& what) override {
+  void enqueue(const Scatter& what) override {
     written_.record(stream_);
     written_.hold(copies_);
     const int64_t begin = what.bucket.range.begin;
@@ -256,7 +256,7 @@ class ThroughHost final : public Movement {
                                what.bucket.range.size() * 4, copies_);
     arrived_[begin].record(copies_);
   }
-  float* land(const Scatter& what) override {
+  float* stage(const Scatter& what) override {
     const int64_t begin = what.bucket.range.begin;
     if (what.written > 0) arrived_.at(begin).synchronize();
     for (int slot = 0; slot < what.written; ++slot)
@@ -266,24 +266,24 @@ class ThroughHost final : public Movement {
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
     return on_host_->scatter(what);
   }
-  void deliver(const Scatter& what) override {
+  void publish(const Scatter& what) override {
     for (const Range& range : what.bucket.owned[rank_]) {
       float* const mean = what.at(0, range.begin);
       std::copy_n(on_host(mean), range.size(), pinned(mean));
       copy_bytes_in_background(mean, pinned(mean), range.size() * 4, stream_);
     }
   }
-  void transfer(const Route& route) override {
+  void transfer(const Transfer& what) override {
     int64_t end = 0;
-    for (const auto* pieces : {&route.pieces.receives, &route.pieces.stays})
-      for (const Transfer::Piece& piece : *pieces) end = std::max(end, piece.to + piece.count);
-    const std::byte* const from = route.from_host ? route.from : bring_to_host(route);
-    std::byte* const to = grown(to_, end * route.element_bytes, cpu_stream());
-    on_host_->transfer({route.pieces, from, route.from_bytes, to, route.element_bytes, route.is_settled});
-    for (const auto* pieces : {&route.pieces.receives, &route.pieces.stays})
-      for (const Transfer::Piece& piece : *pieces) {
-        const int64_t at = piece.to * route.element_bytes;
-        copy_bytes(route.to + at, stream_, to + at, cpu_stream(), piece.count * route.element_bytes);
+    for (const auto* pieces : {&what.plan.receives, &what.plan.stays})
+      for (const TransferPlan::Copy& piece : *pieces) end = std::max(end, piece.to + piece.count);
+    const std::byte* const from = what.from_host ? what.from : copy_to_host(what);
+    std::byte* const to = grown(to_, end * what.element_bytes, cpu_stream());
+    on_host_->transfer({what.plan, from, what.from_bytes, to, what.element_bytes, what.is_settled});
+    for (const auto* pieces : {&what.plan.receives, &what.plan.stays})
+      for (const TransferPlan::Copy& piece : *pieces) {
+        const int64_t at = piece.to * what.element_bytes;
+        copy_bytes(what.to + at, stream_, to + at, cpu_stream(), piece.count * what.element_bytes);
       }
   }
   void sum(float* values, int64_t count) override { on_host_->sum(values, count); }
@@ -291,12 +291,12 @@ class ThroughHost final : public Movement {
 
  private:
   /// What is sent, and what stays.
-  const std::byte* bring_to_host(const Route& route) {
-    std::byte* const from = grown(from_, route.from_bytes, cpu_stream());
-    for (const auto* pieces : {&route.pieces.sends, &route.pieces.stays})
-      for (const Transfer::Piece& piece : *pieces) {
-        const int64_t at = piece.from * route.element_bytes;
-        copy_bytes(from + at, cpu_stream(), route.from + at, stream_, piece.count * route.element_bytes);
+  const std::byte* copy_to_host(const Transfer& what) {
+    std::byte* const from = grown(from_, what.from_bytes, cpu_stream());
+    for (const auto* pieces : {&what.plan.sends, &what.plan.stays})
+      for (const TransferPlan::Copy& piece : *pieces) {
+        const int64_t at = piece.from * what.element_bytes;
+        copy_bytes(from + at, cpu_stream(), what.from + at, stream_, piece.count * what.element_bytes);
       }
     return from;
   }
@@ -343,10 +343,10 @@ Message message(int peer, const float* begin, int64_t count) {
 
 }  // namespace
 
-void copy_what_stays(const Movement::Route& route, const Stream& stream) {
-  for (const Transfer::Piece& piece : route.pieces.stays)
-    copy_bytes_in_background(route.to + piece.to * route.element_bytes,
-                             route.from + piece.from * route.element_bytes, piece.count * route.element_bytes,
+void copy_what_stays(const Movement::Transfer& what, const Stream& stream) {
+  for (const TransferPlan::Copy& piece : what.plan.stays)
+    copy_bytes_in_background(what.to + piece.to * what.element_bytes,
+                             what.from + piece.from * what.element_bytes, piece.count * what.element_bytes,
                              stream);
 }
 

@@ -18,7 +18,7 @@ LeafPool::LeafPool(const ParameterSpace& space, const BucketPlan& buckets, Alloc
         {BucketPlan::reserved + parameter.place.begin, BucketPlan::reserved + parameter.place.end});
   std::ranges::sort(parameters, {}, &Range::begin);
   for (const Range& unit : buckets.units) {
-    Place& place = places_.emplace_back(Place{.elements = unit.size()});
+    UnitGradients& place = places_.emplace_back(UnitGradients{.elements = unit.size()});
     int64_t end = unit.begin;
     for (const Range& parameter : parameters)
       if (intersection(parameter, unit).size() > 0) {
@@ -44,12 +44,12 @@ int LeafPool::settle(int64_t elements) {
 }
 
 bool LeafPool::is_free(int unit) const {
-  const Place& place = places_[static_cast<size_t>(unit)];
+  const UnitGradients& place = places_[static_cast<size_t>(unit)];
   return place.buffer < 0 || !buffers_[static_cast<size_t>(place.buffer)].is_used;
 }
 
 const Tensor& LeafPool::acquire(int unit) {
-  Place& place = places_[static_cast<size_t>(unit)];
+  UnitGradients& place = places_[static_cast<size_t>(unit)];
   if (place.buffer < 0) {
     place.buffer = settle(place.elements);
     --unsettled_;
@@ -65,7 +65,7 @@ const Tensor& LeafPool::acquire(int unit) {
 }
 
 void LeafPool::release(int unit, const Stream& reader) {
-  Place& place = places_[static_cast<size_t>(unit)];
+  UnitGradients& place = places_[static_cast<size_t>(unit)];
   if (!place.gradients) return;
   place.gradients = {};
   Buffer& buffer = buffers_[static_cast<size_t>(place.buffer)];
@@ -76,7 +76,7 @@ void LeafPool::release(int unit, const Stream& reader) {
 }
 
 void LeafPool::release_all() {
-  for (Place& place : places_) place.gradients = {};
+  for (UnitGradients& place : places_) place.gradients = {};
   for (Buffer& buffer : buffers_) buffer.is_used = buffer.was_read = false;
 }
 

@@ -41,7 +41,7 @@ class LeafPool {
     bool was_read = false;  ///< in a queue, up to the event
     Event read;
   };
-  struct Place {
+  struct UnitGradients {
     int64_t elements = 0;
     std::vector<Range> gaps = {};  ///< where no parameter lies, from the unit's beginning
     int buffer = -1;               ///< once it is settled
@@ -51,7 +51,7 @@ class LeafPool {
 
   Allocate allocate_;
   Stream stream_;
-  std::vector<Place> places_;  ///< [unit]
+  std::vector<UnitGradients> places_;  ///< [unit]
   std::vector<Buffer> buffers_;
   size_t unsettled_;
 };

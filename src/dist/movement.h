@@ -8,7 +8,7 @@
 #include "comm/communicator.h"
 #include "dist/bucket_plan.h"
 #include "dist/reduction_plan.h"
-#include "dist/transfer.h"
+#include "dist/transfer_plan.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
@@ -51,24 +51,24 @@ class Movement {
   }
 
   /// Tells that the kernels which write a bucket's slots are queued; copies may begin.
-  virtual void offer(const Scatter&) {}
+  virtual void enqueue(const Scatter&) {}
   /// Returns where folds find this rank's slots: in their place, or in a copy which is there by then.
-  virtual float* land(const Scatter& what) { return what.first; }
+  virtual float* stage(const Scatter& what) { return what.first; }
   /// Brings what all ranks hand over, from where it has landed. Returns what the folds of this rank read: for
   /// each range that it owns of the bucket, the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
   /// In the place of scatter(), where a bucket is so small that each rank had better fold all of it, so that
   /// nothing of the mean has to be brought: its first element in each slot of each rank, in order. Else
   /// nothing; the same on all ranks, and never on a GPU.
-  virtual std::vector<const float*> bring_all(const Scatter&) { return {}; }
+  virtual std::vector<const float*> all_gather(const Scatter&) { return {}; }
   /// Tells that folds have read what others have handed over, which need not count as this rank's memory.
-  virtual void let_go(const Scatter&) {}
+  virtual void release(const Scatter&) {}
   /// Tells that folds have left the mean of what this rank owns in the first slot, as it was landed.
-  virtual void deliver(const Scatter&) {}
+  virtual void publish(const Scatter&) {}
 
   /// Elements of one buffer on their way into another, or into other parts of the same.
-  struct Route {
-    const Transfer& pieces;
+  struct Transfer {
+    const TransferPlan& plan;
     const std::byte* from;  ///< this rank's buffer, which allocate() has made, or nobody gets it cheaply
     int64_t from_bytes;     ///< its size
     std::byte* to;          ///< from allocate() or allocate_arrivals(), as on every rank
@@ -78,7 +78,7 @@ class Movement {
     bool is_lent = false;  ///< what arrives is forgotten soon, and must not count as this rank's for longer
   };
   /// Brings what other ranks send, and what stays.
-  virtual void transfer(const Route& route) = 0;
+  virtual void transfer(const Transfer& what) = 0;
   /// values = the sum over ranks, in an order of the transport's.
   virtual void sum(float* values, int64_t count) = 0;
   /// Ends what was begun: the gradients' stream may use, and overwrite, all of it from now on.
@@ -104,7 +104,7 @@ std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, i
                                             const Stream& stream);
 
 /// What a rank has for itself in both buffers; on a GPU in the queue of `stream`.
-void copy_what_stays(const Movement::Route& route, const Stream& stream);
+void copy_what_stays(const Movement::Transfer& what, const Stream& stream);
 
 /// A scatter as messages. What other ranks send arrives at `arrived`, with room for arriving_elements().
 struct ScatterMessages {

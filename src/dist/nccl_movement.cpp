@@ -51,7 +51,7 @@ class ByNccl final : public Movement {
     return std::make_shared<Storage>(Storage{nccl_->allocate(bytes, stream), bytes, stream});
   }
 
-  void offer(const Scatter&) override { fork(); }
+  void enqueue(const Scatter&) override { fork(); }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
     if (what.begins_step) count_step();
@@ -60,15 +60,15 @@ class ByNccl final : public Movement {
     return std::move(messages.inputs);
   }
 
-  void transfer(const Route& route) override {
+  void transfer(const Transfer& what) override {
     fork();
-    copy_what_stays(route, communication_);
+    copy_what_stays(what, communication_);
     if (communicator_->size() == 1) return;
     // It sends from a GPU's memory alone.
     exchange("nccl_gather",
-             route.from_host ? route.pieces.send_messages_from_there(route.to, route.element_bytes)
-                             : route.pieces.send_messages(route.from, route.element_bytes),
-             route.pieces.receive_messages(route.to, route.element_bytes));
+             what.from_host ? what.plan.send_messages_from_there(what.to, what.element_bytes)
+                            : what.plan.send_messages(what.from, what.element_bytes),
+             what.plan.receive_messages(what.to, what.element_bytes));
   }
 
   void sum(float* values, int64_t elements) override {

@@ -49,11 +49,11 @@ struct TreeFold {
 };
 
 /// A rank's part of a round: where its replicas go, and the nodes that it is left with.
-struct LocalPart {
+struct LocalRound {
   std::vector<Replica> replicas;
   std::vector<TreeNode> nodes;
 
-  LocalPart(int total, const std::vector<MicroBatch>& replicas_of_rank, bool merges_last) {
+  LocalRound(int total, const std::vector<MicroBatch>& replicas_of_rank, bool merges_last) {
     TreeFold fold{total};
     for (const MicroBatch& one : replicas_of_rank) {
       nodes = fold.pending;
@@ -78,7 +78,7 @@ class Folder {
   /// The next micro-batch.
   void push(const MicroBatch& micro_batch, bool is_last, int input) {
     const TreeNode node{is_last ? 0 : TreeNode::unfinished, micro_batch.replica};
-    if (micro_batch.part == 0) return push(node, input);
+    if (micro_batch.index == 0) return push(node, input);
     fold.pending.pop_back();
     pieces.push_back({.program = {input}});
     add_last();
@@ -96,8 +96,8 @@ class Folder {
 };
 
 std::string name_of_input(const Round& round, int input) {
-  if (input < round.levels) return concat("level ", input);
-  int rank = 0, slot = input - round.levels;
+  if (input < round.partial_sums) return concat("partial sum ", input);
+  int rank = 0, slot = input - round.partial_sums;
   for (; slot >= round.slots_of_rank[static_cast<size_t>(rank)]; ++rank)
     slot -= round.slots_of_rank[static_cast<size_t>(rank)];
   return concat("slot ", slot, " of rank ", rank);
@@ -142,9 +142,10 @@ std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks
   return mine;
 }
 
-ReductionPlan::ReductionPlan(int total, int parts, int of_ranks, int this_rank, Execution policy, bool merges)
+ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int this_rank, Execution policy,
+                             bool merges)
     : total_replicas(total),
-      accumulate(parts),
+      accumulate(micro_batches),
       ranks(of_ranks),
       rank(this_rank),
       execution(policy),
@@ -152,7 +153,7 @@ ReductionPlan::ReductionPlan(int total, int parts, int of_ranks, int this_rank, 
   const bool is_range = execution == Execution::ranges;
   std::vector<std::vector<MicroBatch>> of_rank;
   for (int r = 0; r < ranks; ++r)
-    of_rank.push_back(micro_batches_of(total, is_range ? 1 : parts, ranks, r, execution));
+    of_rank.push_back(micro_batches_of(total, is_range ? 1 : micro_batches, ranks, r, execution));
   rounds.resize(is_range ? 1 : of_rank.front().size());
   std::vector<TreeNode> kept;  // in the owners' counters
   for (size_t i = 0; i < rounds.size(); ++i) {
@@ -160,30 +161,31 @@ ReductionPlan::ReductionPlan(int total, int parts, int of_ranks, int this_rank, 
     Folder folder{.fold = {total}, .pieces = {}};
     int inputs = 0;
     for (const TreeNode& node : kept) folder.push(node, inputs++);
-    round.levels = inputs;
+    round.partial_sums = inputs;
     for (int r = 0; r < ranks; ++r) {
       const std::vector<MicroBatch>& its = of_rank[static_cast<size_t>(r)];
       if (!is_range) {
         if (r == rank) round.replicas.push_back({.index = its[i].replica});
-        if (!its[i].is_empty) folder.push(its[i], its[i].part + 1 == parts, inputs++);
+        if (!its[i].is_empty) folder.push(its[i], its[i].index + 1 == micro_batches, inputs++);
         round.slots_of_rank.push_back(its[i].is_empty ? 0 : 1);
         continue;
       }
-      const LocalPart part(total, its, merges_last);
-      if (r == rank) round.replicas = part.replicas;
-      for (const Replica& replica : part.replicas) slots = std::max(slots, replica.slot + 1);
-      for (const TreeNode& node : part.nodes) folder.push(node, inputs++);
-      round.slots_of_rank.push_back(static_cast<int>(part.nodes.size()));
+      const LocalRound local(total, its, merges_last);
+      if (r == rank) round.replicas = local.replicas;
+      for (const Replica& replica : local.replicas) slots = std::max(slots, replica.slot + 1);
+      for (const TreeNode& node : local.nodes) folder.push(node, inputs++);
+      round.slots_of_rank.push_back(static_cast<int>(local.nodes.size()));
     }
     kept = folder.fold.pending;
     const bool is_last = i + 1 == rounds.size();
     for (int level = 0; level < static_cast<int>(kept.size()); ++level) {
       ReductionPlan::Fold& piece = folder.pieces[static_cast<size_t>(level)];
-      if (!is_last) piece.level = level;
-      const bool is_there = !is_last && level < round.levels && piece.program == std::vector<int>{level};
+      if (!is_last) piece.partial_sum = level;
+      const bool is_there =
+          !is_last && level < round.partial_sums && piece.program == std::vector<int>{level};
       if (!is_there) round.folds.push_back(piece);
     }
-    if (!is_last) levels = std::max(levels, static_cast<int>(kept.size()));
+    if (!is_last) partial_sums = std::max(partial_sums, static_cast<int>(kept.size()));
   }
 }
 
@@ -201,8 +203,9 @@ std::string ReductionPlan::to_text() const {
         text += concat("  slot ", replica.slot - n - 1, " += slot ", replica.slot - n, "\n");
     }
     for (const Fold& fold : round.folds)
-      text += concat("  owners: ", fold.level == Fold::mean ? "sum" : concat("level ", fold.level), " = ",
-                     expression(round, fold.program), "\n");
+      text += concat(
+          "  owners: ", fold.partial_sum == Fold::mean ? "sum" : concat("partial sum ", fold.partial_sum),
+          " = ", expression(round, fold.program), "\n");
   }
   return text;
 }

@@ -18,7 +18,7 @@ const char* name(Execution execution);
 /// A part of a replica's batch, which one forward and one backward see.
 struct MicroBatch {
   int replica = 0;
-  int part = 0;           ///< of `accumulate`, added left to right
+  int index = 0;          ///< of `accumulate`, added left to right
   bool is_empty = false;  ///< run so that this rank takes part in what all do; it does not count
   bool operator==(const MicroBatch&) const = default;
 };
@@ -49,12 +49,12 @@ struct ReductionPlan {
   struct Fold {
     static constexpr int mean = -1;
     std::vector<int> program;  ///< of kernels/fold.h, over the round's inputs
-    int level = mean;          ///< of the counter, where the value is kept; `mean`: it ends the step
+    int partial_sum = mean;    ///< of the counter, where the value is kept; `mean`: it ends the step
   };
   /// The inputs of a round's folds are the levels of the counter, then the slots of rank 0, of rank 1, ...
   struct Round {
     std::vector<Replica> replicas;   ///< of this rank, in order
-    int levels = 0;                  ///< of the counter that hold something when it begins
+    int partial_sums = 0;            ///< of the counter that hold something when it begins
     std::vector<int> slots_of_rank;  ///< how many slots each rank hands over
     std::vector<Fold> folds;         ///< by every owner, in order
   };
@@ -77,8 +77,8 @@ struct ReductionPlan {
   int rank;
   Execution execution;
   bool merges_last;
-  int slots = 1;   ///< the most that any rank uses
-  int levels = 0;  ///< of the counter
+  int slots = 1;         ///< the most that any rank uses
+  int partial_sums = 0;  ///< of the counter
   std::vector<Round> rounds;
 };
 

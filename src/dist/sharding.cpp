@@ -40,17 +40,17 @@ Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int g
   check_group(of_stage, ranks, group_size, offload);
   // Segments nest: those of `parts` ranks, one of each group, are what such a rank reads.
   const int parts = stage == Shard::full ? ranks / group : 1;
-  const auto segment = [&](int rank) {
+  const auto index_of = [&](int rank) {
     return static_cast<size_t>(parts == 1 ? rank : rank % group * parts + rank / group);
   };
-  const Ownership trainable = space.segments(ranks), all = space.segments(ranks, true);
-  const Ownership of_group = space.segments(group, true);
+  const Ownership trainable = space.owned_ranges(ranks), all = space.owned_ranges(ranks, true);
+  const Ownership of_group = space.owned_ranges(group, true);
   const bool has_copies = space.has_copies();
   for (int rank = 0; rank < ranks; ++rank) {
-    updates.push_back(trainable[segment(rank)]);
+    updates.push_back(trainable[index_of(rank)]);
     reads.push_back(stage == Shard::full ? of_group[static_cast<size_t>(rank % group)]
                                          : std::vector<Range>{{0, space.elements()}});
-    masters.push_back(has_copies && stage != Shard::none ? all[segment(rank)] : reads.back());
+    masters.push_back(has_copies && stage != Shard::none ? all[index_of(rank)] : reads.back());
   }
 }
 
@@ -60,8 +60,8 @@ std::vector<Placement> places_of(const Ownership& ownership) {
   return places;
 }
 
-Transfer gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
-                   int rank) {
+TransferPlan gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
+                       int rank) {
   Ownership of_group(owned.size()), wanted(owned.size());
   for (size_t peer = 0; peer < owned.size(); ++peer) {
     if (static_cast<int>(peer) / group != rank / group) continue;

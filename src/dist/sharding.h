@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "dist/transfer.h"
+#include "dist/transfer_plan.h"
 #include "parameters/parameter_space.h"
 
 namespace lockstep {
@@ -60,7 +60,7 @@ std::vector<Placement> places_of(const Ownership& ownership);
 
 /// Brings a range to each of the `group` neighbours that have it between them, all ranks being in such a
 /// group: from buffers placed as `places`, places_of(owned), to one of that range alone.
-Transfer gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
-                   int rank);
+TransferPlan gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
+                       int rank);
 
 }  // namespace lockstep

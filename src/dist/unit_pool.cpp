@@ -70,7 +70,7 @@ UnitPool::Buffer* UnitPool::gather(int unit) {
   if (buffer == nullptr) return nullptr;
   const Tensor& memory = (space_.has_copies() ? space_.copies() : space_.values()).memory();
   const View from = memory.view();
-  movement_.transfer({.pieces = transfers_[static_cast<size_t>(unit)],
+  movement_.transfer({.plan = transfers_[static_cast<size_t>(unit)],
                       .from = static_cast<const std::byte*>(from.data),
                       .from_bytes = from.bytes(),
                       .to = buffer->memory->data.get(),

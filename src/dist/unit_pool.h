@@ -55,7 +55,7 @@ class UnitPool final : public Residency {
 
   ParameterSpace& space_;
   Movement& movement_;
-  std::vector<Transfer> transfers_;  ///< [unit], from the ranks' shards
+  std::vector<TransferPlan> transfers_;  ///< [unit], from the ranks' shards
   std::array<Buffer, buffer_count> buffers_;
   int64_t finds_ = 0;
   bool is_open_ = false;

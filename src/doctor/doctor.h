@@ -96,13 +96,13 @@ std::vector<Finding> check_storage(const Config& config, const std::string& shar
                                    bool writes_snapshots);
 
 /// Who runs where.
-Finding judge_places(const std::vector<RankPlace>& ranks);
+Finding judge_places(const std::vector<RankDevice>& ranks);
 /// Ranks give the same bits on all processors. They are equally fast if their programs were built for the
 /// same instructions and their processors are alike.
-Finding judge_processors(const std::vector<RankPlace>& ranks,
+Finding judge_processors(const std::vector<RankDevice>& ranks,
                          const std::vector<std::string>& instruction_sets);
 /// `ahead_seconds`: by how much each rank's clock is ahead of rank 0's.
-Finding judge_clocks(const std::vector<RankPlace>& ranks, const std::vector<double>& ahead_seconds);
+Finding judge_clocks(const std::vector<RankDevice>& ranks, const std::vector<double>& ahead_seconds);
 
 /// What only ranks together can find out: places, processors, clocks, and whether every host reaches every
 /// other at each of its addresses. All ranks call it; rank 0 gets the findings.

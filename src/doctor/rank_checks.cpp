@@ -44,7 +44,7 @@ std::vector<double> compare_clocks(const World& world) {
 }
 
 /// Connects to every address of the other hosts, one line of `listening` each. Says what fails.
-std::string call_others(const World& world, const std::vector<RankPlace>& places,
+std::string call_others(const World& world, const std::vector<RankDevice>& places,
                         const std::vector<std::string>& listening) {
   const auto mine = static_cast<size_t>(world.rank());
   std::vector<std::string> failures;
@@ -59,9 +59,9 @@ std::string call_others(const World& world, const std::vector<RankPlace>& places
 }
 
 /// The first rank of every host listens at each of the host's addresses; those of the others call.
-Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
+Finding check_hosts(const World& world, const std::vector<RankDevice>& places) {
   std::set<std::string> hosts;
-  for (const RankPlace& place : places) hosts.insert(place.host);
+  for (const RankDevice& place : places) hosts.insert(place.host);
   if (hosts.size() == 1) return {"hosts", Verdict::ok, "one only"};
   Communicator& ranks = world.communicator();
   const bool speaks = is_first_of_host(world);
@@ -89,11 +89,11 @@ Finding check_hosts(const World& world, const std::vector<RankPlace>& places) {
 
 }  // namespace
 
-Finding judge_places(const std::vector<RankPlace>& ranks) {
+Finding judge_places(const std::vector<RankDevice>& ranks) {
   return {"ranks", Verdict::ok, concat(ranks.size(), " of them; ", joined(rank_table(ranks), "; "))};
 }
 
-Finding judge_processors(const std::vector<RankPlace>& ranks,
+Finding judge_processors(const std::vector<RankDevice>& ranks,
                          const std::vector<std::string>& instruction_sets) {
   const std::set<std::string> sets(instruction_sets.begin(), instruction_sets.end());
   if (sets.size() > 1)
@@ -107,7 +107,7 @@ Finding judge_processors(const std::vector<RankPlace>& ranks,
   return {"processors", Verdict::ok, concat("alike, ", *sets.begin())};
 }
 
-Finding judge_clocks(const std::vector<RankPlace>& ranks, const std::vector<double>& ahead_seconds) {
+Finding judge_clocks(const std::vector<RankDevice>& ranks, const std::vector<double>& ahead_seconds) {
   const auto [least, most] = std::minmax_element(ahead_seconds.begin(), ahead_seconds.end());
   const auto host = [&](auto at) { return ranks[static_cast<size_t>(at - ahead_seconds.begin())].host; };
   const double apart = *most - *least;
@@ -119,7 +119,7 @@ Finding judge_clocks(const std::vector<RankPlace>& ranks, const std::vector<doub
 }
 
 std::vector<Finding> check_together(const World& world) {
-  const std::vector<RankPlace> places = gather_places(world);
+  const std::vector<RankDevice> places = gather_places(world);
   const std::vector<std::string> sets = world.communicator().all_gather_text(instruction_set());
   return {judge_places(places), judge_processors(places, sets), judge_clocks(places, compare_clocks(world)),
           check_hosts(world, places)};

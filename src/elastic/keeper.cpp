@@ -37,7 +37,7 @@ constexpr size_t last_errors_bytes = size_t(1) << 20;
 constexpr size_t told_lines = 20;
 constexpr size_t told_bytes = 16384;
 
-/// A rank's files in the folder that the ranks of a host share while a generation runs. They go with this
+/// A rank's files in the folder that the ranks of a host share while an attempt runs. They go with this
 /// object, and the folder with the last of them.
 class RankFolder {
  public:
@@ -124,7 +124,7 @@ class Keeper {
     if (*plan == end_message || *plan == stop_message) return;
     start(plan_from_json(*plan));
     while (!report_.has_ended) attend();
-    // Whoever hears of a failure ends the generation: until then the launcher is to see all keepers alive.
+    // Whoever hears of a failure ends the attempt: until then the launcher is to see all keepers alive.
     while (!report_.ending.is_success() && !is_over_) {
       wait();
       obey();
@@ -152,7 +152,7 @@ class Keeper {
     pass_errors_on(errors_at_once_bytes);
     if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
     if (!is_getting_on()) return end_rank();
-    tell_news();
+    report_news();
     if (const auto ending = child_->ending()) {
       report_.ending = *ending;
       finish();
@@ -235,7 +235,7 @@ class Keeper {
     return silence <= limit;
   }
 
-  void tell_news() {
+  void report_news() {
     const bool has_begun = report_.phase.empty() && folder_->page->beats != 0;
     if (!has_begun && seconds_since(last_look_) < report_seconds) return;
     last_look_ = Clock::now();

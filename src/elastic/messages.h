@@ -80,7 +80,7 @@ struct RankReport {
   std::string phase = {};                    ///< "training"; empty: not known
   bool has_ended = false;                    ///< what follows is known once it has
   Ending ending = {};                        ///< how
-  bool was_ended = false;                    ///< by its keeper, because the generation was over
+  bool was_ended = false;                    ///< by its keeper, because the attempt was over
   bool is_lost = false;                      ///< its keeper is gone, so nothing is known about its end
   double stuck_seconds = 0.0;                ///< not 0: it was ended because it had not got on for so long
   bool was_stopped = false;                  ///< by SIGSTOP, when it was ended

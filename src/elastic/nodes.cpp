@@ -31,9 +31,9 @@ std::string reachable_address(const NodeOptions& nodes) {
   return shared.front().address;
 }
 
-Placement::Host parse_host(const std::string& line, const std::string& where) {
+JobLayout::Host parse_host(const std::string& line, const std::string& where) {
   std::istringstream words(line);
-  Placement::Host host;
+  JobLayout::Host host;
   words >> host.name;
   host.mpirun_name = host.name;
   for (std::string word; words >> word;) {
@@ -45,19 +45,19 @@ Placement::Host parse_host(const std::string& line, const std::string& where) {
 }
 
 /// As mpirun reads it: "name [slots=N]", "#" begins a comment.
-std::vector<Placement::Host> read_host_file(const std::string& path) {
+std::vector<JobLayout::Host> read_host_file(const std::string& path) {
   std::ifstream file(path);
   require(file.is_open(), "--hostfile: cannot read ", path);
-  std::vector<Placement::Host> hosts;
+  std::vector<JobLayout::Host> hosts;
   int number = 0;
   for (std::string line; std::getline(file, line);) {
-    const Placement::Host host = parse_host(line.substr(0, line.find('#')), concat(path, ":", ++number));
+    const JobLayout::Host host = parse_host(line.substr(0, line.find('#')), concat(path, ":", ++number));
     if (!host.name.empty()) hosts.push_back(host);
   }
   return hosts;
 }
 
-Placement slurm_allocation(const LaunchOptions& options) {
+JobLayout slurm_allocation(const LaunchOptions& options) {
   const int allocated = std::max(1, number_from_environment("SLURM_JOB_NUM_NODES"));
   require(options.nodes.least_nodes <= allocated, "--nnodes asks for ", options.nodes.least_nodes,
           " nodes, and Slurm gave ", allocated);
@@ -65,7 +65,7 @@ Placement slurm_allocation(const LaunchOptions& options) {
   // As many ranks as the allocation was made for.
   const int tasks = std::max(1, number_from_environment("SLURM_NTASKS") / allocated);
   const int ranks = options.ranks_given ? options.ranks_per_node : tasks;
-  Placement placement{.hosts = std::vector<Placement::Host>(size_t(used), {.name = "", .ranks = ranks})};
+  JobLayout placement{.hosts = std::vector<JobLayout::Host>(size_t(used), {.name = "", .ranks = ranks})};
   if (used > 1) placement.address = reachable_address(options.nodes);
   return placement;
 }
@@ -102,19 +102,19 @@ void require_mpirun_for_several_nodes() {
       ": start lockrun in a Slurm allocation, or build with Open MPI 4.1 and put its mpirun first in PATH");
 }
 
-int Placement::ranks() const {
+int JobLayout::ranks() const {
   int sum = 0;
   for (const Host& host : hosts) sum += host.ranks;
   return sum;
 }
 
-bool Placement::is_on_this_host() const {
+bool JobLayout::is_on_this_host() const {
   return std::all_of(hosts.begin(), hosts.end(), [&](const Host& host) {
     return host.mpirun_name.empty() ? hosts.size() == 1 : is_this_host(host.mpirun_name);
   });
 }
 
-void Placement::limit(int most_ranks) {
+void JobLayout::limit(int most_ranks) {
   for (Host& host : hosts) most_ranks -= host.ranks = std::min(host.ranks, most_ranks);
   std::erase_if(hosts, [](const Host& host) { return host.ranks == 0; });
 }
@@ -127,8 +127,8 @@ ListedNodes::ListedNodes(const LaunchOptions& options) : options_(options) {
   if (!options.hostfile.empty()) read_host_file(options.hostfile);
 }
 
-std::optional<Placement> ListedNodes::gather(double seconds) {
-  Placement placement{.hosts = {{.name = host_name(), .ranks = options_.ranks_per_node}}};
+std::optional<JobLayout> ListedNodes::gather(double seconds) {
+  JobLayout placement{.hosts = {{.name = host_name(), .ranks = options_.ranks_per_node}}};
   if (!options_.hostfile.empty()) {
     if (!take_hosts_of_file(placement)) {
       std::this_thread::sleep_for(clock_duration(seconds));
@@ -142,7 +142,7 @@ std::optional<Placement> ListedNodes::gather(double seconds) {
   return placement;
 }
 
-bool ListedNodes::take_hosts_of_file(Placement& placement) {
+bool ListedNodes::take_hosts_of_file(JobLayout& placement) {
   if (!gathering_since_) gathering_since_ = Clock::now();
   placement.hosts = read_host_file(options_.hostfile);
   const size_t there = placement.hosts.size();
@@ -154,7 +154,7 @@ bool ListedNodes::take_hosts_of_file(Placement& placement) {
   }
   placement.hosts.resize(std::min(there, size_t(options_.nodes.most_nodes)));
   bool is_all_here = true;
-  for (Placement::Host& host : placement.hosts) {
+  for (JobLayout::Host& host : placement.hosts) {
     if (options_.ranks_given) host.ranks = options_.ranks_per_node;
     is_all_here &= is_this_host(host.name);
   }
@@ -167,7 +167,7 @@ bool ListedNodes::take_hosts_of_file(Placement& placement) {
   return true;
 }
 
-Launcher choose_launcher(const LaunchOptions& options, const Placement& placement) {
+Launcher choose_launcher(const LaunchOptions& options, const JobLayout& placement) {
   const bool has_hosts = !placement.hosts.at(0).mpirun_name.empty();
   const bool wants_srun =
       options.via == "srun" || (options.via == "auto" && !has_hosts && in_slurm_allocation());
@@ -192,7 +192,7 @@ const char* name(Launcher launcher) {
   return launcher == Launcher::mpirun ? "mpirun" : launcher == Launcher::srun ? "srun" : "the keeper";
 }
 
-std::vector<std::string> launch_command(Launcher launcher, const Placement& placement,
+std::vector<std::string> launch_command(Launcher launcher, const JobLayout& placement,
                                         const std::string& lockrun, const std::string& endpoint) {
   std::vector<std::string> command;
   const std::string ranks = std::to_string(placement.ranks());
@@ -201,7 +201,7 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
     command = more_ranks_than_cores();
     command.insert(command.begin(), {"mpirun", "-np", ranks});
     std::string hosts;
-    for (const Placement::Host& host : placement.hosts)
+    for (const JobLayout::Host& host : placement.hosts)
       hosts += concat(hosts.empty() ? "" : ",", host.mpirun_name, ":", host.ranks);
     if (!placement.hosts.at(0).mpirun_name.empty()) command.insert(command.end(), {"--host", hosts});
     command.insert(command.end(), placement.mpirun_arguments.begin(), placement.mpirun_arguments.end());
@@ -221,7 +221,7 @@ std::vector<std::string> launch_command(Launcher launcher, const Placement& plac
   return command;
 }
 
-std::map<std::string, std::string> launch_environment(const Placement& placement, const std::string& folder) {
+std::map<std::string, std::string> launch_environment(const JobLayout& placement, const std::string& folder) {
   MpirunEnvironment mpirun;
   mpirun.allow_root().leave_failures();
   if (!may_read_siblings()) mpirun.without_single_copy();

@@ -76,7 +76,7 @@ Rendezvous::~Rendezvous() {
   thread_.join();
 }
 
-std::optional<Placement> Rendezvous::gather(double seconds) {
+std::optional<JobLayout> Rendezvous::gather(double seconds) {
   std::unique_lock lock(mutex_);
   const Clock::time_point until = after(seconds);
   if (!gathering_since_) gathering_since_ = last_word_ = Clock::now();
@@ -109,10 +109,10 @@ std::string Rendezvous::missing() {
   return text;
 }
 
-Placement Rendezvous::placement() {
+JobLayout Rendezvous::placement() {
   members_.sort(
       [](const Member& left, const Member& right) { return left.facts.node_rank < right.facts.node_rank; });
-  Placement placement{.hosts = {{host_name(), options_.slots, "localhost"}}, .address = address_};
+  JobLayout placement{.hosts = {{host_name(), options_.slots, "localhost"}}, .address = address_};
   for (Member& member : members_) {
     const NodeFacts& facts = member.facts;
     placement.hosts.push_back({facts.host, facts.slots, concat("node", facts.node_rank)});
@@ -183,7 +183,7 @@ void Rendezvous::finish(int exit_code) {
     log_warning("a node has not left");
 }
 
-void Rendezvous::tell(NodeEvent event) {
+void Rendezvous::notify(NodeEvent event) {
   events_.push_back(std::move(event));
   ::eventfd_write(event_signal_.get(), 1);
 }

@@ -26,7 +26,7 @@ class Rendezvous : public Nodes {
   explicit Rendezvous(const NodeOptions& options);
   ~Rendezvous() override;
 
-  std::optional<Placement> gather(double seconds) override;
+  std::optional<JobLayout> gather(double seconds) override;
   int events() const override { return event_signal_.get(); }
   std::optional<NodeEvent> next_event() override;
   void end_generation() override;
@@ -70,12 +70,12 @@ class Rendezvous : public Nodes {
   void hear(Agent& agent, const NodeMessage& message);
   void send(Member& member, const NodeMessage& message);
   void reply(Agent& agent, const NodeMessage& message);
-  void beat();
+  void send_heartbeats();
   void bury_the_lost();
-  void tell(NodeEvent event);
+  void notify(NodeEvent event);
   Member* member_of(int node_rank);
   std::string missing();
-  Placement placement();
+  JobLayout placement();
   std::vector<std::pair<std::string, std::string>> network_parameters() const;
 
   NodeOptions options_;
@@ -95,7 +95,7 @@ class Rendezvous : public Nodes {
   std::deque<NodeEvent> events_;
   int processes_ = 0;
   std::optional<int> finish_code_;  ///< once the run is over
-  bool is_running_ = false;         ///< a generation
+  bool is_running_ = false;         ///< an attempt
   bool leaving_ = false;
   Clock::time_point last_change_ = Clock::now();  ///< when a node came or went
   Clock::time_point last_beat_{};

@@ -54,7 +54,7 @@ void Rendezvous::attend() {
   hear_members();
   hear_agents();
   hear_newcomers();
-  beat();
+  send_heartbeats();
   bury_the_lost();
   std::erase_if(agents_, [](const Agent& agent) { return agent.over; });
 }
@@ -123,7 +123,7 @@ void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
   bury_the_lost();
   channel->send(NodeMessage{.kind = Kind::welcome, .process = facts.node_rank}.encode());
   log_info(concat(facts.name(), " joined with ", facts.slots, " ranks"));
-  if (is_running_) tell({.kind = NodeEvent::Kind::joined, .node = facts.name()});
+  if (is_running_) notify({.kind = NodeEvent::Kind::joined, .node = facts.name()});
   last_change_ = Clock::now();
   members_.push_back({.facts = std::move(facts), .channel = std::move(channel)});
 }
@@ -145,7 +145,7 @@ void Rendezvous::hear_members() {
 
 void Rendezvous::hear(Member& member, const NodeMessage& message) {
   if (message.kind == Kind::stop)
-    tell({.kind = NodeEvent::Kind::stop_requested, .node = member.facts.name()});
+    notify({.kind = NodeEvent::Kind::stop_requested, .node = member.facts.name()});
   if (message.kind == Kind::generation_ended) member.generation_ended = true;
   for (Agent& agent : agents_) {
     if (agent.node_rank != member.facts.node_rank || agent.process != message.process || agent.over) continue;
@@ -196,7 +196,7 @@ void Rendezvous::reply(Agent& agent, const NodeMessage& message) {
   }
 }
 
-void Rendezvous::beat() {
+void Rendezvous::send_heartbeats() {
   if (seconds_since(last_beat_) < node_beat_seconds) return;
   last_beat_ = Clock::now();
   for (Member& member : members_) send(member, {.kind = Kind::beat});
@@ -206,7 +206,7 @@ void Rendezvous::bury_the_lost() {
   for (Member& member : members_) {
     if (member.lost.empty() || finish_code_) continue;
     log_warning(concat(member.facts.name(), " is lost: ", member.lost));
-    tell({.kind = NodeEvent::Kind::lost, .node = member.facts.name(), .reason = member.lost});
+    notify({.kind = NodeEvent::Kind::lost, .node = member.facts.name(), .reason = member.lost});
     last_change_ = Clock::now();
     for (Agent& agent : agents_) {
       if (agent.node_rank != member.facts.node_rank || agent.over) continue;

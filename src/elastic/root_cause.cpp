@@ -142,10 +142,10 @@ std::string describe(const Failure& failure) {
   return text;
 }
 
-std::string failure_json(const Failure& failure, int generation) {
+std::string failure_json(const Failure& failure, int attempt) {
   const RankReport* rank = root_cause(failure);
   Json json = {{"message", describe(failure)},
-               {"generation", generation},
+               {"attempt", attempt},
                {"exit_code", exit_code(failure)},
                {"root_cause", rank ? told(*rank) : Json()},
                {"behind", ranks_behind(failure.reports)},

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What is known about a generation that failed.
+/// What is known about an attempt that failed.
 struct Failure {
   std::vector<RankReport> reports;  ///< of all ranks that were heard of, in the order they ended
   std::string other_cause = {};     ///< what failed besides ranks: the launcher, a node, a deadline
@@ -27,7 +27,7 @@ int exit_code(const Failure& failure);
 std::string describe(const Failure& failure);
 
 /// The same for a program.
-std::string failure_json(const Failure& failure, int generation);
+std::string failure_json(const Failure& failure, int attempt);
 
 /// "rank 3 never entered collective 1841 (exchange, 1048576 bytes)"; empty if all are equally far.
 std::string ranks_behind(const std::vector<RankReport>& reports);

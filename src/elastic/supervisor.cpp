@@ -40,7 +40,7 @@ int Supervisor::run() {
   try {
     std::optional<int> code;
     while (!code) {
-      const std::optional<Placement> placement = gather();
+      const std::optional<JobLayout> placement = gather();
       code = placement ? run_generation(*placement) : leave_early();
     }
     nodes_.finish(*code);
@@ -54,7 +54,7 @@ int Supervisor::run() {
   }
 }
 
-std::optional<Placement> Supervisor::gather() {
+std::optional<JobLayout> Supervisor::gather() {
   while (true) {
     request_.hear();
     while (const auto event = nodes_.next_event())
@@ -64,7 +64,7 @@ std::optional<Placement> Supervisor::gather() {
   }
 }
 
-std::optional<int> Supervisor::run_generation(Placement placement) {
+std::optional<int> Supervisor::run_generation(JobLayout placement) {
   if (replicas_ > 0 && placement.ranks() > replicas_) {
     log_info(concat("lockrun: starts ", replicas_, " of ", placement.ranks(),
                     " ranks: the run has no more replicas"));
@@ -75,26 +75,26 @@ std::optional<int> Supervisor::run_generation(Placement placement) {
   provide_descriptors_for(placement.ranks(), launcher == Launcher::srun ? 0 : on_each);
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
-  Generation generation(options_, placement, launcher, nodes_, request_, earlier_);
-  switch (generation.run()) {
-    case Generation::Outcome::done:
+  Attempt attempt(options_, placement, launcher, nodes_, request_, earlier_);
+  switch (attempt.run()) {
+    case Attempt::Outcome::done:
       return 0;
-    case Generation::Outcome::stopped:
+    case Attempt::Outcome::stopped:
       return exit_stopped;
-    case Generation::Outcome::left_early:
+    case Attempt::Outcome::left_early:
       return leave_early();
-    case Generation::Outcome::failed:
+    case Attempt::Outcome::failed:
       break;
   }
-  const Failure failure = generation.failure();
+  const Failure failure = attempt.failure();
   report(failure);
   ++earlier_.all;
-  if (generation.has_begun()) ++earlier_.begun;
-  if (generation.replicas() > 0) replicas_ = generation.replicas();
+  if (attempt.has_begun()) ++earlier_.begun;
+  if (attempt.replicas() > 0) replicas_ = attempt.replicas();
   const int code = exit_code(failure);
-  if (generation.failed_while_asked() || code == exit_usage) return code;
+  if (attempt.failed_while_asked() || code == exit_usage) return code;
   if (request_.is_asked()) return exit_stopped;
-  const std::optional<double> wait = budget_.next_wait(generation.snapshot_step());
+  const std::optional<double> wait = budget_.next_wait(attempt.snapshot_step());
   if (!wait) {
     log_error(concat("lockrun: gave up after ", options_.max_restarts, " restarts without a newer snapshot"));
     return code;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "elastic/generation.h"
+#include "elastic/attempt.h"
 
 namespace lockstep {
 
@@ -10,7 +10,7 @@ class RestartBudget {
  public:
   explicit RestartBudget(int most_restarts) : most_restarts_(most_restarts) {}
 
-  /// A generation failed; its newest snapshot was of this step (-1: none). Returns the seconds to wait before
+  /// An attempt failed; its newest snapshot was of this step (-1: none). Returns the seconds to wait before
   /// the next one, 0.2 doubled with each failure up to 30; nothing if no restart is left.
   std::optional<double> next_wait(int64_t snapshot_step);
   int left() const { return most_restarts_ - used_; }
@@ -34,10 +34,10 @@ class Supervisor {
   int run();
 
  private:
-  /// The next generation's place; nothing if lockrun was told to stop meanwhile.
-  std::optional<Placement> gather();
-  /// Runs one generation; the code to leave with, or nothing if there is to be another.
-  std::optional<int> run_generation(Placement placement);
+  /// The next attempt's place; nothing if lockrun was told to stop meanwhile.
+  std::optional<JobLayout> gather();
+  /// Runs one attempt; the code to leave with, or nothing if there is to be another.
+  std::optional<int> run_generation(JobLayout placement);
   void report(const Failure& failure) const;
   /// The code to leave with where no rank had to be told, or all were ended at once: 75, or 130.
   int leave_early() const;
@@ -46,8 +46,8 @@ class Supervisor {
   Nodes& nodes_;
   StopRequest& request_;
   RestartBudget budget_;
-  Generation::Starts earlier_;
-  int64_t replicas_ = 0;  ///< of the run, once a generation has told; more ranks than that cannot train
+  Attempt::Starts earlier_;
+  int64_t replicas_ = 0;  ///< of the run, once an attempt has told; more ranks than that cannot train
 };
 
 }  // namespace lockstep

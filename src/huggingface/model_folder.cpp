@@ -142,7 +142,7 @@ void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
   }
 }
 
-void ModelFolder::add(const std::string& name, Place place) {
+void ModelFolder::add(const std::string& name, TensorLocation place) {
   const bool is_float = place.dtype == DType::f32 || place.dtype == DType::bf16 || place.dtype == DType::f16;
   require(is_float, "tensor ", name, ": dtype ", place.dtype, " is not read; f32, bf16 and f16 are");
   require(tensors_.emplace(gpt2_name(name), std::move(place)).second, "tensor ", name,
@@ -167,7 +167,7 @@ void ModelFolder::require_all_tensors() {
     require(tensors_.contains(name), store_->name_of(model_file), ": there is no tensor ", name);
 }
 
-std::string ModelFolder::read(const Place& place, int64_t begin, int64_t end) const {
+std::string ModelFolder::read(const TensorLocation& place, int64_t begin, int64_t end) const {
   const int64_t size = lockstep::bytes(place.dtype);
   return as_f32(bytes_at(place.file, place.begin + begin * size, (end - begin) * size), place.dtype);
 }

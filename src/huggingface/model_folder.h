@@ -23,7 +23,7 @@ namespace lockstep {
 class ModelFolder {
  public:
   /// Where a tensor lies.
-  struct Place {
+  struct TensorLocation {
     std::string file;
     int64_t begin = 0;  ///< of its bytes
     DType dtype = DType::f32;
@@ -36,13 +36,13 @@ class ModelFolder {
 
   const Gpt2Config& config() const { return config_; }
   /// [name of gpt2_tensors()]
-  const std::map<std::string, Place>& tensors() const { return tensors_; }
+  const std::map<std::string, TensorLocation>& tensors() const { return tensors_; }
   /// Tells it from others: of its config.json, its headers, and the first 64 KiB of every tensor.
   std::string hash() const;
   /// A text that lies beside, if there is one.
   std::optional<std::string> text(const std::string& file) const;
   /// Elements [begin, end) of a tensor as fp32, in the order of the file. UserError where there are fewer.
-  std::string read(const Place& place, int64_t begin, int64_t end) const;
+  std::string read(const TensorLocation& place, int64_t begin, int64_t end) const;
   /// For a person.
   std::string name() const { return store_->name_of(""); }
 
@@ -52,14 +52,14 @@ class ModelFolder {
   std::string needed_text(const std::string& file) const;
   std::optional<WeightMap> read_index() const;
   void read_header(const std::string& file, const WeightMap* index);
-  void add(const std::string& name, Place place);
+  void add(const std::string& name, TensorLocation place);
   void require_all_tensors();
   std::string bytes_at(const std::string& file, int64_t begin, int64_t bytes) const;
 
   std::shared_ptr<ObjectStore> store_;
   std::string described_;  ///< config.json and all headers
   Gpt2Config config_;
-  std::map<std::string, Place> tensors_;
+  std::map<std::string, TensorLocation> tensors_;
 };
 
 }  // namespace lockstep

@@ -181,7 +181,7 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
   expect(tensors.buffers().front().dtype == DType::f32, "values are kept in ",
          tensors.buffers().front().dtype);
   std::string problem;
-  for (const PlacedTensors::Placed& one : tensors.tensors())
+  for (const PlacedTensors::Entry& one : tensors.tensors())
     for (int64_t begin = 0; begin < one.place.size() && problem.empty(); begin += piece_elements) {
       const Range piece{begin, std::min(one.place.size(), begin + piece_elements)};
       std::string values;

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// Parameters that are treated alike, or a part of them, and their state.
-struct AdamWSegment {
+struct AdamWSlice {
   View parameter;      ///< any shape, f32 or f64, updated
   View gradient;       ///< like parameter
   View first_moment;   ///< like parameter, updated; zero before the first step
@@ -20,12 +20,12 @@ struct AdamWSegment {
   View compute_copy = {};  ///< optional, f32, bf16 or f16, written: the new parameter, rounded to nearest
 };
 
-/// One step of AdamW (Loshchilov & Hutter 2019, algorithm 2) on every segment, with PyTorch's formula: decay
+/// One step of AdamW (Loshchilov & Hutter 2019, algorithm 2) on every slice, with PyTorch's formula: decay
 /// first, epsilon outside the bias-corrected root. Fused multiply-adds are spelled out, so that backends
 /// agree in every bit. Nothing at all is written if gradient_scale * clip is not finite.
 struct AdamWStep {
   static constexpr const char* name = "adamw_step";
-  std::vector<AdamWSegment> segments;
+  std::vector<AdamWSlice> slices;
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -40,14 +40,14 @@ struct AdamWStep {
     expect(!schedule || (schedule.size() == 3 && schedule.dtype == DType::f64), "the schedule is ",
            schedule.shape, " ", schedule.dtype);
     expect(!clip || (clip.size() == 1 && clip.dtype == DType::f32), "clip is ", clip.shape, " ", clip.dtype);
-    for (const AdamWSegment& segment : segments) {
-      const View& parameter = segment.parameter;
+    for (const AdamWSlice& slice : slices) {
+      const View& parameter = slice.parameter;
       expect(parameter.dtype == DType::f32 || parameter.dtype == DType::f64, "f32 or f64 is needed, not ",
              parameter.dtype);
-      for (const View* view : {&segment.gradient, &segment.first_moment, &segment.second_moment})
+      for (const View* view : {&slice.gradient, &slice.first_moment, &slice.second_moment})
         expect(view->size() == parameter.size() && view->dtype == parameter.dtype, "gradient or state is ",
                view->shape, " ", view->dtype, ", parameter is ", parameter.shape, " ", parameter.dtype);
-      const View& copy = segment.compute_copy;
+      const View& copy = slice.compute_copy;
       if (!copy) continue;
       expect(copy.size() == parameter.size() && copy.dtype != DType::f64 && copy.dtype != DType::i32,
              "the compute copy is ", copy.shape, " ", copy.dtype, ", parameter is ", parameter.shape);

@@ -34,7 +34,7 @@ void watch_door(int events, int change, int door_descriptor, uint32_t kinds = EP
 }
 
 /// True if all of it went at once, as so few bytes into a fresh connection do.
-bool say(const Socket& socket, std::string_view bytes) {
+bool send_at_once(const Socket& socket, std::string_view bytes) {
   try {
     socket.send(bytes, Clock::now());
     return true;
@@ -64,14 +64,14 @@ Listener::Listener(const std::string& address, int port)
 
 Listener::~Listener() {
   next_word_ = {};
-  tell_of_refusals();
+  log_refusals();
 }
 
 std::unique_ptr<Channel> Listener::accept(const Secret& secret, double timeout_seconds) {
   const Clock::time_point deadline = after(timeout_seconds);
   for (int events = 0;; ++events) {
     dismiss_silent();
-    tell_of_refusals();
+    log_refusals();
     go_on();
     if (events >= most_events && Clock::now() >= deadline) return nullptr;
     // Whoever is ready takes turns, so nobody's proof waits for more than one newcomer.
@@ -109,7 +109,7 @@ void Listener::welcome() {
     dismiss(stranger, "the system lacks the means to hear it");
     return;
   }
-  if (!say(stranger->second.socket, handshake::greeting(stranger->second.nonce)))
+  if (!send_at_once(stranger->second.socket, handshake::greeting(stranger->second.nonce)))
     dismiss(stranger, "it hung up");
 }
 
@@ -134,11 +134,11 @@ std::unique_ptr<Channel> Listener::hear(Strangers::iterator place, const Secret&
   const std::string proof = stranger.heard.substr(handshake::greeting_bytes);
   if (!equal_in_constant_time(proof, nonces.connector_proof(secret))) {
     // Anything but a proof tells an honest stranger that the secrets differ, and a dishonest one nothing.
-    say(stranger.socket, std::string(handshake::proof_bytes, '\0'));
+    send_at_once(stranger.socket, std::string(handshake::proof_bytes, '\0'));
     dismiss(place, "it does not know the secret");
     return nullptr;
   }
-  if (!say(stranger.socket, nonces.listener_proof(secret))) {
+  if (!send_at_once(stranger.socket, nonces.listener_proof(secret))) {
     dismiss(place, "it hung up");
     return nullptr;
   }
@@ -181,7 +181,7 @@ void Listener::go_on() {
   watch_door(events_.get(), EPOLL_CTL_MOD, socket_.descriptor());
 }
 
-void Listener::tell_of_refusals() {
+void Listener::log_refusals() {
   if (refusals_ == 0 || Clock::now() < next_word_) return;
   const std::string who = refusals_ == 1 ? "" : concat(refusals_, " strangers, the last ");
   log_warning(concat("refused ", who, last_refusal_));

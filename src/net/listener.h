@@ -42,7 +42,7 @@ class Listener {
   void dismiss_silent();
   void rest(int problem);
   void go_on();
-  void tell_of_refusals();
+  void log_refusals();
 
   Socket socket_;
   Descriptor events_;

@@ -33,14 +33,14 @@ void AdamW::prepare(double learning_rate) {
   launch(stream, update);
 }
 
-void AdamW::apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+void AdamW::apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
                   float gradient_scale) {
   if (count_)
     launch(stream, AdamWSchedule{.step = count_.view(),
                                  .schedule = schedule_.view(),
                                  .beta1 = options_.beta1,
                                  .beta2 = options_.beta2});
-  AdamWStep update{.segments = {},
+  AdamWStep update{.slices = {},
                    .learning_rate = learning_rate_,
                    .beta1 = options_.beta1,
                    .beta2 = options_.beta2,
@@ -49,15 +49,15 @@ void AdamW::apply(const Stream& stream, std::span<const UpdatePart> parts, const
                    .gradient_scale = gradient_scale,
                    .schedule = schedule_.view(),
                    .clip = clip.view()};
-  for (const UpdatePart& part : parts)
-    update.segments.push_back({.parameter = part.value,
-                               .gradient = part.gradient,
-                               .first_moment = part.states[0],
-                               .second_moment = part.states[1],
-                               .weight_decay = part.group.weight_decay(options_.weight_decay),
-                               .learning_rate_factor = part.group.learning_rate_factor,
-                               .compute_copy = part.copy});
-  if (!update.segments.empty()) launch(stream, update);
+  for (const UpdateSlice& part : parts)
+    update.slices.push_back({.parameter = part.value,
+                             .gradient = part.gradient,
+                             .first_moment = part.states[0],
+                             .second_moment = part.states[1],
+                             .weight_decay = part.group.weight_decay(options_.weight_decay),
+                             .learning_rate_factor = part.group.learning_rate_factor,
+                             .compute_copy = part.copy});
+  if (!update.slices.empty()) launch(stream, update);
 }
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ class AdamW : public Optimizer {
 
  private:
   bool needs_schedule() const;
-  void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+  void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
              float gradient_scale) override;
 
   Options options_;

@@ -36,10 +36,11 @@ class RunningText {
   }
 
   int64_t unread() const { return size() - begin_ - read_; }
-  TextPart next_part(int64_t most) {
+  NextTokens next_part(int64_t most) {
     const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(begin_ + read_);
     const int64_t count = std::min(most, unread());
-    TextPart part{.text = place_, .past = read_, .ids = {first, first + static_cast<std::ptrdiff_t>(count)}};
+    NextTokens part{
+        .text = place_, .past = read_, .ids = {first, first + static_cast<std::ptrdiff_t>(count)}};
     read_ += count;
     return part;
   }
@@ -121,7 +122,7 @@ class Batch {
   }
 
   void pass() {
-    std::vector<TextPart> parts;
+    std::vector<NextTokens> parts;
     std::vector<RunningText*> texts;
     int64_t room = limits_.tokens;
     for (RunningText& text : running_) {

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-Gpt::Options checked(Gpt::Options options) {
+Gpt::Options validated(Gpt::Options options) {
   if (options.rows == 0) options.rows = options.vocabulary;
   expect(options.vocabulary > 0 && options.block_size > 0 && options.layers > 0 && options.width > 0,
          "a GPT needs a vocabulary, a block size, layers and a width");
@@ -31,8 +31,8 @@ struct Tokens {
   std::vector<int32_t> ids, positions, places;
   std::vector<int32_t> last;  ///< of each part, which one it is
 
-  Tokens(std::span<const TextPart> parts, int64_t most) {
-    for (const TextPart& part : parts) {
+  Tokens(std::span<const NextTokens> parts, int64_t most) {
+    for (const NextTokens& part : parts) {
       const int64_t end = part.past + static_cast<int64_t>(part.ids.size());
       expect(!part.ids.empty() && part.past >= 0 && end <= most, part.ids.size(), " tokens after ", part.past,
              " of text ", part.text, ": there must be some, and at most ", most, " in all");
@@ -50,7 +50,7 @@ struct Tokens {
 }  // namespace
 
 Gpt::Gpt(const Options& options, uint64_t seed)
-    : options_(checked(options)),
+    : options_(validated(options)),
       tokens_(options_.rows, options.width, options.dtype),
       positions_(options.block_size, options.width, options.dtype),
       final_norm_(options.width, options.has_bias, options.dtype) {
@@ -120,7 +120,7 @@ Tensor Gpt::bias_of_logits(DType dtype) const {
   return unused_rows_ ? convert(unused_rows_, dtype) : Tensor();
 }
 
-Tensor Gpt::next_logits(std::span<const TextPart> parts, KeyValueCache& cache) const {
+Tensor Gpt::next_logits(std::span<const NextTokens> parts, KeyValueCache& cache) const {
   const NoGrad no_grad;
   const Tokens tokens(parts, std::min(options_.block_size, cache.capacity));
   const auto count = static_cast<int64_t>(parts.size());

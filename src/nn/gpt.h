@@ -44,7 +44,7 @@ class Gpt : public Module {
   /// The logits [parts, rows] after the last token of each part. What is read is kept in `cache`, to go
   /// on from. On a CPU the bits of operator()'s, however texts are cut into parts and whatever goes with
   /// them.
-  Tensor next_logits(std::span<const TextPart> parts, KeyValueCache& cache) const;
+  Tensor next_logits(std::span<const NextTokens> parts, KeyValueCache& cache) const;
   const Options& options() const { return options_; }
 
   /// Floating-point operations of one token's forward and backward: 6 per weight in products and

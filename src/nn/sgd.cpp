@@ -10,9 +10,9 @@ Sgd::Sgd(ParameterSpace& space, Options options)
                                                : std::vector<std::string>{}),
       options_(options) {}
 
-void Sgd::apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+void Sgd::apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
                 float gradient_scale) {
-  for (const UpdatePart& part : parts)
+  for (const UpdateSlice& part : parts)
     launch(stream, SgdStep{.parameter = part.value,
                            .gradient = part.gradient,
                            .learning_rate = learning_rate_ * part.group.learning_rate_factor,

@@ -17,7 +17,7 @@ class Sgd : public Optimizer {
   Sgd(ParameterSpace& space, Options options);
 
  private:
-  void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+  void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
              float gradient_scale) override;
 
   Options options_;

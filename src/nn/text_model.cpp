@@ -14,7 +14,7 @@ class CachedGpt final : public TextModel {
 
   int64_t context() const override { return model_.options().block_size; }
   void start(int64_t texts, int64_t tokens) override { cache_ = {.texts = texts, .capacity = tokens}; }
-  Tensor next_logits(std::span<const TextPart> parts) override { return model_.next_logits(parts, cache_); }
+  Tensor next_logits(std::span<const NextTokens> parts) override { return model_.next_logits(parts, cache_); }
 
  private:
   const Gpt& model_;
@@ -28,7 +28,7 @@ class UncachedModel final : public TextModel {
   int64_t context() const override { return context_; }
   void start(int64_t texts, int64_t /*tokens*/) override { texts_.assign(static_cast<size_t>(texts), {}); }
 
-  Tensor next_logits(std::span<const TextPart> parts) override {
+  Tensor next_logits(std::span<const NextTokens> parts) override {
     const NoGrad no_grad;
     Tensor logits;
     for (size_t i = 0; i < parts.size(); ++i) {

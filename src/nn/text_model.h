@@ -21,7 +21,7 @@ class TextModel {
   virtual void start(int64_t texts, int64_t tokens) = 0;
   /// The logits [parts, vocabulary] after the last token of each part, of different texts. What went before
   /// `past` it has been given; what was given after that is forgotten.
-  virtual Tensor next_logits(std::span<const TextPart> parts) = 0;
+  virtual Tensor next_logits(std::span<const NextTokens> parts) = 0;
 };
 
 /// A GPT with a key-value cache. Keeps a reference to it.

@@ -65,7 +65,7 @@ Tensor CausalSelfAttention::operator()(const Tensor& x, const Context& context, 
   const Tensor qkv = query_key_value_(x);
   if (context.cache) {
     KeyValueCache& cache = *context.cache;
-    KeptAttention& kept = cache.layers[site];
+    AttentionCache& kept = cache.layers[site];
     const int64_t size = qkv.shape()[-1] / (3 * heads_);
     if (!kept.keys)
       kept = make_kept_attention(cache.texts, cache.capacity, heads_, size, qkv.dtype(), qkv.stream());

@@ -58,7 +58,7 @@ void Optimizer::step(double learning_rate, float gradient_scale) {
   states();
   prepare(learning_rate);
   const std::array all{Range{0, space_.trainable_elements()}};
-  apply(space_.stream(), parts_of(all, space_.gradients(), space_.copies()), {}, gradient_scale);
+  apply(space_.stream(), slices_of(all, space_.gradients(), space_.copies()), {}, gradient_scale);
 }
 
 void Optimizer::prepare(double learning_rate) {
@@ -97,7 +97,7 @@ void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
   states();
   if (space_.is_offloaded()) return update_on_host(ranges, clip);
   if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
-  apply(space_.stream(), parts_of(ranges, space_.gradients(), space_.copies()), clip, 1.0f);
+  apply(space_.stream(), slices_of(ranges, space_.gradients(), space_.copies()), clip, 1.0f);
 }
 
 void Optimizer::update_on_host(std::span<const Range> ranges, const Tensor& clip) {
@@ -112,13 +112,13 @@ void Optimizer::update_on_host(std::span<const Range> ranges, const Tensor& clip
   if (!host_update_) host_update_ = std::make_unique<HostUpdate>(space_);
   host_update_->run(ranges,
                     [&](std::span<const Range> piece, const FlatBuffer& gradients, const FlatBuffer& copies) {
-                      apply(cpu_stream(), parts_of(piece, gradients, copies), factor, 1.0f);
+                      apply(cpu_stream(), slices_of(piece, gradients, copies), factor, 1.0f);
                     });
 }
 
-std::vector<UpdatePart> Optimizer::parts_of(std::span<const Range> ranges, const FlatBuffer& gradients,
-                                            const FlatBuffer& copies) const {
-  std::vector<UpdatePart> parts;
+std::vector<UpdateSlice> Optimizer::slices_of(std::span<const Range> ranges, const FlatBuffer& gradients,
+                                              const FlatBuffer& copies) const {
+  std::vector<UpdateSlice> parts;
   for (const auto& [range, group] : space_.by_group(ranges)) {
     parts.push_back({.group = group,
                      .value = space_.values().view(range),
@@ -130,8 +130,8 @@ std::vector<UpdatePart> Optimizer::parts_of(std::span<const Range> ranges, const
   return parts;
 }
 
-void Optimizer::write_copies(const Stream& stream, std::span<const UpdatePart> parts) {
-  for (const UpdatePart& part : parts)
+void Optimizer::write_copies(const Stream& stream, std::span<const UpdateSlice> parts) {
+  for (const UpdateSlice& part : parts)
     if (part.copy) launch(stream, Convert{.x = part.value, .y = part.copy});
 }
 

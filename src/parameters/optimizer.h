@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// Some elements of one group on their way through an update.
-struct UpdatePart {
+struct UpdateSlice {
   ParameterGroup group;
   View value;                ///< f32, updated
   View gradient;             ///< like value
@@ -84,10 +84,10 @@ class Optimizer {
 
   /// Launches the update of these parts on `stream`, where they and `clip`, which may be empty, lie. Nothing
   /// is written if gradient_scale * clip is not finite.
-  virtual void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+  virtual void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
                      float gradient_scale) = 0;
   /// For an apply() whose kernel has not done it: part.copy = part.value.
-  static void write_copies(const Stream& stream, std::span<const UpdatePart> parts);
+  static void write_copies(const Stream& stream, std::span<const UpdateSlice> parts);
 
   ParameterSpace& space_;
   std::vector<State> states_;
@@ -97,8 +97,8 @@ class Optimizer {
 
  private:
   void expect_whole() const;
-  std::vector<UpdatePart> parts_of(std::span<const Range> ranges, const FlatBuffer& gradients,
-                                   const FlatBuffer& copies) const;
+  std::vector<UpdateSlice> slices_of(std::span<const Range> ranges, const FlatBuffer& gradients,
+                                     const FlatBuffer& copies) const;
   void update_on_host(std::span<const Range> ranges, const Tensor& clip);
 
   std::unique_ptr<HostUpdate> host_update_;  ///< where values lie on the host

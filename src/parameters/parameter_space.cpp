@@ -215,7 +215,7 @@ int ParameterSpace::unit_of(Range place) const {
   return static_cast<int>(after - units_.begin()) - 1;
 }
 
-Ownership ParameterSpace::segments(int ranks, bool frozen_too) const {
+Ownership ParameterSpace::owned_ranges(int ranks, bool frozen_too) const {
   Ownership owned(static_cast<size_t>(ranks));
   for (const Range& unit : units_) {
     if (unit.begin >= trainable_ && !frozen_too) break;

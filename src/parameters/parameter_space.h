@@ -91,7 +91,7 @@ class ParameterSpace {
   int unit_of(Range place) const;
   /// What each of `ranks` owns: of each unit the blocks [blocks * rank / ranks, ...); of trainable units
   /// alone, or of all.
-  Ownership segments(int ranks, bool frozen_too = false) const;
+  Ownership owned_ranges(int ranks, bool frozen_too = false) const;
 
   /// A part of the space, all of whose parameters are in one group.
   struct GroupRange {

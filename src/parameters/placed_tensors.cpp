@@ -13,7 +13,7 @@ Ownership whole_on_each(int64_t elements, int ranks) {
 }  // namespace
 
 SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, int ranks)
-    : SpaceTensors(space, optimizer, whole_on_each(space.elements(), ranks), space.segments(ranks)) {}
+    : SpaceTensors(space, optimizer, whole_on_each(space.elements(), ranks), space.owned_ranges(ranks)) {}
 
 SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, const Ownership& values,
                            const Ownership& states)

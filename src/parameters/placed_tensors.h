@@ -16,7 +16,7 @@ namespace lockstep {
 class PlacedTensors {
  public:
   /// A tensor of the model: its place in every buffer that reaches so far.
-  struct Placed {
+  struct Entry {
     std::string name;
     Shape shape;
     Range place;
@@ -33,7 +33,7 @@ class PlacedTensors {
   virtual ~PlacedTensors() = default;
 
   /// In the order in which files have them.
-  const std::vector<Placed>& tensors() const { return tensors_; }
+  const std::vector<Entry>& tensors() const { return tensors_; }
   /// The values, then the states. Ranks are those of the world that writes and reads.
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
@@ -42,7 +42,7 @@ class PlacedTensors {
   virtual void set(size_t buffer, Range range, const std::byte* from) = 0;
 
  protected:
-  std::vector<Placed> tensors_;
+  std::vector<Entry> tensors_;
   std::vector<Buffer> buffers_;
 };
 

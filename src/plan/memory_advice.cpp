@@ -36,7 +36,7 @@ std::optional<Config> with(const Config& config, const std::vector<MemoryChange>
   try {
     if (!settings.empty() && value_of(config, settings.back().key) == settings.back().value)
       return std::nullopt;
-    const Config other = changed(config, settings);
+    const Config other = with_settings(config, settings);
     return can_be_sharded(other, ranks) ? std::optional(other) : std::nullopt;
   } catch (const UserError&) {
     return std::nullopt;

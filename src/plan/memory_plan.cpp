@@ -187,12 +187,12 @@ class Builder {
   void add_gradients() {
     const double ranks = place_.ranks;
     const double slot = 4.0 * static_cast<double>(rehearsal_.trainable + BucketPlan::reserved);
-    const double report = take("gradients") - slot;  // squares of blocks, which travel
-    const double of_rank = slot * reduction_.slots + report;
+    const double summary = take("gradients") - slot;  // squares of blocks, which travel
+    const double of_rank = slot * reduction_.slots + summary;
     add("gradients", of_rank, shares_);
-    add("gradients between rounds", slot * reduction_.levels / ranks);
+    add("gradients between rounds", slot * reduction_.partial_sums / ranks);
     const double foreign = (ranks - 1) / ranks;
-    // In place: its segments of the slots of others, and theirs of the values. Else as messages, by bucket.
+    // In place: its ranges of the slots of others, and theirs of the values. Else as messages, by bucket.
     const double bucket = std::min(slot, config_.dist.bucket_mib * 1048576.0);
     add("segments of other ranks",
         foreign * reduction_.slots *

@@ -125,7 +125,7 @@ class Restoration {
     const bool is_model = is_model_file(file_.key), is_padding = file_.key == padding_file;
     for (size_t b = is_model ? 0 : 1; b < (is_model ? 1 : tensors_.buffers().size()); ++b) {
       const PlacedTensors::Buffer& buffer = tensors_.buffers()[b];
-      for (const PlacedTensors::Placed& one : tensors_.tensors()) {
+      for (const PlacedTensors::Entry& one : tensors_.tensors()) {
         if (one.place.end > buffer.elements) continue;
         const std::string name = is_model ? one.name : concat(one.name, ".", buffer.state);
         if (!found.contains(name)) continue;
@@ -258,7 +258,7 @@ SnapshotFile shared_file(const StoredSnapshot& snapshot, const World& world, con
 void require_all(const StoredSnapshot& snapshot, const std::deque<Restoration>& restorations,
                  const PlacedTensors& tensors, size_t buffers) {
   for (size_t b = 0; b < buffers; ++b)
-    for (const PlacedTensors::Placed& one : tensors.tensors()) {
+    for (const PlacedTensors::Entry& one : tensors.tensors()) {
       if (one.place.end > tensors.buffers()[b].elements) continue;
       int64_t brought = 0;
       for (const Restoration& restoration : restorations) brought += restoration.brings(b, one.place);

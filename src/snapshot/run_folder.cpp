@@ -85,7 +85,7 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
     decide();
     const std::optional<FoundRun>& run = in_snapshots_ ? in_snapshots_ : in_log_folder_;
     if (run) decay_steps_ = run->settings.train.decay_steps;
-    tell();
+    log_opening();
   });
   const bool is_finished = communicator.broadcast_text(finished_run_ ? "finished" : "", 0) == "finished";
   if (is_finished && !world.is_first()) finished_run_ = FoundRun{.is_finished = true};
@@ -264,7 +264,7 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
   snapshot_.reset();
 }
 
-void RunFolder::tell() const {
+void RunFolder::log_opening() const {
   if (finished_run_) return;
   const std::string how_to_start_anew = restart_count() > 0 ? "" : "; --fresh starts anew";
   if (snapshot_)
@@ -281,7 +281,7 @@ std::string hash_lines(const Artifacts& artifacts) {
   return lines;
 }
 
-void write_meaning(const Config& config, const Artifacts& artifacts) {
+void write_fingerprint(const Config& config, const Artifacts& artifacts) {
   try {
     write_file(settings_path(config), to_ini(config));
     write_file(data_path(config), hash_lines(artifacts));

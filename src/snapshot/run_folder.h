@@ -34,7 +34,7 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
 
 /// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. What
 /// cannot be written is said.
-void write_meaning(const Config& config, const Artifacts& artifacts);
+void write_fingerprint(const Config& config, const Artifacts& artifacts);
 
 /// A line for each of the data: its name and a hash.
 std::string hash_lines(const Artifacts& artifacts);
@@ -93,7 +93,7 @@ class RunFolder {
   bool must_move(const FoundRun& run, const std::string& place, bool may_move) const;
   void require_same_snapshot_path() const;
   void move_aside(bool log_folder, bool snapshots);
-  void tell() const;
+  void log_opening() const;
   bool snapshots_are_inside() const;
 
   const Config& config_;

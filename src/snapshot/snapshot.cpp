@@ -99,7 +99,7 @@ std::string SnapshotStore::write(Kind kind, int64_t step, const std::string& beg
                                  const std::byte* memory) {
   std::vector<std::string> written;
   for (size_t f = 0; f < files.size(); ++f) {
-    const FilePart part = part_of(files, f, share, memory);
+    const FileShare part = part_of(files, f, share, memory);
     written.push_back(part.sums);
     written.push_back(part.parts.empty() ? "" : naming(name_of(kind, step), [&] {
       return store_->write_parts(group_of(kind, step), begun, files[f].key, part.parts);

@@ -43,7 +43,7 @@ SnapshotFile make_file(const std::string& key, std::vector<Content> contents) {
 }
 
 /// The part of a tensor of a buffer that has these rows; all of one without dimensions.
-Content part_of_tensor(const PlacedTensors::Placed& one, const std::string& name, DType dtype, size_t buffer,
+Content part_of_tensor(const PlacedTensors::Entry& one, const std::string& name, DType dtype, size_t buffer,
                        Range rows) {
   Content part{.tensor = {name, dtype, one.shape, one.place}, .buffer = buffer};
   if (one.shape.rank() == 0 || rows.size() == one.shape[0]) return part;
@@ -170,7 +170,7 @@ std::vector<SnapshotFile> files_of(const PlacedTensors& tensors, const ModelLayo
     model.push_back({{name, DType::f32, shape, {0, shape.elements()}}});
   for (size_t b = 0; b < tensors.buffers().size(); ++b) {
     const PlacedTensors::Buffer& buffer = tensors.buffers()[b];
-    for (const PlacedTensors::Placed& one : tensors.tensors()) {
+    for (const PlacedTensors::Entry& one : tensors.tensors()) {
       if (one.place.end > buffer.elements) continue;  // frozen
       const int64_t rows = one.shape.rank() > 0 ? one.shape[0] : 1;
       const auto cut = layout.rows.find(one.name);
@@ -279,11 +279,11 @@ void collect(const World& world, const PlacedTensors& tensors, const std::vector
   if (exchanges) world.communicator().exchange(sends, receives);
 }
 
-FilePart part_of(const std::vector<SnapshotFile>& files, size_t file, const RankShare& share,
-                 const std::byte* memory) {
+FileShare part_of(const std::vector<SnapshotFile>& files, size_t file, const RankShare& share,
+                  const std::byte* memory) {
   const SnapshotFile& whole = files[file];
   const Range& mine = share.bytes[file];
-  FilePart part;
+  FileShare part;
   const auto add = [&](int64_t begin, std::span<const std::byte> bytes) {
     const Range both = intersection({begin, begin + std::ssize(bytes)}, mine);
     if (both.size() > 0)

@@ -89,11 +89,11 @@ void collect(const World& world, const PlacedTensors& tensors, const std::vector
              const Deal& deal, std::byte* memory);
 
 /// What a rank writes of a file, with `memory` as collect() left it, and the checksums of its blocks.
-struct FilePart {
+struct FileShare {
   std::vector<ObjectPart> parts;
   std::string sums;  ///< for TensorSums::add()
 };
-FilePart part_of(const std::vector<SnapshotFile>& files, size_t file, const RankShare& share,
-                 const std::byte* memory);
+FileShare part_of(const std::vector<SnapshotFile>& files, size_t file, const RankShare& share,
+                  const std::byte* memory);
 
 }  // namespace lockstep

@@ -137,7 +137,7 @@ std::optional<Owner> FolderOwner::try_to_take() {
           key_);
   const Lock state = lock(file.get());
   // Replaced between the two calls: what is there now counts.
-  if (place_of(file.get()) != Place::own) return unknown_owner;
+  if (place_of(file.get()) != Possession::own) return unknown_owner;
   const std::optional<Owner> other = read_owner(file.get());
   if (state == Lock::held) {
     if (other && !self_.supersedes(*other)) refuse(*other);
@@ -181,11 +181,12 @@ void FolderOwner::make_own_file() {
 
 /// Whether the path still leads to this open file. Opened anew, because so a network's file system asks its
 /// server, which may not answer for a while.
-FolderOwner::Place FolderOwner::place_of(int file) const {
+FolderOwner::Possession FolderOwner::place_of(int file) const {
   const Descriptor now(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!now) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE ? Place::lost : Place::unknown;
+  if (!now)
+    return errno == ENOENT || errno == ENOTDIR || errno == ESTALE ? Possession::lost : Possession::unknown;
   const struct stat mine = status_of(file), there = status_of(now.get());
-  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev ? Place::own : Place::lost;
+  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev ? Possession::own : Possession::lost;
 }
 
 bool FolderOwner::is_touched_by_others() const {
@@ -210,9 +211,9 @@ void FolderOwner::refuse(const Owner& owner) const {
 }
 
 void FolderOwner::check() const {
-  const Place place = place_of(file_.get());
-  expect(place != Place::unknown, key_, ": ", path_, " cannot be looked at: ", std::strerror(errno));
-  expect(place == Place::own, key_, ": ", folder_,
+  const Possession place = place_of(file_.get());
+  expect(place != Possession::unknown, key_, ": ", path_, " cannot be looked at: ", std::strerror(errno));
+  expect(place == Possession::own, key_, ": ", folder_,
          " is no longer this process's: another start of the run has taken it, or it was moved or deleted");
 }
 
@@ -226,7 +227,7 @@ void FolderOwner::touch_until(const std::stop_token& over) {
   std::condition_variable_any nothing;
   while (!nothing.wait_for(guard, over, touch_interval, [&] { return over.stop_requested(); })) {
     ::futimens(file_.get(), nullptr);
-    is_lost_.store(place_of(file_.get()) == Place::lost, std::memory_order_relaxed);
+    is_lost_.store(place_of(file_.get()) == Possession::lost, std::memory_order_relaxed);
   }
 }
 

@@ -56,13 +56,13 @@ class FolderOwner {
 
  private:
   enum class Lock { taken, held, missing };
-  enum class Place { own, lost, unknown };
+  enum class Possession { own, lost, unknown };
 
   void take();
   std::optional<Owner> try_to_take();
   Lock lock(int file);
   void make_own_file();
-  Place place_of(int file) const;
+  Possession place_of(int file) const;
   bool is_touched_by_others() const;
   [[noreturn]] void refuse(const Owner& owner) const;
   void touch_until(const std::stop_token& over);

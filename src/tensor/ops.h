@@ -83,16 +83,16 @@ Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
 Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, const RandomKey& key = {});
 
 /// What cached_attention() keeps of texts: CachedAttention::keys and values.
-struct KeptAttention {
+struct AttentionCache {
   Tensor keys, values;
 };
 /// Room for so many texts of so many tokens, of heads of this size.
-KeptAttention make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
-                                  const Stream& stream = current_stream());
+AttentionCache make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
+                                   const Stream& stream = current_stream());
 /// causal_attention() of tokens that go on in texts, without a gradient: qkv [tokens, 3 * heads * size] and
 /// i32 `places` [tokens, 2], the text and the position of each -> [tokens, heads * size]. On a CPU the same
 /// bits.
-Tensor cached_attention(const Tensor& qkv, int64_t heads, const KeptAttention& kept, const Tensor& places);
+Tensor cached_attention(const Tensor& qkv, int64_t heads, const AttentionCache& kept, const Tensor& places);
 
 /// Mean cross entropy of logits [..., classes] against i32 targets [...]; rows whose target is `ignore_index`
 /// do not count. A scalar; 0 if every row is ignored, where PyTorch has NaN. Its gradient is rounded to the

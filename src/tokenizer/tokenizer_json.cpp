@@ -19,9 +19,9 @@ constexpr size_t deepest = 64;
 std::string spelled(const std::string& token) { return Json(token).dump().substr(0, 80); }
 
 /// A value of the file, and what errors call it.
-class Place {
+class JsonField {
  public:
-  Place(const Json& value, std::string name, const std::string& origin)
+  JsonField(const Json& value, std::string name, const std::string& origin)
       : value_(&value), name_(std::move(name)), origin_(&origin) {}
 
   template <class... Args>
@@ -30,7 +30,7 @@ class Place {
   }
 
   /// The member; a null where there is none.
-  Place operator[](const std::string& key) const {
+  JsonField operator[](const std::string& key) const {
     static const Json none;
     if (!value_->is_object()) refuse("is not an object");
     const auto found = value_->find(key);
@@ -38,9 +38,9 @@ class Place {
             *origin_};
   }
 
-  std::vector<Place> elements() const {
+  std::vector<JsonField> elements() const {
     if (!value_->is_array()) refuse("is not a list");
-    std::vector<Place> all;
+    std::vector<JsonField> all;
     for (const Json& element : *value_)
       all.emplace_back(element, concat(name_, "[", all.size(), "]"), *origin_);
     return all;
@@ -99,7 +99,7 @@ Json parse(std::string_view text, const std::string& origin) {
   }
 }
 
-std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Place& place) {
+std::vector<std::pair<std::string, int32_t>> read_vocabulary(const JsonField& place) {
   if (!place.json().is_object()) place.refuse("is no object of tokens and their ids");
   std::vector<std::pair<std::string, int32_t>> tokens;
   for (const auto& [token, id] : place.json().items()) {
@@ -115,12 +115,12 @@ std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Place& place)
   return tokens;
 }
 
-void require_null(const Place& place) {
+void require_null(const JsonField& place) {
   if (!place.is_null()) place.refuse("is ", place.shown(), ", which is not computed here");
 }
 
-TokenizerFile read_characters(const Place& file) {
-  const Place split = file["pre_tokenizer"];
+TokenizerFile read_characters(const JsonField& file) {
+  const JsonField split = file["pre_tokenizer"];
   const bool is_split = !split.is_null() && split["type"].json() == "Split" &&
                         split["pattern"]["Regex"].json() == any_character &&
                         split["behavior"].json() == "Isolated" && !split["invert"].flag();
@@ -137,14 +137,14 @@ TokenizerFile read_characters(const Place& file) {
 }
 
 /// Refuses a setting that would change the ids and is not computed.
-void require_off(const Place& place) {
+void require_off(const JsonField& place) {
   const Json& value = place.json();
   const bool is_off = value.is_null() || value == false || value == 0.0 || value == Json(std::string());
   if (!is_off) place.refuse("is ", place.shown(), ", which is not computed here");
 }
 
-void read_pattern(const Place& split, TokenizerFile& file) {
-  const Place pattern = split["pattern"]["Regex"];
+void read_pattern(const JsonField& split, TokenizerFile& file) {
+  const JsonField pattern = split["pattern"]["Regex"];
   const std::optional<SplitRule> rule = split_rule_of(pattern.text());
   if (!rule)
     pattern.refuse("is none of the patterns that are known here (GPT-2, cl100k, Llama 3, Qwen 2, o200k): ",
@@ -156,9 +156,9 @@ void read_pattern(const Place& split, TokenizerFile& file) {
   file.rule = *rule;
 }
 
-bool flag_or(const Place& place, bool otherwise) { return place.is_null() ? otherwise : place.flag(); }
+bool flag_or(const JsonField& place, bool otherwise) { return place.is_null() ? otherwise : place.flag(); }
 
-void read_pre_tokenizer(const Place& place, TokenizerFile& file) {
+void read_pre_tokenizer(const JsonField& place, TokenizerFile& file) {
   const std::string type = place["type"].text();
   if (type == "ByteLevel") {
     if (!flag_or(place["use_regex"], true)) place.refuse("splits nothing, which is not computed here");
@@ -166,7 +166,7 @@ void read_pre_tokenizer(const Place& place, TokenizerFile& file) {
     return;
   }
   if (type != "Sequence") place.refuse("is \"", type, "\"; read are ByteLevel, and a Split before one");
-  const std::vector<Place> parts = place["pretokenizers"].elements();
+  const std::vector<JsonField> parts = place["pretokenizers"].elements();
   const bool is_known = parts.size() == 2 && parts[0]["type"].json() == "Split" &&
                         parts[1]["type"].json() == "ByteLevel" && !flag_or(parts[1]["use_regex"], true);
   if (!is_known) place.refuse("is not a Split and a ByteLevel that does not split");
@@ -175,7 +175,7 @@ void read_pre_tokenizer(const Place& place, TokenizerFile& file) {
 }
 
 /// All but its id.
-AddedToken read_added_token(const Place& entry) {
+AddedToken read_added_token(const JsonField& entry) {
   AddedToken token;
   token.content = entry["content"].text();
   if (token.content.empty()) entry["content"].refuse("is empty");
@@ -185,9 +185,9 @@ AddedToken read_added_token(const Place& entry) {
   return token;
 }
 
-void read_added_tokens(const Place& place, TokenizerFile& file) {
+void read_added_tokens(const JsonField& place, TokenizerFile& file) {
   if (place.is_null()) return;
-  for (const Place& entry : place.elements()) {
+  for (const JsonField& entry : place.elements()) {
     file.added.push_back(read_added_token(entry));
     file.added.back().id = entry["id"].id();
     file.added_names.push_back(entry.name());
@@ -195,28 +195,28 @@ void read_added_tokens(const Place& place, TokenizerFile& file) {
 }
 
 /// "single" of a TemplateProcessing: special tokens before and after the text.
-void read_template(const Place& place, TokenizerFile& file) {
+void read_template(const JsonField& place, TokenizerFile& file) {
   bool has_text = false;
-  for (const Place& part : place["single"].elements()) {
+  for (const JsonField& part : place["single"].elements()) {
     if (!part["Sequence"].is_null()) {
       if (has_text) part.refuse("stands for the text a second time");
       has_text = true;
       continue;
     }
     const std::string name = part["SpecialToken"]["id"].text();
-    for (const Place& id : place["special_tokens"][name]["ids"].elements())
+    for (const JsonField& id : place["special_tokens"][name]["ids"].elements())
       (has_text ? file.after : file.before).push_back(id.id());
   }
   if (!has_text) place["single"].refuse("has no place for the text");
 }
 
-void read_post_processor(const Place& place, TokenizerFile& file) {
+void read_post_processor(const JsonField& place, TokenizerFile& file) {
   if (place.is_null()) return;
   const std::string type = place["type"].text();
   if (type == "ByteLevel") return;
   if (type == "TemplateProcessing") return read_template(place, file);
   if (type != "Sequence") place.refuse("is \"", type, "\"; read are ByteLevel, TemplateProcessing, and both");
-  for (const Place& part : place["processors"].elements()) {
+  for (const JsonField& part : place["processors"].elements()) {
     const std::string name = part["type"].text();
     if (name == "TemplateProcessing" && file.before.empty() && file.after.empty())
       read_template(part, file);
@@ -225,10 +225,10 @@ void read_post_processor(const Place& place, TokenizerFile& file) {
   }
 }
 
-void read_merges(const Place& place, TokenizerFile& file) {
-  for (const Place& merge : place.elements()) {
+void read_merges(const JsonField& place, TokenizerFile& file) {
+  for (const JsonField& merge : place.elements()) {
     if (merge.json().is_array()) {
-      const std::vector<Place> parts = merge.elements();
+      const std::vector<JsonField> parts = merge.elements();
       if (parts.size() != 2) merge.refuse("is not two tokens");
       file.merges.push_back({parts[0].text(), parts[1].text()});
       continue;
@@ -241,9 +241,9 @@ void read_merges(const Place& place, TokenizerFile& file) {
   }
 }
 
-TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
+TokenizerFile read_byte_pairs(const JsonField& file, const std::string& origin) {
   TokenizerFile read;
-  const Place normalizer = file["normalizer"];
+  const JsonField normalizer = file["normalizer"];
   const bool does_nothing = normalizer.is_null() || (normalizer["type"].json() == "Sequence" &&
                                                      normalizer["normalizers"].elements().empty());
   if (!does_nothing)
@@ -251,9 +251,9 @@ TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
   require_null(file["truncation"]);
   if (!file["padding"].is_null() && file["padding"]["strategy"].json() != "BatchLongest")
     file["padding"].refuse("is to a fixed length, which is not computed here");
-  const Place decoder = file["decoder"]["type"];
+  const JsonField decoder = file["decoder"]["type"];
   if (decoder.json() != "ByteLevel") decoder.refuse("is ", decoder.shown(), "; read is ByteLevel");
-  const Place model = file["model"];
+  const JsonField model = file["model"];
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
     require_off(model[name]);
   read_pre_tokenizer(file["pre_tokenizer"], read);
@@ -267,7 +267,7 @@ TokenizerFile read_byte_pairs(const Place& file, const std::string& origin) {
   return read;
 }
 
-AddedToken read_special_token(const Place& place) {
+AddedToken read_special_token(const JsonField& place) {
   AddedToken token{.content = place.json().is_object() ? "" : place.text(), .is_special = true};
   if (place.json().is_object()) {
     token = read_added_token(place);
@@ -278,20 +278,20 @@ AddedToken read_special_token(const Place& place) {
   return token;
 }
 
-void read_special_tokens(const Place& file, TokenizerConfig& config) {
+void read_special_tokens(const JsonField& file, TokenizerConfig& config) {
   for (const char* key :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (!file.has(key)) continue;
     config.named.insert(key);
-    const Place place = file[key];
+    const JsonField place = file[key];
     config.special.erase(key);
     if (!place.is_null())
       config.special.emplace(key, TokenizerConfig::Token{place.name(), read_special_token(place)});
   }
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const Place list = file[key];
+    const JsonField list = file[key];
     if (list.is_null() || list.json() == Json::object()) continue;
-    for (const Place& element : list.elements()) {
+    for (const JsonField& element : list.elements()) {
       const AddedToken token = read_special_token(element);
       config.special.insert_or_assign(token.content, TokenizerConfig::Token{element.name(), token});
     }
@@ -302,9 +302,9 @@ void read_special_tokens(const Place& file, TokenizerConfig& config) {
 
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
   const Json parsed = parse(json, origin);
-  const Place file(parsed, "the file", origin);
+  const JsonField file(parsed, "the file", origin);
   if (file["model"].is_null()) file.refuse("has no \"model\": it is no tokenizer.json");
-  const Place type = file["model"]["type"];
+  const JsonField type = file["model"]["type"];
   if (type.json() == "WordLevel") return read_characters(file);
   // Files of the first versions do not name it.
   const bool has_merges = type.is_null() && !file["model"]["merges"].is_null();
@@ -314,18 +314,18 @@ TokenizerFile read_tokenizer_json(std::string_view json, const std::string& orig
 
 TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin) {
   const Json parsed = parse(json, origin);
-  const Place file(parsed, "the file", origin);
+  const JsonField file(parsed, "the file", origin);
   TokenizerConfig config;
   config.origin = origin;
   read_special_tokens(file, config);
   require_off(file["split_special_tokens"]);
-  const Place blank = file["add_prefix_space"];
+  const JsonField blank = file["add_prefix_space"];
   if (!blank.is_null()) config.adds_prefix_space = blank.flag();
-  const Place type = file["tokenizer_class"];
+  const JsonField type = file["tokenizer_class"];
   if (!type.is_null()) config.tokenizer_class = type.text();
   for (const char* key : {"add_bos_token", "add_eos_token"})
     if (file[key].flag()) config.adds_ends = key;
-  const Place decoder = file["added_tokens_decoder"];
+  const JsonField decoder = file["added_tokens_decoder"];
   config.has_added = !decoder.is_null();
   if (!config.has_added) return config;
   if (!decoder.json().is_object()) decoder.refuse("is no object of ids and their tokens");
@@ -343,12 +343,12 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
 
 void read_special_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
   const Json parsed = parse(json, origin);
-  read_special_tokens(Place(parsed, "the file", origin), config);
+  read_special_tokens(JsonField(parsed, "the file", origin), config);
 }
 
 void read_added_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
   const Json parsed = parse(json, origin);
-  for (const auto& [content, id] : read_vocabulary(Place(parsed, "the file", origin))) {
+  for (const auto& [content, id] : read_vocabulary(JsonField(parsed, "the file", origin))) {
     require(!content.empty(), origin, ": the token with id ", id, " is empty");
     bool is_special = false;
     for (const auto& [key, special] : config.special)
@@ -362,7 +362,7 @@ TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std:
                                          std::string_view merges, const std::string& merges_origin) {
   TokenizerFile read;
   const Json parsed = parse(vocabulary, vocabulary_origin);
-  read.vocabulary = read_vocabulary(Place(parsed, "the file", vocabulary_origin));
+  read.vocabulary = read_vocabulary(JsonField(parsed, "the file", vocabulary_origin));
   read.merges_name = merges_origin + ": line ";
   read.first_merge = merges.starts_with("#version") ? 2 : 1;
   size_t number = 0;

@@ -44,7 +44,7 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
     const int64_t first = is_empty ? 0 : (begin + round) * batch_size;
     std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size, data.size() - first)));
     std::iota(indices.begin(), indices.end(), first);
-    beat("evaluation");
+    report_progress("evaluation");
     const Batch batch = collect(data, indices, current_stream());
     const double mean = item(task.loss(batch.inputs, batch.targets, {}));
     if (!is_empty) sums[static_cast<size_t>(round)] = mean * weight_of(data, first, std::ssize(indices));

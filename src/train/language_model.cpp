@@ -92,7 +92,7 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
   }
   require(config.data.block_size <= there.positions, "data.block_size = ", config.data.block_size,
           ", but the model of model.from = ", config.model.from, " has ", there.positions, " positions");
-  config = changed(std::move(config), sizes);
+  config = with_settings(std::move(config), sizes);
   return source;
 }
 

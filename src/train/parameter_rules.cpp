@@ -61,7 +61,7 @@ struct GroupEntry {
   std::string pattern;
   std::map<std::string, double> settings;
 
-  ParameterGroup changed(ParameterGroup group) const {
+  ParameterGroup applied_to(ParameterGroup group) const {
     if (const auto factor = settings.find("lr_factor"); factor != settings.end())
       group.learning_rate_factor = factor->second;
     if (const auto decay = settings.find("weight_decay"); decay != settings.end())
@@ -111,7 +111,7 @@ void group(const std::string& list, TrainingTask& task) {
   task.group = [entries, entry_of, usual = task.group](const std::string& name, const Tensor& tensor) {
     const ParameterGroup group = usual ? usual(name, tensor) : ParameterGroup{};
     const auto found = entry_of.find(name);
-    return found == entry_of.end() ? group : entries[found->second].changed(group);
+    return found == entry_of.end() ? group : entries[found->second].applied_to(group);
   };
 }
 

@@ -135,7 +135,7 @@ Progress::Progress(Options options, Display display, std::ostream& errors, std::
 }
 
 Progress::~Progress() {
-  say_epochs();
+  log_epochs();
   if (is_visible_) errors_ << std::endl;
 }
 
@@ -148,7 +148,7 @@ void Progress::update(int64_t step, double loss, double per_second) {
   state_.seconds_left = done > 0 ? now / done * static_cast<double>(state_.total_steps - step) : -1;
 
   const bool is_last = step == state_.total_steps;
-  if (is_last) say_epochs();
+  if (is_last) log_epochs();
   if (display_.interactive) {
     if (is_last || drawn_ < 0 || now - drawn_ >= redraw_seconds) draw(format_bar(state_, display_));
     return;
@@ -187,10 +187,10 @@ void Progress::begin_epoch(int64_t epoch, const EpochText& text) {
   if (!first_held_epoch_) first_held_epoch_ = epoch;
   last_epoch_ = epoch;
   epoch_text_ = text;
-  if (epoch_lines_ < most_epoch_lines || epochs_.is_due(elapsed())) say_epochs();
+  if (epoch_lines_ < most_epoch_lines || epochs_.is_due(elapsed())) log_epochs();
 }
 
-void Progress::say_epochs() {
+void Progress::log_epochs() {
   if (!first_held_epoch_) return;
   const std::string text = epoch_text_(*first_held_epoch_, last_epoch_);
   first_held_epoch_.reset();

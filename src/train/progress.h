@@ -79,7 +79,7 @@ class Progress {
 
  private:
   double elapsed() const { return options_.clock() - start_; }
-  void say_epochs();
+  void log_epochs();
   void draw(const std::string& bar);
   void erase();
 

@@ -17,8 +17,8 @@
 namespace lockstep {
 namespace {
 
-RankPlace this_place() {
-  RankPlace place{.host = host_name(), .processor = processor_name(), .gpu = {}, .gpu_id = {}};
+RankDevice this_place() {
+  RankDevice place{.host = host_name(), .processor = processor_name(), .gpu = {}, .gpu_id = {}};
   if (device_of(current_stream()) == Device::cpu) return place;
   const GpuProperties properties = gpu_properties(gpu_of(current_stream()));
   place.gpu = properties.name;
@@ -26,19 +26,19 @@ RankPlace this_place() {
   return place;
 }
 
-std::string to_text(const RankPlace& place) {
+std::string to_text(const RankDevice& place) {
   return concat(place.host, "\n", place.processor, "\n", place.gpu, "\n", place.gpu_id);
 }
 
-RankPlace to_place(const std::string& text) {
-  RankPlace place;
+RankDevice to_place(const std::string& text) {
+  RankDevice place;
   std::istringstream lines(text);
   for (std::string* field : {&place.host, &place.processor, &place.gpu, &place.gpu_id})
     std::getline(lines, *field);
   return place;
 }
 
-const std::string& model(const RankPlace& place) { return place.gpu.empty() ? place.processor : place.gpu; }
+const std::string& model(const RankDevice& place) { return place.gpu.empty() ? place.processor : place.gpu; }
 
 /// "rank 3", "ranks 0-2,5".
 std::string rank_list(const std::vector<size_t>& ranks) {
@@ -55,7 +55,7 @@ std::string rank_list(const std::vector<size_t>& ranks) {
 
 /// The ranks in groups of those of which `what` is the same, in the order of each group's first rank.
 template <class What>
-std::vector<std::vector<size_t>> group_ranks(const std::vector<RankPlace>& places, const What& what) {
+std::vector<std::vector<size_t>> group_ranks(const std::vector<RankDevice>& places, const What& what) {
   std::vector<std::vector<size_t>> groups;
   for (size_t rank = 0; rank < places.size(); ++rank) {
     const auto group = std::ranges::find(groups, std::invoke(what, places[rank]), [&](const auto& ranks) {
@@ -118,11 +118,11 @@ double gpu_peak_flops(const std::string& gpu_name, DType dtype) {
 
 }  // namespace
 
-std::vector<std::string> rank_table(const std::vector<RankPlace>& places) {
+std::vector<std::string> rank_table(const std::vector<RankDevice>& places) {
   std::vector<std::string> lines;
-  const auto line_of = [](const RankPlace& place) { return std::pair(place.host, model(place)); };
+  const auto line_of = [](const RankDevice& place) { return std::pair(place.host, model(place)); };
   for (const std::vector<size_t>& ranks : group_ranks(places, line_of)) {
-    const RankPlace& first = places[ranks.front()];
+    const RankDevice& first = places[ranks.front()];
     std::string line = concat(rank_list(ranks), " on ", first.host, ": ", model(first));
     for (const size_t rank : ranks)
       if (!first.gpu.empty()) line += concat(rank == ranks.front() ? " (" : " ", places[rank].gpu_id);
@@ -131,8 +131,8 @@ std::vector<std::string> rank_table(const std::vector<RankPlace>& places) {
   return lines;
 }
 
-std::string mixed_processors(const std::vector<RankPlace>& places) {
-  const auto groups = group_ranks(places, &RankPlace::processor);
+std::string mixed_processors(const std::vector<RankDevice>& places) {
+  const auto groups = group_ranks(places, &RankDevice::processor);
   if (groups.size() <= 1) return {};
   std::string text = "the processors differ: ";
   for (const std::vector<size_t>& ranks : groups)
@@ -141,8 +141,8 @@ std::string mixed_processors(const std::vector<RankPlace>& places) {
   return text + ". The results are the same, but every step waits for the slowest";
 }
 
-std::vector<RankPlace> gather_places(const World& world) {
-  std::vector<RankPlace> places;
+std::vector<RankDevice> gather_places(const World& world) {
+  std::vector<RankDevice> places;
   for (const std::string& text : world.communicator().all_gather_text(to_text(this_place())))
     places.push_back(to_place(text));
   return places;
@@ -150,7 +150,7 @@ std::vector<RankPlace> gather_places(const World& world) {
 
 void print_rank_table(const World& world) {
   if (world.size() == 1) return;
-  const std::vector<RankPlace> places = gather_places(world);
+  const std::vector<RankDevice> places = gather_places(world);
   if (!world.is_first()) return;
   for (const std::string& line : rank_table(places)) log_info(line);
   if (const std::string warning = mixed_processors(places); !warning.empty()) log_warning(warning);

@@ -20,7 +20,7 @@ std::string processor_name();
 double peak_flops(const Config& config, const World& world);
 
 /// Where one rank computes.
-struct RankPlace {
+struct RankDevice {
   std::string host;
   std::string processor;  ///< its model, as /proc/cpuinfo names it
   std::string gpu;        ///< its model; empty where the rank computes on the processor
@@ -29,13 +29,13 @@ struct RankPlace {
 
 /// The places in the order of ranks as lines for a person, one for each host and model: "ranks 0-3 on node1:
 /// NVIDIA H200 (GPU-1b2c3d4e ...)".
-std::vector<std::string> rank_table(const std::vector<RankPlace>& places);
+std::vector<std::string> rank_table(const std::vector<RankDevice>& places);
 
 /// What a person should know if not all processors are of one model; empty if they are.
-std::string mixed_processors(const std::vector<RankPlace>& places);
+std::string mixed_processors(const std::vector<RankDevice>& places);
 
 /// Where every rank is, on all of them. All ranks call it.
-std::vector<RankPlace> gather_places(const World& world);
+std::vector<RankDevice> gather_places(const World& world);
 
 /// Rank 0 prints the table and the warning, if there are other ranks. All ranks call it; each says where it
 /// is.

@@ -54,7 +54,7 @@ class Run {
         folder_(folder),
         engine_(config, world, task, space),
         loader_(task.training_data, {.replicas = config.dist.replicas,
-                                     .local_parts = parts_of(engine_.data_parallel.micro_batches()),
+                                     .local_parts = slices_of(engine_.data_parallel.micro_batches()),
                                      .parts = config.train.accumulate,
                                      .batch_size = config.train.batch_size,
                                      .seed = static_cast<uint64_t>(config.train.seed),
@@ -97,7 +97,7 @@ class Run {
     return task_.validation_data && is_due(step, config_.train.eval_every);
   }
   /// Whether something after this step needs its outcome before the next one starts.
-  bool is_watched(int64_t step) const {
+  bool needs_result(int64_t step) const {
     return validates(step) || snapshots_.is_wanted() || snapshots_.is_due(step) ||
            (config_.train.sample_every > 0 && is_due(step, config_.train.sample_every));
   }
@@ -134,7 +134,7 @@ int Run::operator()() {
   resume();
   on_first_rank(world_, [this] { open_files(); });
   loader_.seek(first_step_);
-  beat("training");
+  report_progress("training");
   heartbeat().deadline_seconds.store(config_.dist.timeout_s);
   if (validation_is_pending_) validate_pending();
   run_steps();
@@ -166,11 +166,11 @@ void Run::resume() {
 /// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
 /// reads and the files of an earlier run stay.
 void Run::open_files() {
-  tell_start(config_, world_, task_, engine_.data_parallel, total_steps_);
+  log_start(config_, world_, task_, engine_.data_parallel, total_steps_);
   const auto states = std::ssize(engine_.optimizer->state_names());
   const int64_t bytes = 4 * (space_.elements() + states * space_.trainable_elements());
   snapshots_.describe(bytes, task_.validation_data != nullptr);
-  write_meaning(config_, task_.artifacts);
+  write_fingerprint(config_, task_.artifacts);
   writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
   progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
                                                            .first_step = first_step_,
@@ -184,7 +184,7 @@ void Run::run_steps() {
   const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
   for (int64_t index = first_step_; index < total_steps_ && !stopping_; ++index) {
     start(index);
-    while (started_.size() > (is_watched(index + 1) ? 0 : most_ahead)) finish_oldest();
+    while (started_.size() > (needs_result(index + 1) ? 0 : most_ahead)) finish_oldest();
   }
   while (!started_.empty()) finish_oldest();
 }
@@ -201,11 +201,11 @@ int Run::finish() {
     log_error(concat("all ", total_steps_,
                      " steps are done, but the snapshot of the trained model is missing in ",
                      config_.snapshot.path, ": mend what is said above, and start the run again to go on"));
-  if (is_kept) tell_memory(world_, task_);
+  if (is_kept) log_memory(world_, task_);
   if (world_.is_first() && is_kept) {
     folder_.check_recently();
     writer_->finish(hash_value, early_stopping_.is_over() ? config_.train.patience : 0);
-    tell_end(config_, task_, total_steps_, hash_text(hash_value), early_stopping_.reason());
+    log_end(config_, task_, total_steps_, hash_text(hash_value), early_stopping_.reason());
   }
   return is_kept ? 0 : 1;
 }
@@ -252,7 +252,7 @@ void Run::vote() {
     // On a GPU the next step is under way before this one's votes are read.
     const double seconds = step_seconds_ * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
     const bool is_long = seconds > 2.0;
-    const bool is_alone = world_.size() == 1 && !lockstep::is_watched();
+    const bool is_alone = world_.size() == 1 && !is_supervised();
     if (progress_)
       progress_->print(concat("asked to stop: the step under way is finished and saved first",
                               is_long ? concat(", which takes ", std::llround(seconds), " s") : "",

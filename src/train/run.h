@@ -28,16 +28,16 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
                                const std::function<void(int64_t done, int64_t batches)>& progress = {});
 
 /// The first words about a run: ranks and device, data and model, memory, length, and where results go.
-void tell_start(const Config& config, const World& world, const TrainingTask& task,
-                const DataParallel& data_parallel, int64_t steps);
+void log_start(const Config& config, const World& world, const TrainingTask& task,
+               const DataParallel& data_parallel, int64_t steps);
 
 /// Says beside its plan, if there is one, what the rank that took most had at most. All ranks call it.
-void tell_memory(const World& world, const TrainingTask& task);
+void log_memory(const World& world, const TrainingTask& task);
 
 /// The last words about a run that is complete: its result, and what to type next; and the reason why it is,
 /// where that is not its length.
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
-              const std::string& reason = "");
+void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
+             const std::string& reason = "");
 
 /// Decides on a GPU how each product of a step is computed, once for all ranks, before the first step. A
 /// resumed run keeps the plans of its snapshot (`from_snapshot`, empty if there is none). A new one has none

@@ -105,7 +105,7 @@ void RunSnapshots::save(int64_t step, bool due, bool best) {
 bool RunSnapshots::save_last(int64_t step) {
   if (!writer_) return false;
   // Whoever watches gives a snapshot more time than a step.
-  beat("snapshot");
+  report_progress("snapshot");
   if (writer_->finish() != step) write({.step = true});
   return writer_->finish() == step;
 }
@@ -113,7 +113,7 @@ bool RunSnapshots::save_last(int64_t step) {
 void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
   if (purpose.step) last_ = Clock::now();
   if (!writer_) return;
-  beat("snapshot");
+  report_progress("snapshot");
   Snapshot snapshot = take_();
   snapshot.best_validation_loss = best_loss_;
   // Ranks wait meanwhile, no longer than they are ready to.

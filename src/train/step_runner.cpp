@@ -15,12 +15,12 @@
 namespace lockstep {
 namespace {
 
-/// As it lies in a Report.
+/// As it lies in a Summary.
 constexpr int64_t loss_offset = 0;
 constexpr int64_t norm_offset = 8;
 constexpr int64_t votes_offset = 16;
 constexpr int64_t scale_offset = 24;
-constexpr int64_t report_bytes = scale_offset + sizeof(GradScale);
+constexpr int64_t summary_bytes = scale_offset + sizeof(GradScale);
 
 /// What a tensor takes if its batch has that many samples; every tensor begins where 16-byte accesses do.
 int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
@@ -51,10 +51,10 @@ GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Config& config,
 
 }  // namespace
 
-std::vector<BatchPart> parts_of(const std::vector<MicroBatch>& micro_batches) {
-  std::vector<BatchPart> parts;
-  for (const MicroBatch& one : micro_batches) parts.push_back({one.replica, one.part});
-  return parts;
+std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches) {
+  std::vector<BatchSlice> slices;
+  for (const MicroBatch& one : micro_batches) slices.push_back({one.replica, one.index});
+  return slices;
 }
 
 TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
@@ -78,19 +78,19 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Trai
       loss_(empty({}, DType::f32, stream_)),
       votes_(empty(data_parallel_.votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
-  for (Report& report : reports_)
-    report.memory = on_gpu() ? allocate_pinned(report_bytes) : allocate(report_bytes, stream_);
+  for (Summary& summary : summaries_)
+    summary.memory = on_gpu() ? allocate_pinned(summary_bytes) : allocate(summary_bytes, stream_);
 }
 
 /// Whoever watches must not take a rehearsal for the run.
-void StepRunner::beat_in_training() const {
-  if (!mode_of(stream_).is_dry) beat("training");
+void StepRunner::report_training() const {
+  if (!mode_of(stream_).is_dry) report_progress("training");
 }
 
 void StepRunner::start(const Step& step, double learning_rate) {
   expect(started_ - collected_ < 2, "a third step was started before the first was collected");
   before_votes_();
-  beat_in_training();  // a recorded step does not pass by the others
+  report_training();  // a recorded step does not pass by the others
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
   optimizer_.prepare(learning_rate);
@@ -102,7 +102,7 @@ void StepRunner::start(const Step& step, double learning_rate) {
     if (!graph_) record(batches, step.index);
     data_parallel_.replay(*graph_);
   }
-  report();
+  copy_summary();
 }
 
 /// The first step runs as it is: it makes what is made at first use. So does one whose batches are short.
@@ -129,7 +129,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   data_parallel_.begin_step();
   for (const Batch& batch : batches) backward(batch, index);
   // From here a rank waits for others, under the deadline of the collective.
-  beat_in_training();
+  report_training();
   data_parallel_.update(optimizer_, config_.grad_clip);
   copy(data_parallel_.mean_loss(), loss_);
   copy(data_parallel_.votes(), votes_);
@@ -144,7 +144,7 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
       .sample = static_cast<uint32_t>(batch.first_sample),
       .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
       .loss_scale = data_parallel_.scaler() ? data_parallel_.scaler()->scale() : Tensor()};
-  beat_in_training();
+  report_training();
   const Tensor loss = [&] {
     const MemoryScope scope("activations");
     return task_.loss(batch.inputs, batch.targets, context);
@@ -154,24 +154,24 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
   data_parallel_.backward(loss);
 }
 
-void StepRunner::report() {
-  Report& report = reports_[static_cast<size_t>(started_ % 2)];
-  const auto bring = [&](int64_t offset, const Tensor& value, int64_t bytes) {
-    copy_bytes_in_background(report.memory.get() + offset, value.view().data, bytes, stream_);
+void StepRunner::copy_summary() {
+  Summary& summary = summaries_[static_cast<size_t>(started_ % 2)];
+  const auto copy_to_host = [&](int64_t offset, const Tensor& value, int64_t bytes) {
+    copy_bytes_in_background(summary.memory.get() + offset, value.view().data, bytes, stream_);
   };
-  bring(loss_offset, loss_, sizeof(float));
-  bring(votes_offset, votes_, votes_.size() * static_cast<int64_t>(sizeof(float)));
-  bring(norm_offset, norm_, sizeof(double));
+  copy_to_host(loss_offset, loss_, sizeof(float));
+  copy_to_host(votes_offset, votes_, votes_.size() * static_cast<int64_t>(sizeof(float)));
+  copy_to_host(norm_offset, norm_, sizeof(double));
   if (const GradScaler* scaler = data_parallel_.scaler())
-    bring(scale_offset, scaler->device_state(), sizeof(GradScale));
-  report.arrived.record(stream_);
+    copy_to_host(scale_offset, scaler->device_state(), sizeof(GradScale));
+  summary.arrived.record(stream_);
   ++started_;
 }
 
 StepResult StepRunner::collect() {
   expect(started_ > collected_, "no step is under way");
-  Report& report = reports_[static_cast<size_t>(collected_ % 2)];
-  while (!report.arrived.has_passed()) {
+  Summary& summary = summaries_[static_cast<size_t>(collected_ % 2)];
+  while (!summary.arrived.has_passed()) {
     data_parallel_.check();
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
@@ -179,11 +179,11 @@ StepResult StepRunner::collect() {
   ++collected_;
   StepResult result;
   std::array<float, 2> votes{};
-  std::memcpy(&result.loss, report.memory.get() + loss_offset, sizeof(float));
-  std::memcpy(votes.data(), report.memory.get() + votes_offset, sizeof votes);
-  std::memcpy(&result.gradient_norm, report.memory.get() + norm_offset, sizeof(double));
+  std::memcpy(&result.loss, summary.memory.get() + loss_offset, sizeof(float));
+  std::memcpy(votes.data(), summary.memory.get() + votes_offset, sizeof votes);
+  std::memcpy(&result.gradient_norm, summary.memory.get() + norm_offset, sizeof(double));
   if (data_parallel_.scaler())
-    std::memcpy(&result.grad_scale.emplace(), report.memory.get() + scale_offset, sizeof(GradScale));
+    std::memcpy(&result.grad_scale.emplace(), summary.memory.get() + scale_offset, sizeof(GradScale));
   result.stop = votes[static_cast<size_t>(Vote::stop)] > 0.0f;
   result.snapshot = votes[static_cast<size_t>(Vote::snapshot)] > 0.0f;
   return result;

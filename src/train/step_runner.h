@@ -50,7 +50,7 @@ class BatchFeeder {
 };
 
 /// What a loader has to bring for these.
-std::vector<BatchPart> parts_of(const std::vector<MicroBatch>& micro_batches);
+std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches);
 
 /// What changes a task's parameters, as a configuration asks for it.
 struct TrainingEngine {
@@ -100,18 +100,18 @@ class StepRunner {
 
  private:
   /// Where one of two alternating steps leaves its result for the host.
-  struct Report {
+  struct Summary {
     std::shared_ptr<std::byte> memory;
     Event arrived;
   };
 
   bool on_gpu() const { return device_of(stream_) == Device::cuda; }
-  void beat_in_training() const;
+  void report_training() const;
   bool can_record(const std::vector<Batch>& batches) const;
   void run(const std::vector<Batch>& batches, int64_t index);
   void backward(const Batch& batch, int64_t index);
   void record(const std::vector<Batch>& batches, int64_t index);
-  void report();
+  void copy_summary();
 
   const TrainConfig& config_;
   const TrainingTask& task_;
@@ -125,7 +125,7 @@ class StepRunner {
   Tensor votes_;        ///< f32, in the order of Vote
   Tensor norm_;         ///< f64
   std::unique_ptr<Graph> graph_;
-  std::array<Report, 2> reports_;
+  std::array<Summary, 2> summaries_;
   int64_t started_ = 0;
   int64_t collected_ = 0;
 };

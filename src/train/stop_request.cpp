@@ -21,7 +21,7 @@ void request_stop(int) { requested.store(true); }
 enum : char { no_request = 0, request = 1, at_end = 2 };
 
 /// What all ranks say, in their order.
-std::vector<char> say(const World& world, char mine) {
+std::vector<char> exchange(const World& world, char mine) {
   std::vector<char> all(static_cast<size_t>(world.size()));
   world.communicator().all_gather(&mine, sizeof mine, all.data());
   return all;
@@ -49,14 +49,14 @@ void listen_for_stop_requests() {
 
 bool stop_was_requested() { return requested.load(); }
 
-bool any_rank_was_asked_to_stop(const World& world) { return holds_request(say(world, own_word())); }
+bool any_rank_was_asked_to_stop(const World& world) { return holds_request(exchange(world, own_word())); }
 
 bool on_all_ranks_in_parts(const World& world,
                            const std::function<void(const std::function<bool()>& go_on)>& work) {
   bool is_asked = false;
   work([&] {
-    beat("writing");
-    is_asked |= holds_request(say(world, own_word()));
+    report_progress("writing");
+    is_asked |= holds_request(exchange(world, own_word()));
     return !is_asked;
   });
   return !is_asked;
@@ -67,11 +67,11 @@ bool on_first_rank_in_parts(const World& world,
   bool is_asked = false;
   if (world.is_first()) {
     is_asked = !on_all_ranks_in_parts(world, work);  // the others answer below
-    is_asked |= holds_request(say(world, at_end));
+    is_asked |= holds_request(exchange(world, at_end));
   } else {
     for (std::vector<char> words; words.empty() || words.front() != at_end;) {
-      beat("waiting");
-      words = say(world, own_word());
+      report_progress("waiting");
+      words = exchange(world, own_word());
       is_asked |= holds_request(words);
     }
   }

@@ -145,7 +145,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
     if (!world.is_first()) return 0;
     log_info("this run is finished already, and nothing is changed; --fresh trains it anew");
     config.snapshot.path = finished->snapshot_path;
-    tell_end(config, task, finished->step, finished->parameters_hash);
+    log_end(config, task, finished->step, finished->parameters_hash);
     return 0;
   }
   settle_decay(config, folder.decay_steps(), world.is_first());
@@ -193,7 +193,7 @@ DType precision_of(const Config& config) {
 }
 
 void settle(Config& config, const World& world) {
-  config = checked(std::move(config));
+  config = validated(std::move(config));
   world.communicator().set_timeout(config.dist.timeout_s);
   settle_device(config);
   adopt_from_earlier_run(config, world);
@@ -207,7 +207,7 @@ void settle(Config& config, const World& world) {
   config.is_settled = true;
 }
 
-int answer(const std::string& text) {
+int print_once(const std::string& text) {
   if (is_launched_first()) std::cout << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
   return 0;
 }
@@ -235,8 +235,8 @@ std::vector<NamedTensor> trained(const TrainingTask& task) {
 
 }  // namespace
 
-void tell_start(const Config& config, const World& world, const TrainingTask& task,
-                const DataParallel& data_parallel, int64_t steps) {
+void log_start(const Config& config, const World& world, const TrainingTask& task,
+               const DataParallel& data_parallel, int64_t steps) {
   const int gpu = gpu_of(current_stream());
   const std::string& precision = config.train.precision;
   const std::string by{precision == "bf16" ? bf16_instructions() : ""};
@@ -264,7 +264,7 @@ void tell_start(const Config& config, const World& world, const TrainingTask& ta
   log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
 }
 
-void tell_memory(const World& world, const TrainingTask& task) {
+void log_memory(const World& world, const TrainingTask& task) {
   if (task.planned_bytes == 0) return;
   const bool on_gpu = device_of(current_stream()) == Device::cuda;
   const double mine = on_gpu ? static_cast<double>(memory_table(current_stream()).back().peak_bytes)
@@ -276,8 +276,8 @@ void tell_memory(const World& world, const TrainingTask& task) {
                     bytes_text(task.planned_bytes)));
 }
 
-void tell_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
-              const std::string& reason) {
+void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
+             const std::string& reason) {
   if (!reason.empty()) log_info(reason);
   log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
   if (config.snapshot.path.empty()) return;

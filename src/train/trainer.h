@@ -67,7 +67,7 @@ void require_sharding(const Config& config, int ranks);
 void settle(Config& config, const World& world);
 
 /// Prints what somebody asked about a program, once for all ranks. Returns the exit code.
-int answer(const std::string& text);
+int print_once(const std::string& text);
 
 /// What every training program does first: joins the other ranks, settles the configuration, and takes a GPU
 /// where it asks for one.

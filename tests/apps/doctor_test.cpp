@@ -246,9 +246,9 @@ TEST_F(Doctor, AConfigurationThatTrainingWouldRefuse) {
 
 TEST_F(Doctor, RanksAndHostsThatDiffer) {
   const auto place = [](const char* host, const char* processor) {
-    return RankPlace{.host = host, .processor = processor, .gpu = {}, .gpu_id = {}};
+    return RankDevice{.host = host, .processor = processor, .gpu = {}, .gpu_id = {}};
   };
-  const std::vector<RankPlace> ranks = {place("a", "Zen 4"), place("a", "Zen 4"), place("b", "Zen 2")};
+  const std::vector<RankDevice> ranks = {place("a", "Zen 4"), place("a", "Zen 4"), place("b", "Zen 2")};
   EXPECT_EQ(judge_places(ranks).found, "3 of them; ranks 0-1 on a: Zen 4; rank 2 on b: Zen 2");
   EXPECT_EQ(judge_processors(ranks, {"avx2", "avx2", "avx2"}).verdict, Verdict::warning);
   EXPECT_EQ(judge_processors({ranks[0], ranks[1]}, {"avx2", "avx2"}).verdict, Verdict::ok);

@@ -227,7 +227,7 @@ TEST_F(S3, RanksWriteTheirPartsOfOneObjectAndReadWhatTheyHold) {
     std::vector<int64_t> copied(static_cast<size_t>(ranks));
     run_ranks(ranks, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      HeldTensors tensors(shapes, {"exp_avg"}, ranks, HeldTensors::everything, HeldTensors::segments);
+      HeldTensors tensors(shapes, {"exp_avg"}, ranks, HeldTensors::everything, HeldTensors::owned_ranges);
       tensors.count(world.rank(), 1.0);
       EXPECT_TRUE(is_shared_by_all(world, path));
       SnapshotWriter writer(world, tensors, {.path = path, .keep = 2});
@@ -235,7 +235,7 @@ TEST_F(S3, RanksWriteTheirPartsOfOneObjectAndReadWhatTheyHold) {
       EXPECT_EQ(writer.finish(), 7);
       copied[static_cast<size_t>(world.rank())] = tensors.elements_got();
 
-      HeldTensors read(shapes, {"exp_avg"}, ranks, HeldTensors::segments, HeldTensors::segments);
+      HeldTensors read(shapes, {"exp_avg"}, ranks, HeldTensors::owned_ranges, HeldTensors::owned_ranges);
       const StoredSnapshot found = find_snapshot(path);
       restore(StoredSnapshot(found.text(), open_store(path), found.group()), world, read);
       for (const auto& [buffer, range] : read.ranges_set())

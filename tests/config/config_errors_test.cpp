@@ -170,7 +170,7 @@ TEST(BadConfig, OneThatAProgramFilledInIsChecked) {
     Config config;
     config.train.steps = 1;
     change(config);
-    return user_error([&] { checked(config); });
+    return user_error([&] { validated(config); });
   };
   EXPECT_EQ(with([](Config&) {}), "(nothing was thrown)");
   expect_contains(with([](Config& c) { c.train.beta1 = 1.0; }), {"train.beta1", "below 1"});

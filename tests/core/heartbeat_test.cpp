@@ -37,12 +37,12 @@ TEST(Heartbeat, APageThatIsMissingOrCutIsRefusedByName) {
 
 TEST(Heartbeat, BeatsCountAndTheFirstFailureStays) {
   const uint64_t before = heartbeat().beats.load();
-  beat("training");
-  beat("a phase whose name is far longer than the page has room for");
+  report_progress("training");
+  report_progress("a phase whose name is far longer than the page has room for");
   EXPECT_EQ(heartbeat().beats.load(), before + 2);
   EXPECT_EQ(std::string(heartbeat().phase).size(), 31U);
-  tell_failure("the first");
-  tell_failure("the second");
+  report_failure("the first");
+  report_failure("the second");
   EXPECT_STREQ(heartbeat().failure, "the first");
 }
 

@@ -122,7 +122,7 @@ void run_step(DataParallel& ddp, ParameterSpace& space, Momentum& optimizer, con
               bool by_owners, std::vector<float>& numbers) {
   ddp.begin_step();
   for (const MicroBatch& one : ddp.micro_batches())
-    ddp.backward(model.loss(batch_of(step, one.replica, one.part)));
+    ddp.backward(model.loss(batch_of(step, one.replica, one.index)));
   if (by_owners) {
     ddp.step(optimizer, learning_rate, max_norm);
     numbers.push_back(static_cast<float>(item(ddp.mean_loss())));

@@ -86,7 +86,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
                                      {Shard::full, 3}})
     for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{1} << 30}) {
       const BucketPlan plan(space, Sharding(space, stage, ranks, 0), bucket_bytes);
-      const Ownership segments = space.segments(ranks);
+      const Ownership segments = space.owned_ranges(ranks);
       for (int rank = 0; rank < ranks; ++rank) {
         std::vector<Range> owned;
         for (const BucketPlan::Bucket& bucket : plan.buckets)
@@ -240,7 +240,7 @@ TEST(GradientReducer, WhereGradientsAreCutOwnersKeepTheMean) {
               float* const leaf = reducer.leaf(unit).data<float>();
               for (int64_t i = range.begin; i < range.end; ++i)  // what an empty one brings must not count
                 leaf[i - first] =
-                    mine[k].is_empty ? NAN : gradient(step + accumulate * mine[k].replica + mine[k].part, i);
+                    mine[k].is_empty ? NAN : gradient(step + accumulate * mine[k].replica + mine[k].index, i);
               reducer.complete(static_cast<int>(b), static_cast<int>(k));
             }
           }

@@ -13,9 +13,9 @@ class Momentum : public Optimizer {
   bool can_be_recorded() const override { return true; }  // if the learning rate stays the same
 
  private:
-  void apply(const Stream& stream, std::span<const UpdatePart> parts, const Tensor& clip,
+  void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
              float gradient_scale) override {
-    for (const UpdatePart& part : parts)
+    for (const UpdateSlice& part : parts)
       launch(stream, SgdStep{.parameter = part.value,
                              .gradient = part.gradient,
                              .learning_rate = learning_rate_,

@@ -69,7 +69,7 @@ std::vector<std::string> run_backwards(const ReductionPlan& plan, size_t round) 
       EXPECT_EQ(replicas.size(), 1u);
       const MicroBatch one = plan.micro_batches().at(round);
       EXPECT_EQ(one.replica, replicas[k].index);
-      slot = concat(one.replica, ".", one.part);
+      slot = concat(one.replica, ".", one.index);
     }
     if (k + 1 == replicas.size() && !plan.merges_last) continue;
     for (int n = 0; n < replicas[k].additions; ++n) {
@@ -83,18 +83,19 @@ std::vector<std::string> run_backwards(const ReductionPlan& plan, size_t round) 
 /// Carries out the plans of all ranks on texts and returns what an owner ends with.
 std::string carry_out(const std::vector<ReductionPlan>& plans) {
   using Texts = std::vector<std::string>;
-  Texts counter(static_cast<size_t>(plans[0].levels));
+  Texts sums(static_cast<size_t>(plans[0].partial_sums));
   std::string mean;
   for (size_t i = 0; i < plans[0].rounds.size(); ++i) {
     std::vector<Texts> slots;  // [rank][slot]
     for (const ReductionPlan& plan : plans) slots.push_back(run_backwards(plan, i));
     for (const ReductionPlan::Fold& fold : plans[0].rounds[i].folds) {
-      Texts inputs(counter.begin(), counter.begin() + plans[0].rounds[i].levels);
+      Texts inputs(sums.begin(), sums.begin() + plans[0].rounds[i].partial_sums);
       for (size_t rank = 0; rank < plans.size(); ++rank) {
         const int handed_over = plans[0].rounds[i].slots_of_rank[rank];
         inputs.insert(inputs.end(), slots[rank].begin(), slots[rank].begin() + handed_over);
       }
-      (fold.level == ReductionPlan::Fold::mean ? mean : counter.at(static_cast<size_t>(fold.level))) =
+      (fold.partial_sum == ReductionPlan::Fold::mean ? mean
+                                                     : sums.at(static_cast<size_t>(fold.partial_sum))) =
           run_program(fold, inputs);
     }
   }
@@ -140,7 +141,7 @@ TEST(ReductionPlan, EveryMicroBatchIsRunOnceInOrderAndTheLoadDiffersByOneAtMost)
             int count = 0, last = -1;
             for (const MicroBatch& one : mine) {
               if (one.is_empty) continue;
-              const int index = one.replica * accumulate + one.part;
+              const int index = one.replica * accumulate + one.index;
               EXPECT_GT(index, last);
               last = index;
               ++count;
@@ -172,7 +173,7 @@ TEST(ReductionPlan, InterleavedRanksRunEquallyManyRoundsOfWhichOnlyTheLastMayBeE
             if (is_beyond) {
               EXPECT_EQ(i + 1, rounds);
               EXPECT_EQ(mine[i].replica, mine[i - 1].replica) << "on data that this rank has";
-              EXPECT_EQ(mine[i].part, mine[i - 1].part);
+              EXPECT_EQ(mine[i].index, mine[i - 1].index);
             }
           }
         }
@@ -182,14 +183,15 @@ TEST(ReductionPlan, InterleavedRanksRunEquallyManyRoundsOfWhichOnlyTheLastMayBeE
 TEST(ReductionPlan, MemoryIsThatOfABinaryCounter) {
   for (const auto& [replicas, slots] : {std::pair(1, 1), {2, 2}, {4, 3}, {8, 4}, {16, 5}})
     EXPECT_EQ(ReductionPlan(replicas, 1, 1, 0, Execution::ranges, false).slots, slots) << replicas;
-  // Interleaved, a rank has one slot; the counter lies on what its owners own. With two micro-batches a round
+  // Interleaved, a rank has one slot; the sums lies on what its owners own. With two micro-batches a round
   // of two ranks ends with each replica, not with each second; with three it may end in the midst of one,
   // which waits too.
   for (const auto& [replicas, levels] : {std::pair(2, 0), {4, 1}, {8, 2}, {16, 3}})
     for (const int accumulate : {1, 2, 3}) {
       const ReductionPlan plan(replicas, accumulate, 2, 0, Execution::interleaved, false);
       EXPECT_EQ(plan.slots, 1);
-      EXPECT_EQ(plan.levels, levels + accumulate - 1) << replicas << " replicas, accumulate " << accumulate;
+      EXPECT_EQ(plan.partial_sums, levels + accumulate - 1)
+          << replicas << " replicas, accumulate " << accumulate;
     }
 }
 
@@ -215,18 +217,18 @@ TEST(ReductionPlan, ReadsAsText) {
             "rank 0 of 2, 3 replicas, interleaved\n"
             "round 0\n"
             "  replica 0 writes slot 0\n"
-            "  owners: level 0 = (slot 0 of rank 0 + slot 0 of rank 1)\n"
+            "  owners: partial sum 0 = (slot 0 of rank 0 + slot 0 of rank 1)\n"
             "round 1\n"
             "  replica 2 writes slot 0\n"
-            "  owners: sum = (level 0 + slot 0 of rank 0)\n");
+            "  owners: sum = (partial sum 0 + slot 0 of rank 0)\n");
   EXPECT_EQ(ReductionPlan(2, 2, 2, 1, Execution::interleaved, false).to_text(),
             "rank 1 of 2, 2 replicas, interleaved\n"
             "round 0\n"
             "  replica 0 writes slot 0\n"
-            "  owners: level 0 = (slot 0 of rank 0 + slot 0 of rank 1)\n"
+            "  owners: partial sum 0 = (slot 0 of rank 0 + slot 0 of rank 1)\n"
             "round 1\n"
             "  replica 1 writes slot 0\n"
-            "  owners: sum = (level 0 + (slot 0 of rank 0 + slot 0 of rank 1))\n");
+            "  owners: sum = (partial sum 0 + (slot 0 of rank 0 + slot 0 of rank 1))\n");
 }
 
 TEST(ReductionPlan, TheTreeIsNotASumFromLeftToRight) {

@@ -22,7 +22,7 @@ constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Sha
 void run_step(DataParallel& ddp, Optimizer& optimizer, const TinyModel& model, int step) {
   ddp.begin_step();
   for (const MicroBatch& one : ddp.micro_batches())
-    ddp.backward(model.loss(batch_of(step, one.replica, one.part)));
+    ddp.backward(model.loss(batch_of(step, one.replica, one.index)));
   ddp.step(optimizer, learning_rate, max_norm);
 }
 

@@ -126,7 +126,7 @@ TEST(Sharding, OffloadingCutsWhatItMovesOnOneRankToo) {
   EXPECT_EQ(Sharding(space, Shard::full, 1, 0, Offload::optimizer).stage, Shard::optimizer);
   space.keep_copies();  // in fp32, on the GPU: values may be cut
   const Sharding sharding(space, Shard::none, 2, 0, Offload::optimizer);
-  EXPECT_EQ(sharding.masters, space.segments(2, true));
+  EXPECT_EQ(sharding.masters, space.owned_ranges(2, true));
   for (const auto& reads : sharding.reads) EXPECT_EQ(size_of(reads), space.elements());
 }
 
@@ -162,26 +162,26 @@ Numbers numbers_of(const Placement& placement, int rank) {
 }
 
 /// Carries out the transfers of all ranks, from buffers that hold their own numbers into others, or in place.
-std::vector<Numbers> carry_out(const std::vector<Transfer>& transfers, const std::vector<Placement>& from,
+std::vector<Numbers> carry_out(const std::vector<TransferPlan>& transfers, const std::vector<Placement>& from,
                                const std::vector<Placement>& to, bool in_place) {
   std::vector<Numbers> sources, targets;
   for (size_t rank = 0; rank < transfers.size(); ++rank) {
     sources.push_back(numbers_of(from[rank], static_cast<int>(rank)));
     targets.push_back(in_place ? sources.back() : Numbers(static_cast<size_t>(to[rank].elements()), nothing));
   }
-  const auto take = [&](size_t sender, size_t receiver, const Transfer::Piece& piece) {
+  const auto take = [&](size_t sender, size_t receiver, const TransferPlan::Copy& piece) {
     for (int64_t i = 0; i < piece.count; ++i)
       targets[receiver].at(static_cast<size_t>(piece.to + i)) =
           sources[sender].at(static_cast<size_t>(piece.from + i));
   };
   for (size_t rank = 0; rank < transfers.size(); ++rank) {
-    for (const Transfer::Piece& piece : transfers[rank].stays) take(rank, rank, piece);
+    for (const TransferPlan::Copy& piece : transfers[rank].stays) take(rank, rank, piece);
     for (size_t peer = 0; peer < transfers.size(); ++peer) {
       // As messages do, the i-th that is sent meets the i-th that is expected.
-      std::vector<Transfer::Piece> sent, expected;
-      for (const Transfer::Piece& piece : transfers[peer].sends)
+      std::vector<TransferPlan::Copy> sent, expected;
+      for (const TransferPlan::Copy& piece : transfers[peer].sends)
         if (piece.peer == static_cast<int>(rank)) sent.push_back(piece);
-      for (const Transfer::Piece& piece : transfers[rank].receives)
+      for (const TransferPlan::Copy& piece : transfers[rank].receives)
         if (piece.peer == static_cast<int>(peer)) expected.push_back(piece);
       EXPECT_EQ(sent.size(), expected.size()) << "from rank " << peer << " to rank " << rank;
       for (size_t i = 0; i < std::min(sent.size(), expected.size()); ++i) {
@@ -194,13 +194,13 @@ std::vector<Numbers> carry_out(const std::vector<Transfer>& transfers, const std
   return targets;
 }
 
-TEST(Transfer, AnUpdateReachesWhoeverReadsIt) {
+TEST(TransferPlan, AnUpdateReachesWhoeverReadsIt) {
   for (const Case& one : all_cases()) {
     ParameterSpace space = space_of_units();
     space.set_precision(one.precision);
     const Sharding sharding(space, one.stage, one.ranks, one.group);
     const std::vector<Placement> places = places_of(sharding.reads);
-    std::vector<Transfer> transfers;
+    std::vector<TransferPlan> transfers;
     for (int rank = 0; rank < one.ranks; ++rank)
       transfers.push_back({sharding.updates, places, sharding.reads, places, rank});
     const std::vector<Numbers> after = carry_out(transfers, places, places, true);
@@ -220,13 +220,13 @@ TEST(Transfer, AnUpdateReachesWhoeverReadsIt) {
   }
 }
 
-TEST(Transfer, AUnitIsGatheredWithinEachGroup) {
+TEST(TransferPlan, AUnitIsGatheredWithinEachGroup) {
   for (const Case& one : all_cases()) {
     if (one.stage != Shard::full || one.ranks == 1 || one.precision != DType::f32) continue;
     const ParameterSpace space = space_of_units();
     const Sharding sharding(space, one.stage, one.ranks, one.group);
     for (const Range& unit : space.units()) {
-      std::vector<Transfer> transfers;
+      std::vector<TransferPlan> transfers;
       for (int rank = 0; rank < one.ranks; ++rank)
         transfers.push_back(gather_of(sharding.reads, places_of(sharding.reads), unit, one.group, rank));
       const std::vector<Placement> to(static_cast<size_t>(one.ranks), Placement({unit}));
@@ -246,15 +246,15 @@ TEST(Transfer, AUnitIsGatheredWithinEachGroup) {
   }
 }
 
-TEST(Transfer, WhatStaysCanBeSentFromWhereItLies) {
+TEST(TransferPlan, WhatStaysCanBeSentFromWhereItLies) {
   const ParameterSpace space = space_of_units();
   const Sharding sharding(space, Shard::full, 3, 0);
   for (const Range& unit : space.units())
     for (int rank = 0; rank < 3; ++rank) {
-      const Transfer gather = gather_of(sharding.reads, places_of(sharding.reads), unit, 3, rank);
+      const TransferPlan gather = gather_of(sharding.reads, places_of(sharding.reads), unit, 3, rank);
       const Placement mine(sharding.reads[static_cast<size_t>(rank)]);
       std::vector<int64_t> from = numbers_of(mine, rank), to(static_cast<size_t>(unit.size()), nothing);
-      for (const Transfer::Piece& piece : gather.stays)
+      for (const TransferPlan::Copy& piece : gather.stays)
         std::copy_n(from.begin() + piece.from, piece.count, to.begin() + piece.to);
       const auto bytes_of = [](const std::vector<Message>& messages) {
         std::vector<std::pair<int, std::vector<std::byte>>> all;
@@ -264,20 +264,20 @@ TEST(Transfer, WhatStaysCanBeSentFromWhereItLies) {
       EXPECT_EQ(bytes_of(gather.send_messages_from_there(reinterpret_cast<std::byte*>(to.data()), 8)),
                 bytes_of(gather.send_messages(reinterpret_cast<std::byte*>(from.data()), 8)));
     }
-  const Transfer update = Transfer::in_place(space.segments(3), space.trainable_elements(), 0);
+  const TransferPlan update = TransferPlan::in_place(space.owned_ranges(3), space.trainable_elements(), 0);
   std::byte some{};
   EXPECT_THROW(update.send_messages_from_there(&some, 4), Error) << "nothing stays";
 }
 
-TEST(Transfer, PartsOfOneBufferAreBroughtToAllOrToOne) {
+TEST(TransferPlan, PartsOfOneBufferAreBroughtToAllOrToOne) {
   const ParameterSpace space = space_of_units();
   for (int ranks = 1; ranks <= 4; ++ranks)
-    for (int root = Transfer::everybody; root < ranks; ++root) {
-      const Ownership owned = space.segments(ranks);
+    for (int root = TransferPlan::everybody; root < ranks; ++root) {
+      const Ownership owned = space.owned_ranges(ranks);
       const int64_t elements = space.trainable_elements();
-      std::vector<Transfer> transfers;
+      std::vector<TransferPlan> transfers;
       for (int rank = 0; rank < ranks; ++rank) {
-        transfers.push_back(Transfer::in_place(owned, elements, rank, root));
+        transfers.push_back(TransferPlan::in_place(owned, elements, rank, root));
         EXPECT_TRUE(transfers.back().stays.empty()) << "it is there";
       }
       const std::vector<Placement> whole(static_cast<size_t>(ranks), Placement::whole(elements));
@@ -288,14 +288,15 @@ TEST(Transfer, PartsOfOneBufferAreBroughtToAllOrToOne) {
           for (int64_t i = range.begin; i < range.end; ++i)
             gathered[static_cast<size_t>(i)] = number_of(i, rank);
       for (int rank = 0; rank < ranks; ++rank)
-        EXPECT_EQ(after[static_cast<size_t>(rank)],
-                  root == Transfer::everybody || root == rank ? gathered : numbers_of(whole.front(), rank));
+        EXPECT_EQ(after[static_cast<size_t>(rank)], root == TransferPlan::everybody || root == rank
+                                                        ? gathered
+                                                        : numbers_of(whole.front(), rank));
     }
 }
 
-TEST(Transfer, MessagesAreAsLongAsTheirElements) {
+TEST(TransferPlan, MessagesAreAsLongAsTheirElements) {
   const Ownership owned = {{{0, 10}}, {{10, 30}}};
-  const Transfer transfer = Transfer::in_place(owned, 30, 0);
+  const TransferPlan transfer = TransferPlan::in_place(owned, 30, 0);
   std::vector<std::byte> buffer(60);
   const std::vector<Message> sends = transfer.send_messages(buffer.data(), 2);
   const std::vector<Message> receives = transfer.receive_messages(buffer.data(), 2);

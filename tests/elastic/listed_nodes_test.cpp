@@ -10,9 +10,9 @@
 namespace lockstep {
 namespace {
 
-std::string hosts_of(const Placement& placement) {
+std::string hosts_of(const JobLayout& placement) {
   std::string text;
-  for (const Placement::Host& host : placement.hosts) text += concat(host.mpirun_name, ":", host.ranks, " ");
+  for (const JobLayout::Host& host : placement.hosts) text += concat(host.mpirun_name, ":", host.ranks, " ");
   return text;
 }
 
@@ -28,7 +28,7 @@ class HostFile : public testing::Test {
     options_.nodes.local_address = "10.0.0.1";
     write_text(options_.hostfile, "host-a slots=2\n# host-x\nhost-b  # the default is one\n");
   }
-  Placement placement() const { return ListedNodes(options_).gather(0.0).value(); }
+  JobLayout placement() const { return ListedNodes(options_).gather(0.0).value(); }
 
   TemporaryDirectory directory_;
   LaunchOptions options_;
@@ -36,7 +36,7 @@ class HostFile : public testing::Test {
 
 TEST_F(HostFile, SlotsCountUnlessANumberIsGiven) {
   ListedNodes by_slots(options_);
-  const Placement found = by_slots.gather(0.0).value();
+  const JobLayout found = by_slots.gather(0.0).value();
   EXPECT_EQ(hosts_of(found), "host-a:2 host-b:1 ");
   EXPECT_EQ(found.address, "10.0.0.1");
   const auto command = launch_command(Launcher::mpirun, found, "lockrun", "10.0.0.1:4000");
@@ -79,7 +79,7 @@ TEST(ListedNodes, AnAllocationHasItsTasks) {
     ::setenv(name, value, 1);
   LaunchOptions options;
   options.nodes.local_address = "10.0.0.1";
-  Placement placement = ListedNodes(options).gather(0.0).value();
+  JobLayout placement = ListedNodes(options).gather(0.0).value();
   for (const char* name : {"SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS"}) ::unsetenv(name);
   EXPECT_EQ(placement.ranks(), 6);
   placement.limit(5);
@@ -87,8 +87,8 @@ TEST(ListedNodes, AnAllocationHasItsTasks) {
   for (const char* word : {"--ntasks=5", "--nodes=3", "--ntasks-per-node=2"}) EXPECT_TRUE(has(command, word));
 }
 
-TEST(Placement, TheLastRanksAreLeftOutFirst) {
-  Placement placement{.hosts = {{"a", 2, "a"}, {"b", 3, "b"}, {"c", 1, "c"}}};
+TEST(JobLayout, TheLastRanksAreLeftOutFirst) {
+  JobLayout placement{.hosts = {{"a", 2, "a"}, {"b", 3, "b"}, {"c", 1, "c"}}};
   placement.limit(9);
   EXPECT_EQ(hosts_of(placement), "a:2 b:3 c:1 ");
   placement.limit(4);

@@ -179,7 +179,7 @@ TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
   const TemporaryDirectory directory;
   const Config open = config_of(directory, folder_of("three_heads"));
   const auto said = [&](const char* key, const char* value) {
-    Config config = changed(open, {{key, value}});
+    Config config = with_settings(open, {{key, value}});
     config.unset.erase(key);
     return user_error([&] { settle_model(config, World::alone()); });
   };
@@ -196,7 +196,7 @@ TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
   expect_contains(said("data.block_size", "17"), {"data.block_size = 17", "16 positions"});
   expect_contains(said("model.from", "/nowhere"), {"model.from: /nowhere"});
   EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "the same is no contradiction";
-  Config config = changed(open, {{"model.vocab_multiple", "1"}});
+  Config config = with_settings(open, {{"model.vocab_multiple", "1"}});
   settle_model(config, World::alone());
   EXPECT_EQ(make_gpt(config, config.model.vocab_size)->options().rows, 64);
   EXPECT_EQ(config.model.n_head, 3);

@@ -25,9 +25,7 @@ struct Parameter {
     for (int64_t i = 0; i < size; ++i) p.push_back(value[i]);
   }
 
-  AdamWSegment segment() {
-    return {value.view(), gradient.view(), first.view(), second.view(), weight_decay};
-  }
+  AdamWSlice slice() { return {value.view(), gradient.view(), first.view(), second.view(), weight_decay}; }
 
   void reference_step(int64_t step, double scale) {
     for (size_t i = 0; i < p.size(); ++i) {
@@ -43,14 +41,14 @@ struct Parameter {
 };
 
 AdamWStep kernel(std::vector<Parameter>& parameters, int64_t step, float scale) {
-  AdamWStep k{.segments = {},
+  AdamWStep k{.slices = {},
               .learning_rate = rate,
               .beta1 = beta1,
               .beta2 = beta2,
               .epsilon = epsilon,
               .step = step,
               .gradient_scale = scale};
-  for (Parameter& parameter : parameters) k.segments.push_back(parameter.segment());
+  for (Parameter& parameter : parameters) k.slices.push_back(parameter.slice());
   return k;
 }
 
@@ -103,14 +101,14 @@ TEST(AdamW, SegmentsMayBeCutAnywhere) {
   auto whole = with_gradient(), cut = with_gradient();
   launch_on(1, kernel(whole, 3, 1.0f));
   AdamWStep k = kernel(cut, 3, 1.0f);
-  AdamWSegment head = k.segments[0], tail = head;
+  AdamWSlice head = k.slices[0], tail = head;
   for (View* view : {&head.parameter, &head.gradient, &head.first_moment, &head.second_moment})
     view->shape = {333};
   for (View* view : {&tail.parameter, &tail.gradient, &tail.first_moment, &tail.second_moment}) {
     view->shape = {667};
     view->data = static_cast<float*>(view->data) + 333;
   }
-  k.segments = {tail, head};
+  k.slices = {tail, head};
   launch_on(1, k);
   EXPECT_TRUE(whole[0].value == cut[0].value);
   EXPECT_TRUE(whole[0].second == cut[0].second);
@@ -169,7 +167,7 @@ TEST(AdamW, NothingChangesIfTheClipFactorIsNotFinite) {
     Values clip({}), copy({1000}, DType::bf16), untouched({1000}, DType::bf16);
     clip.set(0, factor);
     k.clip = clip.view();
-    k.segments[0].compute_copy = copy.view();
+    k.slices[0].compute_copy = copy.view();
     launch_on(1, k);
     expect_equal_bits(actual, expected);
     EXPECT_TRUE(copy == untouched);
@@ -182,7 +180,7 @@ TEST(AdamW, ComputeCopyIsTheRoundedParameter) {
       auto parameters = two_parameters(master);
       AdamWStep k = random_step(parameters);
       Values copy({1000}, dtype), expected({1000}, dtype);
-      k.segments[0].compute_copy = copy.view();
+      k.slices[0].compute_copy = copy.view();
       launch_on(3, k);
       for (int64_t i = 0; i < expected.size(); ++i) expected.set(i, parameters[0].value[i]);
       EXPECT_TRUE(copy == expected) << master << " " << dtype;
@@ -193,7 +191,7 @@ TEST(AdamW, ComputeCopyIsTheRoundedParameter) {
 TEST(AdamW, ASegmentMayHaveALearningRateOfItsOwn) {
   auto halved = two_parameters(DType::f32), expected = two_parameters(DType::f32);
   AdamWStep k = random_step(halved), half = random_step(expected);
-  for (AdamWSegment& segment : k.segments) segment.learning_rate_factor = 0.5;
+  for (AdamWSlice& segment : k.slices) segment.learning_rate_factor = 0.5;
   half.learning_rate *= 0.5;
   launch_on(1, k);
   launch_on(1, half);

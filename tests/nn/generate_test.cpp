@@ -120,7 +120,7 @@ class Counter : public TextModel {
     most_ = tokens;
     read_.assign(static_cast<size_t>(texts), 0);
   }
-  Tensor next_logits(std::span<const TextPart> parts) override {
+  Tensor next_logits(std::span<const NextTokens> parts) override {
     std::vector<float> logits(parts.size() * 10);
     for (size_t row = 0; row < parts.size(); ++row) {
       int64_t& read = read_.at(static_cast<size_t>(parts[row].text));

@@ -240,7 +240,7 @@ void expect_same_logits_with_cache(const Gpt& model) {
   std::array<int64_t, 3> past{};
   for (const auto& ends :
        {std::array<int64_t, 3>{5, 1, 2}, {6, 2, 9}, {7, 3, 10}, {7, 7, 11}, {12, 8, 12}, {12, 4, 3}}) {
-    std::vector<TextPart> parts;
+    std::vector<NextTokens> parts;
     for (size_t i = 0; i < 3; ++i) {
       if (ends[i] < past[i]) {
         texts[i] = random_ids({block_size}, vocabulary, 7);
@@ -283,10 +283,10 @@ TEST(Gpt, ACacheGivesTheSameLogitsIn16Bits) {
 TEST(Gpt, ACacheHasNoRoomForMore) {
   const Gpt model(small_options(), 1);
   KeyValueCache cache{.texts = 2, .capacity = block_size};
-  for (const TextPart& part : {TextPart{.text = 0, .past = block_size, .ids = {1}},
-                               {.text = 0, .past = 1},
-                               {.text = 2, .past = 0, .ids = {1}},
-                               {.text = 0, .past = -1, .ids = {1}}})
+  for (const NextTokens& part : {NextTokens{.text = 0, .past = block_size, .ids = {1}},
+                                 {.text = 0, .past = 1},
+                                 {.text = 2, .past = 0, .ids = {1}},
+                                 {.text = 0, .past = -1, .ids = {1}}})
     EXPECT_THROW(model.next_logits(std::vector{part}, cache), Error);
 }
 

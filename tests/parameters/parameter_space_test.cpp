@@ -51,14 +51,14 @@ TEST(ParameterSpace, SegmentsCutEveryUnitOnBlocksAndCoverItOnce) {
   const ParameterSpace space(small_model());
   for (int ranks = 1; ranks <= 5; ++ranks) {
     std::vector<int> owners(static_cast<size_t>(space.trainable_elements() / block));
-    for (const std::vector<Range>& segments : space.segments(ranks))
+    for (const std::vector<Range>& segments : space.owned_ranges(ranks))
       for (const Range& range : segments) {
         EXPECT_EQ(range.begin % block + range.end % block, 0);
         for (int64_t b = range.begin / block; b < range.end / block; ++b) ++owners[static_cast<size_t>(b)];
       }
     EXPECT_EQ(owners, std::vector<int>(owners.size(), 1)) << ranks << " ranks";
   }
-  EXPECT_EQ(space.segments(2)[0], (std::vector<Range>{{block, 2 * block}, {5 * block, 6 * block}}));
+  EXPECT_EQ(space.owned_ranges(2)[0], (std::vector<Range>{{block, 2 * block}, {5 * block, 6 * block}}));
 }
 
 TEST(ParameterSpace, ValuesMoveAndTensorsStayTheSame) {

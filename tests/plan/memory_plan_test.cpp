@@ -236,13 +236,13 @@ TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
                                                           {"train.recompute=block"},
                                                           {"train.recompute=block", "train.accumulate=4"}};
   for (const std::vector<std::string>& remedy : remedies) {
-    planner.limits[0].bytes = planner.plan(changed(config, settings(remedy))).peak;
+    planner.limits[0].bytes = planner.plan(with_settings(config, settings(remedy))).peak;
     const auto found = cheapest_remedy(config, planner);
     ASSERT_TRUE(found.has_value()) << joined(remedy);
     std::vector<std::string> chosen;
     for (const MemoryChange& change : found->changes) chosen.push_back(change.setting);
     EXPECT_EQ(chosen, remedy);
-    EXPECT_TRUE(judge(planner.plan(changed(config, settings(chosen))), planner.limits).fits());
+    EXPECT_TRUE(judge(planner.plan(with_settings(config, settings(chosen))), planner.limits).fits());
   }
   planner.limits[0].bytes = 1;
   EXPECT_FALSE(cheapest_remedy(config, planner).has_value());

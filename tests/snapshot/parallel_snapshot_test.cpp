@@ -42,14 +42,14 @@ Snapshot at_step(int64_t step) {
 }
 
 HeldTensors tensors_of(int ranks, HeldTensors::Placement values = HeldTensors::everything,
-                       HeldTensors::Placement of_states = HeldTensors::segments) {
+                       HeldTensors::Placement of_states = HeldTensors::owned_ranges) {
   return {all_shapes, all_states, ranks, values, of_states};
 }
 
 /// Writes a snapshot of this step and of numbers that begin at it, on so many ranks.
 void write_together(const std::string& path, int64_t step, int ranks, bool is_shared = true,
                     HeldTensors::Placement values = HeldTensors::everything,
-                    HeldTensors::Placement of_states = HeldTensors::segments,
+                    HeldTensors::Placement of_states = HeldTensors::owned_ranges,
                     const ModelLayout& layout = {}) {
   run_ranks(ranks, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
@@ -67,7 +67,7 @@ void write_together(const std::string& path, int64_t step, int ranks, bool is_sh
 /// nothing else.
 void expect_counted(HeldTensors& tensors, int rank, double first) {
   for (size_t b = 0; b < tensors.buffers().size(); ++b)
-    for (const PlacedTensors::Placed& one : tensors.tensors())
+    for (const PlacedTensors::Entry& one : tensors.tensors())
       for (int64_t i = one.place.begin; i < one.place.end; ++i) {
         const auto& held = tensors.buffers()[b].held[static_cast<size_t>(rank)];
         const bool is_held =
@@ -91,8 +91,8 @@ TEST(ParallelSnapshot, ItsBytesDoNotDependOnWhoWroteThem) {
   int number = 1;
   for (const int ranks : {1, 2, 3, 4})
     for (const bool is_shared : {true, false})
-      for (const auto values : {HeldTensors::everything, HeldTensors::segments, HeldTensors::groups})
-        for (const auto of_states : {HeldTensors::everything, HeldTensors::segments}) {
+      for (const auto values : {HeldTensors::everything, HeldTensors::owned_ranges, HeldTensors::groups})
+        for (const auto of_states : {HeldTensors::everything, HeldTensors::owned_ranges}) {
           const std::string path = directory / std::to_string(++number);
           write_together(path, 5, ranks, is_shared, values, of_states);
           EXPECT_TRUE(bytes_of_step(path, "step-00000005") == expected)
@@ -107,9 +107,9 @@ TEST(ParallelSnapshot, WhatOthersSeeIsWholeWhoeverWritesAndReadsIt) {
   int number = 0;
   for (const int ranks : {1, 3})
     for (const bool is_shared : {true, false})
-      for (const auto values : {HeldTensors::everything, HeldTensors::segments}) {
+      for (const auto values : {HeldTensors::everything, HeldTensors::owned_ranges}) {
         const std::string path = directory / std::to_string(++number);
-        write_together(path, 5, ranks, is_shared, values, HeldTensors::segments, for_others);
+        write_together(path, 5, ranks, is_shared, values, HeldTensors::owned_ranges, for_others);
         std::map<std::string, std::string> left;
         for (const auto& entry : fs::directory_iterator(path + "/step-00000005"))
           left[entry.path().filename()] = read_text(entry.path());
@@ -128,7 +128,7 @@ TEST(ParallelSnapshot, WhatOthersSeeIsWholeWhoeverWritesAndReadsIt) {
     for (const bool by_each : {true, false})
       run_ranks(ranks, [&](Communicator& communicator) {
         const World world(communicator.shared_from_this());
-        HeldTensors tensors = tensors_of(ranks, HeldTensors::segments);
+        HeldTensors tensors = tensors_of(ranks, HeldTensors::owned_ranges);
         const StoredSnapshot found = find_snapshot(directory / "1");
         restore(by_each || world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere"), world,
                 tensors);
@@ -160,7 +160,7 @@ TEST(ParallelSnapshot, ARunLeavesTheSameBytesAtAnyNumberOfRanks) {
 
 TEST(ParallelSnapshot, EachRankCopiesItsPartAlone) {
   for (const int ranks : {2, 3, 4})
-    for (const auto values : {HeldTensors::everything, HeldTensors::segments})
+    for (const auto values : {HeldTensors::everything, HeldTensors::owned_ranges})
       run_ranks(ranks, [&](Communicator& communicator) {
         const World world(communicator.shared_from_this());
         const HeldTensors tensors = tensors_of(ranks, values);
@@ -204,7 +204,7 @@ TEST_P(PartsForABucket, AreWholeAndTheSameFile) {
       collect(world, tensors, files, deal, memory.data());
       const std::scoped_lock lock(mutex);
       for (size_t f = 0; f < files.size(); ++f) {
-        const FilePart part = part_of(files, f, share, memory.data());
+        const FileShare part = part_of(files, f, share, memory.data());
         if (part.parts.empty()) continue;
         ++writers[f];
         int64_t end = part.parts.front().begin;
@@ -251,7 +251,7 @@ TEST(ParallelSnapshot, EachRankReadsWhatItHolds) {
   const TemporaryDirectory directory;
   write_together(directory.path(), 3, 2);
   for (const int ranks : {1, 2, 3, 4})
-    for (const auto values : {HeldTensors::everything, HeldTensors::segments, HeldTensors::groups})
+    for (const auto values : {HeldTensors::everything, HeldTensors::owned_ranges, HeldTensors::groups})
       run_ranks(ranks, [&](Communicator& communicator) {
         const World world(communicator.shared_from_this());
         HeldTensors tensors = tensors_of(ranks, values);
@@ -270,7 +270,7 @@ TEST(ParallelSnapshot, ThroughRankZeroAllGetTheSame) {
   const TemporaryDirectory directory;
   write_together(directory.path(), 3, 2);
   for (const int ranks : {2, 3})
-    for (const auto values : {HeldTensors::everything, HeldTensors::segments})
+    for (const auto values : {HeldTensors::everything, HeldTensors::owned_ranges})
       run_ranks(ranks, [&](Communicator& communicator) {
         const World world(communicator.shared_from_this());
         HeldTensors tensors = tensors_of(ranks, values);

@@ -166,7 +166,7 @@ TEST(VersionTwo, EveryTensorComesToTheRanksThatHoldIt) {
     size_t index = 0;
     for (const NamedTensor& one : space.named())
       EXPECT_EQ(to_doubles(one.tensor), written[index++]) << one.name;
-    const std::vector<Range> mine = space.segments(3)[static_cast<size_t>(world.rank())];
+    const std::vector<Range> mine = space.owned_ranges(3)[static_cast<size_t>(world.rank())];
     for (const Optimizer::State& state : optimizer.states())
       for (const Parameter& parameter : space.parameters()) {
         const std::vector<double>& values = written[index++];

@@ -21,8 +21,8 @@ class HeldTensors final : public PlacedTensors {
   static Ownership everything(int64_t elements, int ranks) {
     return Ownership(static_cast<size_t>(ranks), {{0, elements}});
   }
-  /// Two segments a rank, as of two units.
-  static Ownership segments(int64_t elements, int ranks) {
+  /// Two owned_ranges a rank, as of two units.
+  static Ownership owned_ranges(int64_t elements, int ranks) {
     Ownership held(static_cast<size_t>(ranks));
     const int64_t blocks = elements / block, middle = blocks / 3;
     for (const auto& [first, end] : {std::pair{int64_t{0}, middle}, std::pair{middle, blocks}})
@@ -34,7 +34,7 @@ class HeldTensors final : public PlacedTensors {
   /// Ranks that are half as many hold everything together, and the others the same once more; of an odd
   /// number the last holds everything.
   static Ownership groups(int64_t elements, int ranks) {
-    const Ownership half = segments(elements, std::max(1, ranks / 2));
+    const Ownership half = owned_ranges(elements, std::max(1, ranks / 2));
     Ownership held = everything(elements, ranks);
     for (size_t rank = 0; rank < 2 * half.size() && rank < held.size(); ++rank)
       held[rank] = half[rank % half.size()];

@@ -10,11 +10,11 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-RankPlace on_processor(const std::string& host, const std::string& processor = "Xeon") {
+RankDevice on_processor(const std::string& host, const std::string& processor = "Xeon") {
   return {.host = host, .processor = processor, .gpu = {}, .gpu_id = {}};
 }
 
-RankPlace on_gpu(const std::string& host, const std::string& gpu, const std::string& id) {
+RankDevice on_gpu(const std::string& host, const std::string& gpu, const std::string& id) {
   return {.host = host, .processor = "Xeon", .gpu = gpu, .gpu_id = id};
 }
 

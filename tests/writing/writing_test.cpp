@@ -74,7 +74,7 @@ class Parrot : public TextModel {
  public:
   int64_t context() const override { return 4; }
   void start(int64_t /*texts*/, int64_t /*tokens*/) override {}
-  Tensor next_logits(std::span<const TextPart> parts) override {
+  Tensor next_logits(std::span<const NextTokens> parts) override {
     std::vector<float> logits(parts.size() * 300);
     for (size_t row = 0; row < parts.size(); ++row) {
       const size_t at = line.find(static_cast<char>(parts[row].ids.back()));

@@ -13,15 +13,15 @@ template <class T>
 struct Factors {
   T gradient_scale, decay, one_minus_beta1, beta2, one_minus_beta2, root_of_correction2, epsilon, step_size;
 
-  Factors(const AdamWStep& k, const std::array<double, 3>& schedule, float scale, const AdamWSegment& segment)
+  Factors(const AdamWStep& k, const std::array<double, 3>& schedule, float scale, const AdamWSlice& slice)
       : gradient_scale(static_cast<T>(scale)),
-        decay(static_cast<T>(1.0 - schedule[0] * segment.learning_rate_factor * segment.weight_decay)),
+        decay(static_cast<T>(1.0 - schedule[0] * slice.learning_rate_factor * slice.weight_decay)),
         one_minus_beta1(static_cast<T>(1.0 - k.beta1)),
         beta2(static_cast<T>(k.beta2)),
         one_minus_beta2(static_cast<T>(1.0 - k.beta2)),
         root_of_correction2(static_cast<T>(schedule[2])),
         epsilon(static_cast<T>(k.epsilon)),
-        step_size(static_cast<T>(schedule[1] * segment.learning_rate_factor)) {}
+        step_size(static_cast<T>(schedule[1] * slice.learning_rate_factor)) {}
 };
 
 /// Elements that are swept over several times: they stay in the first-level cache.
@@ -36,10 +36,10 @@ void write_copy(const View& copy, const T* parameter, int64_t start, int64_t sto
 }
 
 template <class T>
-void update(const AdamWSegment& segment, const Factors<T>& f, int64_t begin, int64_t end) {
-  const T* gradient = segment.gradient.as<T>();
-  T* first = segment.first_moment.as<T>();
-  T* second = segment.second_moment.as<T>();
+void update(const AdamWSlice& slice, const Factors<T>& f, int64_t begin, int64_t end) {
+  const T* gradient = slice.gradient.as<T>();
+  T* first = slice.first_moment.as<T>();
+  T* second = slice.second_moment.as<T>();
   for (int64_t start = begin; start < end; start += piece) {
     const int64_t stop = std::min(end, start + piece);
     map_range<T>(
@@ -53,9 +53,9 @@ void update(const AdamWSegment& segment, const Factors<T>& f, int64_t begin, int
     const auto step = [=](T p, T m, T v) {
       return std::fma(-f.step_size, m / (std::sqrt(v) / f.root_of_correction2 + f.epsilon), p * f.decay);
     };
-    T* parameter = segment.parameter.as<T>();
+    T* parameter = slice.parameter.as<T>();
     map_range<T>(start, stop, parameter, step, parameter, first, second);
-    if (segment.compute_copy) write_copy(segment.compute_copy, parameter, start, stop);
+    if (slice.compute_copy) write_copy(slice.compute_copy, parameter, start, stop);
   }
 }
 
@@ -79,20 +79,20 @@ void run(CpuStream stream, const AdamWStep& k) {
   std::array<double, 3> schedule = adamw_schedule(k.learning_rate, k.beta1, k.beta2, k.step);
   if (k.schedule) std::copy_n(k.schedule.as<double>(), schedule.size(), schedule.begin());
   int64_t total = 0;
-  for (const AdamWSegment& segment : k.segments) total += segment.parameter.size();
-  // Chunks of the segments laid end to end, so that many small parameters make one share.
+  for (const AdamWSlice& slice : k.slices) total += slice.parameter.size();
+  // Chunks of the slices laid end to end, so that many small parameters make one share.
   stream.for_each_chunk(total, elementwise_grain, [&](int64_t begin, int64_t end) {
     int64_t offset = 0;
-    for (const AdamWSegment& segment : k.segments) {
-      const int64_t size = segment.parameter.size();
+    for (const AdamWSlice& slice : k.slices) {
+      const int64_t size = slice.parameter.size();
       const int64_t first = std::max(begin - offset, int64_t{0});
       const int64_t last = std::min(end - offset, size);
       offset += size;
       if (first >= last) continue;
-      if (segment.parameter.dtype == DType::f64)
-        update(segment, Factors<double>(k, schedule, scale, segment), first, last);
+      if (slice.parameter.dtype == DType::f64)
+        update(slice, Factors<double>(k, schedule, scale, slice), first, last);
       else
-        update(segment, Factors<float>(k, schedule, scale, segment), first, last);
+        update(slice, Factors<float>(k, schedule, scale, slice), first, last);
     }
   });
 }

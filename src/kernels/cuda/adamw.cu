@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One launch over all segments: their table is the kernel's parameter. A block takes a tile of 4096 elements
-// of one segment; a thread takes 8 neighbours at a time, by 16-byte accesses, or single elements where a
-// segment is not aligned. An element with an fp32 master moves 28 bytes (parameter and moments read and
+// One launch over all slices: their table is the kernel's parameter. A block takes a tile of 4096 elements
+// of one slice; a thread takes 8 neighbours at a time, by 16-byte accesses, or single elements where a
+// slice is not aligned. An element with an fp32 master moves 28 bytes (parameter and moments read and
 // written, the gradient read) and its compute copy, so that memory is the bound; two divisions and a root are
 // some 100 instructions, about half of what an H200 could issue in that time.
 
@@ -23,7 +23,7 @@ constexpr int threads = 256;
 constexpr int64_t tile = 4096;
 constexpr int neighbours = 8;
 
-struct Segment {
+struct Slice {
   float* parameter;
   const float* gradient;
   float* first;
@@ -39,7 +39,7 @@ struct Segment {
 
 struct Step {
   static constexpr int capacity = 400;
-  Segment segments[capacity];
+  Slice slices[capacity];
   int count = 0;
   uint32_t tiles = 0;
   double schedule[3];
@@ -55,17 +55,16 @@ struct Factors {
       step_size;
 };
 
-LOCKSTEP_DEVICE Factors make_factors(const Step& k, const Segment& segment, float scale) {
+LOCKSTEP_DEVICE Factors make_factors(const Step& k, const Slice& slice, float scale) {
   const double* schedule = k.device_schedule ? k.device_schedule : k.schedule;
-  return {
-      .gradient_scale = scale,
-      .decay = static_cast<float>(1.0 - schedule[0] * segment.learning_rate_factor * segment.weight_decay),
-      .one_minus_beta1 = k.one_minus_beta1,
-      .beta2 = k.beta2,
-      .one_minus_beta2 = k.one_minus_beta2,
-      .root_of_correction2 = static_cast<float>(schedule[2]),
-      .epsilon = k.epsilon,
-      .step_size = static_cast<float>(schedule[1] * segment.learning_rate_factor)};
+  return {.gradient_scale = scale,
+          .decay = static_cast<float>(1.0 - schedule[0] * slice.learning_rate_factor * slice.weight_decay),
+          .one_minus_beta1 = k.one_minus_beta1,
+          .beta2 = k.beta2,
+          .one_minus_beta2 = k.one_minus_beta2,
+          .root_of_correction2 = static_cast<float>(schedule[2]),
+          .epsilon = k.epsilon,
+          .step_size = static_cast<float>(schedule[1] * slice.learning_rate_factor)};
 }
 
 template <int count, class T>
@@ -100,25 +99,25 @@ LOCKSTEP_DEVICE void store(void* to, int64_t i, const float (&values)[count]) {
 }
 
 template <int count>
-LOCKSTEP_DEVICE void store_parameter(const Segment& segment, int64_t i, const float (&values)[count]) {
-  store<count, float>(segment.parameter, i, values);
-  if (segment.copy == nullptr) return;
-  if (segment.copy_dtype == DType::bf16)
-    store<count, __nv_bfloat16>(segment.copy, i, values);
-  else if (segment.copy_dtype == DType::f16)
-    store<count, __half>(segment.copy, i, values);
+LOCKSTEP_DEVICE void store_parameter(const Slice& slice, int64_t i, const float (&values)[count]) {
+  store<count, float>(slice.parameter, i, values);
+  if (slice.copy == nullptr) return;
+  if (slice.copy_dtype == DType::bf16)
+    store<count, __nv_bfloat16>(slice.copy, i, values);
+  else if (slice.copy_dtype == DType::f16)
+    store<count, __half>(slice.copy, i, values);
   else
-    store<count, float>(segment.copy, i, values);
+    store<count, float>(slice.copy, i, values);
 }
 
-/// Elements [i, i + count) of the segment, each with the CPU's operations in the CPU's order.
+/// Elements [i, i + count) of the slice, each with the CPU's operations in the CPU's order.
 template <int count>
-LOCKSTEP_DEVICE void update(const Segment& segment, const Factors& f, int64_t i) {
+LOCKSTEP_DEVICE void update(const Slice& slice, const Factors& f, int64_t i) {
   float parameter[count], gradient[count], first[count], second[count];
-  load<count, float>(segment.gradient, i, gradient);
-  load<count, float>(segment.first, i, first);
-  load<count, float>(segment.second, i, second);
-  load<count, float>(segment.parameter, i, parameter);
+  load<count, float>(slice.gradient, i, gradient);
+  load<count, float>(slice.first, i, first);
+  load<count, float>(slice.second, i, second);
+  load<count, float>(slice.parameter, i, parameter);
 #pragma unroll
   for (int j = 0; j < count; ++j) {
     const float scaled = gradient[j] * f.gradient_scale;
@@ -127,23 +126,23 @@ LOCKSTEP_DEVICE void update(const Segment& segment, const Factors& f, int64_t i)
     parameter[j] = fmaf(-f.step_size, first[j] / (sqrtf(second[j]) / f.root_of_correction2 + f.epsilon),
                         parameter[j] * f.decay);
   }
-  store<count, float>(segment.first, i, first);
-  store<count, float>(segment.second, i, second);
-  store_parameter(segment, i, parameter);
+  store<count, float>(slice.first, i, first);
+  store<count, float>(slice.second, i, second);
+  store_parameter(slice, i, parameter);
 }
 
 __global__ __launch_bounds__(threads) void adamw_kernel(const __grid_constant__ Step k) {
   const float scale = k.clip ? k.gradient_scale * *k.clip : k.gradient_scale;
   if (!std::isfinite(scale)) return;
-  const Segment& segment = k.segments[cuda::entry_of_tile(k.segments, k.count, blockIdx.x)];
-  const Factors factors = make_factors(k, segment, scale);
-  const int64_t begin = (blockIdx.x - segment.first_tile) * tile;
-  const int64_t end = begin + tile < segment.size ? begin + tile : segment.size;
-  const int64_t packs_end = segment.packed ? end - (end - begin) % neighbours : begin;
+  const Slice& slice = k.slices[cuda::entry_of_tile(k.slices, k.count, blockIdx.x)];
+  const Factors factors = make_factors(k, slice, scale);
+  const int64_t begin = (blockIdx.x - slice.first_tile) * tile;
+  const int64_t end = begin + tile < slice.size ? begin + tile : slice.size;
+  const int64_t packs_end = slice.packed ? end - (end - begin) % neighbours : begin;
   const int thread = static_cast<int>(threadIdx.x);
   for (int64_t i = begin + thread * neighbours; i < packs_end; i += threads * neighbours)
-    update<neighbours>(segment, factors, i);
-  for (int64_t i = packs_end + thread; i < end; i += threads) update<1>(segment, factors, i);
+    update<neighbours>(slice, factors, i);
+  for (int64_t i = packs_end + thread; i < end; i += threads) update<1>(slice, factors, i);
 }
 
 __global__ void __launch_bounds__(1)
@@ -152,7 +151,7 @@ __global__ void __launch_bounds__(1)
   schedule[2] = sqrt(1.0 - math::power(beta2, *step));
 }
 
-/// All but the segments.
+/// All but the slices.
 Step make_step(const AdamWStep& k) {
   Step step;
   const std::array<double, 3> schedule = adamw_schedule(k.learning_rate, k.beta1, k.beta2, k.step);
@@ -167,21 +166,20 @@ Step make_step(const AdamWStep& k) {
   return step;
 }
 
-Segment make_segment(const AdamWSegment& segment, uint32_t first_tile) {
-  expect(segment.parameter.dtype != DType::f64, "AdamW of f64 runs on the CPU only");
-  const bool is_aligned =
-      cuda::is_aligned(segment.parameter.data, segment.gradient.data, segment.first_moment.data,
-                       segment.second_moment.data, segment.compute_copy.data);
-  return {.parameter = segment.parameter.as<float>(),
-          .gradient = segment.gradient.as<float>(),
-          .first = segment.first_moment.as<float>(),
-          .second = segment.second_moment.as<float>(),
-          .copy = segment.compute_copy.data,
-          .size = segment.parameter.size(),
-          .weight_decay = segment.weight_decay,
-          .learning_rate_factor = segment.learning_rate_factor,
+Slice make_segment(const AdamWSlice& slice, uint32_t first_tile) {
+  expect(slice.parameter.dtype != DType::f64, "AdamW of f64 runs on the CPU only");
+  const bool is_aligned = cuda::is_aligned(slice.parameter.data, slice.gradient.data, slice.first_moment.data,
+                                           slice.second_moment.data, slice.compute_copy.data);
+  return {.parameter = slice.parameter.as<float>(),
+          .gradient = slice.gradient.as<float>(),
+          .first = slice.first_moment.as<float>(),
+          .second = slice.second_moment.as<float>(),
+          .copy = slice.compute_copy.data,
+          .size = slice.parameter.size(),
+          .weight_decay = slice.weight_decay,
+          .learning_rate_factor = slice.learning_rate_factor,
           .first_tile = first_tile,
-          .copy_dtype = segment.compute_copy.dtype,
+          .copy_dtype = slice.compute_copy.dtype,
           .packed = is_aligned};
 }
 
@@ -199,10 +197,10 @@ void run(CudaStream stream, const AdamWStep& k) {
     step.count = 0;
     step.tiles = 0;
   };
-  for (const AdamWSegment& segment : k.segments) {
-    if (segment.parameter.size() == 0) continue;
-    step.segments[step.count++] = make_segment(segment, step.tiles);
-    step.tiles += cuda::blocks_for(segment.parameter.size(), tile);
+  for (const AdamWSlice& slice : k.slices) {
+    if (slice.parameter.size() == 0) continue;
+    step.slices[step.count++] = make_segment(slice, step.tiles);
+    step.tiles += cuda::blocks_for(slice.parameter.size(), tile);
     if (step.count == Step::capacity) launch_table();
   }
   launch_table();

@@ -51,7 +51,7 @@ class Timer {
 };
 
 /// Whether it is told what cuBLASLt offers for each product.
-bool tells() {
+bool logs_offers() {
   static const bool is_wanted = !environment("LOCKSTEP_LOG_MATMUL").empty();
   return is_wanted || is_matmul_tuning();
 }
@@ -65,7 +65,7 @@ std::vector<Algorithm> offers(int device, const MatMulKey& key, const Product& p
     log_info(concat("a kernel sums the columns that cuBLASLt does not: ", text));
   else if (!found.kept.empty() && additions_of(found.kept.front(), key.c_dtype) == Additions::unknown)
     log_warning(concat("cuBLASLt does not tell in which order it adds: ", text));
-  else if (tells())
+  else if (logs_offers())
     log_info(text);
   return found.kept;
 }
@@ -107,7 +107,7 @@ MatMulPlan first_plan(int device, const MatMulKey& key) {
     const std::vector<Algorithm> algorithms = offers(device, key, Product(key, epilogue), epilogue);
     if (algorithms.empty()) continue;
     const MatMulPlan plan{.epilogue = epilogue, .algorithm = algorithms.front()};
-    if (tells()) log_info(concat("  takes the first: ", describe(plan)));
+    if (logs_offers()) log_info(concat("  takes the first: ", describe(plan)));
     return plan;
   }
   throw_nothing_runs(key);

@@ -34,8 +34,8 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout, const 
                 });
 }
 
-KeptAttention make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
-                                  const Stream& stream) {
+AttentionCache make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
+                                   const Stream& stream) {
   constexpr int64_t panel = CachedAttention::panel;
   const auto whole_panels = [](int64_t count) { return (count + panel - 1) / panel * panel; };
   const int64_t capacity = whole_panels(tokens);
@@ -43,7 +43,7 @@ KeptAttention make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, 
           .values = empty({texts, heads, capacity, whole_panels(size)}, dtype, stream)};
 }
 
-Tensor cached_attention(const Tensor& qkv, int64_t heads, const KeptAttention& kept, const Tensor& places) {
+Tensor cached_attention(const Tensor& qkv, int64_t heads, const AttentionCache& kept, const Tensor& places) {
   const Shape& shape = qkv.shape();
   expect(shape.rank() == 2 && heads > 0 && shape[1] % (3 * heads) == 0 && !is_recorded({qkv}),
          "cached_attention: qkv is ", shape, " for ", heads,

@@ -183,7 +183,7 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
   for (int step = 0; step < steps; ++step) {
     const std::vector<float> before = step > 0 ? outcome.values.back() : gather_values(ddp, space);
     for (size_t i = 0; i < given.size(); ++i)
-      copy(from_values(values_of(step, micro_batches[i].replica, micro_batches[i].part), {size}), given[i]);
+      copy(from_values(values_of(step, micro_batches[i].replica, micro_batches[i].index), {size}), given[i]);
     if (step == 1 && setting.is_recorded) graph = std::make_unique<Graph>(stream, enqueue);
     optimizer.prepare(0.1);
     graph ? ddp.replay(*graph) : enqueue();

@@ -168,7 +168,7 @@ std::vector<float> train(const World& world, DType precision, DataParallelOption
   for (int step = 0; step < steps; ++step) {
     ddp.begin_step();
     for (const MicroBatch& one : ddp.micro_batches())
-      ddp.backward(model.loss(batch_of(step, one.replica, one.part)));
+      ddp.backward(model.loss(batch_of(step, one.replica, one.index)));
     ddp.step(optimizer, learning_rate, max_norm);
     results.push_back(static_cast<float>(item(ddp.mean_loss())));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elastic_rank <directory> <steps> [generation:rank:step:fault ...]: a rank that counts instead of training.
+// elastic_rank <directory> <steps> [attempt:rank:step:fault ...]: a rank that counts instead of training.
 // It keeps its count in <directory>/snapshot every fifth step and when it is told to stop, goes on from
 // there, which takes ELASTIC_SNAPSHOT_SECONDS in the end. It says that the run has ELASTIC_REPLICAS replicas.
 // It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code 75).
@@ -60,7 +60,7 @@ class CountingRank {
 
   int run() {
     while (step_ < steps_) {
-      beat("counting");
+      report_progress("counting");
       heartbeat().deadline_seconds = ranks_.timeout();
       for (const std::string& fault : faults_) {
         const std::string now = concat(generation_, ":", world_.rank(), ":", step_, ":");
@@ -85,7 +85,7 @@ class CountingRank {
   int stop() {
     heartbeat().deadline_seconds = 0.0;
     if (world_.is_first()) {
-      beat("snapshot");
+      report_progress("snapshot");
       std::this_thread::sleep_for(std::chrono::duration<double>(snapshot_seconds_));
     }
     write_snapshot();

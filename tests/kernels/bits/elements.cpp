@@ -81,12 +81,12 @@ void print_optimizers(int64_t count, DType dtype) {
   Values p = uniform({count}, dtype, 12), g = spread({count}, dtype, 13, -40, 2), copy({count}, DType::bf16);
   Values first = spread({count}, dtype, 14, -30, 0), second = positive({count}, dtype, 15, -60, 0),
          velocity = uniform({count}, dtype, 16);
-  AdamWStep step{.segments = {{.parameter = p.view(),
-                               .gradient = g.view(),
-                               .first_moment = first.view(),
-                               .second_moment = second.view(),
-                               .weight_decay = 0.1,
-                               .compute_copy = copy.view()}},
+  AdamWStep step{.slices = {{.parameter = p.view(),
+                             .gradient = g.view(),
+                             .first_moment = first.view(),
+                             .second_moment = second.view(),
+                             .weight_decay = 0.1,
+                             .compute_copy = copy.view()}},
                  .gradient_scale = 0.5f};
   for (const int64_t number : {1, 2, 300}) {
     step.step = number;

@@ -14,7 +14,7 @@ struct Parameter {
   double weight_decay;
   bool has_copy;
 
-  AdamWSegment segment() {
+  AdamWSlice slice() {
     return {.parameter = value.view(),
             .gradient = gradient.view(),
             .first_moment = first.view(),
@@ -69,10 +69,10 @@ struct Pair {
   }
 
   void launch_both(AdamWStep k) {
-    for (auto& parameter : cpu) k.segments.push_back(parameter.segment());
+    for (auto& parameter : cpu) k.slices.push_back(parameter.slice());
     launch_on(1, k);
-    k.segments.clear();
-    for (auto& parameter : gpu) k.segments.push_back(parameter.segment());
+    k.slices.clear();
+    for (auto& parameter : gpu) k.slices.push_back(parameter.slice());
     launch(gpu_stream(), k);
   }
 
@@ -89,7 +89,7 @@ struct Pair {
 };
 
 AdamWStep options(int64_t step) {
-  return {.segments = {}, .learning_rate = 0.013, .step = step, .gradient_scale = 0.7f};
+  return {.slices = {}, .learning_rate = 0.013, .step = step, .gradient_scale = 0.7f};
 }
 
 TEST(AdamWOnGpu, HasTheBitsOfTheCpu) {
@@ -119,7 +119,7 @@ TEST(AdamWOnGpu, NothingChangesIfTheClipFactorIsNotFinite) {
     OnGpu clip_on_gpu(clip);
     AdamWStep k = options(1);
     k.clip = clip_on_gpu.view();
-    k.segments = {pair.gpu[0].segment()};
+    k.slices = {pair.gpu[0].slice()};
     launch(gpu_stream(), k);
     std::memset(pair.cpu[0].copy.view().data, 0xff, 2 * 9001);
     pair.expect_equal_bits();
@@ -133,7 +133,7 @@ TEST(AdamWOnGpu, ReplaysReadScheduleAndClip) {
     Pair pair({{4100, DType::f16}, {4301}});
     OnGpu schedule(Values({3}, DType::f64)), clip(Values({}));
     AdamWStep k = options(1);
-    for (auto& parameter : pair.gpu) k.segments.push_back(parameter.segment());
+    for (auto& parameter : pair.gpu) k.slices.push_back(parameter.slice());
     k.schedule = schedule.view();
     k.clip = clip.view();
     const Graph graph(gpu_stream(), [&] { launch(gpu_stream(), k); });
@@ -146,7 +146,7 @@ TEST(AdamWOnGpu, ReplaysReadScheduleAndClip) {
       copy_bytes(clip.view().data, gpu_stream(), &factor, cpu_stream(), sizeof(factor));
       graph.launch();
       expected.clip = {.data = &factor, .shape = {}, .dtype = DType::f32};
-      for (auto& parameter : pair.cpu) expected.segments.push_back(parameter.segment());
+      for (auto& parameter : pair.cpu) expected.slices.push_back(parameter.slice());
       launch_on(1, expected);
       pair.expect_equal_bits();
     }
@@ -157,7 +157,7 @@ TEST(AdamWOnGpu, F64IsForTheCpu) {
   LOCKSTEP_NEEDS_GPU();
   OnGpu array(Values({3}, DType::f64));
   AdamWStep k = options(1);
-  k.segments = {{array.view(), array.view(), array.view(), array.view()}};
+  k.slices = {{array.view(), array.view(), array.view(), array.view()}};
   EXPECT_THROW(launch(gpu_stream(), k), Error);
 }
 

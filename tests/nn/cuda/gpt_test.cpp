@@ -74,7 +74,7 @@ TEST(GptOnGpu, ACacheGivesTheCpusLogits) {
       KeyValueCache cache{.texts = 2, .capacity = 48};
       const std::vector<int32_t> ids = random_id_values(time, vocabulary, 1);
       const auto part = [&](int64_t text, int64_t begin, int64_t end) {
-        return TextPart{.text = text, .past = begin, .ids = {ids.begin() + begin, ids.begin() + end}};
+        return NextTokens{.text = text, .past = begin, .ids = {ids.begin() + begin, ids.begin() + end}};
       };
       for (const auto& parts :
            {std::vector{part(0, 0, 5), part(1, 0, 30)}, {part(0, 5, 6), part(1, 30, 31)}, {part(0, 6, 40)}})

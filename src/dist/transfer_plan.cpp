@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/transfer.h"
+#include "dist/transfer_plan.h"
 
 #include <algorithm>
 
@@ -20,11 +20,11 @@ std::vector<Range> intersections(const std::vector<Range>& a, const std::vector<
 
 }  // namespace
 
-Transfer::Transfer(const Ownership& owned, std::span<const Placement> from, const Ownership& wanted,
-                   std::span<const Placement> to, int rank) {
+TransferPlan::TransferPlan(const Ownership& owned, std::span<const Placement> from, const Ownership& wanted,
+                           std::span<const Placement> to, int rank) {
   const auto mine = static_cast<size_t>(rank);
   const auto piece = [&](int peer, size_t sender, size_t receiver, Range range) {
-    return Piece{peer, from[sender].offset_of(range), to[receiver].offset_of(range), range.size()};
+    return Copy{peer, from[sender].offset_of(range), to[receiver].offset_of(range), range.size()};
   };
   for (int peer = 0; peer < static_cast<int>(owned.size()); ++peer) {
     const auto other = static_cast<size_t>(peer);
@@ -40,29 +40,29 @@ Transfer::Transfer(const Ownership& owned, std::span<const Placement> from, cons
   }
 }
 
-Transfer Transfer::in_place(const Ownership& owned, int64_t elements, int rank, int root) {
+TransferPlan TransferPlan::in_place(const Ownership& owned, int64_t elements, int rank, int root) {
   const std::vector<Placement> places(owned.size(), Placement::whole(elements));
   Ownership wanted(owned.size());
   for (size_t r = 0; r < wanted.size(); ++r)
     if (root == everybody || root == static_cast<int>(r)) wanted[r] = {{0, elements}};
-  Transfer transfer(owned, places, wanted, places, rank);
+  TransferPlan transfer(owned, places, wanted, places, rank);
   transfer.stays.clear();
   return transfer;
 }
 
-std::vector<Message> Transfer::send_messages(const std::byte* from, int64_t element_bytes) const {
+std::vector<Message> TransferPlan::send_messages(const std::byte* from, int64_t element_bytes) const {
   std::vector<Message> messages;
   // Of a message that is sent, nothing is written.
-  for (const Piece& piece : sends)
+  for (const Copy& piece : sends)
     messages.push_back(
         {piece.peer, const_cast<std::byte*>(from) + piece.from * element_bytes, piece.count * element_bytes});
   return messages;
 }
 
-std::vector<Message> Transfer::send_messages_from_there(std::byte* to, int64_t element_bytes) const {
+std::vector<Message> TransferPlan::send_messages_from_there(std::byte* to, int64_t element_bytes) const {
   std::vector<Message> messages;
-  for (const Piece& piece : sends) {
-    const auto stay = std::ranges::find_if(stays, [&](const Piece& one) {
+  for (const Copy& piece : sends) {
+    const auto stay = std::ranges::find_if(stays, [&](const Copy& one) {
       return one.from <= piece.from && piece.from + piece.count <= one.from + one.count;
     });
     expect(stay != stays.end(), "elements are sent that this rank does not keep in its other buffer");
@@ -72,9 +72,9 @@ std::vector<Message> Transfer::send_messages_from_there(std::byte* to, int64_t e
   return messages;
 }
 
-std::vector<Message> Transfer::receive_messages(std::byte* to, int64_t element_bytes) const {
+std::vector<Message> TransferPlan::receive_messages(std::byte* to, int64_t element_bytes) const {
   std::vector<Message> messages;
-  for (const Piece& piece : receives)
+  for (const Copy& piece : receives)
     messages.push_back({piece.peer, to + piece.to * element_bytes, piece.count * element_bytes});
   return messages;
 }

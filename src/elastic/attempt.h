@@ -18,7 +18,7 @@
 namespace lockstep {
 
 /// How the ranks of a run live from one start to their common end.
-class Generation {
+class Attempt {
  public:
   enum class Outcome { done, stopped, left_early, failed };
 
@@ -28,9 +28,9 @@ class Generation {
     int begun = 0;  ///< of them, those in which a rank began its work: only these leave something to resume
   };
 
-  Generation(const LaunchOptions& options, const Placement& placement, Launcher launcher, Nodes& nodes,
-             StopRequest& request, Starts earlier);
-  ~Generation();
+  Attempt(const LaunchOptions& options, const JobLayout& placement, Launcher launcher, Nodes& nodes,
+          StopRequest& request, Starts earlier);
+  ~Attempt();
 
   /// Starts the ranks and watches them until all have left, or one has failed and all were ended.
   Outcome run();
@@ -65,7 +65,7 @@ class Generation {
   double grace_seconds() const;
   void pass_request_on();
   void fail(const std::string& other_cause);
-  void tell(const std::string& message);
+  void send_to_keepers(const std::string& message);
   std::string plan(const RankReport& hello) const;
   std::string missing_ranks() const;
   /// Of what the reports say, or what a report says before it knows.
@@ -76,7 +76,7 @@ class Generation {
   void end();
 
   const LaunchOptions& options_;
-  Placement placement_;
+  JobLayout placement_;
   Nodes& nodes_;
   StopRequest& request_;
   Starts earlier_;

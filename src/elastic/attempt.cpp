@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/generation.h"
+#include "elastic/attempt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,8 +38,8 @@ std::map<std::string, std::string> own_settings() {
 
 }  // namespace
 
-Generation::Generation(const LaunchOptions& options, const Placement& placement, Launcher launcher,
-                       Nodes& nodes, StopRequest& request, Starts earlier)
+Attempt::Attempt(const LaunchOptions& options, const JobLayout& placement, Launcher launcher, Nodes& nodes,
+                 StopRequest& request, Starts earlier)
     : options_(options),
       placement_(placement),
       nodes_(nodes),
@@ -49,12 +49,12 @@ Generation::Generation(const LaunchOptions& options, const Placement& placement,
       listener_(placement.address, 0),
       folder_(make_temporary_folder("lockrun")) {}
 
-Generation::~Generation() {
+Attempt::~Attempt() {
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }
 
-Generation::Outcome Generation::run() {
+Attempt::Outcome Attempt::run() {
   launcher_.emplace(ProcessOptions{
       .command = launch_command(kind_, placement_, options_.nodes.program, listener_.endpoint()),
       .environment = launch_environment(placement_, folder_),
@@ -78,7 +78,7 @@ Generation::Outcome Generation::run() {
   return request_.is_asked() ? Outcome::stopped : Outcome::failed;
 }
 
-void Generation::wait(double seconds) {
+void Attempt::wait(double seconds) {
   std::vector<int> watched = {request_.descriptor(), nodes_.events(), listener_.descriptor()};
   if (!launcher_ending_) watched.push_back(launcher_->descriptor());
   bool is_buffered = false;
@@ -89,7 +89,7 @@ void Generation::wait(double seconds) {
   if (!is_buffered) wait_for_any(watched, seconds);
 }
 
-void Generation::attend() {
+void Attempt::attend() {
   request_.hear();
   hear_nodes();
   for (Keeper& keeper : keepers_) hear(keeper);
@@ -98,7 +98,7 @@ void Generation::attend() {
     keepers_.push_back({.channel = std::move(channel)});
 }
 
-void Generation::hear_nodes() {
+void Attempt::hear_nodes() {
   while (const auto event = nodes_.next_event()) {
     if (event->kind == NodeEvent::Kind::stop_requested) request_.ask(event->node);
     if (event->kind == NodeEvent::Kind::joined)
@@ -110,7 +110,7 @@ void Generation::hear_nodes() {
   }
 }
 
-void Generation::hear(Keeper& keeper) {
+void Attempt::hear(Keeper& keeper) {
   try {
     while (const auto message = keeper.channel->receive(0.0)) hear(keeper, *message);
   } catch (const Error& problem) {
@@ -119,7 +119,7 @@ void Generation::hear(Keeper& keeper) {
   }
 }
 
-void Generation::hear(Keeper& keeper, const std::string& message) {
+void Attempt::hear(Keeper& keeper, const std::string& message) {
   keeper.heard = Clock::now();
   if (message == asked_message) return request_.ask();
   const RankReport report = report_from_json(message);
@@ -139,7 +139,7 @@ void Generation::hear(Keeper& keeper, const std::string& message) {
   if (code != 0 && code != exit_stopped) fail("");
 }
 
-void Generation::lose(Keeper& keeper) {
+void Attempt::lose(Keeper& keeper) {
   keeper.channel = nullptr;
   const auto known = reports_.find(keeper.rank);
   if (known == reports_.end() || known->second.has_ended) return;
@@ -148,7 +148,7 @@ void Generation::lose(Keeper& keeper) {
   fail("");
 }
 
-void Generation::look_at_launcher() {
+void Attempt::look_at_launcher() {
   if (launcher_ending_ || !launcher_->ending()) return;
   launcher_ending_ = launcher_->ending();
   attend();  // what the keepers said before it ended
@@ -162,7 +162,7 @@ void Generation::look_at_launcher() {
               missing.empty() ? "its ranks" : missing + " had started"));
 }
 
-void Generation::look_at_deadlines() {
+void Attempt::look_at_deadlines() {
   if (failed_ || all_have_left()) return;
   if (!all_started() && seconds_since(started_) > options_.start_seconds)
     fail(concat(missing_ranks(), " did not start within ", options_.start_seconds, " s"));
@@ -181,7 +181,7 @@ void Generation::look_at_deadlines() {
     fail(concat("a rank stopped after a snapshot, and the others did not follow", within));
 }
 
-double Generation::grace_seconds() const {
+double Attempt::grace_seconds() const {
   // One snapshot may be under way when the last one is asked for.
   double snapshots = 0.0;
   bool is_writing = false;
@@ -192,21 +192,21 @@ double Generation::grace_seconds() const {
   return (options_.grace_seconds + snapshots) * (is_writing ? writing_factor : 1.0);
 }
 
-void Generation::pass_request_on() {
+void Attempt::pass_request_on() {
   if (!request_.is_asked() || request_passed_on_ || !all_started()) return;
   request_passed_on_ = true;
   log_info("lockrun: asked to stop: ranks finish their step and save; Ctrl-C again ends at once");
-  tell(stop_message);
+  send_to_keepers(stop_message);
 }
 
-void Generation::fail(const std::string& other_cause) {
+void Attempt::fail(const std::string& other_cause) {
   if (other_cause_.empty()) other_cause_ = other_cause;
   if (failed_) return;
   failed_ = Clock::now();
   failed_while_asked_ = request_.is_asked();
 }
 
-void Generation::tell(const std::string& message) {
+void Attempt::send_to_keepers(const std::string& message) {
   for (Keeper& keeper : keepers_) {
     try {
       if (keeper.channel) keeper.channel->send(message);
@@ -216,7 +216,7 @@ void Generation::tell(const std::string& message) {
   }
 }
 
-std::string Generation::plan(const RankReport& hello) const {
+std::string Attempt::plan(const RankReport& hello) const {
   size_t group = placement_.hosts.size() - 1;
   while (group > 0 && placement_.hosts[group].name != hello.host) --group;
   std::map<std::string, std::string> environment = {
@@ -237,19 +237,19 @@ std::string Generation::plan(const RankReport& hello) const {
   return to_json({.command = options_.command, .environment = environment, .folder = folder_});
 }
 
-std::string Generation::missing_ranks() const {
+std::string Attempt::missing_ranks() const {
   std::string text;
   for (int rank = 0; rank < placement_.ranks(); ++rank)
     if (!reports_.contains(rank)) text += concat(text.empty() ? "rank " : ", ", rank);
   return text;
 }
 
-bool Generation::all_started() const {
+bool Attempt::all_started() const {
   const auto has_started = [](const auto& entry) { return entry.second.process != 0; };
   return std::count_if(reports_.begin(), reports_.end(), has_started) == placement_.ranks();
 }
 
-bool Generation::all_have_left() const {
+bool Attempt::all_have_left() const {
   const auto has_left = [](const auto& entry) {
     const RankReport& report = entry.second;
     const bool is_good = report.ending.is_success() || report.ending.code() == exit_stopped;
@@ -258,15 +258,15 @@ bool Generation::all_have_left() const {
   return std::count_if(reports_.begin(), reports_.end(), has_left) == placement_.ranks();
 }
 
-bool Generation::is_over() const {
+bool Attempt::is_over() const {
   if (request_.is_cancelled() || all_have_left()) return true;
   if (failed_) return seconds_since(*failed_) > settle_seconds;
   // Before all ranks run there is nothing to write a snapshot of.
   return request_.is_asked() && !all_started();
 }
 
-void Generation::end() {
-  tell(end_message);
+void Attempt::end() {
+  send_to_keepers(end_message);
   const Clock::time_point begin = Clock::now();
   while (!keepers_.empty() && seconds_since(begin) < leave_seconds) {
     wait(0.05);
@@ -283,7 +283,7 @@ void Generation::end() {
   nodes_.end_generation();
 }
 
-Failure Generation::failure() const {
+Failure Attempt::failure() const {
   Failure failure{.reports = {}, .other_cause = other_cause_, .launcher_ending = launcher_ending_};
   for (const int rank : ended_ranks_) failure.reports.push_back(reports_.at(rank));
   for (const auto& [rank, report] : reports_)
@@ -291,12 +291,12 @@ Failure Generation::failure() const {
   return failure;
 }
 
-bool Generation::has_begun() const {
+bool Attempt::has_begun() const {
   return std::any_of(reports_.begin(), reports_.end(),
                      [](const auto& entry) { return !entry.second.phase.empty(); });
 }
 
-int64_t Generation::most(int64_t RankReport::*field) const {
+int64_t Attempt::most(int64_t RankReport::*field) const {
   RankReport most;
   for (const auto& [rank, report] : reports_) most.*field = std::max(most.*field, report.*field);
   return most.*field;
