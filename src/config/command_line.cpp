@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "core/error.h"
 #include "core/exit_code.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
 
@@ -23,7 +24,7 @@ CommandOption& CommandOption::shows_default() {
 }
 
 CommandOption& CommandOption::one_at_a_time() {
-  option_->allow_extra_args(false);  // else "[x]" would be a list
+  option_->allow_extra_args(false);  // by default CLI11 reads "[x]" as a list
   return *this;
 }
 
@@ -106,7 +107,7 @@ std::string CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return app_->help();
+    return wrapped_lines(app_->help(), output_columns());
   } catch (const CLI::CallForVersion&) {
     return app_->version() + "\n";
   } catch (const CLI::ParseError& problem) {
@@ -117,9 +118,9 @@ std::string CommandLine::parse(int argc, const char* const* argv) {
 
 std::optional<int> CommandLine::parse_or_say(int argc, const char* const* argv) {
   try {
-    const std::string answer = parse(argc, argv);
-    if (answer.empty()) return std::nullopt;
-    std::cout << answer << std::flush;
+    const std::string text = parse(argc, argv);
+    if (text.empty()) return std::nullopt;
+    std::cout << text << std::flush;
     return 0;
   } catch (const UserError& problem) {
     std::cerr << problem.what() << "\nRun with --help for more information." << std::endl;

@@ -16,33 +16,33 @@ namespace lockstep {
 
 struct Arguments;
 
-/// One option of a command line: what its value must be, and what --help says about it.
+/// An option of a command line. Its methods restrict the value and describe it in --help.
 class CommandOption {
  public:
   explicit CommandOption(CLI::Option& option) : option_(&option) {}
 
   CommandOption& required();
-  /// Shows in --help the value that the variable has now.
+  /// Shows the variable's present value in --help as the default.
   CommandOption& shows_default();
-  /// Takes `name`, "FOLDER", for what the value is in --help.
+  /// Names the kind of value in --help, such as "FOLDER".
   CommandOption& type_name(const std::string& name);
-  /// Of texts: one value each time the option is given, taken as it is.
+  /// Takes one value each time the option is given, literally. For lists of texts.
   CommandOption& one_at_a_time();
-  /// Refuses what is no whole number from `least` up.
+  /// Accepts only whole numbers from `least` up.
   CommandOption& whole_from(int64_t least);
   CommandOption& positive();
   CommandOption& not_negative();
   CommandOption& in_range(int least, int most);
   CommandOption& one_of(const std::vector<std::string>& values);
-  /// Refuses both of them at once.
+  /// Refuses a command line that has both options.
   CommandOption& excludes(const CommandOption& other);
 
  private:
   CLI::Option* option_;
 };
 
-/// The options of a program, with --help. Names are "--top-k,--top_k", or "epochs,--epochs" for one that is
-/// also taken by its position. Variables are written when the command line is parsed.
+/// The options of a program, with --help. Names are "--top-k,--top_k", or "epochs,--epochs" for an option
+/// that may also be given by its position. Parsing writes the variables.
 class CommandLine {
  public:
   explicit CommandLine(const std::string& description = "");
@@ -56,16 +56,15 @@ class CommandLine {
   CommandOption add(const std::string& names, std::vector<std::string>& values, const std::string& help = "");
   void add_flag(const std::string& name, bool& value, const std::string& help = "");
 
-  /// Parses the arguments of main(), with --version. Returns what --help or --version is answered with; empty
-  /// if neither was there. Throws UserError that says what is wrong.
+  /// Parses the arguments of main(), with --version. Returns the text to print for --help or --version,
+  /// wrapped for the terminal; empty if neither was given. Throws UserError for a wrong command line.
   std::string parse(int argc, const char* const* argv);
 
-  /// The same for a program without a configuration, whose answer or error is printed. Returns the exit code
-  /// if there is nothing left to do.
+  /// Parses as parse() does, and prints the text or the error. Returns the exit code if the program has to
+  /// end; nothing otherwise. For programs without a configuration.
   std::optional<int> parse_or_say(int argc, const char* const* argv);
 
-  /// Takes what it knows out of what a configuration does not know, and leaves the rest there. Throws
-  /// UserError.
+  /// Parses and removes the options it knows from `arguments.other`. Throws UserError for a wrong value.
   void take_from(Arguments& arguments);
 
  private:

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// What one source says.
+/// The settings of one source: a file or the command line.
 using Layer = std::vector<Setting>;
 
 void apply_preset(Config& config) {
@@ -36,8 +36,8 @@ bool says_how_long(const Layer& layer) {
   });
 }
 
-/// The preset first, whoever chose it, then every setting, the strongest layer last: an explicit size beats
-/// it.
+/// Applies the preset first, then every setting, the strongest layer last. So an explicit size overrides the
+/// preset, wherever the preset was chosen.
 Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
   Config config = defaults;
   for (const ConfigKey& key : config_schema()) config.unset.insert(key.name);
@@ -46,7 +46,7 @@ Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
       if (setting.key == "model.preset") assign(config, setting);
   apply_preset(config);
   for (const Layer& layer : layers) {
-    // Steps on the command line beat epochs in the file, and the other way round.
+    // Steps on the command line override epochs in the file, and epochs there override steps.
     if (says_how_long(layer)) config.train.steps = config.train.epochs = 0;
     for (const Setting& setting : layer) {
       assign(config, setting);
@@ -62,44 +62,49 @@ void check_together(const Config& config) {
   const TrainConfig& train = config.train;
   const ModelConfig& model = config.model;
   require(train.steps == 0 || train.epochs == 0, "train.steps = ", train.steps,
-          " and train.epochs = ", train.epochs, " both say how long to train; set one of them to 0");
-  require(train.steps > 0 || train.epochs > 0, "train.steps: not set, nor train.epochs; set one of them");
+          " and train.epochs = ", train.epochs, " both set the length of the run; set one of them to 0");
+  require(train.steps > 0 || train.epochs > 0,
+          "neither train.steps nor train.epochs is set; set one of them");
   require(model.n_embd % model.n_head == 0, "model.n_embd = ", model.n_embd,
-          " cannot be shared out over model.n_head = ", model.n_head,
-          " heads; choose n_embd as a multiple of n_head");
-  // What model.from says of sizes comes later.
+          " is not a multiple of model.n_head = ", model.n_head, "; change one of them");
+  // The sizes of model.from are not known yet.
   const bool is_sized = model.from.empty() || !config.unset.contains("model.n_layer");
   require(!is_sized || recompute_segments(config) <= model.n_layer,
-          "train.recompute = ", config.train.recompute, ": there are only model.n_layer = ", model.n_layer,
-          " blocks to be cut into segments; choose at most as many, or train.recompute = block");
+          "train.recompute = ", config.train.recompute,
+          " asks for more segments than model.n_layer = ", model.n_layer,
+          " blocks; choose at most one segment per block, or train.recompute = block");
   require(model.n_positions == 0 || config.data.block_size <= model.n_positions,
           "data.block_size = ", config.data.block_size,
-          " is more than model.n_positions = ", model.n_positions);
+          " is more than model.n_positions = ", model.n_positions,
+          "; lower data.block_size or raise model.n_positions");
   require(train.min_lr <= train.learning_rate, "train.min_lr = ", train.min_lr,
-          " is above train.learning_rate = ", train.learning_rate);
+          " is above train.learning_rate = ", train.learning_rate,
+          "; lower train.min_lr or raise train.learning_rate");
   require(train.steps == 0 || train.decay_steps > 0 || train.warmup_steps <= train.steps,
-          "train.warmup_steps = ", train.warmup_steps, " is more than train.steps = ", train.steps);
+          "train.warmup_steps = ", train.warmup_steps, " is more than train.steps = ", train.steps,
+          "; lower train.warmup_steps");
   require(train.decay_steps == 0 || train.warmup_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps,
-          " is more than train.decay_steps = ", train.decay_steps);
+          " is more than train.decay_steps = ", train.decay_steps, "; lower train.warmup_steps");
   require(train.cooldown_steps == 0 || train.schedule == "wsd",
-          "train.cooldown_steps = ", train.cooldown_steps, " belongs to train.schedule = wsd; here it is ",
+          "train.cooldown_steps = ", train.cooldown_steps, " needs train.schedule = wsd, which is ",
           train.schedule);
   require(train.decay_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,
-          " are more than train.decay_steps = ", train.decay_steps);
+          " are together more than train.decay_steps = ", train.decay_steps, "; lower one of them");
   require(train.batch_size % train.accumulate == 0, "train.batch_size = ", train.batch_size,
-          " cannot be split into train.accumulate = ", train.accumulate, " equal parts");
+          " is not a multiple of train.accumulate = ", train.accumulate, "; change one of them");
   require(train.patience == 0 || train.eval_every > 0, "train.patience = ", train.patience,
-          " counts validations, but there are none on the way: train.eval_every = ", train.eval_every);
-  require(!config.data.dataset.empty(), "data.dataset is empty; name a corpus or the path of a text file");
+          " needs validations during the run; set train.eval_every above 0, not ", train.eval_every);
+  require(!config.data.dataset.empty(),
+          "data.dataset is empty; set the name of a data set or the path of a text file");
   require(!config.data.tokenizer.empty(),
-          "data.tokenizer is empty; write auto, char or the path of a tokenizer");
+          "data.tokenizer is empty; set auto, char or the path of a tokenizer");
   require(config.snapshot.resume != "required" || !config.snapshot.path.empty(),
-          "snapshot.resume = required, but snapshot.path is none: there is nothing to resume from");
+          "snapshot.resume = required needs snapshots, but snapshot.path = none; set snapshot.path");
 }
 
-/// A folder whose name is one of the two words is written ./auto or ./none.
+/// Resolves the words auto and none. A folder of that name is written ./auto or ./none.
 void settle_folders(Config& config, const std::string& name) {
   if (config.log.dir.empty()) config.log.dir = "runs/" + name;
   std::string& path = config.snapshot.path;
@@ -107,13 +112,13 @@ void settle_folders(Config& config, const std::string& name) {
   if (path == "none") path.clear();
 }
 
-/// Options are written with - or _.
+/// Returns the name with _ instead of -; options accept both.
 std::string underscored(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
-/// "section.key" in lower case, as every key is spelled.
+/// Returns true for "section.key" in lower case, the spelling of every key.
 bool is_key_like(const std::string& text) {
   const size_t dot = text.find('.');
   const bool has_both_parts = dot != std::string::npos && dot > 0 && dot + 1 < text.size();
@@ -121,8 +126,8 @@ bool is_key_like(const std::string& text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
 }
 
-/// The option that `name`, without its dashes, is nearly: "config-name", "confg" or "c" is --config. Empty if
-/// there is none.
+/// Returns the option that `name` (without its dashes) resembles: "config-name", "confg" and "c" give
+/// --config. Empty if there is none.
 std::string nearest_option(const std::string& name) {
   for (const std::string option : {"config", "help", "version", "print-config", "plan", "fresh"}) {
     const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);
@@ -131,7 +136,7 @@ std::string nearest_option(const std::string& name) {
   return "";
 }
 
-/// What somebody probably meant by the first argument that nobody understands.
+/// Returns a suggestion for the first argument that is not understood.
 std::string suggestion(const Arguments& arguments) {
   const std::string& argument = arguments.other.front();
   if (is_config_file(argument)) return concat(" (did you mean --config ", argument, "?)");
@@ -149,7 +154,7 @@ std::string suggestion(const Arguments& arguments) {
 std::string section_of(const ConfigKey& key) { return key.name.substr(0, key.name.find('.')); }
 std::string name_of(const ConfigKey& key) { return key.name.substr(key.name.find('.') + 1); }
 
-/// In quotes where the parser would otherwise see a comment or drop blanks.
+/// Adds quotes where the parser would otherwise see a comment or drop blanks.
 std::string quoted(const std::string& text) {
   const bool is_plain = text.empty() || (text.find_first_of("#;") == std::string::npos &&
                                          text.front() != ' ' && text.back() != ' ');
@@ -212,7 +217,7 @@ Arguments split_arguments(int argc, const char* const* argv) {
     } else if (argument == "--plan") {
       arguments.plan = true;
     } else if (is_option && name == "config") {
-      require(arguments.config_file.empty(), "command line: --config stands twice");
+      require(arguments.config_file.empty(), "command line: --config is given twice; keep one of them");
       require(!value.empty(), "command line: --config lacks its value");
       arguments.config_file = value;
     } else if (takes_value || (equals != std::string::npos && is_key_like(name))) {
@@ -258,7 +263,7 @@ Config config_of_earlier_run(const std::string& text, const std::string& name) {
   }
   Config config = assemble({understood}, {});
   settle_folders(config, std::filesystem::path(name).stem().string());
-  // Before this was a key of its own.
+  // Older versions had no key train.decay_steps: the decay ended at train.steps.
   if (config.train.decay_steps == 0) config.train.decay_steps = config.train.steps;
   return config;
 }
@@ -268,7 +273,7 @@ std::vector<std::string> adopt_unset(Config& config, const Config& there) {
   for (const ConfigKey& key : config_schema()) {
     const bool is_open =
         config.unset.contains(key.name) || (key.name == "dist.replicas" && config.dist.replicas == 0);
-    // Where the cosine ends is settled once it is known which run goes on.
+    // train.decay_steps is resolved later, from the run that is resumed.
     const bool is_wanted = (key.key_class == KeyClass::semantic && key.name != "train.decay_steps") ||
                            key.name == "data.dataset" || key.name == "data.tokenizer" ||
                            key.name == "model.from";
@@ -283,20 +288,19 @@ std::vector<std::string> adopt_unset(Config& config, const Config& there) {
 void settle_device(Config& config) {
   std::string& device = config.train.device;
   const bool has_gpu = device != "cpu" && count_gpus() > 0;
-  require(device != "cuda" || has_gpu, "train.device = cuda: ", why_no_gpu(), "; or use auto or cpu");
+  require(device != "cuda" || has_gpu, "train.device = cuda: ", why_no_gpu(), "; or set auto or cpu");
   if (device == "auto") device = has_gpu ? "cuda" : "cpu";
   const int64_t head = config.model.n_embd / config.model.n_head;
   require(device == "cpu" || (head <= 128 && (config.train.precision == "fp32" || head % 8 == 0)),
-          "model.n_embd / model.n_head = ", head, " channels a head; on a GPU at most 128, and in ",
-          config.train.precision, " a multiple of 8: change them, or use train.device = cpu");
+          "model.n_embd / model.n_head = ", head, " channels per head; a GPU needs at most 128 and, in ",
+          config.train.precision, ", a multiple of 8; change them, or set train.device = cpu");
 }
 
 void settle_replicas(Config& config, int64_t ranks) {
   int64_t& replicas = config.dist.replicas;
   if (replicas == 0) replicas = ranks;
   require(ranks <= replicas, "dist.replicas = ", replicas, " is below the number of ranks, ", ranks,
-          "; start at most ", replicas, " ranks, or set dist.replicas to ", ranks,
-          " (another run: other bits)");
+          "; start at most ", replicas, " ranks, or set dist.replicas = ", ranks, " (this gives other bits)");
 }
 
 std::vector<ConfigValue> config_values(const Config& config) {
@@ -315,34 +319,6 @@ std::string to_ini(const Config& config) {
     }
     const std::string value = quoted(key.text(config));
     out << name_of(key) << (value.empty() ? " =" : " = ") << value << "\n";
-  }
-  return out.str();
-}
-
-std::string config_help(const std::string& program, const Config& defaults) {
-  std::ostringstream out;
-  out << "usage: " << program
-      << " [--config FILE] [section.key=value ...] [--fresh] [--print-config] [--plan] [--version] "
-         "[--help]\n\n"
-      << "FILE is a path or the name of a shipped configuration. A key may also be written "
-         "--section.key=value or\n"
-      << "--section.key value; the order does not matter. The command line beats the file, and both beat "
-         "presets.\n"
-      << "--fresh trains anew where log.dir holds a run, which moves aside (snapshot.resume=never).\n"
-      << "--print-config prints all keys as they are then settled, as INI, and trains nothing.\n"
-      << "--plan prints what a rank would need in memory, whether that fits, the largest batch that does, "
-         "and "
-         "the\n"
-      << "cheapest change that makes it fit. It allocates and trains nothing; under mpirun it plans for that "
-         "many\n"
-      << "ranks. The exit code is 0 also where it does not fit; a run that does not is refused with 2.\n";
-  std::string section;
-  for (const ConfigKey& key : config_schema()) {
-    if (section_of(key) != section) out << "\n[" << section_of(key) << "]\n";
-    section = section_of(key);
-    const std::string value = key.text(defaults);
-    out << "  " << key.name << " (" << key.type() << "; default " << (value.empty() ? "empty" : value)
-        << (key.unit.empty() ? "" : " ") << key.unit << ")\n      " << key.meaning << "\n";
   }
   return out.str();
 }

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// What each field means, its range and its unit: the table in config_schema.cpp, which --help prints.
+// The table in config_schema.cpp has the meaning, range and unit of each field; --help prints it.
 
 struct DataConfig {
   std::string dataset = "shakespeare";
@@ -90,7 +90,7 @@ struct LogConfig {
   int64_t every_steps = 1;
 };
 
-/// Everything a training run can be told. load_config() makes a checked one.
+/// The settings of a training run. load_config() makes a validated one.
 struct Config {
   DataConfig data;
   ModelConfig model;
@@ -98,95 +98,97 @@ struct Config {
   DistConfig dist;
   SnapshotConfig snapshot;
   LogConfig log;
-  /// Keys that nobody has set: where a run goes on they may have its values. A program that fills in the
-  /// fields has set them all.
+  /// Keys that no file, command line or preset has set. A resumed run may give them the values of its first
+  /// start. Empty where a program fills in the fields itself.
   std::set<std::string> unset = {};
-  bool is_settled = false;  ///< as start_world() leaves it: nothing is open, and all ranks have the same
+  bool is_settled = false;  ///< by start_world(): no value is open, and all ranks have the same values
 };
 
-/// A value that somebody wrote down, and where.
+/// A key with a value, and the file and line (or command line) that set it.
 struct Setting {
   std::string key;  ///< with its section: train.steps
   std::string value;
   std::string origin = "command line";
 };
 
-/// A command line taken apart. A program removes from `other` what only it understands, and may add to
-/// `overrides` (later ones win), before it calls load_config().
+/// The parts of a command line. Before load_config(), a program removes its own arguments from `other`. It
+/// may also add to `overrides`, where later ones win.
 struct Arguments {
-  std::string program;             ///< the executable's file name
-  std::string config_file;         ///< of --config; empty if absent
-  std::vector<Setting> overrides;  ///< section.key=value, --section.key=value, --section.key value; - means _
-  std::vector<std::string> other;  ///< the rest, in order
+  std::string program;      ///< the executable's file name
+  std::string config_file;  ///< of --config; empty if absent
+  std::vector<Setting>
+      overrides;  ///< section.key=value, --section.key=value, --section.key value; - counts as _
+  std::vector<std::string> other;  ///< all other arguments, in order
   bool help = false;               ///< --help or -h
   bool version = false;            ///< --version
   bool print_config = false;       ///< --print-config
   bool plan = false;               ///< --plan
 };
 
-/// Throws UserError where --config or --section.key lacks its value.
+/// Splits the arguments of main(). Throws UserError if --config or --section.key has no value.
 Arguments split_arguments(int argc, const char* const* argv);
 
-/// `defaults` < preset < file < overrides, checked, with device and log.dir settled. Throws UserError that
-/// names the key and its place for anything unknown, mistyped or out of range, and for whatever is left in
-/// `other`.
+/// Returns the settings, validated, with device and log.dir resolved. Overrides win over the file, the file
+/// over the preset, the preset over `defaults`. Throws UserError that names key and place for an unknown key,
+/// a value of another type or out of range, and any argument left in `other`.
 Config load_config(const Arguments& arguments, const Config& defaults = {});
 
-/// Reads what to_ini() wrote (or any INI text); `name` stands in messages for the file.
+/// Reads an INI text, such as that of to_ini(). Messages call the file `name`.
 Config config_from_ini(const std::string& text, const std::string& name);
 
-/// The same for what another version of the program may have written: keys and values that this one does not
-/// know are passed over.
+/// Reads an INI text that another version of the program may have written. Unknown keys and values are
+/// skipped.
 Config config_of_earlier_run(const std::string& text, const std::string& name);
 
-/// What a program has filled in, checked and settled as load_config() does it.
+/// Returns settings that a program filled in, validated and resolved as load_config() does it.
 Config validated(Config config, const std::string& name = "run");
 
-/// A configuration with other values, checked and with its device settled. Throws UserError as load_config()
-/// does.
+/// Returns a copy with these settings changed, validated and with its device resolved. Throws UserError as
+/// load_config() does.
 Config with_settings(Config config, const std::vector<Setting>& settings);
 
-/// What a key is set to, as to_ini() writes it. Throws UserError if there is no such key.
+/// Returns the value of a key, as to_ini() writes it. Throws UserError if the key does not exist.
 std::string value_of(const Config& config, const std::string& key);
 
-/// Gives what fixes the bits and was not set the values of `there`. Returns "key = value" of those that
-/// change.
+/// Copies from `there` the values of keys that fix the bits and are unset here. Returns "key = value" of the
+/// changed ones.
 std::vector<std::string> adopt_unset(Config& config, const Config& there);
 
-/// The K of train.recompute = segments=K; 0 where it is something else.
+/// Returns the K of train.recompute = segments=K; 0 for any other value.
 int64_t recompute_segments(const Config& config);
 
-/// Where snapshots are kept if nobody says otherwise: in log.dir.
+/// Returns the folder of snapshots for snapshot.path = auto: snapshots/ in log.dir.
 std::string default_snapshot_path(const Config& config);
 
-/// The INI text of all keys, readable again with the same result, also in another log.dir.
+/// Returns the INI text of all keys. Reading it gives the same settings, also with another log.dir.
 std::string to_ini(const Config& config);
 
-/// Settles train.device: auto becomes cuda where this process sees a GPU. Throws UserError saying why, if a
-/// GPU is asked for that is not there.
+/// Resolves train.device = auto: cuda if this process sees a GPU, else cpu. Throws UserError with the reason
+/// if cuda is set and no GPU can be used.
 void settle_device(Config& config);
 
-/// Settles dist.replicas: 0 becomes `ranks`. Throws UserError if there are fewer replicas than ranks.
+/// Resolves dist.replicas = 0 to `ranks`. Throws UserError if there are fewer replicas than ranks.
 void settle_replicas(Config& config, int64_t ranks);
 
-/// What --help prints: usage, then every key with type, default, unit and meaning.
+/// Returns the text of --help, wrapped for the terminal: usage, then every key with type, default, unit and
+/// meaning.
 std::string config_help(const std::string& program, const Config& defaults = {});
 
-/// Who has to agree on a key.
+/// The scope in which a key must have one value.
 enum class KeyClass {
-  semantic,    ///< fixes the bits of the run: one that goes on has the value of its snapshot, or is refused
-  collective,  ///< may change between runs, but the ranks of one run must agree
-  local,       ///< each rank for itself
+  semantic,    ///< fixes the bits of a run: a resumed run must have the value of its snapshot
+  collective,  ///< may change at every start, but all ranks of a start must agree
+  local,       ///< may differ between ranks
 };
 
-/// One key with its value as to_ini() writes it.
+/// A key with its value, as to_ini() writes it.
 struct ConfigValue {
   std::string key;
   std::string value;
   KeyClass key_class = KeyClass::semantic;
 };
 
-/// All keys in a fixed order, for fingerprints and snapshots. Call it after settle_replicas().
+/// Returns all keys in a fixed order, for fingerprints and snapshots. Call it after settle_replicas().
 std::vector<ConfigValue> config_values(const Config& config);
 
 }  // namespace lockstep

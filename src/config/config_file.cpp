@@ -40,7 +40,7 @@ std::string shipped_names() {
   return names.empty() ? "none" : joined(names);
 }
 
-/// The shipped configuration of that name; empty if there is none.
+/// Returns the path of the shipped configuration `name`; empty if there is none.
 std::string find_shipped(const fs::path& name) {
   std::error_code ignored;
   if (name.empty() || name.has_parent_path()) return "";
@@ -63,8 +63,7 @@ std::string value_of(const std::string& text, const std::string& place) {
   if (text.empty() || text[0] != '"') return without_comment(text);
   const size_t end = text.find('"', 1);
   require(end != std::string::npos, place, ": the closing quote is missing in ", text);
-  require(without_comment(text.substr(end + 1)).empty(), place, ": nothing may follow the closing quote in ",
-          text);
+  require(without_comment(text.substr(end + 1)).empty(), place, ": text follows the closing quote in ", text);
   return text.substr(1, end - 1);
 }
 
@@ -100,18 +99,20 @@ std::vector<Setting> parse_ini(const std::string& text, const std::string& file)
   std::string line, section;
   for (int number = 1; std::getline(lines, line); ++number) {
     const std::string place = concat(file, ":", number);
-    require(line.find('\0') == std::string::npos, place, ": a zero byte; this is not a text file");
+    require(line.find('\0') == std::string::npos, place,
+            ": the line contains a zero byte; the file is not a text file");
     const std::string content = trimmed(line);
     const std::string bare = without_comment(content);
     if (bare.empty()) continue;
     if (bare.front() == '[') {
       section = bare.back() == ']' ? trimmed(bare.substr(1, bare.size() - 2)) : "";
-      require(!section.empty(), place, ": a section is written [name], not ", bare);
+      require(!section.empty(), place, ": expected a section [name], not ", bare);
       continue;
     }
     const size_t equals = content.find('=');
     require(equals != std::string::npos, place, ": expected key = value or [section], not ", bare);
-    require(!section.empty(), place, ": ", bare, " stands before the first [section]");
+    require(!section.empty(), place, ": ", bare,
+            " comes before the first [section]; write the section above it");
     const std::string key = section + "." + trimmed(content.substr(0, equals));
     const auto [first, is_first] = line_of_key.emplace(key, number);
     require(is_first, place, ": ", key, " was already set in line ", first->second, "; keep one of the two");

@@ -8,21 +8,20 @@
 
 namespace lockstep {
 
-/// The path of the configuration `name`: as given, else a bare name (with or without .ini) among the shipped
-/// ones in $LOCKSTEP_CONFIG_DIR, beside the executable's build or installation, or in the source tree. Throws
-/// UserError that lists the shipped ones.
+/// Returns the path of the configuration `name`: a file, or a shipped configuration (with or without .ini).
+/// Shipped ones are searched in $LOCKSTEP_CONFIG_DIR, near the executable and in the source tree. Throws
+/// UserError that lists them if there is none of this name.
 std::string find_config_file(const std::string& name);
 
-/// Whether somebody who writes just `name` means a configuration: an INI file that is there, or a shipped
-/// one.
+/// Returns true if `name` is an INI file that exists, or the name of a shipped configuration.
 bool is_config_file(const std::string& name);
 
-/// The whole file. Throws UserError if it cannot be read.
+/// Returns the text of the file. Throws UserError if it cannot be read.
 std::string read_config_file(const std::string& path);
 
-/// The lines "key = value" of an INI text. Sections in brackets; comments start with # or ; at the beginning
-/// or after a blank; a value in double quotes is taken as it is. Throws UserError with `file` and line, the
-/// origin of a setting, for anything else and for a key that stands twice.
+/// Returns the lines "key = value" of an INI text, with `file` and line as their origin. Sections are in
+/// brackets. A comment starts with # or ; at the beginning of a line or after a blank. A value in double
+/// quotes is taken literally. Throws UserError for any other line, and for a key that is set twice.
 std::vector<Setting> parse_ini(const std::string& text, const std::string& file);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The numbers a key accepts.
+/// The interval of numbers that a key accepts.
 struct NumberRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -21,7 +21,7 @@ struct NumberRange {
 
 using ConfigField = std::variant<bool*, int64_t*, double*, std::string*>;
 
-/// One row of the table that parsing, help, the resolved file and fingerprints are made from.
+/// A configuration key. Parsing, --help, config.ini and fingerprints all read this table.
 struct ConfigKey {
   std::string name;  ///< with its section: train.steps
   KeyClass key_class = KeyClass::semantic;
@@ -30,18 +30,19 @@ struct ConfigKey {
   std::string meaning = {};
   NumberRange range = {};                 ///< of numbers
   std::vector<std::string> choices = {};  ///< of text, "name=K" with any number from 1; empty: any text
+  std::string heading = {};               ///< the group of --help that shows it
 
-  /// "integer", "number", "true or false", "text" or the choices.
+  /// Returns "integer", "number", "true or false", "text" or the choices.
   std::string type() const;
-  /// The value of this key as INI text; doubles in the shortest form that reads back the same.
+  /// Returns the value of this key as INI text. A double has the shortest form that reads back the same.
   std::string text(const Config& config) const;
-  /// Throws UserError naming the key if its value is none that it accepts.
+  /// Throws UserError that names the key if the key does not accept its value.
   void check(const Config& config) const;
   /// Reads `value`. Throws UserError that names `origin`, the key, and what was expected.
   void assign(Config& config, const std::string& value, const std::string& origin) const;
 };
 
-/// A name for the size of a GPT.
+/// A named size of a GPT.
 struct ModelPreset {
   std::string name;
   int64_t n_layer = 0;
@@ -49,17 +50,18 @@ struct ModelPreset {
   int64_t n_embd = 0;
 };
 
-/// GPT (Radford et al. 2018), GPT-2 (Radford et al. 2019), the smallest Gopher (Rae et al. 2021), and
-/// minGPT's three small ones.
+/// Returns the sizes of GPT (Radford et al. 2018), GPT-2 (Radford et al. 2019), the smallest Gopher (Rae et
+/// al. 2021), and minGPT's three small models.
 const std::vector<ModelPreset>& model_presets();
 
-/// Every key, by section.
+/// Returns every key, ordered by section.
 const std::vector<ConfigKey>& config_schema();
 
-/// The key of that name. Throws UserError with a suggestion, naming `origin`.
+/// Returns the key `name`. Throws UserError that names `origin` and suggests a key if there is none.
 const ConfigKey& find_config_key(const std::string& name, const std::string& origin);
 
-/// " (did you mean ...?)" for a name that resembles a key, else a pointer to --help.
+/// Returns " (did you mean ...?)" for a misspelled key, or for a name that PyTorch, nanoGPT or Hugging Face's
+/// Trainer gives a setting. Returns a pointer to --help for any other name.
 std::string suggest_config_key(const std::string& name);
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ bool is_launcher(pid_t process) {
   return launchers.contains(name);
 }
 
-/// The outermost launcher of this process on this host; 0 if it has none that passes on every byte.
+/// Returns the outermost launcher of this process on this host; 0 if none passes on every byte.
 pid_t outermost_launcher() {
   pid_t outermost = 0;
   for (pid_t process = ::getppid(); process > 1 && is_launcher(process); process = parent_of(process)) {
@@ -41,12 +41,12 @@ pid_t outermost_launcher() {
   return outermost;
 }
 
-/// The columns of the terminal that a process's descriptor is, 0 if it does not say; -1 if it is no terminal.
+/// Returns the columns of a process's terminal at a descriptor: 0 if unknown, -1 if it is no terminal.
 int columns_of(pid_t process, int descriptor) {
   const std::string path = concat(place_of(process), "/fd/", descriptor);
   std::error_code problem;
   const std::string target = std::filesystem::read_symlink(path, problem).string();
-  // Opening anything else, a pipe say, could wait or have effects.
+  // Opening anything else, such as a pipe, could block or have side effects.
   if (problem || !target.starts_with("/dev/")) return -1;
   const Descriptor opened(::open(path.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
   winsize size{};
@@ -54,8 +54,8 @@ int columns_of(pid_t process, int descriptor) {
   return ::ioctl(opened.get(), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/// srun is no parent of what it starts. env.sh's tells where it writes: the columns, and "output" if stdout
-/// as well.
+/// Returns the terminal that srun writes to. srun is not the parent of its tasks, so scripts/env.sh passes it
+/// in LOCKSTEP_TERMINAL: the columns, and "output" if stdout is a terminal as well.
 Terminal terminal_of_srun(Terminal otherwise) {
   std::istringstream words(environment("LOCKSTEP_TERMINAL"));
   int columns = 0;
@@ -92,6 +92,11 @@ Terminal find_terminal() {
   terminal.shows_output = terminal.shows_errors && columns_of(writer, STDOUT_FILENO) >= 0;
   if (columns > 0) terminal.columns = columns;
   return terminal;
+}
+
+size_t output_columns() {
+  const int columns = columns_of(::getpid(), STDOUT_FILENO);
+  return columns > 0 ? static_cast<size_t>(columns) : 80;
 }
 
 }  // namespace lockstep

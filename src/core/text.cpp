@@ -63,15 +63,23 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
-std::vector<std::string> last_shown_lines(const std::string& text, size_t most) {
+std::string wrapped_lines(const std::string& text, size_t columns) {
   std::istringstream stream(text);
-  std::vector<std::string> all;
+  std::string all;
   for (std::string line; std::getline(stream, line);) {
-    line.erase(0, line.rfind('\r') + 1);
-    for (size_t at = 0; (at = line.find("\x1b[K", at)) != std::string::npos;) line.erase(at, 3);
-    all.push_back(line);
+    const size_t first = std::min(line.find_first_not_of(' '), line.size());
+    const size_t gap = line.find("  ", first);
+    const size_t column = gap == std::string::npos ? first : line.find_first_not_of(' ', gap);
+    const size_t indent = column < columns / 2 ? column : first + 4;
+    for (size_t at = 0; line.size() > columns; line.insert(0, indent, ' ')) {
+      at = line.rfind(' ', columns);
+      if (at == std::string::npos || at <= indent) at = line.find(' ', std::max(columns, indent));
+      if (at == std::string::npos) break;
+      all += line.substr(0, line.find_last_not_of(' ', at) + 1) + "\n";
+      line.erase(0, std::min(line.find_first_not_of(' ', at), line.size()));
+    }
+    all += line + "\n";
   }
-  if (all.size() > most) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(most));
   return all;
 }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The texts that are not empty, one after the other.
+/// Joins the texts that are not empty.
 template <class Texts>
 std::string joined(const Texts& texts, std::string_view separator = ", ") {
   std::string all;
@@ -22,14 +22,14 @@ std::string joined(const Texts& texts, std::string_view separator = ", ") {
   return all;
 }
 
-/// Without blanks and line ends around it.
+/// Returns the text without leading and trailing blanks and line ends.
 inline std::string trimmed(std::string_view text) {
   constexpr const char* blanks = " \t\r\n";
   const size_t begin = std::min(text.find_first_not_of(blanks), text.size());
   return std::string(text.substr(begin, text.find_last_not_of(blanks) + 1 - begin));
 }
 
-/// The number that the whole text is; nothing if it is none, or too large.
+/// Returns the number that the whole text represents; nothing if it is none or too large.
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   Number number = 0;
@@ -37,7 +37,7 @@ std::optional<Number> number_in(std::string_view text) {
   return problem == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Two digits a byte, in lower case.
+/// Returns two lower-case hexadecimal digits for each byte.
 inline std::string hexadecimal(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
@@ -47,8 +47,7 @@ inline std::string hexadecimal(std::string_view bytes) {
   return text;
 }
 
-/// Returns the number in lower-case hexadecimal, padded with zeros to `digits`: hexadecimal(255, 4) is
-/// "00ff".
+/// Returns the number as lower-case hexadecimal, padded with zeros to `digits`: (255, 4) gives "00ff".
 std::string hexadecimal(uint64_t number, size_t digits);
 
 /// Returns a number that is not negative, padded with zeros to `digits`: zero_padded(7, 3) is "007".
@@ -63,18 +62,20 @@ std::string exact_text(double number);
 /// Returns the text, padded with blanks to `width`.
 std::string left_aligned(std::string text, size_t width);
 
-/// "1 layer", "4 layers".
+/// Returns a count with its noun: "1 layer", "4 layers".
 inline std::string counted(int64_t count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-/// About three digits: "84 bytes", "3.1 KiB", "24 GiB".
+/// Returns a size with about three digits: "84 bytes", "3.1 KiB", "24 GiB".
 std::string bytes_text(double bytes);
 
-/// The last lines of a text, as a terminal shows them where a bar was redrawn.
-std::vector<std::string> last_shown_lines(const std::string& text, size_t most);
-
-/// The fewest insertions, deletions, replacements and swaps of neighbours that turn a into b (Damerau 1964).
+/// Returns the fewest insertions, deletions, replacements and neighbour swaps from a to b (Damerau 1964).
 size_t edit_distance(const std::string& a, const std::string& b);
+
+/// Returns the text with its lines broken at blanks, so that none has more than `columns` bytes. A broken
+/// line continues below its last column of text: after the first gap of two blanks, or at the line's own
+/// indent.
+std::string wrapped_lines(const std::string& text, size_t columns);
 
 }  // namespace lockstep

@@ -14,7 +14,6 @@
 #include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/process.h"
-#include "core/text.h"
 #include "elastic/messages.h"
 #include "elastic/node.h"
 #include "elastic/stop_request.h"
@@ -26,29 +25,31 @@ namespace {
 constexpr double connect_seconds = 30.0;
 constexpr double tick_seconds = 0.1;
 constexpr double report_seconds = 0.5;
-/// How much longer than its own deadline a rank may be silent: it gets the time to fail by itself.
+/// Seconds that a rank may be silent beyond its own deadline, so that it can report its failure itself.
 constexpr double patience_seconds = 2.0;
-/// How long a rank without a deadline may be stopped, by SIGSTOP or at a terminal.
+/// Seconds for which a rank without a deadline may be stopped, by SIGSTOP or from a terminal.
 constexpr double stop_seconds = 30.0;
-/// Of a rank that never stops writing; at its end more than a pipe holds.
+/// Bytes of stderr that are read at once. A rank that writes all the time cannot block its keeper.
 constexpr size_t errors_at_once_bytes = 65536;
+/// Bytes of stderr that are read when the rank has ended: more than a pipe holds.
 constexpr size_t last_errors_bytes = size_t(1) << 20;
-/// What of it a report repeats.
+/// Last lines of stderr that a report repeats.
 constexpr size_t told_lines = 20;
+/// Last bytes of stderr from which these lines are taken.
 constexpr size_t told_bytes = 16384;
 
-/// A rank's files in the folder that the ranks of a host share while an attempt runs. They go with this
-/// object, and the folder with the last of them.
+/// A rank's files in the folder that the ranks of a host share during an attempt. The destructor removes the
+/// files. The last rank's destructor removes the folder.
 class RankFolder {
  public:
-  /// Throws Error if the folder is somebody else's or cannot be made.
+  /// Throws Error if the folder belongs to another user or cannot be created.
   RankFolder(const std::string& folder, int rank)
       : path(folder), heartbeat_path(concat(folder, "/heartbeat.rank", rank)), rank_(rank) {
     const int problem = ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
-    expect(problem == 0, "cannot make ", folder, ": ", std::strerror(problem));
+    expect(problem == 0, "cannot create ", folder, ": ", std::strerror(problem));
     struct stat status {};
     expect(::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid(),
-           folder, " belongs to somebody else");
+           folder, " belongs to another user");
     page = map_heartbeat(heartbeat_path, true);
   }
   ~RankFolder() {
@@ -67,7 +68,7 @@ class RankFolder {
   int rank_;
 };
 
-/// What the launcher calls it; without a launcher, `fallback`.
+/// Returns the first of these variables that the launcher has set, or `fallback`.
 std::string place(std::initializer_list<const char*> names, const char* fallback) {
   for (const char* name : names)
     if (const char* text = std::getenv(name)) return text;
@@ -78,7 +79,7 @@ int own_rank() {
   return std::stoi(place({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, "0"));
 }
 
-/// torchrun's names for where a rank is, for programs that look at them.
+/// Returns a rank's environment: the plan's, torchrun's names for its place, and its files.
 std::map<std::string, std::string> environment_of(const RankPlan& plan, const RankFolder& folder) {
   std::map<std::string, std::string> all = plan.environment;
   all["RANK"] = std::to_string(own_rank());
@@ -87,13 +88,13 @@ std::map<std::string, std::string> environment_of(const RankPlan& plan, const Ra
   if (const char* node = std::getenv("SLURM_NODEID")) all["GROUP_RANK"] = node;
   all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path;
   all["LOCKSTEP_RECORDS"] = folder.path;
-  // Open MPI catches crashes to print a trace, and may wait for ever in it for a lock that the crashed rank
-  // held.
+  // Open MPI catches crashes to print a trace. Its handler may wait forever for a lock that the crashed rank
+  // holds.
   if (std::getenv("OMPI_MCA_opal_signal") == nullptr) all["OMPI_MCA_opal_signal"] = "";
   return all;
 }
 
-/// One rank and the connection about it.
+/// One rank and its connection to the supervisor.
 class Keeper {
  public:
   Keeper(Channel channel, int rank, pid_t launcher) : channel_(std::move(channel)), launcher_(launcher) {
@@ -106,9 +107,10 @@ class Keeper {
     try {
       keep();
     } catch (const Error&) {
-      // Supervisor or launcher are gone, and cannot tidy up themselves.
+      // The supervisor or the launcher is gone and cannot clean up.
       child_.reset();
-      // The keepers of a host do so at once: what one is taking away is an error to the others.
+      // The keepers of a host remove the folder at the same time. Removing fails if another keeper removes
+      // the same file, so it is tried again.
       std::error_code ignored;
       for (int tried = 0; folder_ && tried < 100 && std::filesystem::exists(folder_->path, ignored); ++tried)
         std::filesystem::remove_all(folder_->path, ignored);
@@ -124,7 +126,8 @@ class Keeper {
     if (*plan == end_message || *plan == stop_message) return;
     start(plan_from_json(*plan));
     while (!report_.has_ended) attend();
-    // Whoever hears of a failure ends the attempt: until then the launcher is to see all keepers alive.
+    // The supervisor ends the attempt when it receives a failure. Until then the launcher must see all
+    // keepers alive.
     while (!report_.ending.is_success() && !is_over_) {
       wait();
       obey();
@@ -180,7 +183,7 @@ class Keeper {
     }
   }
 
-  /// Ends the rank and reports it.
+  /// Kills the rank and reports its end.
   void end_rank() {
     report_.was_stopped = process_state(child_->id()) == 'T';
     report_.was_ended = !child_->ending();
@@ -222,7 +225,7 @@ class Keeper {
   bool is_getting_on() {
     const HeartbeatPage& page = *folder_->page;
     const double deadline = page.deadline_seconds;
-    // No deadline holds while a rank starts and ends: then it only must not be stopped.
+    // A rank has no deadline while it starts and ends. It counts as stuck then only if it is stopped.
     const bool is_free = deadline == 0 && process_state(child_->id()) != 'T';
     if (is_free || page.beats != beats_ || deadline != deadline_) {
       beats_ = page.beats;
@@ -251,13 +254,13 @@ class Keeper {
 
   Channel channel_;
   pid_t launcher_;
-  /// A launcher that ends its job signals the keepers too, which have to report first.
+  /// A launcher that ends its job also signals the keepers. They must survive to report.
   Signals signals_{SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
   RankReport report_;
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;
   std::string last_errors_;
-  bool must_stop_ = false;  ///< and has not been told yet
+  bool must_stop_ = false;  ///< the rank is to stop and has not been signalled yet
   bool is_over_ = false;
   uint64_t beats_ = 0;
   double deadline_ = 0.0;
@@ -276,7 +279,7 @@ int run_keeper(const std::string& endpoint) {
   try {
     Keeper(connect_channel(endpoint, secret, connect_seconds), own_rank(), launcher).run();
   } catch (const ConnectionClosed&) {
-    // The supervisor is gone, and with this object the rank.
+    // The supervisor is gone. Keeper::run() has already ended the rank.
   }
   return 0;
 }

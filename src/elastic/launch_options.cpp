@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "core/version.h"
@@ -26,7 +27,7 @@ constexpr const char* usage =
 Starts a program on several ranks through mpirun or srun, watches them, and restarts them after a failure.
 Exit codes: 0 done; 2 bad usage, never restarted; 75 stopped on request after a snapshot; else the failure's.)";
 
-/// The texts of options whose values need more than a conversion.
+/// Texts of options that need more than a conversion.
 struct Texts {
   std::string nproc;
   std::string nnodes;
@@ -38,7 +39,7 @@ struct Texts {
   bool ignored_flag = false;
 };
 
-/// Says in words what is wanted where there is something else.
+/// A check that an option is a number. Its message says which numbers are accepted.
 CLI::Validator number_from_zero(bool may_be_zero) {
   return {[may_be_zero](const std::string& text) {
             const double number = number_in<double>(text).value_or(-1);
@@ -51,7 +52,7 @@ CLI::Validator number_from_zero(bool may_be_zero) {
 }
 
 void add_ignored(CLI::App& app, Texts& texts) {
-  constexpr const char* group = "Accepted for torchrun's sake, without effect";
+  constexpr const char* group = "Accepted for compatibility with torchrun, without effect";
   for (const char* name :
        {"--role", "--monitor-interval", "--signals-to-handle", "--start-method", "-r,--redirects", "-t,--tee",
         "--local-ranks-filter", "--logs-specs", "--numa-binding"})
@@ -61,41 +62,43 @@ void add_ignored(CLI::App& app, Texts& texts) {
 
 void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   NodeOptions& nodes = options.nodes;
-  app.set_help_flag("-h,--help", "this text");
-  app.set_version_flag("--version", version_text(), "of Lockstep, and how it was built");
+  app.set_help_flag("-h,--help", "print this text");
+  app.set_version_flag("--version", version_text(), "print the version of Lockstep and how it was built");
   app.add_option(
       "--nproc,--nproc-per-node", texts.nproc,
-      "ranks on each node: a number, auto (a rank a GPU, or a core), gpu or cpu (default 1, or as a host "
-      "file or Slurm says)");
+      "ranks on each node: a number, gpu (one per GPU), cpu (one per core) or auto (gpu, else cpu); "
+      "default 1, or from the host file or Slurm");
   app.add_option("--nnodes", texts.nnodes,
                  "nodes: a number or MIN:MAX (default 1, or all of the host file or allocation)");
-  app.add_option("--hostfile", options.hostfile, "hosts, as mpirun's; read before every start");
+  app.add_option("--hostfile", options.hostfile, "hosts, in mpirun's format; read before every start");
   app.add_option("--max-restarts", options.max_restarts,
                  "restarts without a newer snapshot before giving up (default 3)")
       ->check(number_from_zero(true));
   app.add_option(
          "--grace", options.grace_seconds,
-         "seconds to stop in, besides the time of snapshots, before what still runs is killed (default 30)")
+         "seconds that ranks have to stop, plus the time of snapshots, before they are killed (default 30)")
       ->check(number_from_zero(true));
-  app.add_option("--via", options.via, "who starts the ranks (default auto: srun in a Slurm allocation)")
+  app.add_option("--via", options.via,
+                 "launcher of the ranks (default auto: srun in a Slurm allocation, else mpirun)")
       ->check(CLI::IsMember({"auto", "mpirun", "srun"}));
-  app.add_option("--log-dir", options.log_directory, "where failure.json tells about the last failure");
-  app.add_flag("--standalone", texts.standalone, "this host alone");
+  app.add_option("--log-dir", options.log_directory,
+                 "folder for failure.json, which describes the last failure");
+  app.add_flag("--standalone", texts.standalone, "use this host only");
   app.add_option("--node-rank", nodes.node_rank, "this node's number; 0 waits for the others");
   app.add_option("--rdzv-endpoint", nodes.endpoint, "host[:port] of node 0, where the nodes meet");
   app.add_option("--rdzv-id", nodes.id, "the run's name, the same on every node");
-  app.add_option("--rdzv-backend", texts.backend, "static and c10d mean the same here");
+  app.add_option("--rdzv-backend", texts.backend, "static or c10d, which mean the same here");
   app.add_option("--rdzv-conf", texts.rendezvous_settings, "join_timeout=S,last_call_timeout=S,...");
   app.add_option("--rdzv-timeout", nodes.timeout_seconds, "seconds to wait for other nodes (default 600)")
       ->check(number_from_zero(false));
   app.add_option("--rdzv-secret-file", nodes.secret_file, "file with the run's secret; else LOCKRUN_SECRET");
   app.add_option("--interface,--local-addr", nodes.local_address, "this host's address to use");
   app.add_option("--master-addr", texts.master_address, "the endpoint, if --rdzv-endpoint is not given");
-  app.add_option("--master-port", options.master_port, "its port");
+  app.add_option("--master-port", options.master_port, "port of --master-addr (default 29500)");
   add_ignored(app, texts);
 }
 
-/// "--nproc_per_node=4" -> "--nproc-per-node=4"
+/// Replaces underscores by dashes: "--nproc_per_node=4" -> "--nproc-per-node=4".
 std::string with_dashes(std::string argument) {
   const size_t end = std::min(argument.find('='), argument.size());
   if (argument.starts_with("--")) std::replace(argument.begin(), argument.begin() + end, '_', '-');
@@ -115,7 +118,8 @@ std::string with_dashes(std::string argument) {
                          closest.empty() ? "; see lockrun --help" : concat("; did you mean ", closest, "?")));
 }
 
-/// Cuts the arguments where the program begins: after "--", or at the first that is no option's.
+/// Splits the arguments where the program begins: after "--", or at the first one that is not an option.
+/// Returns lockrun's options.
 std::vector<std::string> take_options(const CLI::App& app, const std::vector<std::string>& arguments,
                                       std::vector<std::string>& command) {
   std::vector<std::string> options;
@@ -164,7 +168,8 @@ void set_nodes(NodeOptions& nodes, const std::string& text) {
   nodes.least_nodes = positive_number("--nnodes", text.substr(0, colon));
   nodes.most_nodes =
       colon == std::string::npos ? nodes.least_nodes : positive_number("--nnodes", text.substr(colon + 1));
-  require(nodes.least_nodes <= nodes.most_nodes, "--nnodes = ", text, ": the least is more than the most");
+  require(nodes.least_nodes <= nodes.most_nodes, "--nnodes = ", text,
+          ": the minimum is larger than the maximum");
 }
 
 void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
@@ -178,15 +183,16 @@ void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
     else if (name == "last_call_timeout")
       nodes.last_call_seconds = positive_number("--rdzv-conf: " + name, value);
     else
-      log_info(concat("lockrun: --rdzv-conf: ", name, " means nothing here"));
+      log_info(concat("lockrun: --rdzv-conf: ", name, " has no effect here"));
   }
 }
 
-/// A Slurm job that came back from the queue is the same run, and each of its starts is a later one.
+/// Sets run_id and first_generation. A requeued Slurm job is the same run, and its starts have higher
+/// numbers.
 void identify_run(LaunchOptions& options) {
   constexpr int64_t most_starts = 1000000;
   const std::string job = environment("SLURM_JOB_ID");
-  // Tells apart the runs of one job, and is the same when it comes back.
+  // The mark distinguishes the runs of one job. It is the same after a requeue.
   const size_t command_mark = std::hash<std::string>()(joined(options.command, "\n"));
   options.run_id = environment("LOCKSTEP_RUN_ID");
   if (options.run_id.empty())
@@ -206,18 +212,18 @@ void complete(LaunchOptions& options, const Texts& texts) {
   if (nodes.endpoint.empty() && !texts.master_address.empty() && nodes.most_nodes > 1)
     nodes.endpoint = concat(texts.master_address, ":", options.master_port);
   if (texts.standalone) {
-    require(nodes.least_nodes == 1, "--standalone is one node, and --nnodes asks for more");
+    require(nodes.least_nodes == 1, "--standalone means one node, but --nnodes asks for more");
     nodes.endpoint.clear();
     nodes.most_nodes = 1;
   }
   require(texts.backend.empty() || texts.backend == "static" || texts.backend == "c10d",
-          "--rdzv-backend: there is static and c10d, which mean the same here");
+          "--rdzv-backend accepts static and c10d, which mean the same here");
   identify_run(options);
   nodes.slots = options.ranks_per_node;
   nodes.program = std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-/// The endpoint's addresses that mean the same host wherever they are used.
+/// Returns the endpoint's addresses that mean the same host on every node.
 std::vector<std::string> shared_hosts(const NodeOptions& options) {
   require(
       !options.endpoint.empty(),
@@ -254,7 +260,7 @@ std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>
   try {
     app.parse(own);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    std::cout << wrapped_lines(app.help(), output_columns());
     return std::nullopt;
   } catch (const CLI::CallForVersion&) {
     std::cout << app.version() << "\n";
@@ -270,9 +276,9 @@ std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>
 
 bool hosts_rendezvous(const NodeOptions& options) {
   require(options.least_nodes >= 1 && options.least_nodes <= options.most_nodes, "--nnodes ",
-          options.least_nodes, ":", options.most_nodes, " is no range");
+          options.least_nodes, ":", options.most_nodes, " is not a range");
   require(options.node_rank < options.most_nodes, "--node-rank ", options.node_rank, " of ",
-          options.most_nodes, " nodes: they count from 0");
+          options.most_nodes, " nodes: nodes are numbered from 0");
   if (options.node_rank == 0) return true;
   return !own_among(shared_hosts(options)).empty() && options.node_rank < 0;
 }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/error.h"
 
@@ -34,12 +35,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, node_rank, host, process, address,
                                    least_nodes, most_nodes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeMessage, kind, process, code, text, host, facts)
 
-/// A program may write anything; what is no UTF-8 is shown as such.
+/// Returns the JSON text. A program's output may contain anything, so bytes that are not UTF-8 are replaced.
 static std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// `problem` says in an error what is wrong with the text.
+/// Parses a message. If the text is not one, throws Error that begins with `problem`.
 template <class Message>
 static Message message_from(std::string_view text, const char* problem) {
   try {
@@ -71,6 +72,18 @@ NodeMessage NodeMessage::decode(std::string_view bytes) {
   const auto message = message_from<NodeMessage>(bytes, "not a message between nodes");
   expect(message.kind >= Kind::join && message.kind < Kind::count, "unknown message ", int(message.kind));
   return message;
+}
+
+std::vector<std::string> last_shown_lines(const std::string& text, size_t most) {
+  std::istringstream stream(text);
+  std::vector<std::string> all;
+  for (std::string line; std::getline(stream, line);) {
+    line.erase(0, line.rfind('\r') + 1);
+    for (size_t at = 0; (at = line.find("\x1b[K", at)) != std::string::npos;) line.erase(at, 3);
+    all.push_back(line);
+  }
+  if (all.size() > most) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(most));
+  return all;
 }
 
 }  // namespace lockstep

@@ -12,41 +12,42 @@
 
 namespace lockstep {
 
-/// How often both ends of a node's connection say that they are alive, and when they are taken for dead.
+/// Seconds between heartbeats on a node's connection, in both directions. After node_silence_seconds without
+/// a message the other end counts as lost.
 constexpr double node_beat_seconds = 1.0;
 constexpr double node_silence_seconds = 6.0;
 
-/// What a node says about itself when it joins.
+/// Facts about a node, which it sends when it joins.
 struct NodeFacts {
   int node_rank = -1;        ///< -1: any
-  std::string host = {};     ///< its name
-  std::string process = {};  ///< tells its lockrun from others
-  std::string address = {};  ///< its number as the rendezvous sees it
-  std::string network = {};  ///< of that number: "10.0.0.0/24"
-  int slots = 1;             ///< ranks it takes
+  std::string host = {};     ///< the host's name
+  std::string process = {};  ///< identifies its lockrun process
+  std::string address = {};  ///< its numeric address on the connection to the rendezvous
+  std::string network = {};  ///< the network of `address`: "10.0.0.0/24"
+  int slots = 1;             ///< ranks that it runs
   std::string run = {};      ///< the run's id
   int least_nodes = 1;
   int most_nodes = 1;
 
-  /// "node 1 (host-b, 10.0.0.2)".
+  /// Returns the node's name for messages: "node 1 (host-b, 10.0.0.2)".
   std::string name() const;
 };
 
-/// What the lockrun of a node, the rendezvous and the launch agents tell each other.
+/// A message between the lockrun of a node, the rendezvous and the launch agents.
 struct NodeMessage {
   enum class Kind {
     join,              ///< node: `facts`
     welcome,           ///< rendezvous: `process` is the node's rank
-    refused,           ///< rendezvous: `text` says why; `code` 2 if asking again cannot help
-    beat,              ///< both: I am alive
-    start,             ///< run `text` in a shell, as `process`; from an agent, on the node `host`
+    refused,           ///< rendezvous: `text` is the reason; `code` 2 if another try cannot help
+    beat,              ///< both: a heartbeat
+    start,             ///< run `text` in a shell as `process`; an agent names the node in `host`
     kill,              ///< end `process`
     output,            ///< `process` wrote `text`
-    ended,             ///< `process` left with `code`
-    end_generation,    ///< end every process, then answer
-    generation_ended,  ///< nothing runs any more
-    stop,              ///< node: it was asked for a snapshot and an end
-    finish,            ///< the run is over: leave with `code`
+    ended,             ///< `process` ended with `code`
+    end_generation,    ///< end every process, then send generation_ended
+    generation_ended,  ///< node: all processes have ended
+    stop,              ///< node: it was asked to stop the run
+    finish,            ///< the run is over: exit with `code`
     count
   };
 
@@ -62,49 +63,52 @@ struct NodeMessage {
   static NodeMessage decode(std::string_view bytes);
 };
 
-/// A keeper reports while its rank gets on, and at least so often; after so long a silence it is taken for
-/// dead.
+/// Seconds between two reports of a keeper, at most. After keeper_silence_seconds without a message the
+/// keeper counts as lost.
 constexpr double keeper_beat_seconds = 5.0;
 constexpr double keeper_silence_seconds = 30.0;
 
-/// What a keeper tells about its rank.
+/// A keeper's report about its rank.
 struct RankReport {
   int rank = -1;
   std::string host;
-  std::string machine = {};  ///< tells hosts of the same name apart
-  int process = 0;           ///< 0: not started yet
+  std::string machine = {};  ///< distinguishes hosts of the same name
+  int process = 0;           ///< its pid; 0: not started yet
   int64_t step = 0;
-  int64_t replicas = 0;                      ///< of the run; 0: not known yet
+  int64_t replicas = 0;                      ///< the run's replicas; 0: not known yet
   int64_t snapshot_step = -1;                ///< -1: none yet
-  double snapshot_seconds = 0.0;             ///< what writing the last one took; 0: none yet
+  double snapshot_seconds = 0.0;             ///< duration of writing the last one; 0: none yet
   std::string phase = {};                    ///< "training"; empty: not known
-  bool has_ended = false;                    ///< what follows is known once it has
-  Ending ending = {};                        ///< how
-  bool was_ended = false;                    ///< by its keeper, because the attempt was over
-  bool is_lost = false;                      ///< its keeper is gone, so nothing is known about its end
-  double stuck_seconds = 0.0;                ///< not 0: it was ended because it had not got on for so long
-  bool was_stopped = false;                  ///< by SIGSTOP, when it was ended
-  std::string failure = {};                  ///< in its own words; empty if it had none
-  std::vector<std::string> last_lines = {};  ///< of its stderr
+  bool has_ended = false;                    ///< the fields below are valid once it is true
+  Ending ending = {};                        ///< how it ended
+  bool was_ended = false;                    ///< its keeper killed it, because the attempt was over
+  bool is_lost = false;                      ///< its keeper is gone, so its end is unknown
+  double stuck_seconds = 0.0;                ///< not 0: killed after this time without a heartbeat
+  bool was_stopped = false;                  ///< SIGSTOP had stopped it when it was killed
+  std::string failure = {};                  ///< the message of its failure; empty if there was none
+  std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
   FlightRecord last_collective = {};         ///< sequence 0: none
 };
 
-/// What a keeper does, as its supervisor tells it once they are connected.
+/// A keeper's instructions. The supervisor sends them once the keeper has connected.
 struct RankPlan {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
-  std::string folder;  ///< for heartbeat and flight record; made where it does not exist
+  std::string folder;  ///< for heartbeat and flight record; made if it does not exist
 };
 
-/// Messages between a keeper and its supervisor, as JSON. What is read throws Error if it is none.
+/// Messages between a keeper and its supervisor, as JSON. Parsing throws Error if the text is not a message.
 std::string to_json(const RankReport& report);
 std::string to_json(const RankPlan& plan);
 RankReport report_from_json(const std::string& text);
 RankPlan plan_from_json(const std::string& text);
 
-/// What else the two say to each other.
-constexpr const char* stop_message = "stop";    ///< to a keeper: the rank is to write a snapshot and leave
-constexpr const char* end_message = "end";      ///< to a keeper: end the rank, report and leave
-constexpr const char* asked_message = "asked";  ///< from a keeper: it was told to stop by SIGUSR1
+/// Other messages between a keeper and its supervisor.
+constexpr const char* stop_message = "stop";    ///< to a keeper: the rank is to write a snapshot and exit
+constexpr const char* end_message = "end";      ///< to a keeper: kill the rank, report and exit
+constexpr const char* asked_message = "asked";  ///< from a keeper: it received SIGUSR1, a request to stop
+
+/// Returns the last lines of a text as a terminal shows them: a redrawn line as it was drawn last.
+std::vector<std::string> last_shown_lines(const std::string& text, size_t most);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ struct Values {
   std::vector<std::string> accept;
 };
 
-/// What parsing these words gives, or the words of its error.
+/// Returns the result of parsing these words, or the text of the error.
 std::string outcome(const std::vector<const char*>& words, Values& values) {
   CommandLine line("Tries options");
   line.add("epochs,--epochs", values.epochs, "passes").shows_default().whole_from(1);
@@ -59,7 +59,7 @@ TEST(CommandLine, AnswersHelpAndVersion) {
   Values values;
   const std::string help = outcome({"--help"}, values);
   EXPECT_NE(help.find("Tries options"), std::string::npos);
-  // CLI11 writes a default as =5, and version 2.4 as [5].
+  // CLI11 prints a default as =5, and version 2.4 prints [5].
   EXPECT_TRUE(help.find("=5 ") != std::string::npos || help.find("[5]") != std::string::npos) << help;
   EXPECT_EQ(outcome({"--version"}, values).find("Lockstep "), 0u);
 }
@@ -78,7 +78,7 @@ TEST(CommandLine, TakesItsOwnBesidesAConfiguration) {
   arguments.other = {"--steps", "x"};
   try {
     line.take_from(arguments);
-    FAIL() << "taken";
+    FAIL() << "nothing was thrown";
   } catch (const UserError& problem) {
     EXPECT_EQ(
         problem.what(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a user can get wrong in a configuration is refused with the key and its place.
+// Every mistake in a configuration is refused with the key and its location.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <string>
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"--train.steps", "--help"}, {"--train.steps lacks its value"}},
         BadInput{{"--config"}, {"--config lacks its value"}},
         BadInput{{"--config="}, {"--config lacks its value"}},
-        BadInput{{"--config", "a", "--config", "b"}, {"--config stands twice"}},
+        BadInput{{"--config", "a", "--config", "b"}, {"--config is given twice"}},
         BadInput{{"--config", "/"}, {"--config /: not a file"}},
         BadInput{{"--config", "no_such_file.ini"}, {"no_such_file.ini: no such file", "quickstart.ini"}}));
 
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {"train.recompute = segments=5", "model.n_layer = 4 blocks"}},
         BadInput{{"dist.reduction=ring"}, {"dist.reduction: expected one of tree, native"}},
         BadInput{{"snapshot.resume=maybe"}, {"snapshot.resume: expected one of auto, never, required"}},
-        BadInput{{"data.dataset=a\"b"}, {"data.dataset: a double quote"}},
+        BadInput{{"data.dataset=a\"b"}, {"data.dataset: the value 'a\"b' contains a double quote"}},
         BadInput{{"log.dir=a\nb"}, {"log.dir: ", "invisible character"}}));
 
 INSTANTIATE_TEST_SUITE_P(
@@ -103,15 +103,15 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Contradictory, BadCommandLine,
     testing::Values(
-        BadInput{{}, {"train.steps: not set, nor train.epochs"}},
+        BadInput{{}, {"neither train.steps nor train.epochs is set"}},
         BadInput{{"train.steps=1", "train.epochs=1"}, {"train.steps = 1", "train.epochs = 1", "one of them"}},
         BadInput{{"train.steps=1", "model.n_embd=130"}, {"model.n_embd = 130", "model.n_head = 4"}},
         BadInput{{"train.steps=1", "train.min_lr=1"}, {"train.min_lr = 1", "train.learning_rate = 0.001"}},
         BadInput{{"train.steps=1", "train.warmup_steps=2"}, {"train.warmup_steps = 2", "train.steps = 1"}},
         BadInput{{"train.steps=1", "train.patience=2", "train.eval_every=0"},
-                 {"train.patience = 2", "train.eval_every = 0"}},
+                 {"train.patience = 2", "train.eval_every above 0, not 0"}},
         BadInput{{"train.steps=1", "train.cooldown_steps=2"},
-                 {"train.cooldown_steps = 2 belongs to train.schedule = wsd"}},
+                 {"train.cooldown_steps = 2 needs train.schedule = wsd"}},
         BadInput{{"train.steps=9", "train.schedule=wsd", "train.cooldown_steps=5", "train.warmup_steps=5",
                   "train.decay_steps=9"},
                  {"train.warmup_steps = 5 and train.cooldown_steps = 5", "train.decay_steps = 9"}},
@@ -126,7 +126,7 @@ TEST(BadDevice, WithoutAGpuCudaIsRefusedWithTheReason) {
   expect_contains(user_error([] {
                     load({"train.steps=1", "train.device=cuda"});
                   }),
-                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
+                  {"train.device = cuda", why_no_gpu(), "set auto or cpu"});
   EXPECT_FALSE(why_no_gpu().empty());
   EXPECT_EQ(load({"train.steps=1"}).train.device, "cpu");
 }
@@ -153,10 +153,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"[train]\nsteps = 1\n[log]\n[train]\nsteps = 2\n", {"a.ini:5: train.steps", "line 2"}},
         BadText{"[train]\nsteps 1\n", {"a.ini:2: expected key = value", "steps 1"}},
         BadText{"steps = 1\n", {"a.ini:1: ", "before the first [section]"}},
-        BadText{"[train\nsteps = 1\n", {"a.ini:1: a section is written [name]"}},
-        BadText{"[]\nsteps = 1\n", {"a.ini:1: a section"}},
+        BadText{"[train\nsteps = 1\n", {"a.ini:1: expected a section [name]"}},
+        BadText{"[]\nsteps = 1\n", {"a.ini:1: expected a section"}},
         BadText{"[log]\ndir = \"x\n", {"a.ini:2: ", "closing quote"}},
-        BadText{"[log]\ndir = \"x\" y\n", {"a.ini:2: ", "nothing may follow"}},
+        BadText{"[log]\ndir = \"x\" y\n", {"a.ini:2: ", "text follows the closing quote"}},
         BadText{"[trian]\nsteps = 1\n", {"a.ini:2: unknown key trian.steps", "did you mean train.steps?"}},
         BadText{"[train]\nlearning_rate = inf\n", {"a.ini:2: train.learning_rate: inf"}}));
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "config/config_file.h"
 #include "config/config_schema.h"
@@ -75,15 +76,34 @@ TEST(Arguments, HelpIsAskedFor) {
   }
 }
 
+/// Returns the words of a text, separated by single blanks.
+std::string unwrapped(const std::string& text) {
+  std::istringstream stream(text);
+  std::string all;
+  for (std::string word; stream >> word;) all += (all.empty() ? "" : " ") + word;
+  return all;
+}
+
 TEST(Config, HelpNamesEveryKeyWithDefaultUnitAndMeaning) {
-  const std::string help = config_help("train_gpt");
+  const std::string help = unwrapped(config_help("train_gpt"));
   for (const ConfigKey& key : config_schema()) {
     const std::string value = key.text(Config{});
     expect_contains(
-        help, {key.name + " (" + key.type() + "; default " + (value.empty() ? "empty" : value), key.meaning});
-    EXPECT_FALSE(key.meaning.empty()) << key.name;
+        help, {unwrapped(concat(key.name, " (", key.type(), "; default ", value.empty() ? "empty" : value)),
+               unwrapped(key.meaning)});
+    EXPECT_FALSE(key.meaning.empty() || key.heading.empty()) << key.name;
   }
   expect_contains(help, {"usage: train_gpt", "dist.bucket_mib (number; default 25 MiB)"});
+}
+
+TEST(Config, HelpMarksTheTenFirstKeysAndKeepsToTheLine) {
+  std::istringstream help(config_help("train_gpt"));
+  int marked = 0;
+  for (std::string line; std::getline(help, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    marked += line.starts_with("* ") ? 1 : 0;
+  }
+  EXPECT_EQ(marked, 10);
 }
 
 TEST(Config, ProgramsBringTheirOwnDefaults) {
@@ -211,9 +231,9 @@ TEST(Config, WhatNobodySetIsTakenFromAnEarlierRun) {
   EXPECT_EQ(config.dist.replicas, 4);
   EXPECT_EQ(config.train.grad_clip, 1.0) << "it was set";
   EXPECT_EQ(config.model.n_embd, 48) << "the preset was set";
-  EXPECT_EQ(config.train.eval_every, 250) << "it fixes no bits";
-  EXPECT_EQ(config.train.decay_steps, 0) << "whose it is, is not known yet";
-  // Who fills in fields has set them, but for the number that stands for none.
+  EXPECT_EQ(config.train.eval_every, 250) << "it does not change the bits";
+  EXPECT_EQ(config.train.decay_steps, 0) << "it is resolved later";
+  // A program that fills in fields has set all of them. Only dist.replicas = 0 counts as unset.
   Config filled_in;
   filled_in.train.steps = 20;
   EXPECT_EQ(adopt_unset(filled_in, there), std::vector<std::string>{"dist.replicas = 4"});
@@ -225,7 +245,7 @@ TEST(Config, AnEarlierRunsSettingsAreReadWithoutWhatIsNotKnown) {
   EXPECT_EQ(config.train.seed, 3);
   EXPECT_EQ(config.model.n_embd, 64);
   EXPECT_EQ(config.train.precision, "fp32");
-  EXPECT_EQ(config.train.decay_steps, 12) << "before it was a key of its own";
+  EXPECT_EQ(config.train.decay_steps, 12) << "without the key, train.steps is its value";
 }
 
 TEST(Config, KeysAreClassedByWhoMustAgree) {
@@ -352,8 +372,8 @@ TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
   EXPECT_EQ(load({"train.steps=1", "snapshot.path="}).snapshot.path, "");
   EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot.path, "./none");
   const Config none = load({"train.steps=1", "snapshot.path=none"});
-  EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none has to stay none";
-  // Whoever takes the configuration of a run for another must not get its snapshots.
+  EXPECT_EQ(config_from_ini(to_ini(none), "again").snapshot.path, "") << "none must stay none";
+  // A run that uses the configuration of another run must not use its snapshots.
   const std::string resolved = to_ini(load({"train.steps=1", "log.dir=a"}));
   EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
   EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");

@@ -53,13 +53,13 @@ TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
   EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
 }
 
-/// Not a crash, and not a run that takes weeks.
+/// Without a GPU, the recipe is refused with advice. It neither crashes nor trains for weeks.
 TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
   if (count_gpus() > 0) GTEST_SKIP() << "there is a GPU";
   expect_contains(user_error([] {
                     load({"--config", "gpt2_124m.ini"});
                   }),
-                  {"train.device = cuda", why_no_gpu(), "use auto or cpu"});
+                  {"train.device = cuda", why_no_gpu(), "set auto or cpu"});
 }
 
 }  // namespace

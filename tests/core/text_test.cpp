@@ -60,10 +60,17 @@ TEST(Text, CountsEdits) {
   EXPECT_EQ(edit_distance("same", "same"), 0U);
 }
 
-TEST(Text, LastLinesAreWhatATerminalWouldShow) {
-  const std::string bar = "\rstep 1/3\x1b[K\rstep 2/3\x1b[K\r\x1b[Kerror: no memory\nplain\n";
-  EXPECT_EQ(last_shown_lines(bar, 20), (std::vector<std::string>{"error: no memory", "plain"}));
-  EXPECT_EQ(last_shown_lines("one\ntwo\nno end", 2), (std::vector<std::string>{"two", "no end"}));
+TEST(Text, LongLinesContinueInTheirColumn) {
+  const std::string text =
+      "usage\n  --first   one two three four\n  a very long line without a column\n    unbreakable_word_x\n";
+  EXPECT_EQ(wrapped_lines(text, 20),
+            "usage\n"
+            "  --first   one two\n"
+            "      three four\n"
+            "  a very long line\n"
+            "  without a column\n"
+            "    unbreakable_word_x\n");
+  EXPECT_EQ(wrapped_lines("  --a  one two three\n", 16), "  --a  one two\n       three\n");
 }
 
 }  // namespace

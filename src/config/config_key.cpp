@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+#include "config/config_schema.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+/// Returns the shortest text that reads back as the same number.
+std::string number_text(auto value) {
+  std::array<char, 32> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end};
+}
+
+std::string range_text(const NumberRange& range) {
+  const std::string low = concat(range.low_open ? "above " : "at least ", number_text(range.low));
+  const std::string high = concat(range.high_open ? "below " : "at most ", number_text(range.high));
+  if (std::isinf(range.high)) return low;
+  if (std::isinf(range.low)) return high;
+  return low + " and " + high;
+}
+
+bool holds(const NumberRange& range, double value) {
+  return (range.low_open ? value > range.low : value >= range.low) &&
+         (range.high_open ? value < range.high : value <= range.high);
+}
+
+/// Whether `choice` allows `value`. A choice "name=K" allows any number from 1 instead of its K.
+bool is_chosen(const std::string& choice, const std::string& value) {
+  if (!choice.ends_with("=K")) return value == choice;
+  const std::string name = choice.substr(0, choice.size() - 1);
+  const char* const end = value.data() + value.size();
+  int64_t number = 0;
+  if (!value.starts_with(name)) return false;
+  const auto [stop, error] = std::from_chars(value.data() + name.size(), end, number);
+  return error == std::errc() && stop == end && number >= 1;
+}
+
+/// Checks a value of a key. Every message begins with `what`: the place and the key.
+struct Checker {
+  const ConfigKey& key;
+  std::string what;
+
+  void operator()(const bool* /*any*/) const {}
+  void operator()(const auto* number) const {
+    const auto value = static_cast<double>(*number);
+    require(std::isfinite(value), what, number_text(*number), " is not a finite number");
+    require(holds(key.range, value), what, "must be ", range_text(key.range), ", not ", number_text(*number));
+  }
+  void operator()(const std::string* value) const {
+    const bool is_printable = std::all_of(value->begin(), value->end(),
+                                          [](unsigned char c) { return c >= ' ' && c != '"' && c != 0x7f; });
+    require(is_printable, what, "the value '", *value, "' contains a double quote or an invisible character");
+    const auto& choices = key.choices;
+    const bool is_choice = std::ranges::any_of(
+        choices, [value](const std::string& choice) { return is_chosen(choice, *value); });
+    require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '", *value, "'");
+  }
+};
+
+/// Reads a value from text. Every message begins with `what`: the place and the key.
+struct Reader {
+  const std::string& value;
+  std::string what;
+
+  template <class T>
+  void operator()(T* target) const {
+    const char* end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(value.data(), end, *target);
+    require(error != std::errc::result_out_of_range, what, value, " is out of range");
+    require(error == std::errc() && stop == end, what, "expected ",
+            std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");
+  }
+
+  void operator()(bool* target) const {
+    const auto is_any = [this](auto... words) { return ((::strcasecmp(value.c_str(), words) == 0) || ...); };
+    const bool is_true = is_any("true", "yes", "on", "1");
+    require(is_true || is_any("false", "no", "off", "0"), what, "expected true or false, got '", value, "'");
+    *target = is_true;
+  }
+
+  void operator()(std::string* target) const { *target = value; }
+};
+
+struct Writer {
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const auto* number) const { return number_text(*number); }
+  std::string operator()(const std::string* value) const { return *value; }
+};
+
+}  // namespace
+
+std::string ConfigKey::type() const {
+  if (!choices.empty()) return joined(choices);
+  Config some;
+  constexpr std::array names = {"true or false", "integer", "number", "text"};
+  return names[field(some).index()];
+}
+
+std::string ConfigKey::text(const Config& config) const {
+  Config copy = config;
+  // The default path is written as auto, so that the file can be used with another log.dir.
+  std::string& path = copy.snapshot.path;
+  if (path == default_snapshot_path(config)) path = "auto";
+  if (path.empty()) path = "none";
+  return std::visit(Writer{}, field(copy));
+}
+
+void ConfigKey::check(const Config& config) const {
+  Config copy = config;
+  std::visit(Checker{*this, name + ": "}, field(copy));
+}
+
+void ConfigKey::assign(Config& config, const std::string& value, const std::string& origin) const {
+  const std::string what = concat(origin, ": ", name, ": ");
+  std::visit(Reader{value, what}, field(config));
+  std::visit(Checker{*this, what}, field(config));
+}
+
+}  // namespace lockstep
