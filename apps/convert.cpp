@@ -17,7 +17,9 @@ int main(int argc, char** argv) {
            "a run, a snapshot, or a Hugging Face folder of a GPT-2 (a path, s3:// or https://)")
       .required();
   line.add("OUT,--out", to, "a folder that does not exist").required();
-  line.add("--dtype", dtype, "of the values").shows_default().one_of({"fp32", "bf16", "fp16"});
+  line.add("--dtype", dtype, "the dtype of the written values")
+      .shows_default()
+      .one_of({"fp32", "bf16", "fp16"});
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
     convert_model(SourceModel(from, World::alone()), to, dtypes.at(dtype));

@@ -15,21 +15,24 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    "usage: doctor [--config FILE] [section.key=value ...] [--listen HOST:PORT] [--shm FOLDER] [--deadline "
-    "S] [--json]\n"
-    "\n"
-    "Looks for what would go wrong with a run of this configuration, and says what to do about it: MPI, "
-    "GPUs, NCCL,\n"
-    "ports, binding, disks, shared memory, buckets, clocks. Start it by hand on a machine, and as a run "
-    "would be\n"
-    "started (mpirun, srun) to see its ranks and hosts. The exit code is 1 if there is a problem.\n"
-    "\n"
-    "  --listen HOST:PORT  where supervisors will meet: tries to listen and to connect there\n"
-    "  --shm FOLDER        where shared memory is (/dev/shm)\n"
-    "  --deadline SECONDS  for anything that ranks do together (60)\n"
-    "  --json              a report for programs\n";
+    R"(usage: doctor [--config FILE] [section.key=value ...] [--listen HOST:PORT]
+              [--shm FOLDER] [--deadline SECONDS] [--json]
 
-/// Takes what only this program knows out of the arguments.
+Finds the problems that a run of this configuration would have, and prints how
+to fix them. It examines MPI, GPUs, NCCL, ports, binding, disks, shared memory,
+buckets and clocks. Start it by hand to examine one machine. Start it as you
+start a run (mpirun, srun) to examine its ranks and hosts. The exit code is 1
+if there is a problem.
+
+  --listen HOST:PORT  rendezvous of the supervisors: tries to listen and to
+                      connect there
+  --shm FOLDER        folder of shared memory (default /dev/shm)
+  --deadline SECONDS  limit for each operation of the ranks together
+                      (default 60)
+  --json              print the findings as JSON
+)";
+
+/// Removes the options that only this program has from the arguments.
 DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   DoctorOptions options{.program = std::filesystem::read_symlink("/proc/self/exe").string()};
   CommandLine line;
@@ -38,18 +41,18 @@ DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   line.add("--deadline", options.deadline_seconds);
   line.add_flag("--json", is_for_programs);
   line.take_from(arguments);
-  require(options.deadline_seconds > 0.0, "command line: --deadline is no number of seconds above 0");
+  require(options.deadline_seconds > 0.0, "command line: --deadline must be a number of seconds above 0");
   return options;
 }
 
-/// What a training program would refuse is one finding more; the rest is then looked at for a run by default.
+/// Loads the configuration. If a training program would refuse it, adds a finding and returns the defaults.
 Config load_or_report(const Arguments& arguments, const Config& defaults, std::vector<Finding>& findings) {
   try {
     return load_config(arguments, defaults);
   } catch (const UserError& mistake) {
     if (!arguments.other.empty()) throw;
     findings.push_back({"configuration", Verdict::problem, mistake.what(),
-                        "repair it; what follows was looked at for a run by default"});
+                        "fix it; the other findings are for a run with the default configuration"});
     Arguments plain;
     plain.program = arguments.program;
     return load_config(plain, defaults);
@@ -83,7 +86,7 @@ int main(int argc, char** argv) {
     const Arguments arguments = split_arguments(argc, argv);
     if (arguments.help) return print_once(usage);
     if (arguments.version) return print_once(version_text());
-    require(!arguments.plan, "command line: --plan is train_gpt's");
+    require(!arguments.plan, "command line: only train_gpt has --plan");
     return examine_and_report(arguments);
   });
 }

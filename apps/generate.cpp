@@ -28,35 +28,36 @@ void describe(CommandLine& line, Options& options) {
            "a snapshot, or a directory of snapshots (its best, else its newest)")
       .required();
   CommandOption prompt =
-      line.add("--prompt", options.prompt.text, "what the text begins with").shows_default();
+      line.add("--prompt", options.prompt.text, "the beginning of the text").shows_default();
   line.add("--input", options.input,
-           "lines of JSON {\"prompt\": ...}, with id, max_new_tokens, temperature, top_k, top_p, "
-           "repetition_penalty, seed and stop where they differ; -: the standard input")
+           "JSON lines {\"prompt\": ...}, optionally with id, max_new_tokens, temperature, top_k, top_p, "
+           "repetition_penalty, seed and stop; - reads the standard input")
       .type_name("FILE")
       .excludes(prompt);
-  line.add("--output", options.output, "where the answers to --input go, instead of the terminal")
+  line.add("--output", options.output, "write the results of --input to this file instead of the terminal")
       .type_name("FILE");
-  line.add("--tokens,--max-new-tokens,--max_new_tokens", sampling.tokens, "how many to write at most")
+  line.add("--tokens,--max-new-tokens,--max_new_tokens", sampling.tokens, "generate at most this many tokens")
       .shows_default()
       .whole_from(0);
-  line.add("--temperature", sampling.temperature, "0 takes the likeliest each time").shows_default();
-  line.add("--top-k,--top_k", sampling.top_k, "draw from the k likeliest only; 0: from all")
+  line.add("--temperature", sampling.temperature, "0 always takes the most likely token").shows_default();
+  line.add("--top-k,--top_k", sampling.top_k, "draw from the k most likely tokens; 0 draws from all")
       .shows_default()
       .whole_from(0);
-  line.add("--top-p,--top_p", sampling.top_p, "draw from the likeliest that have this probability together")
+  line.add("--top-p,--top_p", sampling.top_p,
+           "draw from the most likely tokens that have this probability together")
       .shows_default();
   line.add("--repetition-penalty,--repetition_penalty", sampling.repetition_penalty,
-           "above 1, what was there before is less likely")
+           "a value above 1 makes earlier tokens less likely")
       .shows_default();
-  line.add("--stop", options.prompt.stop_texts, "the text ends before this; may be given several times")
+  line.add("--stop", options.prompt.stop_texts, "end the text before this one; can be given several times")
       .type_name("TEXT")
       .one_at_a_time();
-  line.add("--seed", sampling.seed, "another seed, another text").shows_default().whole_from(0);
+  line.add("--seed", sampling.seed, "the seed of the random draws").shows_default().whole_from(0);
   line.add("--batch-size,--batch_size", options.limits.texts,
-           "texts of --input at once; no text depends on it")
+           "texts of --input to generate at once; no result depends on it")
       .shows_default()
       .whole_from(1);
-  line.add("--threads", options.threads, "threads").shows_default().whole_from(1);
+  line.add("--threads", options.threads, "the number of threads").shows_default().whole_from(1);
 }
 
 std::string read_input(const std::string& path) {
@@ -66,18 +67,19 @@ std::string read_input(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A single text, on the terminal as it is written.
+/// Generates a single text and prints it token by token.
 void write_on_terminal(const Writer& writer, TextPrompt prompt) {
   prompt.source = "--prompt";
   prompt.sink = [](std::string_view piece) { std::cout << piece << std::flush; };
   const Tokenizer& tokenizer = *writer.tokenizer;
-  if (!prompt.text.empty()) tokenizer.encode(prompt.text, prompt.source);  // refused before anything is shown
+  if (!prompt.text.empty())
+    tokenizer.encode(prompt.text, prompt.source);  // throws before anything is printed
   std::cout << (prompt.text.empty() ? tokenizer.decode(tokenizer.beginning()) : prompt.text) << std::flush;
   write_texts(*make_text_model(*writer.model), tokenizer, {prompt});
   std::cout << "\n";
 }
 
-/// The answers in the order of the lines, each as soon as those before it are there.
+/// Writes the results in the order of the lines, each one as soon as all earlier ones are complete.
 void answer_lines(const Writer& writer, const Options& options) {
   const std::string source = options.input == "-" ? "the standard input" : options.input;
   const std::vector<PromptLine> lines = read_prompt_lines(read_input(options.input), source, options.prompt);
@@ -101,15 +103,15 @@ void answer_lines(const Writer& writer, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CommandLine line("Writes text with a model that train_gpt has trained");
+  CommandLine line("Generates text with a model that train_gpt has trained");
   Options options;
   describe(line, options);
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
-    require(options.output.empty() || !options.input.empty(), "--output is for the answers to --input");
+    require(options.output.empty() || !options.input.empty(), "--output needs --input");
     require_valid(options.prompt.options, "--");
     for (const std::string& stop : options.prompt.stop_texts)
-      require(!stop.empty(), "--stop: an empty text would end every text");
+      require(!stop.empty(), "--stop: the text must not be empty");
     set_threads(options.threads);
     const Writer writer = load_writer(options.snapshot);
     if (options.input.empty())

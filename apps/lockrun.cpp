@@ -19,12 +19,12 @@ int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) 
 int launch(const LaunchOptions& options) {
   const bool has_rendezvous = options.hostfile.empty() && options.nodes.most_nodes > 1 &&
                               (!options.nodes.endpoint.empty() || !uses_slurm(options));
-  // Before others come; else it is done when the ranks are known, which is at once.
+  // Raises the limit of open files before other nodes join. Without a rendezvous the supervisor raises it.
   if (has_rendezvous) provide_descriptors_for(options.ranks_per_node, options.ranks_per_node);
   if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
   StopRequest request;
   if (has_rendezvous) {
-    // Before other nodes are waited for.
+    // This check comes before the wait for other nodes.
     require_mpirun_for_several_nodes();
     Rendezvous nodes(options.nodes);
     return supervise(options, nodes, request);
@@ -45,7 +45,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  // Where nobody reads the output any more mpirun ends, which is to be a failure like others.
+  // If the reader of the output exits, mpirun ends. Without SIGPIPE this is handled like any other failure.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return run({arguments + 1, arguments + argument_count});

@@ -26,7 +26,7 @@ std::string read_file(const std::string& path) {
   return read_all(file);
 }
 
-/// The text of an option, or what comes in.
+/// Returns the text of an option, or the standard input for "-".
 std::string text_of(const std::string& option) { return option == "-" ? read_all(std::cin) : option; }
 
 void append_ids(const std::vector<int32_t>& ids, std::string& line) {
@@ -43,14 +43,14 @@ std::vector<int32_t> parse_ids(const std::string& text, int64_t vocabulary_size)
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     const auto id = number_in<int32_t>(word);
-    require(id && *id >= 0 && *id < vocabulary_size, "--decode: \"", word, "\" is none of the ids 0 to ",
+    require(id && *id >= 0 && *id < vocabulary_size, "--decode: \"", word, "\" is not an id from 0 to ",
             vocabulary_size - 1);
     ids.push_back(*id);
   }
   return ids;
 }
 
-/// Texts that each end with a NUL, so that a check can ask for millions in one go: a line of ids for each.
+/// Returns a line of ids for each text. Each text ends with a NUL, so a check can encode millions at once.
 std::string ids_of_texts(const Tokenizer& tokenizer, const std::string& texts, const std::string& source) {
   std::string lines;
   for (size_t begin = 0; begin < texts.size();) {
@@ -62,7 +62,7 @@ std::string ids_of_texts(const Tokenizer& tokenizer, const std::string& texts, c
 }
 
 struct Request {
-  // No argument can hold a NUL, so this one was not given.
+  // An argument cannot contain a NUL, so this value means that the option was not given.
   static constexpr std::string_view none{"\0", 1};
 
   std::string tokenizer;
@@ -75,7 +75,7 @@ std::string answer(const Request& request) {
   const auto is_given = [](const std::string& option) { return option != Request::none; };
   const int given = is_given(request.ids) + is_given(request.decode) + is_given(request.ids_of_file) +
                     is_given(request.ids_of_texts) + request.json;
-  require(given == 1, "give one of --ids, --decode, --ids-of-file, --ids-of-texts and --json");
+  require(given == 1, "give exactly one of --ids, --decode, --ids-of-file, --ids-of-texts and --json");
   const auto tokenizer = load_tokenizer(request.tokenizer);
   if (request.json) return tokenizer->to_json();
   if (is_given(request.decode)) {
@@ -97,16 +97,16 @@ std::string answer(const Request& request) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CommandLine line("Turns a text into the ids of a tokenizer's tokens, and back");
+  CommandLine line("Converts a text to the ids of its tokens, and back");
   Request request;
-  line.add("--tokenizer", request.tokenizer, "tokenizer.json, vocab.json, a file of tiktoken's, or a folder")
+  line.add("--tokenizer", request.tokenizer, "tokenizer.json, vocab.json, a *.tiktoken file, or a folder")
       .required();
-  line.add("--ids", request.ids, "print the ids of this text; -: of what comes in");
-  line.add("--decode", request.decode, "print the text of these ids, \"1 2 3\"; -: of those that come in");
+  line.add("--ids", request.ids, "print the ids of this text; - reads the standard input");
+  line.add("--decode", request.decode, "print the text of these ids, \"1 2 3\"; - reads the standard input");
   line.add("--ids-of-file", request.ids_of_file, "print the ids of a file's text");
   line.add("--ids-of-texts", request.ids_of_texts,
-           "a file of texts that a NUL ends each: print a line of ids for each");
-  line.add_flag("--special", request.special, "with the tokens that the tokenizer puts around a text");
+           "print a line of ids for each text of a file; each text ends with a NUL");
+  line.add_flag("--special", request.special, "add the tokens that the tokenizer puts around a text");
   line.add_flag("--json", request.json, "print the tokenizer as a tokenizer.json");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {

@@ -22,8 +22,7 @@ Trains Linear(20, 1) with SGD on 2048 random samples, the data set of the PyTorc
 
 )";
 
-/// Moves the tutorials' own arguments from what the configuration does not know to its overrides. Returns
-/// save_every.
+/// Converts the tutorials' own arguments to overrides of the configuration. Returns save_every.
 int64_t take_tutorial_arguments(Arguments& arguments) {
   int64_t total_epochs = 0, save_every = 10, batch_size = 0;
   CommandLine line;
@@ -55,11 +54,11 @@ int main(int argc, char** argv) {
     Arguments arguments = split_arguments(argc, argv);
     if (arguments.help) return print_once(usage + config_help(arguments.program, defaults()));
     if (arguments.version) return print_once(version_text());
-    require(!arguments.plan, "command line: --plan is train_gpt's; this model has 21 parameters");
+    require(!arguments.plan, "command line: only train_gpt has --plan; this model has 21 parameters");
     const int64_t save_every = take_tutorial_arguments(arguments);
     Config config = load_config(arguments, defaults());
     require(config.train.recompute == "none", "train.recompute = ", config.train.recompute,
-            ": the model of train_mlp is one layer, of which nothing is computed again");
+            ": the model of train_mlp has one layer and nothing to recompute");
     if (arguments.print_config) return print_once(to_ini(config));
     const World world = start_world(config);
 

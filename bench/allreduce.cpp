@@ -35,10 +35,10 @@ int64_t wrong_values(const AllReduceMethod& method, int64_t count, Communicator&
 
 std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_t count, int samples,
                              Communicator& communicator) {
-  // Long enough for the clock and for the ranks' different starts not to count.
+  // Enough calls that the clock's resolution and the ranks' different start times are negligible.
   const int64_t calls = std::clamp<int64_t>((int64_t{4} << 20) / (count * 4), 1, 500);
   std::vector<std::vector<double>> of_method(methods.size());
-  // Sums of zeros stay zeros, however often they are added up again.
+  // Zeros stay zeros after any number of in-place sums.
   for (const AllReduceMethod& method : methods) method.write(std::vector<float>(static_cast<size_t>(count)));
   for (int sample = -2; sample < samples; ++sample)
     for (size_t i = 0; i < methods.size(); ++i) {

@@ -19,27 +19,28 @@ struct AllReduceOptions {
   bool append = false;
 };
 
-/// One way to add up values, in place on every rank.
+/// An all-reduce implementation that adds values in place on every rank.
 struct AllReduceMethod {
   std::function<void(const std::vector<float>&)> write;
   std::function<std::vector<float>()> read;
-  std::function<void()> reduce;          ///< once
-  std::function<void()> finish = [] {};  ///< returns when all calls of reduce() are done
-  float scale = 1.0f;                    ///< of the sum that it leaves behind
+  std::function<void()> reduce;          ///< starts one all-reduce
+  std::function<void()> finish = [] {};  ///< waits for all calls of reduce()
+  float scale = 1.0f;                    ///< factor that reduce() multiplies the sum by
 };
 
-/// How many of `count` elements differ, on any rank, from the exact sum of small integers times the method's
-/// scale.
+/// Reduces `count` small integers and counts the wrong elements. Returns the largest count of all ranks. An
+/// element is wrong if it differs from the exact sum times the method's scale.
 int64_t wrong_values(const AllReduceMethod& method, int64_t count, Communicator& communicator);
 
-/// Seconds of one call of each method: samples alternate, each the slowest rank's mean over some calls.
+/// Times one call of each method, in seconds. The methods alternate sample by sample. A sample is the slowest
+/// rank's mean over several calls.
 std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_t count, int samples,
                              Communicator& communicator);
 
-/// `count` elements, a multiple of 16, in one bucket, of which ranks own equal parts.
+/// Returns a plan with one bucket of `count` elements, a multiple of 16. The ranks own equal ranges of it.
 BucketPlan one_bucket(int64_t count, int ranks);
 
-/// The tree beside ncclAllReduce: nccl-tests' columns for both.
+/// Compares the tree with ncclAllReduce. Prints the columns of nccl-tests for both.
 void bench_all_reduce_on_gpus(const AllReduceOptions& options, const World& world);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// `count` values in GPU memory.
+/// A method whose `count` values are stored in GPU memory.
 AllReduceMethod method_on(std::byte* memory, int64_t count, const Stream& stream) {
   const int64_t bytes = count * 4;
   return {.write =
@@ -28,7 +28,7 @@ AllReduceMethod method_on(std::byte* memory, int64_t count, const Stream& stream
           .finish = [=] { synchronize(stream); }};
 }
 
-/// us, spread, algbw, busbw and wrong values of one method, as nccl-tests print them.
+/// Adds the columns of nccl-tests for one method. They are us, spread, algbw, busbw and wrong values.
 void add_cells(std::vector<std::string>& cells, int64_t bytes, int ranks, const Timing& timing,
                int64_t wrong) {
   const double bandwidth = static_cast<double>(bytes) / timing.seconds * 1e-9;

@@ -62,10 +62,10 @@ std::vector<std::string> row_of(int64_t bytes, const AllReduceOptions& options, 
 
 int bench(const AllReduceOptions& options, const std::string& device) {
   const World world = World::from_environment();
-  require(world.size() > 1, "one rank has nothing to reduce; start it with mpirun -np 2");
+  require(world.size() > 1, "one rank has nothing to reduce; start bench_allreduce with mpirun -np 2");
   require(options.min_bytes >= 64 && options.min_bytes <= options.max_bytes &&
               options.max_bytes <= int64_t{4} << 30,
-          "--min and --max: 64 <= min <= max <= 4 GiB is needed");
+          "--min and --max: must satisfy 64 <= min <= max <= 4 GiB");
   if (device == "cuda") {
     bench_all_reduce_on_gpus(options, world);
     return 0;
@@ -94,17 +94,18 @@ int bench(const AllReduceOptions& options, const std::string& device) {
 
 int main(int argc, char** argv) {
   CommandLine line(
-      "The tree all-reduce beside MPI_Allreduce, with nccl-tests' bandwidths, under mpirun -np 2");
+      "Compares the tree all-reduce with MPI_Allreduce; bandwidths as in nccl-tests; run it under mpirun -np "
+      "2");
   AllReduceOptions options;
   std::string device = "cpu";
-  line.add("--device", device, "cpu, or cuda: the tree beside ncclAllReduce, a GPU for each rank")
+  line.add("--device", device, "cpu, or cuda: compare with ncclAllReduce, one GPU per rank")
       .shows_default()
       .one_of({"cpu", "cuda"});
   line.add("--min", options.min_bytes, "bytes of the smallest message").shows_default();
-  line.add("--max", options.max_bytes, "bytes of the largest; sizes double").shows_default();
-  line.add("--samples", options.samples, "of each method and size").shows_default().positive();
+  line.add("--max", options.max_bytes, "bytes of the largest message; sizes double").shows_default();
+  line.add("--samples", options.samples, "samples of each method and size").shows_default().positive();
   line.add_flag("--messages", options.messages,
-                "the tree by messages, as between hosts, not in shared memory");
+                "run the tree with messages, as between hosts, instead of in shared memory");
   line.add_flag("--append", options.append, "add the rows to bench/results");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_program([&] { return bench(options, device); });

@@ -29,7 +29,7 @@ const std::map<std::string, Gpt::Options> models = {
     {"4x4x128", {.vocabulary = 65, .block_size = 256, .layers = 4, .heads = 4, .width = 128}},
 };
 
-/// What a step reads of the model: all but the tables of which it needs rows.
+/// Returns the bytes of weights that one step reads. Excludes the tables that a step only looks rows up in.
 int64_t weight_bytes(const Gpt& model) {
   int64_t bytes_read = 0;
   for (const auto& [name, tensor] : model.parameters()) {
@@ -40,8 +40,8 @@ int64_t weight_bytes(const Gpt& model) {
   return bytes_read;
 }
 
-/// Seconds between the tokens that all texts of a batch have been given at once, without the first, which
-/// includes the reading of the prompts.
+/// Times the tokens after the first, in seconds per step of the whole batch. The first step is excluded
+/// because it includes the prompts.
 double seconds_per_step(TextModel& model, const Options& options, int64_t batch, int64_t vocabulary) {
   std::vector<Prompt> prompts(static_cast<size_t>(batch));
   int64_t drawn = 0;
@@ -87,11 +87,11 @@ void bench(const std::string& workload, const Options& options, Report& report) 
 }
 
 void describe(CommandLine& line, Options& options) {
-  line.add("--workload", options.workloads, "layers x heads x width: 12x12x768, 4x4x128; both unless told");
-  line.add("--batch", options.batches, "texts at once; 1 and 8 unless told");
+  line.add("--workload", options.workloads, "layers x heads x width: 12x12x768 or 4x4x128 (default both)");
+  line.add("--batch", options.batches, "texts per batch (default 1 and 8)");
   line.add("--prompt", options.prompt, "tokens of each prompt").shows_default().whole_from(1);
-  line.add("--tokens", options.tokens, "that are written").shows_default().whole_from(2);
-  line.add("--rounds", options.rounds, "samples of each").shows_default().whole_from(1);
+  line.add("--tokens", options.tokens, "tokens to generate per text").shows_default().whole_from(2);
+  line.add("--rounds", options.rounds, "samples of each workload and batch").shows_default().whole_from(1);
   line.add("--threads", options.threads, "threads").shows_default().whole_from(1);
   line.add_flag("--append", options.append, "add the rows to bench/results/bench_generate.csv");
 }
@@ -99,7 +99,7 @@ void describe(CommandLine& line, Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CommandLine line("How long a token takes, beside the reading of the weights, with random ones in fp32");
+  CommandLine line("Times a generated token against reading the weights once; the weights are random fp32");
   Options options;
   describe(line, options);
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
                    {"percent", 9}},
                   {.ranks = 1, .threads = options.threads});
     for (const std::string& workload : options.workloads) {
-      require(models.contains(workload), "--workload ", workload, ": there are 12x12x768 and 4x4x128");
+      require(models.contains(workload), "--workload ", workload, ": it must be 12x12x768 or 4x4x128");
       bench(workload, options, report);
     }
     if (options.append) report.append();

@@ -28,7 +28,8 @@ struct Options {
   bool append = false;
 };
 
-/// Times the case, its ceiling where that is a copy, and its peer, one after the other again and again.
+/// Times the case, its copy ceiling and its peer, sample by sample in turns. A case without FLOPs has a copy
+/// ceiling.
 std::vector<std::string> cpu_row(const KernelCase& one, double peak, const Options& options) {
   const Work work = one.prepare();
   const bool computes = work.flops > 0;
@@ -53,7 +54,7 @@ std::vector<std::string> cpu_row(const KernelCase& one, double peak, const Optio
           work.peer ? fixed_text(rate / of_peer, 2) : ""};
 }
 
-/// The cases that --filter names.
+/// Returns the cases that match --filter.
 std::vector<KernelCase> cases_of(const CaseSizes& sizes, const Options& options) {
   std::regex filter;
   try {
@@ -65,7 +66,7 @@ std::vector<KernelCase> cases_of(const CaseSizes& sizes, const Options& options)
   for (KernelCase& other : other_cases(sizes)) cases.push_back(std::move(other));
   std::erase_if(
       cases, [&](const KernelCase& one) { return !std::regex_search(one.kernel + " " + one.shape, filter); });
-  require(!cases.empty(), "--filter ", options.filter, ": no case is called so; without it all are listed");
+  require(!cases.empty(), "--filter ", options.filter, ": no case matches; leave it out to see all cases");
   return cases;
 }
 
@@ -91,7 +92,7 @@ int bench_cpu(const Options& options) {
   return 0;
 }
 
-/// A case that fails, for want of memory say, does not take the others with it.
+/// Times all cases on the GPU. If a case fails (for example, out of memory) the others still run.
 int bench_gpu(const Options& options) {
   set_threads(options.threads);
   set_current_stream(make_gpu_stream(0));
@@ -123,7 +124,7 @@ int bench_gpu(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CommandLine line("Every kernel of a training step beside its ceiling, measured in the same run");
+  CommandLine line("Times every kernel of a training step and its ceiling in the same run");
   Options options;
   const std::map<std::string, DType> dtypes = {
       {"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
@@ -131,14 +132,14 @@ int main(int argc, char** argv) {
   line.add("--device", options.device, "cpu: small steps in f32; cuda: whole steps on the first GPU")
       .shows_default()
       .one_of({"cpu", "cuda"});
-  line.add("--dtype", dtype, "of activations on a GPU: f32, bf16 (default) or f16")
+  line.add("--dtype", dtype, "dtype of activations on a GPU: f32, bf16 (default) or f16")
       .one_of({"f32", "bf16", "f16"});
-  line.add("--filter", options.filter, "regular expression of \"kernel shape\"").shows_default();
-  line.add("--threads", options.threads, "of the CPU's kernels and their ceilings; Eigen has one")
+  line.add("--filter", options.filter, "regular expression that \"kernel shape\" must match").shows_default();
+  line.add("--threads", options.threads, "threads of the CPU kernels and their ceilings; Eigen uses one")
       .shows_default()
       .positive();
-  line.add("--seconds", options.seconds, "of each measurement").shows_default().positive();
-  line.add_flag("--quick", options.quick, "one small shape a kernel: whether it runs, not how fast");
+  line.add("--seconds", options.seconds, "seconds of each measurement").shows_default().positive();
+  line.add_flag("--quick", options.quick, "one small shape per kernel, to check that it runs");
   line.add_flag("--append", options.append, "add the rows to bench/results");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   options.dtype = dtypes.at(dtype);

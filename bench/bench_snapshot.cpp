@@ -22,14 +22,15 @@ namespace {
 constexpr const char* usage =
     R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--config file] [section.key=value ...]
 
-What a snapshot costs a training on the CPU, on random tokens: stretches of steps without one, with one that is written
-in the background, and with one that is waited for take turns. Start it with mpirun for several ranks.
-  --seconds  length of a stretch (default 1); a snapshot has to be written within it
+Measures the cost of a snapshot in a training run on the CPU, on random tokens. Three kinds of stretches of steps
+alternate: without a snapshot, with one written in the background, and with one that the steps wait for.
+Start it with mpirun for several ranks.
+  --seconds  length of a stretch (default 1); must be longer than writing a snapshot takes
   --repeats  stretches of each kind (default 31)
   --append   add the row to bench/results/bench_snapshot.csv
   --config   default shakespeare_cpu.ini
 
-snapshot.path is where they are written (default runs/bench_snapshot/snapshots).
+Snapshots are written to snapshot.path (default runs/bench_snapshot/snapshots).
 
 )";
 
@@ -39,7 +40,7 @@ struct Options {
   bool append = false;
 };
 
-/// The benchmark's own arguments, taken out of what the configuration does not know.
+/// Removes the benchmark's own options from the command line and returns them.
 Options take_options(Arguments& arguments) {
   Options options;
   CommandLine line;
@@ -52,11 +53,11 @@ Options take_options(Arguments& arguments) {
 
 enum Kind { without, background, waited, kinds };
 
-/// Seconds of one stretch, and of it those in which save() held up the steps and in which it was written.
+/// Seconds of one stretch of steps.
 struct Stretch {
   double whole = 0;
-  double held_up = 0;
-  double written = 0;
+  double held_up = 0;  ///< from the start until save() let the steps run
+  double written = 0;  ///< from the start until the snapshot was written
 };
 
 class SnapshotCost {
@@ -109,7 +110,7 @@ class SnapshotCost {
     writer_.save(snapshot, {.step = true}, config_.dist.timeout_s);
   }
 
-  /// The state, which is written last.
+  /// Returns the path of the snapshot's state.json. The writer writes that file last.
   std::filesystem::path newest_file() const {
     const std::string digits = std::to_string(saved_);
     return std::filesystem::path(config_.snapshot.path) /
@@ -130,7 +131,7 @@ int bench(const Config& config, const World& world, const Options& options) {
   SnapshotCost cost(config, world, task);
   double step_seconds = 0;
   for (const PhaseSeconds& step : cost.warm_up(20)) step_seconds += whole(step) / 20;
-  // All ranks take rank 0's number of steps.
+  // All ranks use rank 0's number of steps.
   const int steps = std::stoi(world.communicator().broadcast_text(
       std::to_string(std::max(1, static_cast<int>(options.seconds / step_seconds))), 0));
   cost.run(background, steps);

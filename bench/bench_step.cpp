@@ -21,11 +21,11 @@ namespace {
 constexpr const char* usage =
     R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--config file] [section.key=value ...]
 
-Where the time of a training step on the CPU goes, on random tokens. Start it with mpirun for several ranks.
-  --steps    how many are timed, and again as many with a trace of their kernels (default 50)
-  --warmup   steps before those (default 5)
-  --stages   compare steps of dist.shard = none, optimizer, gradients and full instead, in shared memory and as messages:
-             --warmup steps of each, then --steps that are timed, in so many rounds
+Measures a training step on the CPU by phase and kernel, on random tokens. Start it with mpirun for several ranks.
+  --steps    steps to time; the same number runs again with a trace of the kernels (default 50)
+  --warmup   steps before the timed ones (default 5)
+  --stages   number of rounds that compare dist.shard = none, optimizer, gradients and full instead, in shared memory
+             and with messages; a round runs --warmup and then --steps timed steps of each
   --append   add the rows to bench/results/bench_step.csv, or bench_stages.csv
   --config   default shakespeare_cpu.ini
 
@@ -34,11 +34,11 @@ Where the time of a training step on the CPU goes, on random tokens. Start it wi
 struct Options {
   int steps = 50;
   int warmup = 5;
-  int rounds = 0;  ///< of stages that are compared
+  int rounds = 0;  ///< rounds of --stages; 0 if it is not given
   bool append = false;
 };
 
-/// The benchmark's own arguments, taken out of what the configuration does not know.
+/// Removes the benchmark's own options from the command line and returns them.
 Options take_options(Arguments& arguments) {
   Options options;
   CommandLine line;
@@ -50,7 +50,7 @@ Options take_options(Arguments& arguments) {
   return options;
 }
 
-/// The FMA ceiling of all ranks together, measured at the same time.
+/// Measures the FMA ceiling on all ranks at the same time and returns the sum.
 double peak_of(const World& world) {
   world.communicator().barrier();
   const double mine = peak_flops(std::get<CpuStream>(current_stream()));
@@ -59,7 +59,7 @@ double peak_of(const World& world) {
   return std::accumulate(of_rank.begin(), of_rank.end(), 0.0);
 }
 
-/// One row for the step, one a phase, one a kernel.
+/// A report with one row for the step, one per phase and one per kernel.
 class StepReport {
  public:
   StepReport(const Config& config, const World& world)
@@ -85,7 +85,7 @@ class StepReport {
           timing_over(steps, [&](const PhaseSeconds& seconds) { return seconds[phase]; }), step.seconds);
   }
 
-  /// Means, because a trace keeps totals only.
+  /// Adds the mean time of each kernel. Medians are not available because a trace stores only totals.
   void add_kernels(const std::map<std::string, Trace::Total>& totals,
                    const std::vector<PhaseSeconds>& steps) {
     const auto count = static_cast<double>(steps.size());
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
     const Options options = take_options(arguments);
     Config config = load_config(arguments);
     require(config.train.accumulate == 1,
-            "train.accumulate: bench_step takes each replica's batch whole; set it to 1");
+            "train.accumulate: bench_step does not split a replica's batch; set it to 1");
     const World world = start_world(config);
     if (options.rounds == 0) return bench(config, world, options);
     compare_stages(config, world,

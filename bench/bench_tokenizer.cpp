@@ -30,13 +30,13 @@ std::string name_of(const std::string& path) { return std::filesystem::path(path
 }  // namespace
 
 int main(int argc, char** argv) {
-  CommandLine line("How many megabytes a second a tokenizer encodes and decodes of a text");
+  CommandLine line("Measures the megabytes per second that a tokenizer encodes and decodes");
   std::string path, text_path;
   int threads = 1;
   double seconds = 3;
   bool append = false;
-  line.add("--tokenizer", path, "tokenizer.json, vocab.json, a file of tiktoken's, or a folder").required();
-  line.add("--text", text_path, "a file of text").required();
+  line.add("--tokenizer", path, "tokenizer.json, vocab.json, a tiktoken file, or a folder").required();
+  line.add("--text", text_path, "a text file").required();
   line.add("--threads", threads, "threads that encode").shows_default().whole_from(1);
   line.add("--seconds", seconds, "length of each measurement").shows_default().positive();
   line.add_flag("--append", append, "add the row to bench/results/bench_tokenizer.csv");
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
                  },
                  [&] { decoded = tokenizer->decode(ids); }},
                 seconds);
-    expect(decoded == text, "decoding is not the inverse");
+    expect(decoded == text, "the decoded text differs from the encoded one");
     const auto rate = [&](const Timing& timing) {
       return fixed_text(static_cast<double>(text.size()) / timing.seconds / 1e6, 1);
     };

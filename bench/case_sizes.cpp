@@ -10,7 +10,7 @@ struct ModelSize {
   int64_t batch = 0, time = 0, heads = 0, width = 0, vocabulary = 0, parameters = 0;
 };
 
-/// Queries, keys and values together; the attention's output; up and down in the MLP.
+/// Adds the Linear layers of one block: packed queries, keys and values; attention output; MLP up; MLP down.
 void add_layers(CaseSizes& sizes, int64_t rows, int64_t width) {
   sizes.layers.push_back({rows, width, 3 * width});
   sizes.layers.push_back({rows, width, width});
@@ -18,7 +18,7 @@ void add_layers(CaseSizes& sizes, int64_t rows, int64_t width) {
   sizes.layers.push_back({rows, 4 * width, width});
 }
 
-/// Everything that one step of the model computes.
+/// Adds the shapes of all kernels in one training step of the model.
 void add_model(CaseSizes& sizes, const ModelSize& model) {
   const int64_t rows = model.batch * model.time;
   add_layers(sizes, rows, model.width);
@@ -48,7 +48,7 @@ CaseSizes cpu_sizes() {
     }
   add_layers(sizes, 512, 768);
   sizes.attentions = {{3, 64, 4, 32}, {2, 256, 6, 64}, {1, 1024, 12, 64}};
-  // The last is beyond the caches.
+  // The last size does not fit into the caches.
   sizes.activations = {{3, 64, 128, 65}, {2, 256, 384, 65}, {2, 1024, 768, 50257}, {16, 1024, 768, 65}};
   sizes.logits = {{192, 65}, {512, 65}, {256, 50257}};
   sizes.parameters = {804'096, 10'745'088};

@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// "65536x768".
+/// Returns the extents as text, for example "65536x768".
 std::string text_of(const Shape& shape);
 
-/// A Linear layer: x [rows, inputs], W [outputs, inputs], y [rows, outputs].
+/// A Linear layer. The shapes are x [rows, inputs], W [inputs, outputs] and y [rows, outputs].
 struct Layer {
   int64_t rows = 0;
   int64_t inputs = 0;
@@ -26,7 +26,7 @@ struct Layer {
   double flops() const { return 2.0 * static_cast<double>(rows * inputs * outputs); }
 };
 
-/// Causal attention, packed queries, keys and values.
+/// Sizes of causal attention with packed queries, keys and values.
 struct AttentionSize {
   int64_t batch = 0, time = 0, heads = 0, size = 0;
 
@@ -35,11 +35,11 @@ struct AttentionSize {
   Shape scores() const { return {batch, heads, time, time}; }
   Shape statistics() const { return {batch, heads, time}; }
   std::string text() const { return text_of({batch, time, heads, size}); }
-  /// Of one product with the weights, whose upper half is never computed.
+  /// Returns the FLOPs of one matmul with the attention weights. Their masked upper half is never computed.
   double product_flops() const { return static_cast<double>(batch * heads * time * time * size); }
 };
 
-/// Activations [batch, time, width] of tokens out of a vocabulary.
+/// Sizes of activations [batch, time, width] whose tokens are from a vocabulary.
 struct ActivationSize {
   int64_t batch = 0, time = 0, width = 0, vocabulary = 0;
 
@@ -47,23 +47,24 @@ struct ActivationSize {
   Shape sequences() const { return {batch, time, width}; }
 };
 
-/// What the rows of the table are: the shapes of each kind of kernel, and the dtype of activations.
+/// Shapes to time for each kind of kernel, and the dtype of activations.
 struct CaseSizes {
   DType dtype = DType::f32;
   std::vector<Layer> layers = {};
-  std::vector<ActivationSize> mlps = {};  ///< whose products have a GELU or a residual fused to them
+  std::vector<ActivationSize> mlps = {};  ///< for matmuls with a fused GELU or residual
   std::vector<AttentionSize> attentions = {};
   std::vector<ActivationSize> activations = {};
   std::vector<Shape> logits = {};
   std::vector<int64_t> parameters = {};
 };
 
-/// Steps small enough for a CPU: the smallest configuration, a larger one, and slices of GPT-2 (124M).
+/// Returns shapes that are small enough for a CPU. They belong to the smallest configuration, a larger one
+/// and slices of GPT-2 (124M).
 CaseSizes cpu_sizes();
-/// Whole steps of GPT-2 (124M) with 64 and 32 sequences and of the small Shakespeare model; attention also
-/// at head size 128 and at longer sequences.
+/// Returns the shapes of whole steps of GPT-2 (124M) with 64 and 32 sequences and of the small Shakespeare
+/// model. Attention also has head size 128 and longer sequences.
 CaseSizes gpu_sizes(DType dtype);
-/// One small shape of each, to see whether everything runs.
+/// Returns one small shape for each kernel, to check that all kernels run.
 CaseSizes quick_sizes(DType dtype);
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lockstep beside PyTorch's DistributedDataParallel (gloo) on the CPU, PyTorch in settings that are fast there.
+"""Compares Lockstep with PyTorch's DistributedDataParallel (gloo) on the CPU. PyTorch runs in its fast settings.
 
-Models of GPT: both start from the same weights, take the same samples in the same order and must report the same losses;
-a rank of ours computes one replica with the batch of a rank of PyTorch's. The programs alternate; the figure of a run is
-its median step after warm-up, that of a program the median of its runs. Of eager and compiled steps the faster one counts,
-fp32 beside fp32 and bf16 beside autocast. On AMD processors MKL takes slower kernels than they can run unless it is told
-otherwise, and the C library gives memory back that the next operation asks for again; both are mended for PyTorch here,
-because a user who wants its best would. Rows go to bench/results/compare_cpu.csv.
+GPT models start from the same weights in both programs. Both take the same samples in the same order and must report the
+same losses. Each Lockstep rank computes one replica with the batch of one PyTorch rank. The programs alternate. A run's
+figure is its median step after warm-up. A program's figure is the median of its runs. The faster of eager and compiled
+steps counts. fp32 is compared with fp32, and bf16 with autocast. On AMD processors MKL chooses slow kernels by default.
+The C library returns memory to the system that the next operation requests again. This script corrects both for PyTorch,
+because a user who wants its best speed would. Rows are appended to bench/results/compare_cpu.csv.
 """
 
 import csv
@@ -30,7 +30,7 @@ TABLE = REPOSITORY / "bench" / "results" / "compare_cpu.csv"
 MODES = ("eager", "compiled")
 PRECISIONS = ("fp32", "bf16")
 GELU = {"gelu_tanh": "tanh", "gelu_erf": "none"}
-COMPARED_STEPS = 10  # rounding differs and training amplifies it: later only the mean counts
+COMPARED_STEPS = 10  # training amplifies rounding differences, so later steps are compared only by their mean
 SAME_LOSS = {"fp32": 1e-4, "bf16": 2e-2}
 SAME_MEAN_LOSS = {"fp32": 0.05, "bf16": 0.1}
 MLP_STEPS = {"Lockstep": 64_000, "PyTorch": 3_200}
@@ -39,7 +39,7 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), 
 
 @dataclass(frozen=True)
 class Workload:
-    """A model of configs/shakespeare_cpu.ini and what one rank computes in a step; the learning rate is constant."""
+    """A model of configs/shakespeare_cpu.ini and the work of one rank in a step. The learning rate is constant."""
 
     layers: int
     heads: int
@@ -63,7 +63,8 @@ OTHERS = {"train_mlp": "`train_mlp`, the job of PyTorch's tutorials",
 
 
 def write_text(path, characters=1_115_394):
-    """As long as tiny Shakespeare, with as many letters: each follows the last by fixed odds that fall as 1 / rank."""
+    """Writes a text with the length of tiny Shakespeare and 65 letters, as it has. Each letter has fixed odds to follow
+    another. The odds fall as 1 / rank."""
     generator = random.Random(0)
     alphabet = [chr(code) for code in range(33, 33 + 65)]
     odds = [1 / rank for rank in range(1, 66)]
@@ -80,7 +81,7 @@ def write_text(path, characters=1_115_394):
 
 
 class PyTorch:
-    """The ranks of pytorch_ddp.py, in the surroundings that suit PyTorch."""
+    """The ranks of pytorch_ddp.py, in the environment that is fastest for PyTorch."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
@@ -96,7 +97,7 @@ class PyTorch:
             self.settings += ", MKL unlocked"
 
     def run(self, job):
-        """{"losses", "times" in ms, "first": seconds from the start to the first finished step}."""
+        """Runs a job. Returns {"losses", "times" in ms, "first": seconds from the start to the first finished step}."""
         path = self.folder / "job.pt"
         result = self.folder / "pytorch.json"
         result.unlink(missing_ok=True)
@@ -111,7 +112,7 @@ class PyTorch:
                     rank.kill()
             time.sleep(0.05)
         if any(rank.returncode for rank in ranks):
-            raise SystemExit("a rank of PyTorch failed")
+            raise SystemExit("a PyTorch rank failed; its error is printed above")
         found = json.loads(result.read_text())
         return found | {"first": found["first"] - begin}
 
@@ -129,7 +130,7 @@ def gpt_job(text, weights, config, steps, options):
 
 
 def check_losses(ours, theirs, precision):
-    """The largest difference in the first steps. Stops the program if the two do not train the same model."""
+    """Returns the largest difference in the first steps. Exits if the two programs do not train the same model."""
     first = max(abs(a - b) for a, b in zip(ours[:COMPARED_STEPS], theirs[:COMPARED_STEPS]))
     tail = max(1, len(ours) // 4)
     late = abs(statistics.mean(ours[-tail:]) - statistics.mean(theirs[-tail:]))
@@ -156,7 +157,7 @@ class Comparison:
         return self.folder / f"run_{next(self.places)}"
 
     def gpt(self, name, precision):
-        """Of every setting of PyTorch: its name, ours and its milliseconds, the difference of losses."""
+        """Yields the name, Lockstep's ms, PyTorch's ms and the loss difference for each PyTorch setting."""
         options, workload = self.options, WORKLOADS[name]
         steps = options.steps or workload.steps
         keys = ["train.device=cpu", f"data.dataset={self.text}", f"train.threads={options.threads}",
@@ -178,7 +179,7 @@ class Comparison:
             yield mode, statistics.median(ours), statistics.median(medians), f"{difference:.1e}"
 
     def train_mlp(self):
-        """Steps per second over the steps after the first tenth, without printing or saving."""
+        """Yields steps per second over the steps after the first tenth. Printing and saving are disabled."""
         ours, theirs = [], []
         for repeat in range(self.options.repeats):
             epochs = str(MLP_STEPS["Lockstep"] * self.options.ranks // 64)
@@ -195,7 +196,7 @@ class Comparison:
         yield "eager", statistics.median(ours), statistics.median(theirs), ""
 
     def start_up(self):
-        """Seconds from the start of the launcher to the end of the first step of 4x4x128."""
+        """Yields the seconds from the start of the launcher to the end of the first step of 4x4x128."""
         keys = ["train.device=cpu", f"data.dataset={self.text}", f"train.threads={self.options.threads}",
                 *WORKLOADS["4x4x128"].keys(self.options.ranks)]
         lockstep = Lockstep(self.launcher, self.options.program, "shakespeare_cpu.ini", keys)
@@ -242,12 +243,13 @@ def append(row):
 
 
 def readme_table(cpu=None):
-    """Of the newest rows on this processor, or the last one, PyTorch's fastest setting for each job, the weakest ratio first."""
+    """Returns a table of the newest rows on `cpu`, or on the processor of the last row. Each job has a row with PyTorch's
+    fastest setting. The weakest ratio is first."""
     with TABLE.open(newline="") as file:
         rows = list(csv.DictReader(file))
     processors = sorted({row["cpu"] for row in rows})
     if cpu is not None and cpu not in processors:
-        raise SystemExit(f"{TABLE} has no row of '{cpu}', only of: {', '.join(processors)}")
+        raise SystemExit(f"{TABLE} has no row for '{cpu}'; it has: {', '.join(processors)}")
     last = {key: [row for row in rows if cpu in (None, row["cpu"])][-1][key] for key in ("cpu", "ranks", "threads")}
     rows = [row for row in rows if all(row[key] == value for key, value in last.items())]
     newest = {(row["workload"], row["precision"], row["mode"]): row for row in rows}

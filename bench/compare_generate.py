@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same text written by Lockstep and by transformers: milliseconds a token on the CPU, in fp32.
+"""Compares text generation in Lockstep and in transformers: milliseconds per token on the CPU, in fp32.
 
-Both write greedily with a key-value cache, from random weights of one shape, with as many threads, and take turns. A figure
-is the time between the tokens after the first, without the reading of the prompt; that of a program is the median of its
-rounds. transformers runs without gradients: as it comes, with a static cache, and with that and a compiled forward pass. A
-setting that does not run is reported and left out. With other programs on the cores PyTorch's threads wait for each other,
-and its figures mean nothing. One row per workload, batch and setting is appended to
-bench/results/compare_generate.csv. Needs PyTorch and transformers.
+Both programs generate greedily with a key-value cache. They have random weights of the same shape and the same number of
+threads, and they alternate. A figure is the time between the tokens after the first. It excludes the prompt. A program's
+figure is the median of its rounds. transformers runs without gradients in three settings: its default (eager), with a
+static cache, and with a static cache and a compiled forward pass. A setting that fails is reported and skipped. Other
+programs on the cores make PyTorch's threads wait for each other. Its figures are then meaningless. One row per workload,
+batch and setting is appended to bench/results/compare_generate.csv. Needs PyTorch and transformers.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import transformers
 from processor import processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-WORKLOADS = {  # those of bench_generate
+WORKLOADS = {  # the workloads of bench_generate
     "12x12x768": {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024, "vocab_size": 50304},
     "4x4x128": {"n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 65},
 }
@@ -57,7 +57,7 @@ class Transformers:
 
 
 def lockstep(workload, batch, options):
-    """Milliseconds a step, and those of reading the weights."""
+    """Returns the milliseconds of a step and of reading the weights once."""
     command = [options.program, "--workload", workload, "--batch", str(batch), "--prompt", str(options.prompt),
                "--tokens", str(options.tokens), "--threads", str(options.threads), "--rounds", "1"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -89,8 +89,8 @@ def compare(workload, batch, setting, options):
         theirs = Transformers(workload, batch, setting, options)
         for _ in range(2):
             theirs.ms_a_step()  # warm-up
-    except Exception as error:  # noqa: BLE001: whatever keeps a setting from running is its answer
-        print(f"{workload} batch {batch} {setting}: does not run: {str(error).splitlines()[0]}", flush=True)
+    except Exception as error:  # noqa: BLE001: any error of a setting is reported
+        print(f"{workload} batch {batch} {setting}: skipped because it failed: {str(error).splitlines()[0]}", flush=True)
         return
     ours_ms, bound_ms, theirs_ms = [], [], []
     for _ in range(options.repeats):
@@ -99,7 +99,7 @@ def compare(workload, batch, setting, options):
         bound_ms.append(bound)
         theirs_ms.append(theirs.ms_a_step())
     ours, bound, theirs = (statistics.median(values) for values in (ours_ms, bound_ms, theirs_ms))
-    print(f"{workload} batch {batch}: {ours:.3f} ms a step, reading the weights {bound:.3f} ms; "
+    print(f"{workload} batch {batch}: {ours:.3f} ms per step, reading the weights {bound:.3f} ms; "
           f"transformers {setting} {theirs:.3f} ms, {theirs / ours:.2f} times as long", flush=True)
     row = place | {"repeats": options.repeats, "workload": workload, "batch": batch,
                    "tokens": f"{options.prompt}+{options.tokens}", "setting": setting, "lockstep_ms": f"{ours:.3f}",
@@ -110,13 +110,13 @@ def compare(workload, batch, setting, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="may be repeated; all unless told")
-    parser.add_argument("--setting", action="append", choices=SETTINGS, help="likewise")
-    parser.add_argument("--batch", type=int, action="append", help="texts at once; 1 and 8 unless told")
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="may be repeated (default all)")
+    parser.add_argument("--setting", action="append", choices=SETTINGS, help="may be repeated (default all)")
+    parser.add_argument("--batch", type=int, action="append", help="texts per batch (default 1 and 8)")
     parser.add_argument("--prompt", type=int, default=16, help="tokens of each prompt (16)")
-    parser.add_argument("--tokens", type=int, default=64, help="that are written (64)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each program (all cores)")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds of both (5)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate per text (64)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of each program (all cores)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds of both programs (5)")
     parser.add_argument("--program", type=Path, default=REPOSITORY / "build/cpu/bin/bench_generate")
     parser.add_argument("--dry", action="store_true", help="append nothing")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lockstep beside PyTorch on one GPU: tokens per second of whole steps, and single kernels.
+"""Compares Lockstep with PyTorch on one GPU: tokens per second of whole steps, and single kernels.
 
-Both programs start from the same weights, take the same random tokens in the same order, and must report the same
-losses. Each of PyTorch's settings is timed once; the fastest then alternates with Lockstep, block by block. A setting
-that fails is reported and left out. Rows go to bench/results/<GPU>.csv.
+Both programs start from the same weights and take the same random tokens in the same order. They must report the same
+losses. Each PyTorch setting is timed once. The fastest one then alternates with Lockstep, block by block. A setting
+that fails is reported and skipped. Rows are appended to bench/results/<GPU>.csv.
 """
 
 import gc
@@ -20,7 +20,7 @@ from pytorch_gpt import Shape
 
 COMPARED_STEPS, SAME_LOSS = 20, 0.02
 WARMUP_STEPS, BLOCK_STEPS = 20, 20
-MEASURED_STEPS = 60  # of a run of Lockstep, the warm-up among them
+MEASURED_STEPS = 60  # steps of a Lockstep run, including the warm-up
 MODEL_KEYS = ["data.dataset=random_tokens", "dist.replicas=1", "model.dropout=0", "train.precision=bf16",
               "train.device=cuda", "train.tune_matmul=true"]
 
@@ -64,18 +64,18 @@ def optimizer_of(config, learning_rate):
 
 
 def flops_per_token(shape, weights):
-    """6 for each weight of a product, and causal attention's 6 x layers x width x time."""
+    """Returns 6 FLOPs per matmul weight plus causal attention's 6 x layers x width x time."""
     products = sum(value.numel() for name, value in weights.items() if value.dim() == 2 and "wpe" not in name)
     return 6 * products + 6 * shape.n_layer * shape.n_embd * shape.block_size
 
 
 def differing(ours, theirs):
-    """The largest difference of the first losses."""
+    """Returns the largest difference of the first losses."""
     return max(abs(a - b) for a, b in zip(ours[:COMPARED_STEPS], theirs[:COMPARED_STEPS]))
 
 
 def spread(samples):
-    """The distance of the quartiles in percent of the median."""
+    """Returns the interquartile range in percent of the median."""
     if len(samples) < 2:
         return 0.0
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -83,7 +83,7 @@ def spread(samples):
 
 
 class Peers:
-    """PyTorch's settings for one workload: times all that the budget allows, keeps the fastest alive."""
+    """PyTorch's settings for one workload. Times as many settings as the budget allows and keeps the fastest training."""
 
     def __init__(self, shape, weights, optimizer, tokens, ours, device="cuda"):
         self.made_of = (shape, weights, optimizer)
@@ -91,7 +91,7 @@ class Peers:
         self.best, self.best_ms, self.milliseconds = None, float("inf"), {}
 
     def blocks(self, count):
-        """Batches of the warm-up and of as many blocks, the steps' own tokens."""
+        """Returns the batches of the warm-up and of `count` blocks. Each step uses the tokens of that step."""
         steps = self.tokens.to(self.device)
         edges = [0, WARMUP_STEPS] + [WARMUP_STEPS + BLOCK_STEPS * (block + 1) for block in range(count)]
         return [[steps[step % len(steps)] for step in range(begin, end)] for begin, end in zip(edges, edges[1:])]
@@ -102,7 +102,7 @@ class Peers:
         training.block(warmup)
         difference = differing(self.ours, [loss.item() for loss in training.losses])
         if not difference <= SAME_LOSS:
-            raise RuntimeError(f"its losses differ from ours by {difference:.3g}")
+            raise RuntimeError(f"its losses differ from Lockstep's by {difference:.3g}")
         milliseconds = statistics.median(training.block(block) for block in blocks)
         self.milliseconds[setting] = milliseconds
         if milliseconds < self.best_ms:
@@ -113,15 +113,15 @@ class Peers:
         longest = 0.0
         for setting in pytorch_step.settings():
             if self.milliseconds and budget.left() < longest:
-                print(f"{name}: {setting} is left out, out of time", flush=True)
+                print(f"{name}: {setting} is skipped: out of time", flush=True)
                 continue
             begin = time.monotonic()
             try:
                 milliseconds, difference = self.measure(setting)
-                print(f"{name}: {setting} {milliseconds:.2f} ms a step, losses within {difference:.1e}; {state()}",
+                print(f"{name}: {setting} {milliseconds:.2f} ms per step, losses within {difference:.1e}; {state()}",
                       flush=True)
-            except Exception as problem:  # whatever a setting dies of, the next one may live
-                print(f"{name}: {setting} is left out: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
+            except Exception as problem:  # the next setting may run even if this one fails
+                print(f"{name}: {setting} is skipped: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
             longest = max(longest, time.monotonic() - begin)
             torch.compiler.reset()
             gc.collect()
@@ -130,7 +130,7 @@ class Peers:
 
 
 def compare(name, make_lockstep, budget, folder, options, ceiling_flops):
-    """Rows of one workload. `make_lockstep` starts our program with these overrides of a configuration."""
+    """Returns the rows of one workload. `make_lockstep` makes a Lockstep from a configuration and its overrides."""
     learning_rate = options.learning_rate
     workload = WORKLOADS[name]
     lockstep = make_lockstep(workload.config, workload.overrides())
@@ -144,11 +144,11 @@ def compare(name, make_lockstep, budget, folder, options, ceiling_flops):
         return losses, statistics.median(times[WARMUP_STEPS:])
 
     losses, first_ms = our_block("first")
-    print(f"{name}: Lockstep {first_ms:.2f} ms a step; {state()}", flush=True)
+    print(f"{name}: Lockstep {first_ms:.2f} ms per step; {state()}", flush=True)
     peers = Peers(shape, weights, optimizer_of(config, learning_rate), tokens, losses)
     peers.measure_all(budget, name)
     if peers.best is None:
-        raise RuntimeError(f"{name}: no setting of PyTorch ran")
+        raise RuntimeError(f"{name}: every PyTorch setting failed")
 
     ours, theirs = [first_ms], [peers.best_ms]
     for repeat in range(options.repeats):
@@ -161,7 +161,7 @@ def compare(name, make_lockstep, budget, folder, options, ceiling_flops):
 
 
 def step_rows(name, size, ceiling, ours, theirs):
-    """One row a setting of PyTorch, the fastest first, with our figures; `ceiling` in tokens per second."""
+    """Returns one row per PyTorch setting with Lockstep's figures, the fastest first. `ceiling` is in tokens per second."""
     tokens, ms = size[0] * size[1], statistics.median(ours)
     rate = 1e3 * tokens / ms
     return [{"case": f"step {name}", "shape": f"{size[0]}x{size[1]}", "dtype": "bf16", "us": round(1e3 * ms, 1),
@@ -172,7 +172,7 @@ def step_rows(name, size, ceiling, ours, theirs):
 
 
 def run(options, make_lockstep, folder):
-    """Everything, as far as the time goes: kernels first, then each workload with its share."""
+    """Measures the kernels first, then each workload. The workloads share the remaining time equally."""
     budget, table = Budget(options.seconds), Table()
     print(f"{table.device}, driver {table.driver}, PyTorch {torch.__version__}, {state()}", flush=True)
     torch.set_float32_matmul_precision("high")
@@ -183,7 +183,7 @@ def run(options, make_lockstep, folder):
     failed = 0
     for index, name in enumerate(names):
         if budget.left() < 30:
-            print(f"{name} is left out, out of time", flush=True)
+            print(f"{name} is skipped: out of time", flush=True)
             continue
         share = Budget(budget.left() / (len(names) - index))
         try:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a few steps of twelve configurations and of twelve sharded ones, validates, writes snapshots, and compares
-what the rank that took most had in memory (VmHWM) with what was planned before. Adds a row each to
-bench/results/memory.csv."""
+"""Compares the measured host memory of training runs with the memory plan. Trains a few steps of twelve plain and of
+twelve sharded configurations, with validation and snapshots. The measured value is VmHWM of the rank with the highest
+one. With --append each configuration adds a row to bench/results/memory.csv."""
 
 import argparse
 import csv
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMON = ["data.dataset=sample", "train.steps=3", "train.warmup_steps=1", "train.eval_every=2", "snapshot.every_steps=2", "train.device=cpu",
           "train.threads=1", "data.train_split=0.99", "log.every_steps=100"]
 
-# Name, ranks, settings: large enough that the program's own share hides nothing.
+# Name, ranks, settings. Each case is so large that the program's own memory does not hide an error of the plan.
 CASES = [
     ("one rank", 1, "model.n_layer=4 model.n_head=6 model.n_embd=384 data.block_size=128 train.batch_size=16"),
     ("two ranks", 2, "model.n_layer=4 model.n_head=6 model.n_embd=384 data.block_size=128 train.batch_size=8"),
@@ -48,7 +48,7 @@ CASES = [
                            "train.batch_size=16 train.sample_every=3"),
 ]
 
-# 100 MiB of weights, so that what ranks cut is most of what they have.
+# 100 MiB of weights, so that sharded tensors are most of a rank's memory.
 SHARDED = ("data.train_split=0.9995 model.n_layer=8 model.n_head=8 model.n_embd=512 data.block_size=64 "
            "train.batch_size=1 dist.replicas=4 ")
 
@@ -72,7 +72,7 @@ def in_mib(number, unit):
 
 
 def measure(build, ranks, settings):
-    """The planned and the measured MiB of the rank that took most."""
+    """Returns the planned and the measured MiB of the rank that used most."""
     with tempfile.TemporaryDirectory() as folder:
         command = [build / "bin" / "train_gpt", *COMMON, *settings.split(), f"log.dir={folder}/run"]
         if ranks > 1:
@@ -81,7 +81,7 @@ def measure(build, ranks, settings):
         run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **allowed})
     found = re.search(r"memory: at most ([\d.]+) (\w+) a rank, planned ([\d.]+) (\w+)", run.stdout + run.stderr)
     if run.returncode or not found:
-        sys.exit(f"{' '.join(map(str, command))} ended with {run.returncode}:\n{run.stdout}{run.stderr}")
+        sys.exit(f"{' '.join(map(str, command))} exited with code {run.returncode}:\n{run.stdout}{run.stderr}")
     return in_mib(*found.groups()[2:]), in_mib(*found.groups()[:2])
 
 
@@ -89,7 +89,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "cpu")
     options.add_argument("--append", action="store_true", help="add rows to bench/results/memory.csv")
-    options.add_argument("--only", default="", help="cases whose names contain this")
+    options.add_argument("--only", default="", help="run only cases whose names contain this text")
     options = options.parse_args()
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
     about = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -112,7 +112,7 @@ def main():
             table.writerows(rows)
     outside = [row["case"] for row in rows if abs(float(row["ratio"]) - 1) > 0.1]
     if outside:
-        sys.exit(f"more than 10 % from the plan: {', '.join(outside)}")
+        sys.exit(f"measured memory differs from the plan by more than 10 %: {', '.join(outside)}")
 
 
 if __name__ == "__main__":

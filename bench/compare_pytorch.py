@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same training run under Lockstep and under PyTorch in its fastest settings.
+"""Compares the same training run in Lockstep and in PyTorch, in PyTorch's fastest settings.
 
-On the CPU (--device cpu, the default): bench/compare_cpu.py; rows go to bench/results/compare_cpu.csv. On a GPU
-(--device cuda), whole steps and single kernels: bench/compare_gpu.py; rows go to bench/results/<GPU>.csv. Needs PyTorch
-and NumPy.
+--device cpu (the default) runs bench/compare_cpu.py. Its rows are appended to bench/results/compare_cpu.csv.
+--device cuda runs bench/compare_gpu.py, which times whole steps and single kernels. Its rows are appended to
+bench/results/<GPU>.csv. Needs PyTorch and NumPy.
 """
 
 import argparse
@@ -29,28 +29,28 @@ def main():
     parser.add_argument("--workload", action="append", help="may be repeated; all if absent: "
                         f"{', '.join(on_cpu)} on the CPU; {', '.join(on_gpu)} on a GPU")
     parser.add_argument("--mode", action="append", choices=compare_cpu.MODES,
-                        help="of PyTorch on the CPU; may be repeated (both)")
+                        help="PyTorch's mode on the CPU; may be repeated (both)")
     parser.add_argument("--precision", action="append", choices=compare_cpu.PRECISIONS,
-                        help="on the CPU; may be repeated (both)")
-    parser.add_argument("--ranks", type=int, default=2, help="on the CPU (2)")
-    parser.add_argument("--threads", type=int, default=1, help="on the CPU: per rank, in both (1)")
-    parser.add_argument("--steps", type=int, default=0, help="on the CPU: of each run; 0, the default: by workload")
-    parser.add_argument("--seconds", type=float, default=600, help="on a GPU: for everything (600)")
+                        help="precision on the CPU; may be repeated (both)")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks on the CPU (2)")
+    parser.add_argument("--threads", type=int, default=1, help="threads per rank on the CPU, in both programs (1)")
+    parser.add_argument("--steps", type=int, default=0, help="steps of each run on the CPU; 0: the workload's own (0)")
+    parser.add_argument("--seconds", type=float, default=600, help="seconds for the whole comparison on a GPU (600)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each program (5)")
-    parser.add_argument("--learning-rate", type=float, default=3e-4, help="constant (3e-4)")
-    parser.add_argument("--port", type=int, default=29411, help="for PyTorch's ranks to meet (29411)")
+    parser.add_argument("--learning-rate", type=float, default=3e-4, help="constant learning rate (3e-4)")
+    parser.add_argument("--port", type=int, default=29411, help="port at which PyTorch's ranks connect (29411)")
     parser.add_argument("--program", type=Path, help="train_gpt (build/cpu/bin or build/cuda/bin)")
-    parser.add_argument("--table", action="store_true", help="measure nothing, print README's table of the newest rows")
-    parser.add_argument("--cpu", help="of the table: a processor as the rows name it (the newest row's)")
+    parser.add_argument("--table", action="store_true", help="print README's table of the newest rows without measuring")
+    parser.add_argument("--cpu", help="processor of --table, as the rows name it (the newest row's)")
     options = parser.parse_args()
     if options.table:
         print(compare_cpu.readme_table(options.cpu))
         return 0
     if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: PyTorch sees no GPU")
+        parser.error("--device cuda: PyTorch finds no GPU")
     known = on_gpu if options.device == "cuda" else on_cpu
     if unknown := set(options.workload or []) - set(known):
-        parser.error(f"--workload {unknown.pop()}: there are {', '.join(known)}")
+        parser.error(f"--workload {unknown.pop()}: it must be one of {', '.join(known)}")
     options.program = (options.program or REPOSITORY / f"build/{options.device}/bin/train_gpt").resolve()
     options.mode = options.mode or compare_cpu.MODES
     options.precision = options.precision or compare_cpu.PRECISIONS

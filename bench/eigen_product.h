@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// c = op(a) . op(b) by Eigen's product on the calling thread: the peer of MatMul in f32, without bias and
-/// activation.
+/// Computes c = op(a) . op(b) with Eigen on the calling thread. It is the peer of an f32 MatMul without bias
+/// and activation.
 void eigen_product(const MatMul& product);
 
 }  // namespace lockstep

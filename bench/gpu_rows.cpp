@@ -20,14 +20,14 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-constexpr int64_t most_calls = 4000;  ///< in one graph
-constexpr size_t most_sets = 64;      ///< of operands
+constexpr int64_t most_calls = 4000;  ///< calls in one graph
+constexpr size_t most_sets = 64;      ///< sets of operands
 
-/// Calls that take turns, recorded as one graph, so that no time of the host counts. Keeps the calls, whose
-/// operands the graph reads.
+/// Calls that take turns, recorded as one graph so that host time is not measured. Keeps the calls alive
+/// because the graph reads their operands.
 class Replay {
  public:
-  /// Runs each call once, which makes plans, then records enough rounds for a sample.
+  /// Runs each call once to make its matmul plan. Then records enough rounds for one sample.
   Replay(Calls calls, double sample_seconds) : calls_(std::move(calls)) {
     for (const auto& call : calls_) call();
     record(1);
@@ -44,7 +44,7 @@ class Replay {
     graph_->launch();
     synchronize(current_stream());
   }
-  /// Of one call.
+  /// Converts the timing of a replay to the timing of one call.
   Timing of_call(Timing timing) const {
     timing.seconds /= static_cast<double>(rounds_ * static_cast<int64_t>(calls_.size()));
     return timing;
@@ -66,7 +66,7 @@ class Replay {
   int64_t rounds_ = 0;
 };
 
-/// As many sets of operands as it takes to fill more than a cache.
+/// Prepares enough sets of operands to exceed the cache, at most `most_sets`.
 Calls calls_of(const KernelCase& one, const Work& first, int64_t rotated_bytes) {
   Calls calls{first.run};
   const int64_t sets = rotated_bytes / std::max<int64_t>(first.footprint, 1) + 1;
@@ -81,13 +81,13 @@ Calls square_product(int64_t extent, DType dtype) {
   return {work_of(kernel, {a, b, c}).run};
 }
 
-/// By a kernel: on an H200 it moves 4.1 TB/s, and cudaMemcpyAsync 2.8.
+/// Copies with a kernel. On an H200 the kernel moves 4.1 TB/s and cudaMemcpyAsync 2.8.
 Calls device_copy(int64_t bytes) {
   const Tensor from = random_tensor({bytes / 8}, DType::f32), to = empty({bytes / 8});
   return {work_of(Scale{.x = from.view(), .y = to.view(), .factor = 1.0}, {from, to}).run};
 }
 
-/// Forgets all plans, so that the next product of each shape makes one.
+/// Discards all matmul plans, so that the next matmul of each shape makes a new one.
 void start_plans(bool tuned) {
   import_matmul_plans("");
   set_matmul_tuning(tuned);

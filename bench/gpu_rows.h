@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-/// How kernels are timed on a GPU.
+/// Options for timing kernels on a GPU.
 struct GpuTiming {
-  double seconds = 0.1;               ///< of each measurement
-  double sample_seconds = 5e-3;       ///< of one sample: the clock is the host's, and costs some microseconds
-  int64_t rotated_bytes = 180 << 20;  ///< operands that calls take turns with: more than a cache holds
-  int64_t copied_bytes = int64_t{2} << 30;  ///< read and written by the copy that is the ceiling
-  int64_t product_extent = 8192;            ///< of the square product that is the other ceiling
+  double seconds = 0.1;          ///< length of each measurement
+  double sample_seconds = 5e-3;  ///< length of one sample; reading the host's clock costs some microseconds
+  int64_t rotated_bytes = 180 << 20;        ///< operands that calls rotate through; more than a cache holds
+  int64_t copied_bytes = int64_t{2} << 30;  ///< bytes that the ceiling's copy reads and writes
+  int64_t product_extent = 8192;            ///< rows and columns of the ceiling's square matmul
 };
 
-/// Rows of the table of a GPU (gpu_report()), measured on the current stream. Kernel, ceiling and the same
-/// product without tuning alternate, sample by sample.
+/// Measures rows of a GpuReport on the current stream. The kernel, its ceiling and the untuned matmul
+/// alternate sample by sample.
 class GpuRows {
  public:
   GpuRows(DType dtype, const GpuTiming& timing);
@@ -27,7 +27,7 @@ class GpuRows {
   GpuRows(const GpuRows&) = delete;
   GpuRows& operator=(const GpuRows&) = delete;
 
-  /// The cells after `benchmark`.
+  /// Measures a case and returns the cells after `benchmark`.
   std::vector<std::string> measure_case(const KernelCase& one) const;
 
  private:

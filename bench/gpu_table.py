@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table bench/results/<GPU>.csv, which bench_kernels writes as well, and what nvidia-smi says meanwhile."""
+"""The table bench/results/<GPU>.csv, and the state of the GPU from nvidia-smi. bench_kernels writes the table too."""
 
 import csv
 import datetime
@@ -20,13 +20,13 @@ def output(*command):
 
 
 def query(*fields):
-    """What nvidia-smi says of the first GPU; it is only asked, never told."""
+    """Returns fields of the first GPU from nvidia-smi. It never changes a setting of the GPU."""
     line = output("nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader").split("\n")[0]
     return [field.strip() for field in line.split(",")]
 
 
 def state():
-    """Clock, power and temperature now: what explains a figure that is off."""
+    """Returns the current clock, power and temperature. They explain unexpected figures."""
     return ", ".join(query("clocks.sm", "power.draw", "temperature.gpu"))
 
 
@@ -37,7 +37,7 @@ class Table:
         self.path = path or REPOSITORY / "bench" / "results" / f"{slug}.csv"
 
     def append(self, rows):
-        """Rows are dicts of the columns from `case` on; what is absent stays empty."""
+        """Appends rows. Each row is a dict of the columns from `case` on. Missing columns stay empty."""
         place = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
                  "commit": output("git", "describe", "--always", "--dirty") or "unknown", "device": self.device,
                  "driver": self.driver, "benchmark": "compare_pytorch"}
@@ -50,7 +50,7 @@ class Table:
                 writer.writerow(place | row)
 
     def newest(self, benchmark):
-        """The last row of each (case, shape, dtype)."""
+        """Returns the last row of each (case, shape, dtype)."""
         if not self.path.exists():
             return {}
         with self.path.open(newline="") as file:

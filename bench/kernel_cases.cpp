@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-/// i32 in [0, bound).
+/// Returns i32 values in [0, bound).
 Tensor random_ids(const Shape& shape, int64_t bound) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < shape.elements(); ++i)
@@ -30,7 +30,7 @@ Tensor random_ids(const Shape& shape, int64_t bound) {
   return from_values(ids, shape);
 }
 
-/// What a forward writes for a backward to read.
+/// Runs a forward kernel once, because the backward kernel reads its results.
 template <Kernel K>
 void run_once(const K& kernel) {
   launch(current_stream(), kernel);
@@ -50,7 +50,7 @@ Work attention(const AttentionSize& size, DType dtype, bool is_backward) {
                                          .dy = dy.view(),
                                          .dqkv = dqkv.view(),
                                          .heads = size.heads};
-  // The weights again, then the gradients of weights, values, queries and keys.
+  // Five matmuls: the weights are computed again, then the gradients of weights, values, queries and keys.
   return computing(backward, {qkv, y, sums, dy, dqkv}, 5.0 * size.product_flops());
 }
 
@@ -90,7 +90,7 @@ Work layer_norm_forward(const Shape& shape, DType dtype, bool has_residual) {
   return moving(kernel, operands);
 }
 
-/// As in a block: dx is added to the gradient that x has from the residual stream.
+/// Adds dx to the gradient that x has from the residual stream, as in a transformer block.
 Work layer_norm_backward(const Shape& shape, DType dtype) {
   const LayerNormOperands with(shape, dtype);
   run_once(with.forward());
@@ -136,14 +136,14 @@ Work add(const Shape& shape, DType dtype) {
   return moving(Add{.a = a.view(), .b = b.view(), .y = y.view()}, {a, b, y});
 }
 
-/// A vector to every row.
+/// Adds a vector to every row.
 Work add_broadcast(const Shape& shape, DType dtype) {
   const Tensor a = random_tensor(shape, dtype), b = random_tensor({shape[-1]}, dtype),
                y = empty(shape, dtype);
   return moving(Add{.a = a.view(), .b = b.view(), .y = y.view()}, {a, b, y});
 }
 
-/// Over the rows of a matrix, or over its columns.
+/// Sums over the rows of a matrix or over its columns.
 Work dimension_sum(const Shape& shape, DType dtype, bool is_over_rows) {
   const Tensor x = random_tensor(shape, dtype);
   const Tensor y = empty({shape[is_over_rows ? 1 : 0]}, accumulator_dtype(dtype));
@@ -163,14 +163,14 @@ Work softmax(const AttentionSize& size, DType dtype, bool is_backward) {
   return moving(SoftmaxBackward{.y = y.view(), .dy = x.view(), .dx = dx.view()}, {y, x, dx});
 }
 
-/// [batch, time, heads, size] to [batch, heads, time, size], or its last two dimensions.
+/// Transposes [batch, time, heads, size] to [batch, heads, time, size], or swaps its last two dimensions.
 Work transpose(const AttentionSize& size, DType dtype, int first) {
   const Tensor x = random_tensor({size.batch, size.time, size.heads, size.size}, dtype);
   const Tensor y = empty(Transpose::swapped(x.shape(), first, first + 1), dtype);
   return moving(Transpose{.x = x.view(), .y = y.view(), .first = first, .second = first + 1}, {x, y});
 }
 
-/// Queries times keys, of all heads.
+/// Multiplies the queries of all heads with their keys.
 Work batched_matmul(const AttentionSize& size, DType dtype) {
   const Shape of_head{size.batch, size.heads, size.time, size.size};
   const Tensor a = random_tensor(of_head, dtype), b = random_tensor(of_head, dtype);
@@ -189,7 +189,7 @@ Work dropout(const Shape& shape, DType dtype) {
   return moving(Dropout{.x = x.view(), .y = y.view(), .probability = 0.2, .key = {.seed = 1}}, {x, y});
 }
 
-/// Only rows that are looked up move, so the table does not count.
+/// Counts only the table rows that are looked up, because the rest of the table is not read.
 Work embedding_forward(const ActivationSize& size, DType dtype) {
   const int64_t tokens = size.batch * size.time;
   const Tensor ids = random_ids({tokens}, size.vocabulary);
@@ -226,7 +226,7 @@ Work adamw(int64_t parameters, DType activations) {
                            .first_moment = first.view(),
                            .second_moment = second.view(),
                            .weight_decay = 0.1});
-  // Reads four arrays, and writes three of them back.
+  // The kernel reads four arrays and writes three of them back.
   int64_t bytes = 7 * parameter.view().bytes();
   if (activations != DType::f32) {
     operands.push_back(empty({parameters}, activations));
@@ -242,7 +242,7 @@ Work block_squares(int64_t elements) {
   return moving(BlockSquares{.x = x.view(), .y = y.view(), .ranges = {{0, blocks}}}, {x, y});
 }
 
-/// What one rank adds when the leaves of all replicas lie in its memory.
+/// Folds the leaves of all replicas on one rank that holds all of them in its memory.
 Work tree_fold(int replicas, int64_t elements) {
   std::vector<Tensor> operands;
   Fold kernel;
@@ -266,7 +266,7 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-/// Values are drawn on the host, one by one, so large tensors repeat them by copies that double.
+/// Draws the first 2^20 values on the host, one by one. Fills the rest by copies that double in length.
 Tensor random_tensor(const Shape& shape, DType dtype) {
   constexpr int64_t distinct = int64_t{1} << 20;
   const Tensor tensor = empty(shape, dtype);

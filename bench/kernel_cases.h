@@ -14,31 +14,32 @@ namespace lockstep {
 /// A kernel with its operands, ready to run on the current stream.
 struct Work {
   std::function<void()> run = {};
-  double flops = 0;                 ///< rated against a ceiling of operations, if not zero; else
-  int64_t bytes = 0;                ///< each operand's bytes once: rated against a copy
-  int64_t footprint = 0;            ///< bytes of all operands: what a cache would have to hold
-  bool has_plan = false;            ///< a product, which a GPU computes by a plan that can be tuned
-  std::function<void()> peer = {};  ///< the same result by Eigen, on the CPU
+  double flops = 0;                 ///< if not zero, the case is rated against the FLOP/s ceiling
+  int64_t bytes = 0;                ///< bytes to move, rated against a copy if `flops` is zero
+  int64_t footprint = 0;            ///< bytes of all operands, to compare with the cache size
+  bool has_plan = false;            ///< true for a matmul, whose plan can be tuned on a GPU
+  std::function<void()> peer = {};  ///< computes the same result with Eigen on the CPU
 };
 
-/// One row of the table. Operands are made only when its turn comes, and each time anew.
+/// One row of the table. Each call of prepare() makes new operands.
 struct KernelCase {
   std::string kernel;
   std::string shape;
   std::function<Work()> prepare;
 };
 
-/// Products of GPT training, y = x W^T and its two gradients, alone and with what is fused to them.
+/// Returns the matmuls of GPT training: y = x W and its two gradients. Each is timed alone; those of the MLP
+/// also with fused operations.
 std::vector<KernelCase> matmul_cases(const CaseSizes& sizes);
-/// All other kernels of a training step.
+/// Returns all other kernels of a training step.
 std::vector<KernelCase> other_cases(const CaseSizes& sizes);
 
-/// Normal random numbers; past the first million they repeat.
+/// Returns normal random numbers. They repeat after the first 2^20.
 Tensor random_tensor(const Shape& shape, DType dtype);
 
 int64_t bytes_of(const std::vector<Tensor>& tensors);
 
-/// Launches the kernel, and keeps its operands alive.
+/// Makes work that launches the kernel and keeps its operands alive.
 template <Kernel K>
 Work work_of(K kernel, std::vector<Tensor> operands) {
   Work work;
@@ -49,7 +50,7 @@ Work work_of(K kernel, std::vector<Tensor> operands) {
   return work;
 }
 
-/// The same, rated by floating-point operations.
+/// Makes work that is rated by floating-point operations.
 template <Kernel K>
 Work computing(K kernel, std::vector<Tensor> operands, double flops) {
   Work work = work_of(std::move(kernel), std::move(operands));
@@ -57,7 +58,7 @@ Work computing(K kernel, std::vector<Tensor> operands, double flops) {
   return work;
 }
 
-/// The same, rated by the bytes that it has to move: those of its operands unless given.
+/// Makes work that is rated by the bytes it moves. The default is the bytes of its operands.
 template <Kernel K>
 Work moving(K kernel, std::vector<Tensor> operands, int64_t bytes = 0) {
   Work work = work_of(std::move(kernel), std::move(operands));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lockstep's side of the comparisons: runs of train_gpt, and the weights that they begin with."""
+"""Lockstep's side of the comparisons: runs of train_gpt and their initial weights."""
 
 import configparser
 import json
@@ -28,7 +28,7 @@ def load_safetensors(path):
 
 
 def steps_of(command, folder):
-    """Runs a training in this folder; the steps of its metrics.jsonl."""
+    """Runs a training in this folder. Returns the steps of its metrics.jsonl."""
     environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run([*command, f"log.dir={folder}"], env=environment, capture_output=True, text=True)
     if done.returncode != 0:
@@ -38,23 +38,24 @@ def steps_of(command, folder):
 
 
 class Lockstep:
-    """train_gpt with a configuration, started as often as wanted."""
+    """A train_gpt command with a configuration. It can run any number of times."""
 
     def __init__(self, launcher, program, config, overrides):
         self.command = [*launcher, str(program), "--config", str(REPOSITORY / "configs" / config), *overrides]
         self.command += ["train.warmup_steps=0", "train.eval_every=-1"]
 
     def train(self, folder, *overrides):
-        """Runs in a new folder; the lines of metrics.jsonl."""
+        """Trains in a new folder. Returns the steps of metrics.jsonl."""
         return steps_of([*self.command, "--fresh", *overrides], folder)
 
     def initial_weights(self, folder):
-        """Those of a snapshot after one step at a learning rate of zero, and the configuration it ran with."""
+        """Returns the initial weights and the configuration of the run. The weights are from a snapshot after one step
+        with a learning rate of zero."""
         self.train(folder, "train.steps=1", "train.learning_rate=0", "train.min_lr=0")
         config = configparser.ConfigParser(interpolation=None)
         config.read(folder / "config.ini")
         weights = load_safetensors(next(folder.glob("snapshots/step-*/model.safetensors")))
-        # Snapshots have [inputs, outputs], as transformers does; nn.Linear has [outputs, inputs].
+        # Snapshots store weights as [inputs, outputs], as transformers does. nn.Linear has [outputs, inputs].
         swapped = ("c_attn.weight", "c_fc.weight", "c_proj.weight")
         return {name: weight.T.contiguous() if name.endswith(swapped) else weight for name, weight in weights.items()}, config
 

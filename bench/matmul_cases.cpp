@@ -6,14 +6,14 @@
 namespace lockstep {
 namespace {
 
-/// An operand that may be absent stays empty.
+/// Operands of fused operations. An unused operand stays empty.
 struct Fused {
   Tensor bias = {}, pre_activation = {}, residual = {}, column_sum = {};
 };
 
 struct Product {
   Shape a, b, c;
-  MatMul form;  ///< which operand is transposed, and the activation
+  MatMul form;  ///< sets the transposed operand and the activation
   DType c_dtype = DType::f32;
 };
 
@@ -36,7 +36,7 @@ Work product_work(const Product& product, DType dtype, double flops, const Fused
   return work;
 }
 
-/// A product alone, with Eigen beside it on the CPU.
+/// Makes an unfused matmul. On the CPU its peer is Eigen.
 Work plain_work(const Product& product, DType dtype, double flops) {
   Work work = product_work(product, dtype, flops);
   if (device_of(current_stream()) != Device::cpu) return work;
@@ -60,8 +60,8 @@ Product dw_of(const Layer& layer, DType dtype) {
   return {layer.x(), layer.y(), layer.weight(), {.transpose_a = true}, accumulator_dtype(dtype)};
 }
 
-/// What the MLP of a block fuses: the GELU into the product before it, its gradient into the product that
-/// gives dx, the residual stream into the second product, and the gradient of a bias into that of a weight.
+/// Adds the fused matmuls of a block's MLP. The first matmul fuses the GELU and the second fuses the residual
+/// stream. The dx matmul fuses the GELU's gradient, and the dw matmul fuses the bias gradient.
 void add_fused(std::vector<KernelCase>& cases, const ActivationSize& size, DType dtype) {
   const int64_t rows = size.batch * size.time, width = size.width;
   const Layer up{rows, width, 4 * width}, down{rows, 4 * width, width};

@@ -23,7 +23,8 @@ double seconds_of(const std::function<void()>& body, int64_t calls) {
   return seconds_since(begin) / static_cast<double>(calls);
 }
 
-/// How many calls make a sample long enough for the clock; the calls it takes to know are the warm-up.
+/// Returns the number of calls that make a sample long enough for the clock. The calls that it times are the
+/// warm-up.
 int64_t calls_per_sample(const std::function<void()>& body) {
   double best = seconds_of(body, 1);
   for (int repeat = 0; repeat < 3; ++repeat) best = std::min(best, seconds_of(body, 1));
@@ -95,7 +96,7 @@ std::function<void()> make_read(int64_t bytes, const CpuStream& stream) {
       sums[static_cast<size_t>(begin / grain)] = total;
     });
     expect(std::accumulate(sums.begin(), sums.end(), uint64_t{0}) == static_cast<uint64_t>(words),
-           "memory does not hold what was written");
+           "memory does not contain the values that were written");
     (void)memory;
   };
 }

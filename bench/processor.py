@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rows of the comparisons call the processor that they were measured on."""
+"""The processor's name in the rows of the comparisons."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def _facts():
-    """Of /proc/cpuinfo, by name; every core has the same."""
+    """Returns the fields of /proc/cpuinfo by name. They are the same for every core."""
     return dict(re.findall(r"^(\w[\w ]*?)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE))
 
 
@@ -16,7 +16,7 @@ def is_amd():
 
 
 def processor():
-    """The model and what it multiplies with: a hypervisor may call several kinds of a model alike."""
+    """Returns the model and its best matmul instruction set. A hypervisor may give several models the same name."""
     facts = _facts()
     flags = facts.get("flags", "").split()
     kind = next((kind for kind in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if kind in flags), "")

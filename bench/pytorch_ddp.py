@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of DistributedDataParallel on the CPU: `RANK=0 WORLD_SIZE=2 ... pytorch_ddp.py job.pt`, which compare_cpu.py starts."""
+"""One rank of DistributedDataParallel on the CPU. compare_cpu.py starts it: `RANK=0 WORLD_SIZE=2 ... pytorch_ddp.py job.pt`."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from random_tokens import random_tokens  # noqa: E402
 
 
 def sample_order(rank, job):
-    """Where the windows of this rank's batch begin, [steps, samples of the rank]."""
+    """Returns the start positions of the windows in this rank's batches: [steps, samples of the rank]."""
     config, block = job["config"], job["shape"].block_size
     samples = (len(job["tokens"]) - 1) // block
     replicas, batch = int(config["dist"]["replicas"]), int(config["train"]["batch_size"])
@@ -34,7 +34,7 @@ def sample_order(rank, job):
 
 
 def gpt_steps(rank, job):
-    """The loss of one step after another."""
+    """Trains the GPT model and yields the loss of each step."""
     tokens, config = job["tokens"], job["config"]
     model = GPT(job["shape"])
     if job["weights"]:
@@ -60,7 +60,8 @@ def gpt_steps(rank, job):
 
 
 def mlp_steps(rank, job):
-    """The job of PyTorch's DDP tutorials: Linear(20, 1), SGD, 2048 random samples."""
+    """Trains the model of PyTorch's DDP tutorials and yields the loss of each step. It has Linear(20, 1), SGD and 2048
+    random samples."""
     torch.manual_seed(0)
     inputs, targets = torch.rand(2048, 20), torch.rand(2048, 1)
     data = torch.utils.data.TensorDataset(inputs, targets)
@@ -97,7 +98,7 @@ def main():
         result = {"losses": (losses / job["ranks"]).tolist(), "times": times, "first": first}
         Path(job["result"]).write_text(json.dumps(result))
     torch.distributed.barrier()
-    os._exit(0)  # the threads that gloo and the compiler leave behind sometimes end a process that waits for them
+    os._exit(0)  # a normal exit sometimes crashes while it waits for threads of gloo and of the compiler
 
 
 if __name__ == "__main__":

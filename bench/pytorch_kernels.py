@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's kernels of a GPT step on a GPU, beside the rows that bench_kernels measures of ours."""
+"""Compares PyTorch's kernels of a GPT step on a GPU with Lockstep's rows from bench_kernels."""
 
 import functools
 import itertools
@@ -15,7 +15,7 @@ from pytorch_step import BACKENDS
 from torch.nn import functional as F
 from torch.nn.attention import sdpa_kernel
 
-ROTATED_BYTES = 180 << 20  # operands that calls take turns with: more than a cache holds
+ROTATED_BYTES = 180 << 20  # operands that calls rotate through; more than a cache holds
 SAMPLES, SAMPLE_CALLS = 9, 10
 ATTENTION = [(64, 1024, 12, 64), (32, 1024, 12, 64), (64, 256, 6, 64), (32, 1024, 16, 128), (16, 2048, 16, 128)]
 ROWS = [(65536, 768), (32768, 768)]
@@ -24,7 +24,7 @@ PARAMETERS = [124_475_904]
 
 
 def median_us(calls):
-    """Of one call; `calls` take turns."""
+    """Returns the median microseconds of one call. The calls take turns."""
     turn = 0
 
     def sample(count):
@@ -50,7 +50,7 @@ def gradient_call(y, inputs, dy):
 
 
 def attention(shape, backend, backward, device="cuda"):
-    """Scaled dot-product attention on views of packed queries, keys and values, as a model has them."""
+    """Makes scaled dot-product attention on views of packed queries, keys and values, as in a model."""
     batch, length, heads, size = shape
     qkv = normal(batch, length, 3, heads, size, device=device).requires_grad_(backward)
     q, k, v = qkv.permute(2, 0, 3, 1, 4)
@@ -73,7 +73,8 @@ def layer_norm(shape, compiled, backward, device="cuda"):
 
 
 def cross_entropy(shape, device="cuda"):
-    """Loss and gradient of the logits, compiled: without it PyTorch makes an fp32 copy of them."""
+    """Makes the loss and the gradient of the logits. It is compiled because eager PyTorch makes an fp32 copy of the
+    logits."""
     logits = normal(*shape, device=device).requires_grad_()
     targets = torch.randint(shape[1], (shape[0],), device=device)
     loss = torch.compile(F.cross_entropy, dynamic=False)
@@ -88,7 +89,7 @@ def adamw(parameters, device="cuda"):
 
 @dataclass(frozen=True)
 class Peer:
-    """A kernel of PyTorch that computes what one row of bench_kernels does. Operands are made when its turn comes."""
+    """A PyTorch kernel that computes the same as one row of bench_kernels. us() makes its operands."""
     case: str
     shape: tuple
     name: str
@@ -119,20 +120,20 @@ def peers():
 
 
 def product_ceiling():
-    """Operations per second of a bf16 product of 8192 x 8192 matrices: what whole steps are rated by."""
+    """Returns the operations per second of a bf16 matmul of 8192 x 8192 matrices, the ceiling of whole steps."""
     a, b = normal(8192, 8192), normal(8192, 8192)
     return 2 * 8192**3 / (1e-6 * median_us([lambda: a @ b]))
 
 
 def row_beside(ours, peer, us):
-    """Our row with the peer's rate: the same amount of work in the peer's time."""
+    """Returns Lockstep's row with the peer's rate. The rate is the same amount of work in the peer's time."""
     rate = float(ours["rate"]) * float(ours["us"]) / us
     kept = {key: ours[key] for key in ("case", "shape", "dtype", "us", "spread", "rate", "unit", "ceiling", "percent")}
     return kept | {"peer": f"torch {torch.__version__} {peer.name}", "peer_rate": round(rate, 1)}
 
 
 def compare(bench_kernels, table, seconds):
-    """Rows of our kernels, measured now, beside PyTorch's, one after the other within the time."""
+    """Measures Lockstep's kernels and then PyTorch's, within `seconds`. Returns one row per PyTorch kernel."""
     end = time.monotonic() + seconds
     wanted = peers()
     pairs = sorted({f"{peer.case} {peer.text()}" for peer in wanted})
@@ -140,18 +141,18 @@ def compare(bench_kernels, table, seconds):
         subprocess.run([bench_kernels, "--device", "cuda", "--append", "--filter", f"^({'|'.join(pairs)})$"],
                        timeout=seconds, check=True, stdout=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as problem:
-        print(f"bench_kernels: {problem}; earlier rows of the table are compared", flush=True)
+        print(f"bench_kernels: {problem}; the comparison uses earlier rows of the table", flush=True)
     ours, rows = table.newest("bench_kernels"), []
     for peer in wanted:
         row = ours.get((peer.case, peer.text(), "bf16"))
         if row is None or time.monotonic() > end:
-            print(f"{peer.case} {peer.text()}: {peer.name} is left out, "
-                  f"{'out of time' if row else 'there is no row of ours'}", flush=True)
+            print(f"{peer.case} {peer.text()}: {peer.name} is skipped: "
+                  f"{'out of time' if row else 'bench_kernels has no such row'}", flush=True)
             continue
         try:
             rows.append(row_beside(row, peer, peer.us()))
             print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-        except Exception as problem:  # whatever a kernel dies of, the next one may live
+        except Exception as problem:  # the next kernel may run even if this one fails
             print(f"{peer.case} {peer.text()}: {peer.name} failed: {str(problem)[:300]}", flush=True)
         torch.cuda.empty_cache()
     return rows

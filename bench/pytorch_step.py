@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of GPT in PyTorch, in the settings that are fast on a GPU; the CPU runs it too, to try it."""
+"""A GPT training step in PyTorch, in the settings that are fast on a GPU. It also runs on the CPU, for tests."""
 
 import contextlib
 import itertools
@@ -13,21 +13,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 MODES = {"eager": None, "compile": "default", "autotune": "max-autotune-no-cudagraphs",
          "reduce_overhead": "reduce-overhead", "graph": "default"}
 BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH}
-UNRECORDED_STEPS = 3  # before a step is captured: compilation, lazily made states
+UNRECORDED_STEPS = 3  # steps before the capture, for compilation and lazily created states
 
 
 @dataclass(frozen=True)
 class Setting:
-    precision: str  # autocast: fp32 parameters; masters: bf16 parameters beside fp32 masters
-    mode: str  # of MODES; graph: compiled, and the whole step in one CUDA graph
-    attention: str  # of BACKENDS
+    precision: str  # autocast: fp32 parameters; masters: bf16 parameters with fp32 masters
+    mode: str  # one of MODES; graph: compiled, with the whole step in one CUDA graph
+    attention: str  # one of BACKENDS
 
     def __str__(self):
         return f"{self.precision} {self.mode} {self.attention}"
 
 
 def settings():
-    """All combinations, the most promising first, so that a short run has the figures that count."""
+    """Returns all combinations. The most promising are first, so that a short run measures them."""
     def rank(setting):
         order = [["compile", "graph", "eager", "reduce_overhead", "autotune"], ["cudnn", "flash"],
                  ["autocast", "masters"]]
@@ -37,7 +37,7 @@ def settings():
 
 
 class Masters:
-    """bf16 parameters that are read, and the fp32 ones that the optimizer updates."""
+    """The fp32 masters that the optimizer updates, and the model's bf16 copies."""
 
     def __init__(self, model):
         self.values = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
@@ -58,7 +58,7 @@ class Masters:
 
 
 class Training:
-    """One model in one setting. Every step counts, also those before the first measurement."""
+    """The training of one model in one setting. `losses` has every step, including those before the first measurement."""
 
     def __init__(self, shape, weights, optimizer, setting, device="cuda"):
         self.setting, self.device, self.on_gpu = setting, device, device == "cuda"
@@ -75,7 +75,7 @@ class Training:
         self.graph, self.taken, self.losses = None, 0, []
 
     def _loss(self, tokens):
-        # Of logits in fp32: a compiled step converts them in registers, an eager one makes a copy.
+        # The loss needs fp32 logits. A compiled step converts them in registers; an eager step makes a copy.
         with torch.autocast(self.device, torch.bfloat16, enabled=self.masters is None):
             return cross_entropy(self.model(tokens[:, :-1]).float(), tokens[:, 1:])
 
@@ -101,7 +101,7 @@ class Training:
             self.captured_loss = self._update(self.tokens)
 
     def step(self, tokens):
-        """tokens [batch, time + 1]; self.losses gets the loss before the update."""
+        """Trains one step on tokens [batch, time + 1]. Appends the loss before the update to self.losses."""
         self.taken += 1
         if self.setting.mode != "graph" or self.taken <= UNRECORDED_STEPS:
             if self.setting.mode == "reduce_overhead":
@@ -115,7 +115,7 @@ class Training:
         self.losses.append(self.captured_loss.clone())
 
     def block(self, batches):
-        """Milliseconds a step over these batches."""
+        """Trains on these batches. Returns the milliseconds per step."""
         with self._clock() as elapsed_ms:
             for tokens in batches:
                 self.step(tokens)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""data.dataset = random_tokens and the order of its samples, as Lockstep draws them, word for word."""
+"""Draws the tokens of data.dataset = random_tokens and the order of its samples, bit-identical to Lockstep."""
 
 import numpy
 import torch
 
-SAMPLES = 1 << 24  # of the training set, src/train/language_model.cpp
+SAMPLES = 1 << 24  # samples of the training set, as in src/train/language_model.cpp
 
 
 def philox(key, counter, rounds=10):
-    """Philox4x32 (Salmon et al. 2011) of four arrays of 32-bit words; as many words."""
+    """Returns four arrays of 32-bit words: Philox4x32 (Salmon et al. 2011) of four such arrays."""
     words = [numpy.asarray(word, numpy.uint64) for word in counter]
     low, high = numpy.uint64(key & 0xffffffff), numpy.uint64(key >> 32)
     mask, half = numpy.uint64(0xffffffff), numpy.uint64(32)
@@ -20,7 +20,7 @@ def philox(key, counter, rounds=10):
 
 
 def random_tokens(indices, length, vocabulary, seed):
-    """int64 [samples, length]: the first tokens of these samples."""
+    """Returns the first tokens of these samples as int64 [samples, length]."""
     blocks = numpy.arange((length + 3) // 4, dtype=numpy.uint64)
     index, block = numpy.meshgrid(numpy.asarray(indices, numpy.uint64), blocks, indexing="ij")
     zero = numpy.zeros_like(index)
@@ -30,7 +30,7 @@ def random_tokens(indices, length, vocabulary, seed):
 
 
 def batches(steps, batch_size, block_size, vocabulary, seed):
-    """int64 [steps, batch_size, block_size + 1]: what one replica sees from step 0 on."""
+    """Returns the batches of one replica from step 0 on, as int64 [steps, batch_size, block_size + 1]."""
     order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(seed))[:steps * batch_size]
     tokens = random_tokens(order.tolist(), block_size + 1, vocabulary, seed)
     return tokens.reshape(steps, batch_size, block_size + 1)

@@ -36,7 +36,7 @@ std::string date() {
   return text;
 }
 
-/// Processes that wanted a core in the last minute: more than the cores, and the figures are noise.
+/// Returns the load average of the last minute. If it exceeds the number of cores the figures are noise.
 std::string load() {
   std::string text = "unknown";
   std::ifstream("/proc/loadavg") >> text;
@@ -51,7 +51,7 @@ std::string compiler() {
 #endif
 }
 
-/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  ...": the first word that is a version.
+/// Returns the first version number of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  ...".
 std::string gpu_driver() {
   std::ifstream file("/proc/driver/nvidia/version");
   for (std::string word; file >> word;)
@@ -59,7 +59,7 @@ std::string gpu_driver() {
   return "unknown";
 }
 
-/// "NVIDIA H200" -> "nvidia_h200".
+/// Converts "NVIDIA H200" to "nvidia_h200".
 std::string file_name_of(const std::string& device) {
   std::string name;
   for (const char letter : device)
@@ -127,7 +127,7 @@ void Report::append() const {
   std::string first_line;
   const bool is_empty = !std::getline(before, first_line);
   require(is_empty || first_line + "\n" == csv_line(header), path,
-          " has other columns: move it away, or append with the program that wrote it");
+          " has different columns: move it away, or append with the program that wrote it");
   std::ofstream file(path, std::ios::app);
   if (is_empty) file << csv_line(header);
   for (std::vector<std::string> cells : rows_) {

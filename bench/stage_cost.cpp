@@ -18,11 +18,11 @@ constexpr std::array<std::string_view, 4> stages = {"none", "optimizer", "gradie
 struct Case {
   std::string_view stage;
   bool shares_memory;
-  std::string path = {};  ///< as the engine calls it
+  std::string path = {};  ///< the engine's name of the transport
   std::vector<PhaseSeconds> steps = {};
 };
 
-/// A training of its own, because only one of them may fit into memory.
+/// Times one case in its own training, because memory may hold only one training at a time.
 void time_steps(Case& timed, Config config, const World& world, const StageCostOptions& options) {
   config.dist.shard = timed.stage;
   config.dist.group = 0;
@@ -42,9 +42,9 @@ void time_steps(Case& timed, Config config, const World& world, const StageCostO
 }  // namespace
 
 void compare_stages(const Config& config, const World& world, const StageCostOptions& options) {
-  require(world.size() > 1, "--stages: one rank shards nothing; start it with mpirun -np 2");
+  require(world.size() > 1, "--stages: one rank cannot shard; start bench_step with mpirun -np 2");
   require(config.dist.shard == "none" && config.dist.reduction == "tree",
-          "--stages tries every dist.shard, with dist.reduction = tree: leave both out");
+          "--stages tries every dist.shard with dist.reduction = tree: remove both settings");
   std::vector<Case> cases;
   for (const bool shares_memory : {true, false})
     for (const std::string_view stage : stages) cases.push_back({stage, shares_memory});

@@ -7,14 +7,14 @@
 namespace lockstep {
 
 struct StageCostOptions {
-  int rounds = 3;  ///< in each of which every stage is made anew
-  int warmup = 1;  ///< steps of each, after which as many
-  int steps = 5;   ///< are timed
+  int rounds = 3;  ///< each round builds a new training for every stage
+  int warmup = 1;  ///< untimed steps of each training
+  int steps = 5;   ///< timed steps of each training
   bool append = false;
 };
 
-/// What a step of each stage of sharding takes beside one of plain data parallelism, in shared memory and as
-/// messages. All ranks call it.
+/// Compares a step of each sharding stage with a step of plain data parallelism. Measures both in shared
+/// memory and with messages. All ranks call it.
 void compare_stages(const Config& config, const World& world, const StageCostOptions& options);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Charges the time since its last call to a phase.
+/// A clock that adds the time since the last charge() to a phase.
 class Stopwatch {
  public:
   void charge(double& seconds) {

@@ -23,10 +23,10 @@ using PhaseSeconds = std::array<double, phases>;
 
 double whole(const PhaseSeconds& step);
 
-/// The trainer's step on a CPU, in its own parts with a clock between them.
+/// A training on a CPU that times each phase of the trainer's step.
 class TimedTraining {
  public:
-  /// Keeps references to the first and the last. `shares_memory`: as TrainingEngine.
+  /// Keeps references to `config` and `task`. TrainingEngine explains `shares_memory`.
   TimedTraining(const Config& config, const World& world, const TrainingTask& task,
                 bool shares_memory = true);
 
@@ -43,14 +43,14 @@ class TimedTraining {
   Loader loader_;
 };
 
-/// Layers x heads x width, and what a step holds; a stage of sharding if there is one.
+/// Returns layers x heads x width, the size of a step and the sharding stage, if any.
 std::string workload_of(const Config& config);
 
-/// Lets `line` take its own from what the configuration does not know, and sets a training on random
-/// tokens and shakespeare_cpu.ini where nothing else is asked for. Throws UserError.
+/// Removes the options of `line` from `arguments`. Sets the defaults of a benchmark: random tokens on the CPU
+/// and shakespeare_cpu.ini. The user's settings override them. Throws UserError.
 void take_benchmark_arguments(CommandLine& line, Arguments& arguments);
 
-/// The timing of one part of each sample.
+/// Returns the timing of one part of each sample.
 template <class Sample, class Part>
 Timing timing_over(const std::vector<Sample>& samples, Part part) {
   std::vector<double> seconds;

@@ -1,17 +1,17 @@
-# Options of every target of the project, in one interface target that is never exported.
+# Compiler options of every target of the project. Their interface target is never exported.
 add_library(lockstep_options INTERFACE)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
 
-# -ffp-contract=off: a fused multiply-add happens where the source says so, never where a loop's vector body and
-# its remainder might differ. -fno-math-errno and -fno-trapping-math let square roots and selects vectorise and
-# change no value. No fast-math anywhere.
+# -ffp-contract=off: the compiler uses a fused multiply-add only if the source calls it. Otherwise a loop's vector body and
+# its remainder could differ. -fno-math-errno and -fno-trapping-math allow vectorised square roots and selects. They change
+# no value. Fast-math is never used.
 set(cxx_only "$<COMPILE_LANGUAGE:CXX>")
 target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor>"
   "$<${cxx_only}:-Woverloaded-virtual;-ffp-contract=off;-fno-math-errno;-fno-trapping-math>")
-# nvcc: the same rule for multiply-adds, constexpr functions of core/ in kernels, warnings of both its halves.
+# Options for nvcc: no contraction to multiply-adds, constexpr functions of core/ in kernels, warnings for host and device.
 target_compile_options(lockstep_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>")
-# Warnings are errors with the compilers of .ci/run. Other versions may warn about something else.
+# Warnings are errors with the compilers of .ci/run. Other versions may have other warnings.
 set(covered_GNU 12.2)
 set(covered_Clang 14.0)
 set(covered_NVIDIA 13.0)
@@ -33,21 +33,21 @@ endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# Invariants stay checked in optimised builds, so NDEBUG is not among CMake's own flags. Flags of a user stay.
+# Optimised builds also check invariants, so NDEBUG is removed from CMake's default flags. A user's flags are kept.
 foreach(flags CMAKE_CXX_FLAGS_RELEASE CMAKE_CUDA_FLAGS_RELEASE CMAKE_CXX_FLAGS_RELWITHDEBINFO CMAKE_CUDA_FLAGS_RELWITHDEBINFO)
   string(REGEX REPLACE "^(-O[23]( -g)?) -DNDEBUG$" "\\1" ${flags} "${${flags}}")
 endforeach()
-# Code that waits for files, sockets and people more than it computes compiles in two thirds of the time with -O1. Flags of a
-# user hold for it as well.
+# Some code waits for files, sockets and users more than it computes. -O1 compiles it in two thirds of the time. A user's
+# flags apply to it too.
 set(LOCKSTEP_COLD_OPTIONS "")
 if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3")
   set(LOCKSTEP_COLD_OPTIONS "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 endif()
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
-# Builds that look for faults take longer to compile than to run: with sanitizers -Og takes half to two
-# thirds of what -O1 takes, and cold code takes -O0. clang++'s -Og is its -O1. Flags of all targets, so that a target can
-# take a sanitizer back.
+# Sanitized and emulated builds take longer to compile than to run. With sanitizers -Og needs half to two thirds of the time
+# of -O1. Cold code is compiled with -O0. clang++'s -Og is its -O1. These are flags of all targets, so that a target can
+# disable a sanitizer.
 if(LOCKSTEP_SANITIZE OR LOCKSTEP_CUDA STREQUAL "EMULATED")
   string(APPEND CMAKE_CXX_FLAGS_RELEASE " -Og")
   set(LOCKSTEP_COLD_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-O0>")
@@ -55,11 +55,11 @@ endif()
 if(LOCKSTEP_SANITIZE)
   string(APPEND CMAKE_CXX_FLAGS_RELEASE
     " -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1")
-  # gcc's maybe-uninitialized sees ghosts in instrumented code, in its own <regex> for one.
+  # gcc's maybe-uninitialized has false positives in instrumented code, for example in its own <regex>.
   target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized)
 endif()
-# Four pointer checks of UBSan take a tenth to a fifth of the time to compile. AddressSanitizer reports most accesses through
-# such pointers. Pointer arithmetic without an access and a wrong dynamic type go unreported.
+# Four pointer checks of UBSan take a tenth to a fifth of the compile time. AddressSanitizer reports most accesses through
+# such pointers. Pointer arithmetic without an access and a wrong dynamic type are not reported.
 if(LOCKSTEP_SANITIZE MATCHES "address" AND LOCKSTEP_SANITIZE MATCHES "undefined")
   string(APPEND CMAKE_CXX_FLAGS_RELEASE " -fno-sanitize=null,vptr,object-size,pointer-overflow")
 endif()
@@ -69,8 +69,8 @@ if(LOCKSTEP_COVERAGE)
   target_link_options(lockstep_options INTERFACE --coverage)
 endif()
 
-# ccache keeps results that use precompiled headers only with these two kinds of sloppiness, and clang must leave the time out
-# of the header. In depend mode ccache asks the compiler which files it has read, and need not preprocess a new file.
+# ccache stores results that use precompiled headers only with these two kinds of sloppiness. clang must omit the timestamp
+# from the header. In depend mode the compiler tells ccache which files it read, so ccache need not preprocess a new file.
 find_program(CCACHE ccache)
 foreach(language CXX CUDA)
   if(CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)

@@ -1,4 +1,4 @@
-# What compiles the sources: older compilers lack parts of C++20 that are used.
+# The oldest compilers that work. Older ones lack parts of C++20 that the sources use.
 set(least_GNU 11)
 set(least_Clang 14)
 if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS "${least_${CMAKE_CXX_COMPILER_ID}}")

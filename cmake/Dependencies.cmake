@@ -1,4 +1,4 @@
-# Finds the libraries. One message names all that are missing, with their packages: cmake/dependencies.txt.
+# Finds the libraries. One message names all missing libraries with their packages (cmake/dependencies.txt).
 include(DependencyTable)
 
 find_package(Threads REQUIRED)
@@ -18,7 +18,7 @@ if(XXHASH_INCLUDE_DIR)
 endif()
 lockstep_dependency(xxHash "${XXHASH_INCLUDE_DIR}" "${xxhash_version}")
 
-# Libraries that an option leaves out; the targets are empty then.
+# Optional libraries. If an option disables a library its target variable is empty.
 if(LOCKSTEP_CURL)
   find_package(CURL QUIET)
   lockstep_dependency(libcurl "${CURL_FOUND}" "${CURL_VERSION_STRING}")
@@ -55,8 +55,8 @@ if(LOCKSTEP_BENCH)
 endif()
 lockstep_report_missing()
 
-# CUDA: ON builds the GPU backend with nvcc. EMULATED builds the same sources for the host, against the toolkit's headers
-# and the stand-ins of tests/emulator, so that every kernel runs where no GPU is.
+# LOCKSTEP_CUDA=ON builds the GPU backend with nvcc. EMULATED builds the same sources for the host, with the toolkit's
+# headers and the emulated libraries of tests/emulator. Every kernel then runs without a GPU.
 set(LOCKSTEP_HAVE_CUDA OFF)
 set(NCCL_FOUND OFF)
 if(LOCKSTEP_CUDA STREQUAL "EMULATED")
@@ -69,8 +69,8 @@ elseif(NOT LOCKSTEP_CUDA STREQUAL "OFF")
   if(CUDAToolkit_FOUND AND CMAKE_CUDA_COMPILER)
     set(LOCKSTEP_HAVE_CUDA ON)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-      # Two data-centre families as they are, and PTX that the driver translates for every other one from 8.0 on.
-      # scripts/check_kernels.sh compiles for six.
+      # Machine code for two data-centre families. For the other families from 8.0 on the driver translates PTX.
+      # scripts/check_kernels.sh compiles for six targets.
       set(CMAKE_CUDA_ARCHITECTURES 80 90a-real CACHE STRING "GPU architectures")
     endif()
     enable_language(CUDA)
@@ -82,7 +82,7 @@ if(LOCKSTEP_HAVE_CUDA)
   find_package(NCCL)
 endif()
 
-# What --version prints of the libraries that a build may lack.
+# The list of optional libraries that --version prints.
 set(with "")
 set(without "")
 foreach(feature "MPI=${LOCKSTEP_HAVE_MPI}" "libcurl=${LOCKSTEP_CURL}" "OpenSSL=${LOCKSTEP_OPENSSL}"

@@ -1,7 +1,7 @@
-# Collects dependencies that are missing, and prints them as one table of cmake/dependencies.txt.
+# Collects missing dependencies and prints them as one table with the columns of cmake/dependencies.txt.
 
-# lockstep_dependency(<name> <is found> <version> [OPTIONAL]): notes a library that is missing or too old. An optional one
-# stops nothing. Sets lockstep_is_usable.
+# lockstep_dependency(<name> <is found> <version> [OPTIONAL]): records a library that is missing or too old. A missing
+# optional library does not stop the configuration. Sets lockstep_is_usable.
 function(lockstep_dependency name found version)
   file(STRINGS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/dependencies.txt row REGEX "^${name} +\\|")
   string(REGEX REPLACE " *\\| *" ";" row "${row}")
@@ -24,7 +24,7 @@ function(lockstep_dependency name found version)
   endif()
 endfunction()
 
-# lockstep_format_missing(<variable>): the table of all that was noted, with columns as wide as they need.
+# lockstep_format_missing(<variable>): sets the variable to the table of all recorded libraries. Columns fit their cells.
 function(lockstep_format_missing variable)
   get_property(rows GLOBAL PROPERTY lockstep_missing)
   list(PREPEND rows "missing|what for|option|apt|dnf|conda|spack")
@@ -54,7 +54,7 @@ function(lockstep_format_missing variable)
   set(${variable} "${table}" PARENT_SCOPE)
 endfunction()
 
-# lockstep_report_missing(): stops the configuration if a library that cannot be left out, or was not, is missing.
+# lockstep_report_missing(): stops the configuration if a required library is missing. Warns if MPI is missing.
 function(lockstep_report_missing)
   get_property(rows GLOBAL PROPERTY lockstep_missing)
   get_property(incomplete GLOBAL PROPERTY lockstep_incomplete)

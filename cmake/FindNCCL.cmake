@@ -1,4 +1,4 @@
-# NCCL's header and library: NCCL_FOUND, NCCL_VERSION and the target NCCL::nccl. NCCL_ROOT says where to look first.
+# Finds NCCL's header and library. Sets NCCL_FOUND, NCCL_VERSION and the target NCCL::nccl. Searches NCCL_ROOT first.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 find_library(NCCL_LIBRARY nccl HINTS ${NCCL_ROOT} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
 if(NCCL_INCLUDE_DIR)

@@ -1,6 +1,6 @@
-# cmake --install: programs to bin/, configurations to share/lockstep/configs, env.sh, the environment module and batch
-# files to share/lockstep, and a package for others to build on: find_package(lockstep) gives lockstep::core ... lockstep::plan,
-# with the headers of src/ as their include folder.
+# cmake --install puts programs into bin/ and configurations into share/lockstep/configs. env.sh, the environment module and
+# batch files go into share/lockstep. It also installs a CMake package: find_package(lockstep) defines lockstep::core ...
+# lockstep::plan, with the headers of src/ as their include folder.
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
@@ -26,7 +26,7 @@ if(programs)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/scripts/modulefiles
   DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)
-# Not a site's settings: an installation has its own.
+# A site's settings are not installed, because an installation has its own.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/scripts/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs
   USE_SOURCE_PERMISSIONS PATTERN site.sh EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/scripts/env.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep COMPONENT programs)

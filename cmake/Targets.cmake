@@ -1,8 +1,8 @@
 include(GNUInstallDirs)
 
-# lockstep_choose_twins(<variable>): of the sources in the variable, drops those of libraries that this build leaves out.
+# lockstep_choose_twins(<variable>): removes sources of disabled libraries from the list in the variable.
 # <name>_curl.cpp, <name>_openssl.cpp and <name>_pugixml.cpp are compiled with that library, <name>_none.cpp without it.
-# A <name>_none.cpp that has no such twin is compiled without CUDA, and *_cuda.cpp with it.
+# A <name>_none.cpp without such a twin is compiled in builds without CUDA. *_cuda.cpp is compiled in builds with CUDA.
 function(lockstep_choose_twins variable)
   set(sources ${${variable}})
   set(chosen "")
@@ -30,9 +30,9 @@ function(lockstep_choose_twins variable)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# lockstep_library(<room> [COLD] [PUBLIC targets...] [PRIVATE targets...]): the library lockstep_<room> from every source
-# below the calling folder. PUBLIC names the rooms whose headers this room's headers include. COLD: the room waits for
-# files, sockets and people; its loops over tensors or tokens wait for memory or a disk.
+# lockstep_library(<room> [COLD] [PUBLIC targets...] [PRIVATE targets...]): makes the library lockstep_<room> from every
+# source below the calling folder. PUBLIC names the rooms whose headers this room's headers include. COLD is for rooms that
+# wait for files, sockets and users. Their loops over tensors or tokens are limited by memory or a disk.
 function(lockstep_library room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
@@ -49,8 +49,8 @@ function(lockstep_library room)
   endif()
 endfunction()
 
-# lockstep_cuda(<target>): lets the sources of a target call CUDA, or its stand-in. Sources that end in .cu go to nvcc,
-# or, where GPUs are emulated, to the C++ compiler with hooks at each memory access for the race checker.
+# lockstep_cuda(<target>): lets the sources of a target call CUDA or its emulation. nvcc compiles *.cu. In emulated builds
+# the C++ compiler does, with the race checker's hooks at each memory access.
 function(lockstep_cuda target)
   if(NOT LOCKSTEP_HAVE_CUDA)
     return()
@@ -67,19 +67,20 @@ function(lockstep_cuda target)
   target_link_libraries(${target} PRIVATE CUDA::cudart CUDA::cublasLt)
 endfunction()
 
-# The given .cu files as C++ with the race checker's hooks; called in the folder whose target they belong to.
+# lockstep_emulated_sources(<source>...): compiles .cu files as C++ with the race checker's hooks. Call it in the folder of
+# their target.
 function(lockstep_emulated_sources)
   if(ARGN)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${LOCKSTEP_EMULATOR_OPTIONS}")
   endif()
 endfunction()
 
-# lockstep_program(<name> SOURCES ... LIBRARIES ...): an executable in bin/.
+# lockstep_program(<name> SOURCES ... LIBRARIES ...): makes an executable in bin/.
 function(lockstep_program program)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${program} ${arg_SOURCES})
   target_link_libraries(${program} PRIVATE ${arg_LIBRARIES} lockstep_options)
-  # Programs spend their time in the libraries.
+  # Programs spend their time in the libraries, so their own code is compiled as cold code.
   target_compile_options(${program} PRIVATE ${LOCKSTEP_COLD_OPTIONS})
   if(LOCKSTEP_SANITIZE MATCHES "address")
     target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/keep_plugins.cpp)

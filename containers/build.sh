@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What containers/Dockerfile and containers/lockstep.def share: builds the programs, installs them in /opt/lockstep, and
-# writes beside them which packages hold the libraries that they are linked with.
+# Builds the programs and installs them in /opt/lockstep, for containers/Dockerfile and containers/lockstep.def. Writes the
+# names of the packages that contain their shared libraries to /opt/lockstep/share/lockstep/packages.
 #   containers/build.sh <preset> <instruction set for -march>
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,6 +12,6 @@ cmake --preset "$preset" -DLOCKSTEP_ARCH="$2" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BE
 cmake --build --preset "$preset"
 cmake --install "build/$preset" --prefix "$prefix" --component programs
 
-# The names of packages carry versions that differ from one distribution to the next.
+# The package names are looked up, because they contain versions that differ between distributions.
 objdump --private-headers "$prefix"/bin/* | awk '$1 == "NEEDED" { print "*/" $2 }' | sort --unique |
   xargs dpkg-query --search | cut --delimiter=: --fields=1 | sort --unique >"$prefix/share/lockstep/packages"

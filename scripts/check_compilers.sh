@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the project with each of the named compilers, runs the tests of the CPU kernels, and prints a row of a table for
-# each (docs/install.md):
+# Builds the project with each of the named compilers and runs the tests of the CPU kernels. Prints one table row per
+# compiler (docs/install.md):
 #   scripts/check_compilers.sh g++-11 g++-12 clang++-14
-# A compiler that .ci/run does not use may warn. Logs stay in build/<compiler>.
+# A compiler that .ci/run does not use may warn. Logs are kept in build/<compiler>.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 (($# > 0)) || { echo "usage: scripts/check_compilers.sh COMPILER..." >&2; exit 2; }
@@ -24,7 +24,7 @@ for compiler in "$@"; do
   else
     failed=1
   fi
-  # As CMake has recognised it: "GNU 12.2.0".
+  # The compiler as CMake recognised it, for example "GNU 12.2.0".
   version=$(sed -nE 's/^set\(CMAKE_CXX_COMPILER_(ID|VERSION) "(.*)"\)$/\2/p' "$folder"/CMakeFiles/*/CMakeCXXCompiler.cmake |
     xargs || true)
   echo "| \`$compiler\` (${version:-not found}) | $distribution | $(grep -cE ':[0-9]+: warning: ' "$folder/build.log") | $verdict |"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles every CUDA kernel with warnings as errors, without a GPU, and compares what ptxas says of each with the table
-# src/kernels/cuda/resources.csv. A new spill or stack frame fails, and so does a kernel that the table does not know;
-# a spill that has to be is allowed where its row gives a reason in the last column.
+# Compiles every CUDA kernel with warnings as errors. Needs no GPU. Compares the resources that ptxas reports for each
+# kernel with the table src/kernels/cuda/resources.csv. A new spill or stack frame fails. A kernel that is not in the
+# table fails too. A necessary spill is allowed if its row has a reason in the last column.
 #   scripts/check_kernels.sh                two targets; all six if sources of kernels changed since the last commit
-#   scripts/check_kernels.sh --base main    ... if they changed since main
-#   scripts/check_kernels.sh --all          all six
-#   scripts/check_kernels.sh --update       all six, and writes the table; reasons stay
-# It is the build of the preset cuda in build/cuda_check, with the host's code not optimised, because nothing of it runs.
-# train_gpt can be linked there from the same objects; each file is compiled by itself, so a missing #include shows:
+#   scripts/check_kernels.sh --base main    two targets; all six if sources of kernels changed since main
+#   scripts/check_kernels.sh --all          all six targets
+#   scripts/check_kernels.sh --update       all six targets; writes the table and keeps its reasons
+# It builds the preset cuda in build/cuda_check. Host code is not optimised, because it never runs. Each file is compiled
+# separately, so a missing #include is an error. train_gpt can be linked there from the same objects:
 #   cmake --build build/cuda_check --target train_gpt
-# Two compilers at a time; JOBS=8 for more.
+# Two compilers run at the same time. JOBS=8 runs eight.
 set -euo pipefail
 
-# As the build's compiler launcher: what ptxas says of a file lands beside its object.
+# With --launch this is the build's compiler launcher. It writes the output of ptxas to a log next to the object file.
 if [[ ${1:-} == --launch ]]; then
   shift
   object=
@@ -58,11 +58,11 @@ done
 
 nvcc=${CUDACXX:-nvcc}
 if ! command -v "$nvcc" >/dev/null; then
-  echo "check_kernels: there is no nvcc: install the CUDA toolkit and put its bin folder on PATH" >&2
+  echo "check_kernels: nvcc was not found: install the CUDA toolkit and put its bin folder on PATH" >&2
   exit 2
 fi
 
-# Contracts and core/ count as well: kernels are templates over them.
+# Kernel contracts and core/ are checked too, because kernels are templates over them.
 sources_changed() {
   local paths=(src/kernels src/core ':!src/kernels/cpu' scripts/check_kernels.sh cmake/CompilerOptions.cmake)
   ! git rev-parse --quiet --verify "$base^{commit}" >/dev/null || ! git diff --quiet "$base" -- "${paths[@]}" ||
@@ -84,15 +84,15 @@ compile_seconds=$SECONDS
 
 mapfile -t files < <(find src/kernels/cuda -name '*.cu' | sort)
 log_of() { echo "$folder/src/kernels/CMakeFiles/lockstep_kernels.dir/${1#src/kernels/}.o.log"; }
-# ptxas: setmaxnreg ignored; wgmma serialised.
+# These two ptxas warnings are errors: setmaxnreg is ignored, and wgmma is serialised.
 failed=0
 for file in "${files[@]}"; do
   if grep -H 'C7508\|C7510' "$(log_of "$file")" >&2; then failed=1; fi
 done
 if ((failed)); then exit 1; fi
 
-# One line a kernel and target. Names lose namespaces and parameters; the frames of functions that were not inlined
-# count for the kernel above them.
+# Writes one line per kernel and target. Namespaces and parameters are removed from names. The stack frames of functions
+# that were not inlined are added to the kernel before them.
 measured=$folder/measured.csv
 for file in "${files[@]}"; do
   c++filt <"$(log_of "$file")" | awk -v file="${file#src/kernels/cuda/}" '
@@ -131,8 +131,8 @@ for file in "${files[@]}"; do
     }'
 done | LC_ALL=C sort >"$measured"
 
-# Reads the table, then what was measured; figures[1] is the target, [2] registers, [3] shared memory, [4] to [6] stack
-# and spills, [7] the reason. Writes the new table, and what is to be told to stderr.
+# Reads the table, then the measured lines. figures[1] is the target, [2] registers, [3] shared memory, [4] to [6] stack
+# and spills, [7] the reason. Writes the new table to stdout and messages to stderr.
 status=0
 awk -F'"' -v update="$update" -v targets="${targets[*]}" '
   function tell(text) { print text >"/dev/stderr" }
@@ -153,7 +153,7 @@ awk -F'"' -v update="$update" -v targets="${targets[*]}" '
   }
   {
     if (key in seen) {
-      tell("two kernels are called " name)
+      tell("two kernels have the name " name)
       failed = 1
     }
     seen[key] = 1
@@ -177,11 +177,11 @@ awk -F'"' -v update="$update" -v targets="${targets[*]}" '
   END {
     for (key in known)
       if (!(key in seen) && index(" " targets " ", " " target_of[key] " ")) {
-        if (update == "no") tell(known[key] " is in the table only")
+        if (update == "no") tell(known[key] " is in the table, but was not compiled")
         stale++
       }
-    if (changed + stale > 0 || failed) tell("scripts/check_kernels.sh --update writes the table anew")
-    tell(kernels + 0 " kernels and targets, " changed + 0 " with other registers, " stale + 0 " gone")
+    if (changed + stale > 0 || failed) tell("scripts/check_kernels.sh --update writes a new table")
+    tell(kernels + 0 " kernels and targets, " changed + 0 " with different registers, " stale + 0 " removed")
     exit failed
   }' <(cat "$table" 2>/dev/null || echo "$header") "$measured" >"$folder/new.csv" || status=$?
 

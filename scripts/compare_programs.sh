@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains the same models with several builds of train_gpt, and compares every step's loss bits and the hash of the trained
-# parameters. Each PROGRAM is the path of a train_gpt; one with words in front ("qemu-aarch64-static .../train_gpt") is a command.
+# Trains the same models with several builds of train_gpt. Compares every step's loss bits and the hash of the trained
+# parameters. A PROGRAM is the path of a train_gpt, or a command of several words ("qemu-aarch64-static .../train_gpt").
 #   scripts/compare_programs.sh [--large] PROGRAM PROGRAM...
-# 1. Small models of odd shapes, ten steps each, in every precision; --large: also 40 steps of quickstart.ini and 100 steps of
-#    shakespeare_cpu.ini.
-# 2. A run resumes from snapshots of one program in the next one, until the first one ends it. Then each build's generate, which
-#    lies beside its train_gpt, writes a text with the model.
-# 3. Each program with MPI is a rank beside the first one, with dist.shard = none and full.
-# Prints a line for each, and exits with 1 at the first that differs.
+# 1. Trains small models of odd shapes for ten steps, in every precision. --large also trains 40 steps of quickstart.ini and
+#    100 steps of shakespeare_cpu.ini.
+# 2. Each program resumes a run from the snapshot of the previous program. The first program finishes it. Then each build's
+#    generate, which is in the folder of its train_gpt, generates a text with the model.
+# 3. Each program with MPI runs one rank, and the first program the other rank, with dist.shard = none and full.
+# Prints a line for each comparison. Exits with code 1 at the first difference.
 set -euo pipefail
 large=
 if [[ ${1:-} == --large ]]; then
@@ -17,7 +17,7 @@ if [[ ${1:-} == --large ]]; then
 fi
 (($# > 1)) || { sed -n '5p' "$0" | cut -c 5- >&2; exit 2; }
 programs=("$@")
-# start_ranks.sh looks for programs there, or in the builds of this tree.
+# start_ranks.sh looks for programs in LOCKSTEP_BIN and in the builds of this tree.
 if [[ -x $1 ]]; then
   LOCKSTEP_BIN=$(dirname "$(realpath "$1")")
   export LOCKSTEP_BIN
@@ -27,7 +27,7 @@ source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/start_ranks.sh"
 folder=$(mktemp --directory)
 trap 'rm -rf "$folder"' EXIT
 
-# The keys of all runs: the text is built in, and two replicas let one rank or two train.
+# The settings of all runs. The text is built in. Two replicas allow one or two ranks.
 common=(data.dataset=sample dist.replicas=2 train.threads=1 train.sample_every=0)
 tiny=("${common[@]}" model.n_layer=2 model.n_head=2 model.n_embd=36 data.block_size=20 train.batch_size=3 train.steps=10
   train.warmup_steps=2 train.eval_every=5 data.train_split=0.9997)
@@ -41,7 +41,7 @@ small=(
   "train.precision=fp32 model.n_layer=1 data.block_size=280 train.batch_size=1 train.beta2=0.95"
 )
 
-# start COMMAND ARGUMENT...: COMMAND is a program's path, or a command of several words.
+# start COMMAND ARGUMENT...: runs COMMAND, which is a program's path or a command of several words.
 start() {
   if [[ -x $1 ]]; then
     "$@"
@@ -51,23 +51,23 @@ start() {
   fi
 }
 
-# hash_of RUN: the bits of all losses and of the trained parameters, in 16 digits. Fails if the run has no end.
+# hash_of RUN: prints a hash of all losses and of the trained parameters in 16 digits. Fails if the run did not finish.
 hash_of() {
-  grep -q '"parameters_hash":' "$1/metrics.jsonl" || { echo "$1 has no end" >&2; return 1; }
+  grep -q '"parameters_hash":' "$1/metrics.jsonl" || { echo "$1: the run did not finish" >&2; return 1; }
   grep -oE '"(loss_bits|val_loss_bits|parameters_hash)":"[0-9a-f]+"' "$1/metrics.jsonl" | sha256sum | cut -c 1-16
 }
 
-# expect NAME RUN HASH: the run has this hash.
+# expect NAME RUN HASH: exits with an error unless the run has this hash.
 expect() {
   local found
   found=$(hash_of "$2")
   if [[ $found != "$3" ]]; then
-    echo "$1: $found, which is not $3" >&2
+    echo "$1: the hash is $found instead of $3" >&2
     exit 1
   fi
 }
 
-# train COMMAND RUN SETTING...
+# train COMMAND RUN SETTING...: trains a run with the settings.
 train() {
   start "$1" "${@:3}" "log.dir=$2" >"$2.log" 2>&1 || { echo "$1 ${*:3}:" >&2; tail -n 5 "$2.log" >&2; exit 1; }
 }
@@ -75,7 +75,7 @@ train() {
 # The hash of each model that compare() has trained, by the model's name.
 declare -A hashes=()
 
-# compare NAME SETTING...: all programs, from the beginning to the end.
+# compare NAME SETTING...: trains the whole run with each program and compares the hashes.
 compare() {
   local -r name=$1
   shift
@@ -91,7 +91,7 @@ compare() {
   echo "$hash  $name"
 }
 
-# hand_over NAME SETTING...: each program makes some steps, and the first one the last steps.
+# hand_over NAME SETTING...: each program trains three steps of one run. The first program also trains the last steps.
 hand_over() {
   local -r name=$1
   shift
@@ -103,7 +103,7 @@ hand_over() {
   hash=$(hash_of "$undisturbed")
   for program in "${programs[@]}" "${programs[0]}"; do
     until=$((until + 3))
-    # train.decay_steps keeps the learning rate of the whole run, so that a run may be given more steps.
+    # train.decay_steps keeps the learning rates of the whole run although train.steps grows.
     train "$program" "$handed" "$@" "train.steps=$until" "train.decay_steps=$steps"
   done
   expect "handed from program to program" "$handed" "$hash"
@@ -117,15 +117,15 @@ hand_over() {
   echo "$hash  $name, $steps steps, handed from program to program and back to the first; one text by all"
 }
 
-# has_mpi COMMAND
+# has_mpi COMMAND: succeeds if the program was built with MPI.
 has_mpi() {
   local version
   version=$(start "$1" --version) || { echo "$1 --version failed" >&2; exit 1; }
   [[ $version == *"with MPI"* ]]
 }
 
-# together NAME SETTING...: a model of compare() again, by a rank of the first program beside one of each other program.
-# Programs without MPI are left out.
+# together NAME SETTING...: trains a model of compare() again. One rank is the first program, the other rank is another
+# program. Programs without MPI are skipped.
 together() {
   local -r name=$1 run=$folder/together
   local -r hash=${hashes[$name]}
@@ -138,7 +138,7 @@ together() {
     for stage in none full; do
       rm -rf "$run"
       local keys=("$@" "dist.shard=$stage" "log.dir=$run" snapshot.path=none)
-      # Debian 13's mpirun crashes at a colon between two programs.
+      # bash starts the rank's program, because Debian 13's mpirun crashes at a colon between two programs.
       start_ranks 2 bash -c "$of_this_rank" bash "${programs[0]}" "$program" "${keys[@]}" >"$run.log" 2>&1 ||
         { tail -n 5 "$run.log" >&2; exit 1; }
       expect "a rank of $program, dist.shard=$stage" "$run" "$hash"
@@ -158,7 +158,7 @@ if [[ -n $large ]]; then
     data.train_split=0.99 train.threads=0
 fi
 for precision in fp32 bf16 fp16; do
-  # A run evaluates after its last step, which every third one is here.
+  # A run evaluates after its last step. eval_every=3 makes each program's last step an evaluation step of the whole run.
   hand_over "$precision" "${tiny[@]}" "train.precision=$precision" model.dropout=0.1 train.eval_every=3
 done
 if command -v mpirun >/dev/null && has_mpi "${programs[0]}"; then

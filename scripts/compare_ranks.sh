@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains one configuration on 1, 2, 3 and 4 ranks (or those given), cutting and recomputing nothing (or what is given), and
-# compares every step's loss bits and the hash of the trained parameters; in each precision for itself. Needs a build in
-# build/cpu.
+# Trains one configuration on 1, 2, 3 and 4 ranks, by default without sharding and recomputation. Compares every step's loss
+# bits and the hash of the trained parameters within each precision. Needs a build in build/cpu.
 #   scripts/compare_ranks.sh [--ranks "1 2 4"] [--shard "none optimizer gradients full full:2"] [--recompute "none block"]
 #                            [--precision "fp32 bf16"] [CONFIG [section.key=value ...]]
-# CONFIG is shakespeare_cpu.ini if none is given. full:2 is dist.shard=full in groups of two ranks (dist.group=2), and is
-# left out where these are all ranks, or do not come out even.
+# CONFIG is shakespeare_cpu.ini by default. full:2 is dist.shard=full in groups of two ranks (dist.group=2). It is skipped
+# if one group has all ranks, or if the number of ranks is not a multiple of the group.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,7 +22,7 @@ source scripts/start_ranks.sh
 
 bits() { grep -oE '"(loss_bits|parameters_hash)":"[0-9a-f]+"' "$1"; }
 
-# train PRECISION RANKS SHARD RECOMPUTE [section.key=value ...]; compares with the first run in this precision
+# train PRECISION RANKS SHARD RECOMPUTE [section.key=value ...]: trains, and compares with the first run in this precision.
 train() {
   local -r name="$1, $2 ranks, shard = $3, recompute = $4" run=runs/compare_ranks/$1-$2-${3/:/-}-$4
   local -r settings=("train.precision=$1" "dist.shard=${3%:*}" "train.recompute=$4" log.dir="$run" snapshot.path=none)
@@ -42,7 +41,7 @@ train() {
   exit 1
 }
 
-# cuts_evenly RANKS SHARD
+# cuts_evenly RANKS SHARD: succeeds if the ranks form several equal groups, or if SHARD has no group.
 cuts_evenly() { [[ $2 != *:* ]] || (($1 > ${2#*:} && $1 % ${2#*:} == 0)); }
 
 mkdir -p runs/compare_ranks

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the ids of bin/tokenize with those of tiktoken and of Hugging Face's tokenizers.
+"""Compares the ids of bin/tokenize with the ids of tiktoken and of Hugging Face's tokenizers.
 
-Three tokenizers: GPT-2's, from a file of tiktoken's (in PyPI's openai-whisper, whisper/assets/gpt2.tiktoken), and two
-that are trained here, with cl100k's and Llama 3's pattern. Each over every Unicode scalar value in nine contexts and over
-10 MB of mixed scripts, code, emoji and control characters; and decoding is the inverse.
+Checks four tokenizers. GPT-2's is read from a tiktoken file (in PyPI's openai-whisper, whisper/assets/gpt2.tiktoken). This
+script trains two more, named after cl100k's and Llama 3's pattern. The fourth is cl100k with tiktoken's own pattern. Each
+encodes every Unicode scalar value in nine contexts and 10 MB of mixed scripts, code, emoji and control characters.
+Decoding the 10 MB must give the same text.
 
     python3 scripts/compare_tokenizers.py gpt2.tiktoken [--programs build/cpu/bin] [--every 1]
 """
@@ -34,7 +35,7 @@ SCALARS = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
 
 
 def mixed_text(size, seed):
-    """Words of many scripts, code, numbers, emoji and controls, joined by white space of all kinds."""
+    """Returns words of many scripts, code, numbers, emoji and controls, joined by all kinds of white space."""
     draw = random.Random(seed)
     scripts = [(0x61, 0x7A)] * 12 + [(0x41, 0x5A), (0xC0, 0x17F), (0x391, 0x3C9), (0x410, 0x44F), (0x5D0, 0x5EA),
                (0x620, 0x64A), (0x905, 0x939), (0xE01, 0xE2E), (0x3041, 0x3096), (0x4E00, 0x9FA5), (0xAC00, 0xD7A3),
@@ -90,7 +91,7 @@ def tiktoken_of(made, pattern, special):
 
 
 def gpt2_of_tokenizers(path):
-    """Both libraries' tokenizers of the file: every cut of a token into two others is a merge, in order of ranks."""
+    """Returns both libraries' tokenizers of the file. Every split of a token into two others is a merge, in rank order."""
     ranks = load_tiktoken_bpe(str(path))
     spell = {byte: character for character, byte in ALPHABET.items()}
     vocabulary = {"".join(spell[b] for b in token): rank for token, rank in ranks.items()}
@@ -108,7 +109,7 @@ def gpt2_of_tokenizers(path):
 
 
 def tiktoken_ids(encoding, texts):
-    """The ids of each text, all encoded in one call: what a special token parts is split and merged by itself."""
+    """Returns the ids of each text. One call encodes all texts, because texts between special tokens are independent."""
     end = 1 << 30
     parted = tiktoken.Encoding("parted", pat_str=encoding._pat_str, mergeable_ranks=encoding._mergeable_ranks,
                                special_tokens={"<|end of one|>": end})
@@ -194,7 +195,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gpt2", type=pathlib.Path)
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/cpu/bin")
-    parser.add_argument("--every", type=int, default=1, help="take every n-th character alone")
+    parser.add_argument("--every", type=int, default=1, help="check only every n-th character in the contexts")
     options = parser.parse_args()
     print(f"tokenizers {tokenizers.__version__}, tiktoken {tiktoken.__version__}")
     with tempfile.TemporaryDirectory() as name:
@@ -208,7 +209,7 @@ def main():
             path = folder / f"{size}.json"
             made.save(str(path))
             cases.append((title, path, made, tiktoken_of(made, pattern, special)))
-        # tiktoken's own spelling of cl100k, whose file names no pattern.
+        # cl100k with tiktoken's own pattern, because a tiktoken file contains no pattern.
         ranks = cases[1][3]._mergeable_ranks
         path = folder / "cl100k_trained.tiktoken"
         path.write_bytes(b"".join(base64.b64encode(t) + b" %d\n" % r for t, r in sorted(ranks.items(), key=lambda x: x[1])))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares Lockstep with transformers and PyTorch as they are installed here, on new random GPT-2s of four shapes: the
-checks of build/cpu/bin/huggingface_tests (logits, ten steps, every bit) on them instead of on tests/golden/huggingface,
-and what transformers makes of folders that `convert` and a run leave.
+"""Compares Lockstep with the installed transformers and PyTorch, on new random GPT-2 models of four shapes. Runs the checks
+of build/cpu/bin/huggingface_tests (logits, ten steps, every bit) on them instead of on tests/golden/huggingface. Also loads
+the folders that `convert` and a run write into transformers.
 
     python3 scripts/compare_transformers.py [--programs build/cpu/bin] [--seed 1]
 
-Needs the Python packages torch, transformers, tokenizers and safetensors. Exits with 1 at the first difference.
+Needs the Python packages torch, transformers, tokenizers and safetensors. Exits with code 1 at the first difference.
 """
 
 import argparse
@@ -48,9 +48,9 @@ def run(*command, **more):
 def load(folder):
     model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     lacking = {kind: names for kind, names in info.items() if names}
-    # Masks of old versions are the only names too many.
+    # Attention masks of old versions are the only names that may be unexpected.
     unexpected = [name for name in lacking.pop("unexpected_keys", ()) if ".attn." not in name]
-    check(not lacking and not unexpected, f"transformers loads {folder} whole {lacking or ''} {unexpected or ''}")
+    check(not lacking and not unexpected, f"transformers loads all of {folder} {lacking or ''} {unexpected or ''}")
     return model.eval()
 
 
@@ -61,7 +61,7 @@ def same_bits(model, other):
 
 
 def validation_loss(model, tokenizer):
-    """Over windows side by side of the last tenth of the text, as Lockstep validates."""
+    """Returns the mean loss over adjacent windows of the last tenth of the text, as Lockstep's validation does."""
     ids = tokenizer(TEXT, return_tensors="pt").input_ids[0]
     ids = ids[int(0.9 * len(ids)) :]
     windows = (len(ids) - 1) // BLOCK

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a shell or a batch file ready; bash and zsh, from any directory, as often as you like:
+# Sets up a shell or a batch file for Lockstep. Works in bash and zsh, from any directory, and may be repeated:
 #   source scripts/env.sh
-# - The programs of LOCKSTEP_BIN, of this tree's builds, or of this installation come first in PATH.
-# - srun starts ranks by PMIx, unless SLURM_MPI_TYPE is set.
-# - mpirun of Open MPI 4 and 5 may be started by root, and starts more ranks than there are cores. In a Slurm allocation it
-#   keeps to the slots of the allocation.
+# - Puts the programs of LOCKSTEP_BIN, of this tree's builds, or of this installation first in PATH.
+# - Makes srun start ranks with PMIx, unless SLURM_MPI_TYPE is set.
+# - Lets root run mpirun of Open MPI 4 and 5, also with more ranks than cores. In a Slurm allocation mpirun uses only the
+#   slots of the allocation.
 
 _lockstep_environment() {
   local here build folder others found=
@@ -14,12 +14,12 @@ _lockstep_environment() {
   else
     here=${BASH_SOURCE[0]}
   fi
-  # Neither CDPATH nor a hook of the shell has a say in it.
+  # CDPATH and shell hooks must not change the folder or print.
   here=$(CDPATH='' cd -- "$(dirname -- "$here")" >/dev/null && pwd) || return
   build=$(dirname -- "$here")/build
-  # The last one found comes first. The first is that of an installation, whose env.sh lies in share/lockstep.
+  # The last folder found is first in PATH. The first folder is an installation's bin, whose env.sh is in share/lockstep.
   for folder in "${here%/share/lockstep}/bin" "$build/cpu/bin" "$build/cuda/bin" "${LOCKSTEP_BIN:-}"; do
-    # LOCKSTEP_BIN may have other programs alone.
+    # LOCKSTEP_BIN may contain other programs without train_gpt.
     if [ -x "$folder/train_gpt" ] || { [ "$folder" = "${LOCKSTEP_BIN:-}" ] && [ -d "$folder" ]; }; then
       found=$folder
       others=":$PATH:"
@@ -28,7 +28,7 @@ _lockstep_environment() {
     fi
   done
   if [ -z "$found" ] && ! command -v train_gpt >/dev/null; then
-    echo "env.sh: there is no train_gpt in LOCKSTEP_BIN (${LOCKSTEP_BIN:-unset}), $build/{cuda,cpu}/bin or PATH: build it" \
+    echo "env.sh: found no train_gpt in LOCKSTEP_BIN (${LOCKSTEP_BIN:-unset}), $build/{cuda,cpu}/bin or PATH: build it" \
       "(cmake --preset cpu && cmake --build --preset cpu), or set LOCKSTEP_BIN to the programs' folder" >&2
     return 1
   fi
@@ -42,7 +42,7 @@ _lockstep_mpirun() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
-  # On one host Open MPI 5 else prints a line for each rank if it cannot pair the host's interfaces.
+  # Without this, Open MPI 5 on one host prints a line per rank if it cannot pair the host's interfaces.
   if [ -z "${SLURM_JOB_ID:-}" ]; then
     export OMPI_MCA_reachable="${OMPI_MCA_reachable:-weighted}"
     export OMPI_MCA_rmaps_base_oversubscribe="${OMPI_MCA_rmaps_base_oversubscribe:-1}"
@@ -50,8 +50,9 @@ _lockstep_mpirun() {
   fi
 }
 
-# srun passes on whole lines, and the ranks cannot see where they end up: for a person at a terminal it passes on every
-# byte, so that a bar can be drawn, and tells them. Batch files start srun itself.
+# By default srun forwards whole lines, and ranks cannot detect a terminal. At an interactive terminal this function makes
+# srun forward every byte and tells the ranks about the terminal, so that rank 0 can draw a progress bar. Batch files call
+# srun directly.
 case $- in
   *i*)
     srun() {

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, in one command that ends in time: builds the preset cuda for the GPU that is here, runs
-# its tests, the three checkers of compute-sanitizer, equal bits over ranks and graphs, and the benchmarks, whose
-# figures it appends to bench/results/<GPU>.csv. Parts that find no time are reported as not run.
-#   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N: 1800 unless given
-# Exit status: 0 nothing failed, 1 something did, 2 there is no GPU or the command line is wrong.
-# Needs no network; Shakespeare comes from $LOCKSTEP_DATA_DIR. Logs are in build/gpu_check.
-# shellcheck disable=SC2016,SC2317  # sh expands what xargs hands it; a part is called by its name
+# Runs all checks that need a GPU, within a time limit. Builds the preset cuda for this machine's GPU. Runs its tests, the
+# three checkers of compute-sanitizer, comparisons of bits over ranks and graphs, and the benchmarks. Appends the figures to
+# bench/results/<GPU>.csv. Parts for which no time is left are reported as not run.
+#   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N is 1800 by default
+# Exit status: 0 all parts passed or were skipped, 1 a part failed, 2 there is no GPU or the command line is wrong.
+# Needs no network. Shakespeare's text is read from $LOCKSTEP_DATA_DIR. Logs are in build/gpu_check.
+# shellcheck disable=SC2016,SC2317  # sh expands the arguments of xargs; a part is called by its name
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 parts=(build tests memcheck racecheck synccheck bits curves kernels allreduce pytorch gpt2 shakespeare)
-# The most that a part may take, in percent of all; what it leaves goes to those after it.
+# Time limit of each part in percent of the total. Later parts can use the time that a part leaves.
 declare -A share=([build]=40 [tests]=15 [memcheck]=6 [racecheck]=6 [synccheck]=6 [bits]=8 [curves]=5 [kernels]=15
   [allreduce]=5 [pytorch]=25 [gpt2]=8 [shakespeare]=25)
 
@@ -30,14 +30,14 @@ while (($# > 0)); do
 done
 for name in ${only//,/ }; do
   if [[ -z ${share[$name]:-} ]]; then
-    echo "gpu_check: there is no part $name; the parts are ${parts[*]}" >&2
+    echo "gpu_check: part $name is unknown; the parts are ${parts[*]}" >&2
     exit 2
   fi
 done
 
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
 if [[ $gpu != *,* ]]; then
-  echo "gpu_check: there is no GPU here: nvidia-smi lists none" >&2
+  echo "gpu_check: no GPU was found: nvidia-smi lists none" >&2
   exit 2
 fi
 device=${gpu%,*}
@@ -51,10 +51,10 @@ mkdir -p "$logs" "$runs"
 # shellcheck disable=SC1091
 source scripts/start_ranks.sh 2>/dev/null || true
 export LOCKSTEP_SHARE_GPU=1
-# Where corpora and tuned plans of products are kept from run to run.
+# The folder that keeps corpora and tuned matmul plans between runs.
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-${HOME:-$PWD/$logs}/.cache}
 
-# append <benchmark> <case> <shape> <dtype> <rate> <unit>: a figure without a time of its own.
+# append <benchmark> <case> <shape> <dtype> <rate> <unit>: appends a figure that has no time in us.
 append() {
   local columns=date,commit,device,driver,benchmark,case,shape,dtype,us,spread,rate,unit,ceiling,percent,peer,peer_rate
   local commit
@@ -63,12 +63,12 @@ append() {
   echo "$(date -u +%Y-%m-%dT%H:%MZ),$commit,$device,$driver,$1,$2,$3,$4,,,$5,$6,,,," >>"$table"
 }
 
-# values <field> <metrics.jsonl>: of all lines that have it.
+# values <field> <metrics.jsonl>: prints the field's values of all lines that contain it.
 values() { sed -n "s/.*\"$1\":\\([-+.0-9a-z]*\\).*/\\1/p" "$2"; }
 median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
 bits() { grep -oE '"(loss_bits|val_loss_bits|parameters_hash)":"[0-9a-f]+"' "$1"; }
 
-# train <folder below runs/gpu_check> <ranks> <argument>...
+# train <folder below runs/gpu_check> <ranks> <argument>...: trains a new run.
 train() {
   local run=$runs/$1 ranks=$2
   shift 2
@@ -85,7 +85,8 @@ part_build() {
 
 part_tests() { ctest --preset cuda --label-regex gpu --parallel 8; }
 
-# The programs of kernel tests, one a core at a time. One that needs half of the time or more is cut off, and said to be.
+# Runs the kernels' test programs under a sanitizer, one per core at a time. A program is stopped after half of the part's
+# time and reported as cut off.
 sanitize() {
   local tool=$1 limit=$2 source name status
   local names=() cut=0 failed=0
@@ -113,7 +114,7 @@ part_memcheck() { sanitize memcheck "$1"; }
 part_racecheck() { sanitize racecheck "$1"; }
 part_synccheck() { sanitize synccheck "$1"; }
 
-# The same run three times on one rank, without graphs, and on two and four ranks that share the GPU.
+# Trains the same run three times on one rank, once without graphs, and on two and four ranks that share the GPU.
 part_bits() {
   local arguments=(--config shakespeare.ini data.dataset=sample train.device=cuda train.precision=bf16 train.steps=20)
   arguments+=(train.warmup_steps=5 train.sample_every=0)
@@ -136,7 +137,7 @@ part_bits() {
   append gpu_check "equal bits over ranks graphs and repeats" shakespeare.ini bf16 "$count" runs
 }
 
-# 50 steps in bf16 on the GPU and in fp32 on the CPU: no loss may differ by more than 0.02.
+# Trains 50 steps in bf16 on the GPU and in fp32 on the CPU. No loss may differ by more than 0.02.
 part_curves() {
   local arguments=(--config quickstart.ini data.dataset=sample train.steps=50 train.warmup_steps=10)
   arguments+=(train.sample_every=0)
@@ -176,7 +177,7 @@ part_shakespeare() {
   values val_loss "$metrics" | sort -g | head -n 1 | awk '{ print "best validation loss " $1; exit !($1 <= 1.48) }'
 }
 
-# Why a part cannot run here; nothing if it can.
+# obstacle <part>: prints why a part cannot run on this machine, or nothing.
 obstacle() {
   case "$1" in
     *check) [[ -x $sanitizer ]] || echo "no compute-sanitizer" ;;
@@ -194,7 +195,7 @@ if [[ ${GPU_CHECK_PART:-} ]]; then
   exit
 fi
 
-# A part is a shell of its own, so that its first failing command ends it and its clock can end all of it.
+# Each part runs in its own shell, so that its first failing command ends it and its time limit can stop all of it.
 declare -A result
 failed=0
 echo "gpu_check: $device, driver $driver, $seconds s"

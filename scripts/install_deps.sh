@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages of Debian 12 or Ubuntu 22.04 and newer that Lockstep is built with. Elsewhere it prints their names.
+# Installs the packages that Lockstep's build needs, on Debian 12, Ubuntu 22.04 and newer. On other systems it prints names.
 #   scripts/install_deps.sh               compiler, CMake, MPI and libraries
-#   scripts/install_deps.sh --clang       also clang, which the emulator of GPUs is built with
+#   scripts/install_deps.sh --clang       also clang, which compiles the GPU emulator
 #   scripts/install_deps.sh --lint        also clang, clang-format and clang-tidy
-#   scripts/install_deps.sh --cluster     also what the cluster tests run: Slurm, modules, iproute2, an S3 server in .cache/
-#   scripts/install_deps.sh --prefix DIR  unpacks what is missing into DIR, without root; then: source DIR/env.sh
-# Needs root or sudo only when something is missing; asks nothing; may be run again at any time. cmake/dependencies.txt lists
-# the packages, docs/install.md explains other ways.
+#   scripts/install_deps.sh --cluster     also for the cluster tests: Slurm, modules, iproute2, an S3 server in .cache/
+#   scripts/install_deps.sh --prefix DIR  unpacks missing packages into DIR, without root; then: source DIR/env.sh
+# Needs root or sudo only if a package is missing. It asks no questions and may be run again at any time.
+# cmake/dependencies.txt lists the packages. docs/install.md explains other ways.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# Prints the packages in a column of the table.
+# packages_in COLUMN: prints the packages in a column of the table.
 packages_in() {
   awk -F ' *[|] *' -v column="$1" '!/^#/ && NF == 8 { print $column }' "$root/cmake/dependencies.txt" | sort --unique
 }
@@ -41,7 +41,7 @@ while (($# > 0)); do
   shift
 done
 
-# cmake checks what is there in any case, so the caller may continue.
+# cmake checks the dependencies later, so the caller may continue.
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "install_deps: this is neither Debian nor Ubuntu, so nothing is installed. cmake names what is missing." >&2
   if command -v dnf >/dev/null; then
@@ -63,7 +63,7 @@ as_root() {
   fi
 }
 
-# Packages of services start them when installed, unless this file forbids it. One that is there already decides.
+# Installing a package starts its services, unless this file forbids it. An existing file is kept.
 forbid_services() {
   if [[ ! -e /usr/sbin/policy-rc.d ]]; then
     trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
@@ -71,11 +71,11 @@ forbid_services() {
   fi
 }
 
-# Unpacks packages, and those that they need, into a folder. Programs there find each other by env.sh.
+# Unpacks packages and their dependencies into a folder. env.sh in the folder sets the paths for them.
 unpack() {
   local folder names debs triplet name target
   folder=$(mkdir -p "$prefix" && cd "$prefix" && pwd)
-  # Compilers of other languages and web pages come with libopenmpi-dev, and nothing here uses them.
+  # libopenmpi-dev depends on compilers of other languages and on web pages, which Lockstep does not need.
   names=$(apt-get --simulate --no-install-recommends install "$@" | awk '$1 == "Inst" { print $2 }' |
     grep -vE '^(gfortran|libgfortran-[0-9]+-dev|libjs-|javascript-common)') || true
   if [[ -z $names ]]; then
@@ -88,21 +88,22 @@ unpack() {
   for name in "$debs"/*.deb; do dpkg-deb --extract "$name" "$folder"; done
   rm -r "$debs"
   triplet=$(dpkg-architecture --query DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
-  # The compiler looks for headers of an architecture in the system's folder alone.
+  # The compiler looks for an architecture's headers only in the system's folder, so they are linked into include/.
   if [[ -d $folder/usr/include/$triplet ]]; then
     cp --recursive --symbolic-link --no-clobber "$folder/usr/include/$triplet/." "$folder/usr/include/"
   fi
-  # Where the library itself is installed, only its development package was unpacked: the link leads to the system's.
+  # If the library itself is installed, only its development package was unpacked. Its link then points to the system's
+  # library.
   find "$folder/usr/lib/$triplet" -maxdepth 1 -name '*.so' -xtype l | while read -r name; do
     target=/usr/lib/$triplet/$(readlink "$name")
     if [[ -e $target ]]; then ln -sfn "$target" "$name"; fi
   done
-  # Installing would have made these names.
+  # An installation would have created these names.
   for name in "$folder"/usr/bin/*.openmpi; do
     if [[ -L $name || -e $name ]]; then ln -sfn "${name##*/}" "${name%.openmpi}"; fi
   done
   cat >"$folder/env.sh" <<ENV
-# Written by scripts/install_deps.sh --prefix. To be sourced before cmake and before programs are started.
+# Written by scripts/install_deps.sh --prefix. Source it before you run cmake or the programs.
 export CMAKE_PREFIX_PATH=$folder/usr\${CMAKE_PREFIX_PATH:+:\$CMAKE_PREFIX_PATH}
 export PATH=$folder/usr/bin:\$PATH
 export LD_LIBRARY_PATH=$folder/usr/lib/$triplet:$folder/lib/$triplet\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
@@ -131,7 +132,7 @@ else
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-# The S3 server of the tests. The last line written says that all of it is there.
+# Installs the S3 server of the tests. The file `installed` is written last, so it marks a complete installation.
 if $cluster; then
   moto="moto[server]==5.2.5"
   venv=$root/.cache/cluster-venv

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/tokenizer/unicode_classes.cpp: the class of every character, as the references know it.
+"""Writes src/tokenizer/unicode_classes.cpp: the class of every character, according to tokenizers and tiktoken.
 
-Asks both tokenizers and tiktoken for every Unicode scalar value, and writes nothing unless they agree. Their version
-of Unicode is told by the number of characters that they take for assigned.
+Asks both libraries for the class of every Unicode scalar value. Writes nothing unless they agree. The number of characters
+that they treat as assigned identifies their Unicode version.
 
     python3 scripts/make_unicode_classes.py      # needs tokenizers and tiktoken
 """
@@ -13,7 +13,7 @@ import tiktoken
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
-# Assigned characters of a version without controls, private use and surrogates (unicode.org/versions).
+# The number of assigned characters in each version, without controls, private use and surrogates (unicode.org/versions).
 VERSIONS = {149186: "15.0", 149813: "15.1", 154998: "16.0", 159801: "17.0"}
 CLASSES = {  # in order of CharacterClass
     "other": None, "white_space": r"\s", "number": r"\p{N}", "lower": r"\p{Ll}", "upper": r"[\p{Lu}\p{Lt}]",

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures the figures of docs/tutorial/5_less_memory.md, for a machine that does nothing else: prints the rows of its two
-# tables, in two minutes. Peaks are VmHWM, what a process held at most; the time is the median of a run's steps.
+# Measures the figures of docs/tutorial/5_less_memory.md and prints the rows of its two tables, in two minutes. The machine
+# must be idle. Peaks are VmHWM, the highest memory of a process. The time is the median of a run's steps.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$PWD/build/cpu/bin

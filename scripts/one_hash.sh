@@ -1,40 +1,40 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds train_gpt for every processor and by every compiler that can be used here, and compares what these programs train, by
-# scripts/compare_programs.sh. Compares their kernels too.
+# Builds train_gpt for every processor and with every compiler that this machine can use. Compares the models that these
+# programs train, with scripts/compare_programs.sh. Compares their kernels too.
 #   scripts/one_hash.sh [BUILD...]
-# Without names it builds all that can run here:
-#   avx2 avx512 avx512bf16     by c++, for these instructions; those that this processor lacks are left out
-#   O1 O2                      for AVX2 with this optimisation, without unity builds
-#   g++-11 ... clang++-19      for AVX2 by these compilers
-#   asan                       with sanitizers of addresses and undefined behaviour
-#   baseline                   for the first x86-64: no AVX, no fused multiply-add. Small models only
-#   arm64                      cross-compiled without MPI, run by qemu-aarch64-static. Small models only. Needs
-#                              g++-aarch64-linux-gnu and qemu-user-static; its libraries come from the distribution's arm64 packages
-# Builds stay in build/one_hash.
+# Without names it builds all builds that can run here:
+#   avx2 avx512 avx512bf16     c++ for these instructions; skipped if this processor lacks them
+#   O1 O2                      AVX2 with this optimisation, without unity builds
+#   g++-11 ... clang++-19      AVX2 with these compilers
+#   asan                       with sanitizers for addresses and undefined behaviour
+#   baseline                   the first x86-64, without AVX and fused multiply-add; small models only
+#   arm64                      cross-compiled without MPI, run by qemu-aarch64-static; small models only. Needs
+#                              g++-aarch64-linux-gnu and qemu-user-static; downloads the distribution's arm64 libraries
+# Builds are kept in build/one_hash.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
-# A relative path has no spaces, as the words of a command must not.
+# The path is relative, so that it has no spaces. Commands are split at spaces.
 root=build/one_hash
 mkdir -p "$root"
-# Files that CMake joins have the same name for ccache in every build.
+# ccache sees the same names for CMake's unity files in every build.
 export CCACHE_BASEDIR=$PWD/$root
-# Open MPI does not free all that it allocates. Tests look for leaks.
+# Open MPI does not free all its memory. The tests look for leaks instead.
 export ASAN_OPTIONS=detect_leaks=0
 compilers=(g++-11 g++-12 g++-13 g++-14 clang++-14 clang++-19)
 all=(avx2 avx512 avx512bf16 O1 O2 "${compilers[@]}" asan baseline arm64)
 
 has_flag() { grep -qw "$1" /proc/cpuinfo; }
 
-# why_not NAME: says why it cannot be built or run here.
+# why_not NAME: prints why the build cannot be built or run here, or nothing.
 why_not() {
   case $1 in
     *++*)
       command -v "$1" >/dev/null || { echo "it is not installed"; return; }
-      [[ $(realpath "$(command -v "$1")") != "$(realpath "$(command -v c++)")" ]] || { echo "it is c++, as in avx2"; return; }
+      [[ $(realpath "$(command -v "$1")") != "$(realpath "$(command -v c++)")" ]] || { echo "it is c++, which avx2 uses"; return; }
       ;;&
     avx2 | O1 | O2 | asan | *++*) has_flag avx2 || echo "this processor has no AVX2" ;;
-    baseline) [[ $(uname -m) == x86_64 ]] || echo "this processor is no x86-64" ;;
+    baseline) [[ $(uname -m) == x86_64 ]] || echo "this processor is not x86-64" ;;
     avx512) has_flag avx512f || echo "this processor has no AVX-512" ;;
     avx512bf16) has_flag avx512_bf16 || echo "this processor has no AVX512-BF16" ;;
     arm64)
@@ -44,7 +44,7 @@ why_not() {
   esac
 }
 
-# The libraries that a smallest build needs, for arm64, in a folder of their own.
+# Downloads the arm64 libraries that the smallest build needs into a separate folder.
 fetch_arm64() {
   local -r folder=$PWD/$root/arm64_packages
   [[ -f $folder/is_complete ]] && return
@@ -79,7 +79,7 @@ configure() {
   esac
 }
 
-# build NAME: train_gpt, generate and kernels_bits.
+# build NAME: builds train_gpt, generate and kernels_bits.
 build() {
   local -r folder=$root/$1
   local options
@@ -90,7 +90,7 @@ build() {
     cmake --preset cpu -B "$folder" -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_BENCH=OFF "${options[@]}"
     cmake --build "$folder" --target train_gpt generate kernels_bits
   ) >"$folder.log" 2>&1 &
-  # A subshell in the condition of an if would go on after a command that fails.
+  # In the condition of an if, a subshell would continue after a failed command.
   if ! wait $!; then
     tail -n 20 "$folder.log" >&2
     echo "cannot build $1" >&2
@@ -98,10 +98,10 @@ build() {
   fi
 }
 
-# command_of NAME PROGRAM: how a program of this build is started.
+# command_of NAME PROGRAM: prints the command that starts a program of this build.
 command_of() {
   local -r program=$root/$1/bin/$2
-  # The loader and the C library are of one version: both are of the packages, and none of the cross compiler.
+  # The loader and the C library must have the same version. Both are from the packages, not from the cross compiler.
   if [[ $1 == arm64 ]]; then echo "qemu-aarch64-static -L $root/arm64_packages/root $program"; else echo "$program"; fi
 }
 
@@ -109,7 +109,7 @@ names=("$@")
 if ((${#names[@]} == 0)); then
   for name in "${all[@]}"; do
     reason=$(why_not "$name")
-    if [[ -z $reason ]]; then names+=("$name"); else echo "left out: $name, because $reason"; fi
+    if [[ -z $reason ]]; then names+=("$name"); else echo "skipped: $name, because $reason"; fi
   done
 fi
 echo "$(git describe --always --dirty), $(date -u +%F), $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)," \
@@ -123,7 +123,7 @@ for name in "${names[@]}"; do
   hash=$($kernels_bits | sha256sum | cut -c 1-16) || { echo "the kernels of $name fail" >&2; exit 1; }
   kernels=${kernels:-$hash}
   echo "kernels $hash  $name: $($program --version)"
-  [[ $hash == "$kernels" ]] || { echo "the kernels of $name have other bits" >&2; exit 1; }
+  [[ $hash == "$kernels" ]] || { echo "the kernels of $name have different bits" >&2; exit 1; }
 done
 shorten() { sed "s,qemu-aarch64-static -L [^ ]* ,,; s,$root/,,g; s,/bin/train_gpt,,g"; }
 if ((${#fast[@]} > 1)); then scripts/compare_programs.sh --large "${fast[@]}" | shorten; fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, trains a small GPT on two ranks and lets it write. Takes a few minutes.
-#   scripts/quickstart.sh             Shakespeare, from $LOCKSTEP_DATA_DIR or the network; else the built-in sample
-#   scripts/quickstart.sh --offline   the built-in sample
+# Installs missing packages, builds, trains a small GPT on two ranks and generates text with it. Takes a few minutes.
+#   scripts/quickstart.sh             Shakespeare from $LOCKSTEP_DATA_DIR or the network; without it the built-in sample
+#   scripts/quickstart.sh --offline   the built-in sample text
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,10 +25,10 @@ ranks=()
 if command -v mpirun >/dev/null; then
   ranks=(start_ranks 2)
 else
-  echo "quickstart: there is no mpirun, so this trains on one rank"
+  echo "quickstart: mpirun was not found, so the model trains on one rank"
 fi
 
-# train <name of the run> [override]...
+# train <name of the run> [override]...: trains a run.
 train() {
   local run=runs/$1
   shift
@@ -44,10 +44,10 @@ train_on_sample() {
 run=quickstart
 dataset=shakespeare
 if [[ $offline == yes ]]; then
-  echo "quickstart: trains on the built-in sample text"
+  echo "quickstart: training on the built-in sample text"
   train_on_sample
 else
-  # One step shows whether there is a text, so that the run itself keeps the terminal.
+  # A trial of one step checks that the text is available. Its output is captured; the run's output is not.
   trial=$(mktemp --directory)
   status=0
   said=$("$programs/train_gpt" --config configs/quickstart.ini "log.dir=$trial" snapshot.path=none train.steps=1 \
@@ -55,7 +55,7 @@ else
   rm -rf "$trial"
   if ((status == 2)) && [[ $said == *data.dataset* ]]; then
     echo "$said"
-    echo "quickstart: without Shakespeare's text (see above) this trains on the built-in sample instead"
+    echo "quickstart: Shakespeare's text is not available (see above); training on the built-in sample instead"
     train_on_sample
   else
     train "$run"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds one preset and runs its tests. The last line counts them.
-#   scripts/test.sh [preset] [ctest options]     the preset is cpu unless given; see CMakePresets.json
+# Installs missing packages, builds one preset and runs its tests. The last line of the output counts them.
+#   scripts/test.sh [preset] [ctest options]     the default preset is cpu; see CMakePresets.json
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +21,7 @@ log=build/$preset/ctest.log
 status=0
 ctest --preset "$preset" "$@" 2>&1 | tee "$log" || status=$?
 
-# ctest's total counts skipped tests as passed and names them below; a run without a summary is one failure.
+# ctest counts skipped tests as passed and lists them below the total. A run without a summary counts as one failure.
 awk -v status="$status" '
   match($0, /[0-9]+ tests? failed out of [0-9]+/) {
     split(substr($0, RSTART, RLENGTH), word, " ")

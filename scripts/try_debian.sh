@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a minimal Debian by debootstrap and runs README's two commands in it, from the files of HEAD. The last test run
-# contains lockrun's tests on one host.
+# Makes a minimal Debian with debootstrap and runs README's two commands in it, with the files of HEAD. The second command
+# includes lockrun's tests on one host.
 #   scripts/try_debian.sh [--log FILE] [RELEASE]      e.g. trixie
-# Needs root, a Debian or Ubuntu, and about 6 GB in /var/tmp. LOCKSTEP_DATA_DIR may hold tinyshakespeare.txt. The summary
-# goes to FILE (docs/logs/debian_RELEASE.log), whole logs to build/try_debian_RELEASE. The exit code is that of the first
-# command that failed.
+# Needs root, a Debian or Ubuntu host, and about 6 GB in /var/tmp. LOCKSTEP_DATA_DIR may contain tinyshakespeare.txt. Writes
+# the summary to FILE (docs/logs/debian_RELEASE.log) and whole logs to build/try_debian_RELEASE. Exits with the exit code of
+# the first failed command.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,9 +27,9 @@ rm -f "$folder"/*.log
 mkdir -p "$folder"
 root=$(mktemp --directory /var/tmp/lockstep-debian-XXXXXX)
 trap 'rm -rf --one-file-system "$root"' EXIT
-# Tests take the rights of another user, who has to reach the root folder.
+# Some tests run as another user, who must be able to enter the root folder.
 chmod 755 "$root"
-# This machine's mirror, if it has one of Debian.
+# Uses this machine's mirror of Debian, if it has one.
 mirror=$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | head -n 1 || true)
 debootstrap --variant=minbase "$release" "$root" ${mirror:+"${mirror% }"} >"$folder/debootstrap.log" 2>&1 ||
   { tail -n 5 "$folder/debootstrap.log" >&2; exit 1; }
@@ -41,7 +41,7 @@ mkdir -p "$root/root/lockstep" "$root/root/data"
 git archive HEAD | tar --extract --directory "$root/root/lockstep"
 if [[ -f ${LOCKSTEP_DATA_DIR:-}/tinyshakespeare.txt ]]; then cp "$LOCKSTEP_DATA_DIR/tinyshakespeare.txt" "$root/root/data/"; fi
 
-# inside <commands>: mounts of a namespace of their own end with the commands.
+# inside <commands>: runs the commands in the Debian. Its mounts are in their own namespace and end with the commands.
 inside() {
   # shellcheck disable=SC2016
   unshare --mount --propagation private bash -c '
@@ -62,7 +62,7 @@ if ((status == 0)); then inside scripts/test.sh >"$folder/test.log" 2>&1 </dev/n
   grep -E '^(ranks|[0-9]+ replicas|model:|training:|done:|error)' "$folder/quickstart.log" || tail -n 5 "$folder/quickstart.log"
   echo
   echo "\$ scripts/test.sh"
-  # Each of lockrun's tests, each that did not pass, and the count: "elastic.Lockrun.ARank... Passed 0.59 sec".
+  # Prints lockrun's tests, failed tests and the count, for example "elastic.Lockrun.ARank... Passed 0.59 sec".
   sed -nE '/elastic[.]Lockrun|[*][*][*]/s/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) [.]+[ *]*/\1 /p; /^[0-9]+ passed/p' \
     "$folder/test.log" 2>/dev/null || true
 } >"$log"

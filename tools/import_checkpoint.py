@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a Hugging Face GPT-2 folder from a checkpoint of nanoGPT, minGPT or llm.c, for model.from and transformers.
+"""Converts a checkpoint of nanoGPT, minGPT or llm.c to a Hugging Face GPT-2 folder, for model.from and transformers.
 
-    tools/import_checkpoint.py ckpt.pt folder                       nanoGPT: what train.py saves
-    tools/import_checkpoint.py model.pt folder --n-head 6           minGPT: a state_dict, which does not tell the heads
+    tools/import_checkpoint.py ckpt.pt folder                       nanoGPT: a checkpoint of train.py
+    tools/import_checkpoint.py model.pt folder --n-head 6           minGPT: a state_dict, without the number of heads
     tools/import_checkpoint.py gpt2_124M.bin folder                 llm.c: versions 3 (fp32) and 5 (bf16)
 
-Weights of linear layers lie [out, in] there and [in, out] in a GPT-2 folder; biases that a model has not are zeros.
-Rows of a padded vocabulary are cut by --vocab-size. There is no tokenizer in such a checkpoint: put its tokenizer.json
-into the folder. Needs the Python packages torch and safetensors.
+Linear weights are [out, in] in these checkpoints and [in, out] in a GPT-2 folder. Biases that a model lacks become zeros.
+--vocab-size removes the padding rows of the vocabulary. These checkpoints contain no tokenizer: copy the model's
+tokenizer.json into the folder. Needs the Python packages torch and safetensors.
 """
 
 import argparse
@@ -34,14 +34,15 @@ def fail(message):
 
 
 def from_state_dict(state, heads, activation, tied, dropout):
-    """Names are GPT-2's already, behind torch.compile's prefix; the masks of attention are no parameters."""
+    """Returns GPT-2's tensors and settings. The names are GPT-2's after torch.compile's prefix. Attention masks are not
+    parameters."""
     tensors = {}
     for name, tensor in state.items():
         name = name.removeprefix("_orig_mod.")
         if not BUFFER.search(name):
             tensors[name] = tensor.t() if LINEAR.search(name) else tensor
     if "transformer.wte.weight" not in tensors:
-        fail("there is no transformer.wte.weight: this is no GPT of nanoGPT or minGPT")
+        fail("transformer.wte.weight is missing: the checkpoint is not a GPT of nanoGPT or minGPT")
     if tied:
         tensors.pop("lm_head.weight", None)
     return tensors, {"n_head": heads, "activation_function": activation, "tie_word_embeddings": tied,
@@ -52,14 +53,14 @@ def read_torch(path, heads):
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, KeyError, RuntimeError, ValueError, EOFError) as failure:
-        fail(f"{path} is neither llm.c's nor a file of torch.save: {str(failure).splitlines()[0]}")
+        fail(f"{path} is neither an llm.c file nor a torch.save file: {str(failure).splitlines()[0]}")
     if not isinstance(checkpoint, dict):
-        fail(f"{path} holds a {type(checkpoint).__name__}, not a dictionary of tensors")
-    if "model_args" in checkpoint:  # nanoGPT: exact GELU, the head is the embedding
+        fail(f"{path} contains a {type(checkpoint).__name__}, not a dictionary of tensors")
+    if "model_args" in checkpoint:  # nanoGPT has the exact GELU and ties the head to the embedding
         arguments = checkpoint["model_args"]
         return from_state_dict(checkpoint["model"], arguments["n_head"], "gelu", True, arguments.get("dropout", 0.0))
     if heads is None:
-        fail("a state_dict does not tell the number of heads: add --n-head")
+        fail(f"{path} is a state_dict, which does not contain the number of heads: add --n-head")
     return from_state_dict(checkpoint, heads, "gelu_new", False, 0.0)
 
 
@@ -70,7 +71,7 @@ def read_llmc(path):
     header = torch.frombuffer(content, dtype=torch.int32, count=HEADER_BYTES // 4).tolist()
     version, length, vocabulary, layers, heads, width, padded = header[1:8]
     if version not in LLMC_DTYPES:
-        fail(f"{path} is of version {version}; known are 3 (fp32) and 5 (bf16), which train_gpt2.py writes")
+        fail(f"{path} has version {version}; supported are 3 (fp32) and 5 (bf16), which train_gpt2.py writes")
     shapes = {"transformer.wte.weight": (1, padded, width), "transformer.wpe.weight": (1, length, width)}
     for name, shape in {"ln_1.weight": (width,), "ln_1.bias": (width,), "attn.c_attn.weight": (3 * width, width),
                         "attn.c_attn.bias": (3 * width,), "attn.c_proj.weight": (width, width),
@@ -99,7 +100,7 @@ def read_llmc(path):
 
 
 def complete(tensors, layers):
-    """A GPT-2 of transformers has all biases."""
+    """Adds missing biases as zeros, because GPT-2 in transformers has all biases."""
     width = tensors["transformer.wte.weight"].shape[1]
     norms = [f"transformer.h.{layer}.ln_{norm}" for layer in range(layers) for norm in (1, 2)] + ["transformer.ln_f"]
     sizes = {f"{norm}.bias": width for norm in norms}
@@ -115,11 +116,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--n-head", type=int, help="heads of a block, where the checkpoint does not tell")
-    parser.add_argument("--vocab-size", type=int, help="rows of the vocabulary to keep; else all")
+    parser.add_argument("--n-head", type=int, help="heads per block, if the checkpoint does not contain the number")
+    parser.add_argument("--vocab-size", type=int, help="rows of the vocabulary to keep (default all)")
     arguments = parser.parse_args()
     if arguments.folder.exists():
-        fail(f"{arguments.folder} is there already")
+        fail(f"{arguments.folder} exists already: remove it or name another folder")
     try:
         with arguments.checkpoint.open("rb") as file:
             is_llmc = int.from_bytes(file.read(4), "little") == LLMC_MAGIC

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model learns, with every part of its training in sight. docs/tutorial/README.md explains it.
+// Trains a small model with the whole training loop in this file. docs/tutorial/README.md explains it.
 #include <filesystem>
 #include <iostream>
 #include <memory>

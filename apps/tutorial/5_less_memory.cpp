@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A deeper model learns in less memory, with every part of its training in sight: 5_less_memory.md.
+// Trains a deeper model in less memory, with its own loop. docs/tutorial/5_own_loop.md explains it.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -28,7 +28,7 @@ constexpr const char* known =
     "total_epochs=2 save_every=10 --batch_size=8192 --ranks=1 --replicas=0 --micro_batches=1 --segments=1 "
     "--bf16=0 --fp16=0 --plan=0";
 
-/// Of one part of a batch.
+/// Returns the loss of one micro-batch.
 Tensor loss_of(const DeepMlp& model, const Step& step, const Batch& batch, int part, const Options& options) {
   const int64_t samples = batch.samples / options["--micro_batches"], first = part * samples;
   const Context context = {.step = static_cast<uint32_t>(step.index),

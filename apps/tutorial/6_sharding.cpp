@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wide model learns on ranks that keep a part of it each, with every step of it in sight: 6_sharding.md.
+// Trains a wide model that is sharded over ranks, with its own loop. docs/tutorial/6_own_loop.md explains it.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -27,7 +27,7 @@ constexpr double learning_rate = 1e-4;
 constexpr const char* known =
     "total_epochs=2 --batch_size=8 --ranks=0 --replicas=0 --shard=none|optimizer|gradients|full --plan=0";
 
-/// The model, brought here unit by unit; kept on one rank alone. All ranks call it.
+/// Gathers the model unit by unit and returns it if `keeps`. All ranks must call it.
 SafeTensors gather_model(const ParameterSpace& parameters, DataParallel& ddp, bool keeps) {
   SafeTensors whole;
   for (const Parameter& one : parameters.parameters()) {

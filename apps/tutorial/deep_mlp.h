@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// The model of the tutorial's fifth and sixth step: from 20 numbers to 128, or another width, 16 layers with
-/// ReLU and dropout, each of which adds to what it reads, and from there to one.
+/// The model of the tutorial's steps 5 and 6: Linear(20, width), 16 residual layers with ReLU and dropout,
+/// and Linear(width, 1).
 class DeepMlp : public Module {
  public:
   explicit DeepMlp(int64_t width = 128) : first_(20, width), last_(width, 1) {
@@ -25,8 +25,8 @@ class DeepMlp : public Module {
     add_part("last", last_);
   }
 
-  /// [samples, 20] -> [samples, 1], both f32, whatever it computes in. The layers run in so many segments,
-  /// and all of these but the last once more in the backward.
+  /// Maps [samples, 20] to [samples, 1], both f32 for every compute dtype. The layers run in `segments`
+  /// segments. The backward recomputes all segments but the last.
   Tensor operator()(const Tensor& x, int64_t segments, const Context& context) const {
     std::vector<std::function<Tensor(const Tensor&)>> layers;
     for (const auto& layer : layers_)

@@ -6,11 +6,10 @@
 
 namespace lockstep {
 
-/// What the steps of the tutorial take from the command line: whole numbers from 1 up, or from their default
-/// if that is less. `known` lists names and defaults, "total_epochs=50 --batch_size=32"; a name without
-/// dashes is taken by position or as --name. "--shard=none|full" takes one of these words, of which the first
-/// is the default, and its place among them is the number. Ends the program after --help (code 0) and after a
-/// mistake (code 2).
+/// The command-line options of the tutorial's programs: whole numbers from 1 up, or from a lower default.
+/// `known` lists names and defaults, "total_epochs=50 --batch_size=32". A name without dashes can be given by
+/// position. "--shard=none|full" accepts these words; its value is the index of the word, by default 0. Ends
+/// the program after --help (code 0) and after a mistake (code 2).
 class Options {
  public:
   Options(int argc, char** argv, const std::string& known);

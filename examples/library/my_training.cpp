@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of one's own, trained on as many ranks as the program is started with: alone, by mpirun, srun or
-// lockrun.
+// Trains a model of its own on one rank, or on all ranks that mpirun, srun or lockrun starts.
 #include <iostream>
 #include <memory>
 
@@ -34,18 +33,18 @@ class GatedRegression : public Module {
 };
 
 int train() {
-  const World world = World::from_environment();  // alone, or a rank of a launcher's job
+  const World world = World::from_environment();  // one rank alone, or a rank of the launcher's job
   const GatedRegression model;
   initialize_linears(model.parameters(), /*seed=*/7);
   ParameterSpace parameters(model.parameters());         // one flat space
-  DataParallel ddp(parameters, world, {.replicas = 4});  // compares, broadcasts, makes buckets
+  DataParallel ddp(parameters, world, {.replicas = 4});  // compares and broadcasts the values, makes buckets
   Sgd optimizer(parameters, {.momentum = 0.9});
   Loader loader(std::make_shared<SyntheticRegression>(),
                 {.replicas = 4, .local_replicas = ddp.replicas(), .batch_size = 32});
   for (int step = 1; step <= 64; ++step) {
-    for (const Batch& batch : loader.next().batches)  // of this rank's replicas
+    for (const Batch& batch : loader.next().batches)  // one for each replica of this rank
       ddp.backward(mean_squared_error(model(batch.inputs), batch.targets));
-    const float loss = ddp.wait();  // now gradients are the mean over all replicas
+    const float loss = ddp.wait();  // now the gradients are the mean over all replicas
     optimizer.step(/*learning_rate=*/0.02);
     if (world.is_first() && step % 16 == 0) std::cout << "step " << step << ": loss " << loss << "\n";
   }
@@ -53,4 +52,4 @@ int train() {
   return 0;
 }
 
-int main() { return run_program(train); }  // says once what was thrown, and ends all ranks
+int main() { return run_program(train); }  // prints an exception once, and ends all ranks

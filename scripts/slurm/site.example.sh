@@ -1,24 +1,24 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
-# Settings of your cluster. Copy this file to site.sh beside it, or to any path that LOCKSTEP_SITE names, and keep the
-# lines that your cluster needs. submit reads it on the login node, and each job on its first node.
+# Settings of your cluster. Copy this file to site.sh in this folder, or to another path and set LOCKSTEP_SITE to it. Keep
+# the lines that your cluster needs. submit reads it on the login node. Each job reads it on its first node.
 
-# Modules that the programs were built with. A batch shell may not know `module` yet.
+# Modules that the programs were built with. In a batch shell `module` may be undefined until you source this file.
 # source /etc/profile.d/modules.sh
 # module load gcc/12.3 openmpi/4.1.6
 
-# What sbatch asks for. Options on the command line come before these, and these before the lines of a batch file.
+# Options for sbatch. The command line overrides them, and they override the lines of a batch file.
 # export SBATCH_ACCOUNT=my_project
 # export SBATCH_QOS=normal
 # export SBATCH_PARTITION=gpu
-# export SBATCH_MEM_PER_NODE=64G      # --mem; many clusters give a job 1 to 4 GB a core otherwise
+# export SBATCH_MEM_PER_NODE=64G      # --mem; the default on many clusters is 1 to 4 GB per core
 # export SBATCH_TIMELIMIT=12:00:00
 # export SBATCH_CONSTRAINT=ib
 
-# The type of GPUs, where sbatch has to name one. submit turns --gpus-per-node=4 of a batch file into h100:4.
+# The GPU type, for clusters whose sbatch requires it. submit turns --gpus-per-node=4 of a batch file into h100:4.
 # gpu_type=h100
 
-# What starts the ranks: srun (the default, needs Slurm's PMIx) or mpirun (Open MPI 4.1 or 5).
+# The launcher of the ranks: srun (the default, needs Slurm's PMIx) or mpirun (Open MPI 4.1 or 5).
 # launcher=mpirun
 
 # The folder of the programs, if they are not in this tree or installation.

@@ -1,27 +1,27 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the batch files of this folder share; they source it. It gives them
+# Functions for the batch files of this folder, which source it:
 #   run_ranks <program> [arguments]   starts the job's ranks with the site's launcher
 #   run_step <command> [arguments]    runs any command
-# Both pass on the signals that the batch shell gets. A job that was stopped after a snapshot (exit code 75) goes back
-# into the queue. The batch file ends with the command's exit code.
+# Both forward the signals that the batch shell receives. A job that stopped after a snapshot (exit code 75) is requeued.
+# The batch file exits with the command's exit code.
 
 slurm_folder=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck disable=SC1091
 source "$slurm_folder/read_site.sh"
-# The programs are in PATH, and srun starts ranks by PMIx.
+# env.sh puts the programs in PATH and makes srun start ranks with PMIx.
 # shellcheck disable=SC1091
 source "$slurm_folder/../env.sh"
 
-# The SLURM_JOB_ID of one task of an array is also the number of the whole array. This names the task alone.
+# In a job array one task's SLURM_JOB_ID is also the number of the whole array. This number names only the task.
 job=$SLURM_JOB_ID
 if [[ -n ${SLURM_ARRAY_JOB_ID:-} ]]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
-# A sourced file sees the batch file's arguments.
+# A sourced file has the batch file's arguments.
 batch_arguments=("$@")
 
 # Since Slurm 22.05 a step does not inherit this from its job.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-# Above 0 a run resumes from its snapshot, also with snapshot.resume=never.
+# With a count above 0 a run resumes from its snapshot, even with snapshot.resume=never.
 export LOCKSTEP_RESTART_COUNT=$((${LOCKSTEP_RESTART_COUNT:-0} + ${SLURM_RESTART_COUNT:-0}))
 
 run_ranks() {
@@ -41,15 +41,15 @@ run_step() {
   trap 'if [[ -n $step ]]; then kill -USR1 "$step" 2>/dev/null || true; fi' USR1 TERM
   "${task_command[@]}" &
   step=$!
-  # A signal ends wait before the step ends; the last wait has the step's own status.
+  # A signal ends `wait` before the step ends. The last `wait` returns the step's own status.
   while kill -0 "$step" 2>/dev/null; do wait "$step" || true; done
   wait "$step" || status=$?
-  # A cancelled job is no longer running, and stays cancelled.
+  # A cancelled job is no longer RUNNING, so it is not requeued.
   if ((status == 75)) && [[ $(squeue --noheader --jobs="$job" --format=%T) == RUNNING ]]; then resume_later; fi
   exit "$status"
 }
 
-# Sets task_command to the command of this task of a job array. In every argument %a becomes the task's number. The
+# Sets task_command to the command of this task of a job array. Replaces %a in every argument by the task's number. The
 # folders of train_gpt and train_mlp get a subfolder for each task, unless they contain %a.
 fit_to_task() {
   local word is_training=false has_folder=false
@@ -71,12 +71,12 @@ fit_to_task() {
 # Requeues the job, or submits the batch file again if Slurm refuses that.
 resume_later() {
   local refusal next
-  # Slurm sends SIGTERM to a requeued job at once, also to scontrol.
+  # Slurm immediately sends SIGTERM to all processes of a requeued job, also to scontrol.
   trap '' TERM
   if refusal=$(scontrol requeue "$job" 2>&1); then
     echo "stopped after a snapshot: job $job goes back into the queue"
   elif next=$(submit_successor 2>&1); then
-    # Warnings of sbatch come first, and a cluster's name after the number.
+    # sbatch prints warnings before the number and may print the cluster's name after it.
     next=${next##*$'\n'}
     echo "stopped after a snapshot: job $job cannot be requeued (${refusal##*$'\n'}), so job ${next%%;*} resumes it"
   else
@@ -85,8 +85,8 @@ resume_later() {
   fi
 }
 
-# Submits the batch file with the job's own arguments and resources, to begin when this job has ended. Its output is
-# appended to this job's. Prints the new job's number.
+# Submits the batch file with the job's own arguments and resources. The new job begins when this job has ended. Its output
+# is appended to this job's output. Prints the new job's number.
 submit_successor() {
   local row name command limit features gres details options=()
   for row in account:SLURM_JOB_ACCOUNT qos:SLURM_JOB_QOS partition:SLURM_JOB_PARTITION \

@@ -15,19 +15,19 @@
 
 namespace lockstep {
 
-/// A piece of memory for or from another rank.
+/// A block of memory to send to or receive from another rank.
 struct Message {
   int peer = 0;
   std::byte* data = nullptr;
   int64_t bytes = 0;
 };
 
-/// How much they carry together.
+/// Returns the total bytes of the messages.
 int64_t bytes_of(std::span<const Message> messages);
 
-/// A group of ranks that exchange memory. A transport only: the order of additions is the engine's, but for
-/// native_all_reduce. All ranks call the same operations in the same order. Every call is written to the
-/// flight record and throws Error when its deadline passes, naming the rank that did not come where that is
+/// A group of ranks that exchange memory. It is only a transport: the engine fixes the order of additions,
+/// except for native_all_reduce(). All ranks call the same operations in the same order. Every call is
+/// written to the flight record. At its deadline a call throws Error that names the missing rank, if it is
 /// known.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
@@ -38,39 +38,41 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   void barrier();
   void broadcast(void* data, int64_t bytes, int root);
-  /// `all` receives size() blocks of `bytes`, in rank order.
+  /// Gathers a block of `bytes` from every rank into `all`, in rank order.
   void all_gather(const void* mine, int64_t bytes, void* all);
-  /// Sends and receives all at once; the k-th send to a peer meets that peer's k-th receive from this rank.
+  /// Sends and receives all messages at once. The k-th send to a peer matches that peer's k-th receive from
+  /// this rank.
   void exchange(std::span<const Message> sends, std::span<const Message> receives);
-  /// Sum in an order that the transport chooses (dist.reduction = native).
+  /// Adds the values of all ranks in an order that the transport chooses (dist.reduction = native).
   void native_all_reduce(float* values, int64_t count);
 
-  /// Texts of any length, in rank order.
+  /// Gathers texts of any length, in rank order.
   std::vector<std::string> all_gather_text(const std::string& mine);
   std::string broadcast_text(const std::string& text, int root);
-  /// True on all ranks if it holds on each of them.
+  /// Returns true on all ranks if `holds` is true on each of them.
   bool on_every_rank(bool holds);
 
-  /// One zeroed block per rank, or one for all (`is_common`), that all ranks can address; null where they do
-  /// not share a host or the memory cannot be had (then rank 0 says why, once).
+  /// Makes one zeroed block per rank, or one for all (`is_common`), that all ranks can address. Returns null
+  /// if the ranks are on several hosts, or if the memory is not available (rank 0 then logs the reason).
   virtual std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) = 0;
 
-  /// From now on, collectives that take longer fail. The default is 60 s.
+  /// Sets the time after which collectives fail. The default is 60 s.
   void set_timeout(double seconds) { timeout_seconds_ = seconds; }
   double timeout() const { return timeout_seconds_; }
 
-  /// Runs an operation that ranks do together in another way (through shared memory) under the flight record.
+  /// Runs an operation that ranks perform together in another way (through shared memory). Writes it to the
+  /// flight record.
   void recorded(const char* name, int64_t bytes, const std::function<void()>& operation);
 
-  /// Makes every wait of this rank throw, now and later: for a rank that is going down while another thread
-  /// of it waits for its peers.
+  /// Makes every wait of this rank throw, now and later. A rank that is going down calls it while another of
+  /// its threads waits for peers.
   void cancel() { cancelled_.store(true); }
   const std::atomic<bool>& cancelled() const { return cancelled_; }
 
-  /// Keeps the flight record in `directory` (one file a rank).
+  /// Keeps the flight record in `directory`, in one file per rank.
   void record_flights_in(const std::string& directory);
   FlightRecorder& recorder() { return *recorder_; }
-  /// Who is behind, as far as the flight records tell; empty if none are kept.
+  /// Returns which ranks are behind, as far as the flight records show; empty if none are kept.
   std::string who_is_behind() const;
 
  protected:

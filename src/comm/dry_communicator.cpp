@@ -25,12 +25,12 @@ DryCommunicator::DryCommunicator(int rank, int size, int ranks_of_host)
 
 std::shared_ptr<SharedMemory> DryCommunicator::share(int64_t bytes, bool /*is_common*/) {
   expect(bytes > 0, "share of ", bytes, " bytes");
-  expect(mode_of(cpu_stream()).is_dry, "ranks that do not exist share memory in a dry run only");
+  expect(mode_of(cpu_stream()).is_dry, "a dry communicator shares memory only in a dry run");
   if (ranks_of_host_ < size()) return nullptr;
   auto memory = std::make_shared<SharedMemory>();
   memory->bytes = bytes;
   shared_bytes_ += bytes;
-  // What is shared is mapped for that: no block that something else has given back.
+  // Shared memory is mapped separately, so the block must not be one that something else has freed.
   const ReuseScope apart{.queue = this};
   memory->owners.assign(static_cast<size_t>(size()), mode_of(cpu_stream()).memory->take(bytes, apart));
   memory->of_rank.assign(static_cast<size_t>(size()), memory->owners.front().get());

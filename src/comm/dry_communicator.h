@@ -5,19 +5,20 @@
 
 namespace lockstep {
 
-/// A rank of a group in a dry run (core/dry_run.h), whose other ranks do not exist: each is taken to bring
-/// what this one brings, so nobody waits and no message leaves. Collectives check their arguments; a gather
-/// copies this rank's bytes for every rank, everything else leaves memory as it is. What is gathered is read,
-/// so it has to be the host's own and no tensor of the dry run.
+/// A rank of a group in a dry run (core/dry_run.h). The other ranks do not exist. Each is assumed to provide
+/// the same data as this one, so no call waits or sends. Collectives check their arguments. A gather copies
+/// this rank's bytes for every rank; other collectives leave memory unchanged. Gathered bytes are read, so
+/// they must be real host memory instead of a tensor of the dry run.
 class DryCommunicator final : public Communicator {
  public:
-  /// Rank `rank` of `size`, `ranks_of_host` of which are on its host. Throws Error where these do not fit.
+  /// Makes rank `rank` of `size`, with `ranks_of_host` ranks on its host. Throws Error if the numbers do not
+  /// fit.
   DryCommunicator(int rank, int size, int ranks_of_host);
 
-  /// This rank's block, which stands for those of all; counted by the dry run under the label of the scope.
-  /// Throws Error where there is no dry run.
+  /// Returns this rank's block, which stands for the blocks of all ranks. The dry run counts it under the
+  /// label of the scope. Throws Error outside a dry run.
   std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) override;
-  /// Of this rank's blocks so far.
+  /// Returns the bytes of this rank's blocks so far.
   int64_t shared_bytes() const { return shared_bytes_; }
 
  protected:

@@ -45,7 +45,7 @@ uint64_t FlightRecorder::begin(const char* operation, int64_t bytes) {
 }
 
 void FlightRecorder::end(uint64_t sequence) {
-  // In the meantime the ring may have gone round.
+  // Newer collectives may have overwritten the record in the ring.
   if (sequence + capacity <= this->sequence()) return;
   std::atomic_ref(ring_->records[sequence % capacity].end_nanoseconds).store(wall_nanoseconds());
 }

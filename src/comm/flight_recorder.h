@@ -17,25 +17,25 @@ struct FlightRecord {
   int64_t end_nanoseconds = 0;    ///< 0 while it has not finished
 };
 
-/// The last collectives of one rank, in a ring that lives in a file mapped into memory, so that it survives
-/// whatever kills the process. One thread begins collectives; anybody may read the file.
+/// The last collectives of one rank, in a ring in a memory-mapped file. The file survives any end of the
+/// process. One thread begins collectives; any process may read the file.
 class FlightRecorder {
  public:
   static constexpr int capacity = 1024;
 
-  /// With an empty path the ring is kept in memory only. Throws Error if the file cannot be made.
+  /// Makes the file, or keeps the ring in memory only if the path is empty. Throws Error if that fails.
   explicit FlightRecorder(const std::string& path = "");
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  /// Returns the number of the collective.
+  /// Records the beginning of a collective and returns its number.
   uint64_t begin(const char* operation, int64_t bytes);
-  /// Any thread may tell that a collective has ended.
+  /// Records the end of a collective. Any thread may call it.
   void end(uint64_t sequence);
 
-  /// Collectives begun so far.
+  /// Returns the number of collectives begun so far.
   uint64_t sequence() const;
-  /// What the file of any rank tells, oldest first. Empty if it cannot be read.
+  /// Returns the records in the file of any rank, oldest first. Empty if it cannot be read.
   static std::vector<FlightRecord> read(const std::string& path);
 
  private:
@@ -43,14 +43,14 @@ class FlightRecorder {
   std::shared_ptr<Ring> ring_;
 };
 
-/// The file that rank's recorder keeps in a directory.
+/// Returns the path of a rank's flight record in a directory.
 std::string flight_path(const std::string& directory, int rank);
 
-/// What the file of a rank tells last; sequence 0 if nothing.
+/// Returns the last record in the file of a rank; its sequence is 0 if there is none.
 FlightRecord last_collective(const std::string& directory, int rank);
 
-/// Who is behind, from the files of all ranks: "rank 1 never entered collective 17 (all_gather, 64 bytes);
-/// its last was 16 (broadcast)". Empty if no file is there.
+/// Returns which ranks are behind, from the files of all ranks: "rank 1 never entered collective 17
+/// (all_gather, 64 bytes); its last was 16 (broadcast)". Empty if there is no file.
 std::string who_is_behind(const std::string& directory, int ranks);
 
 }  // namespace lockstep

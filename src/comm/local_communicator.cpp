@@ -15,10 +15,10 @@
 
 namespace lockstep {
 
-/// A meeting point, and a table in which each rank publishes what the others may read until they part.
+/// A meeting point, and a table in which each rank publishes data. The others may read it until they part.
 struct LocalCommunicator::Group {
   struct Published {
-    std::string operation;  ///< in words; equal on all ranks, or it is an error
+    std::string operation;  ///< in words; a difference between ranks is an error
     const void* data = nullptr;
     std::span<const Message> sends;
 
@@ -35,7 +35,7 @@ struct LocalCommunicator::Group {
   void set_member(int rank, Communicator* member) {
     const std::lock_guard lock(mutex_);
     members_[static_cast<size_t>(rank)] = member;
-    // A rank may begin only after another has failed already.
+    // Another rank may have failed before this one begins.
     if (failed_ && member) member->cancel();
   }
 
@@ -51,7 +51,7 @@ struct LocalCommunicator::Group {
                                     : cancelled.load()
                                         ? "this rank is going down"
                                         : concat("waited ", timeout_seconds, " s; ", missing());
-        // Whoever comes later must not meet a rank that has gone, nor call it missing.
+        // A rank that arrives later must neither meet this rank nor report it as missing.
         here_[static_cast<size_t>(rank)] = false;
         gone_[static_cast<size_t>(rank)] = true;
         throw Error(problem);
@@ -60,8 +60,8 @@ struct LocalCommunicator::Group {
     }
   }
 
-  /// Ranks that have met only copy until they part, so this wait cannot fail; and while it lasts no rank's
-  /// memory may go.
+  /// Waits until all ranks have copied. Between meeting and parting ranks only copy, so this wait cannot
+  /// fail. Until it ends, no rank may free its memory.
   void part(int rank) {
     std::unique_lock lock(mutex_);
     const uint64_t round = enter(rank);
@@ -156,7 +156,7 @@ void LocalCommunicator::together(const std::string& operation, const void* data,
     if (theirs != operation)
       difference = concat("rank ", peer, " called ", theirs, ", rank ", rank(), " called ", operation);
   }
-  // All ranks see a difference, so that none copies what the others did not mean for it.
+  // Every rank detects a difference, so no rank copies data of another operation.
   if (difference.empty()) copy();
   group_->part(rank());
   expect(difference.empty(), difference);

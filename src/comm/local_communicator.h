@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// Ranks that are threads of one process; with one rank, the world of a program started alone.
+/// A rank that is a thread of this process. A group of one rank is the world of a program started alone.
 class LocalCommunicator : public Communicator {
  public:
   struct Group;
 
-  /// Rank `rank` of a group made by make_group(size).
+  /// Makes rank `rank` of a group from make_group(size).
   LocalCommunicator(std::shared_ptr<Group> group, int rank);
   ~LocalCommunicator() override;
 
@@ -30,16 +30,16 @@ class LocalCommunicator : public Communicator {
   void do_native_all_reduce(float* values, int64_t count) override;
 
  private:
-  /// Publishes what this rank brings, runs `copy` when all have, and returns when all have copied. Throws
-  /// Error if the ranks came to different operations.
+  /// Publishes this rank's data, runs `copy` when all ranks have published, and returns when all have copied.
+  /// Throws Error if the ranks called different operations.
   void together(const std::string& operation, const void* data, std::span<const Message> sends,
                 const std::function<void()>& copy);
 
   std::shared_ptr<Group> group_;
 };
 
-/// Runs body(communicator) on `ranks` threads and rethrows the exception of the rank that failed first; the
-/// others are released from all their waits. The body may share its communicator by shared_from_this().
+/// Runs body(communicator) on `ranks` threads and rethrows the exception of the rank that failed first. The
+/// other ranks are released from all their waits. The body may share its communicator by shared_from_this().
 void run_ranks(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace lockstep

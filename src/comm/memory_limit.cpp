@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-/// The number behind a word of a file such as /proc/meminfo, or of the whole file; infinite if it is not
-/// there.
+/// Returns the number after a word in a file such as /proc/meminfo, or at the beginning of a file. Infinite
+/// if there is none.
 double number_in(const std::string& path, const std::string& word = "") {
   std::ifstream file(path);
   std::string text;
@@ -24,7 +24,7 @@ double number_in(const std::string& path, const std::string& word = "") {
   return file >> number ? number : std::numeric_limits<double>::infinity();
 }
 
-/// The least limit of the control groups that this process is in.
+/// Returns the lowest limit of the control groups that this process is in.
 double control_group_limit() {
   double least = std::numeric_limits<double>::infinity();
   std::ifstream groups("/proc/self/cgroup");
@@ -57,15 +57,15 @@ ProcessMemory process_memory() {
 std::vector<MemoryLimit> memory_limits(const World& world) {
   using Bounds = MemoryLimit::Bounds;
   const int gpu = gpu_of(current_stream());
-  // Pages that nobody touches for a while may go to the swap, beyond what a control group limits; not those
-  // that a GPU copies from.
+  // Pages that are not used for a while may move to swap, which a control group's limit does not count. Pages
+  // that a GPU copies from may not.
   const double swap = gpu >= 0 ? 0 : 1024 * number_in("/proc/meminfo", "SwapTotal:");
   const double machine = 1024 * number_in("/proc/meminfo", "MemTotal:") + swap;
   std::vector<MemoryLimit> limits = {
       {machine,
        concat("this machine has ", bytes_text(machine), " for ", counted(world.local_size(), "rank")),
        Bounds::host}};
-  // Not divided: each rank may have a group of its own.
+  // Not divided by ranks, because each rank may have a control group of its own.
   if (const double group = control_group_limit() + swap; group < machine)
     limits.push_back({group, concat("its control group has ", bytes_text(group)),
                       gpu >= 0 ? Bounds::on_host : Bounds::resident});

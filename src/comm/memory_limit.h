@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What this process holds, in bytes, as /proc/self/status says it.
+/// The memory of this process in bytes, as /proc/self/status reports it.
 struct ProcessMemory {
   double resident = 0;       ///< VmRSS
   double most_resident = 0;  ///< VmHWM
@@ -16,12 +16,12 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 
-/// A bound on memory, and what of a plan it bounds.
+/// A limit on memory, and the part of a memory plan that it bounds.
 struct MemoryLimit {
   enum class Bounds {
-    resident,  ///< what a rank has touched, or has on a GPU
-    host,      ///< what all ranks of a host have touched of its memory, shared memory once
-    on_host,   ///< what a rank with a GPU has besides on the host
+    resident,  ///< memory that a rank has touched, or has on a GPU
+    host,      ///< memory that all ranks of a host have touched, shared memory once
+    on_host,   ///< host memory of a rank with a GPU
     mapped,    ///< a rank's address space
   };
   double bytes = 0;
@@ -29,8 +29,8 @@ struct MemoryLimit {
   Bounds bounds = Bounds::resident;
 };
 
-/// Of this machine (with its swap), and of the current stream's GPU; where it is none, of this rank's control
-/// groups and of its address space, those that there are.
+/// Returns the limits of this machine and, if lower, of this rank's control groups. With a GPU it adds the
+/// GPU's memory. Without one it adds a limit of the address space, and the machine's swap counts as memory.
 std::vector<MemoryLimit> memory_limits(const World& world);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// MPI counts are ints, and large single messages make Open MPI allocate.
+// MPI counts are ints, and Open MPI allocates memory for large single messages.
 constexpr int64_t piece_bytes = int64_t{64} << 20;
 
 void check(int status, const char* call) {
@@ -91,8 +91,8 @@ class MpiCommunicator : public Communicator {
   }
 
  private:
-  /// MPI makes progress only inside its calls, so waiting is polling; between polls a rank that shares its
-  /// core lets the others run.
+  /// Polls, because MPI makes progress only inside its calls. Between polls a rank that shares its core
+  /// yields to the others.
   void wait(std::span<MPI_Request> requests) {
     const auto begin = Clock::now();
     for (int64_t tries = 0;; ++tries) {
@@ -119,8 +119,8 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes, bool is_comm
   const auto name_of = [&](const std::string& base, int rank) {
     return concat("/lockstep-", base, "-", blocks_shared_, "-", rank);
   };
-  // Rank 0's process id and the time tell this job's blocks from those of other jobs, in other containers
-  // too.
+  // Rank 0's process id and the time distinguish this job's blocks from those of other jobs, even in other
+  // containers.
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   const std::string base = broadcast_text(concat(::getpid(), "-", now), 0);
   std::string problem;
@@ -128,7 +128,7 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes, bool is_comm
   memory->bytes = bytes;
   memory->is_mapped = true;
   memory->owners.resize(static_cast<size_t>(size()));
-  // The name goes on every way out of here, so that nothing that happens later leaves it behind.
+  // The name is removed on every exit from this function, so that no later failure leaves it behind.
   const std::shared_ptr<void> name(nullptr,
                                    [own = name_of(base, rank())](std::nullptr_t) { unlink_shared(own); });
   const auto makes_block = [&](int peer) { return peer == 0 || !is_common; };
@@ -139,7 +139,7 @@ std::shared_ptr<SharedMemory> MpiCommunicator::share(int64_t bytes, bool is_comm
     for (const std::string& text : all_gather_text(problem))
       if (first.empty()) first = text;
     if (!first.empty() && rank() == 0)
-      log_warning("ranks exchange messages, because shared memory could not be had: " + first);
+      log_warning("shared memory is not available, so ranks exchange messages: " + first);
     return first.empty();
   };
   if (!all_succeeded()) return nullptr;
@@ -159,11 +159,11 @@ bool initialized() {
   return yes != 0;
 }
 
-/// Under srun, Open MPI 4 exchanges addresses in a fence of Slurm's, and was seen to let one rank go on while
-/// another was still in it: the first message then found no handler, and its receiver crashed (about one
-/// start in 100). Addresses that are asked for on demand need no such fence; but PMIx 4 keeps them in shared
-/// memory, where a rank was seen to look too early and fail ("Not found", one start of 6 with eight ranks).
-/// Its other store, in the memory of each rank, has no such gap.
+/// Makes MPI ask for addresses on demand under srun. Otherwise Open MPI 4 exchanges them in a fence of
+/// Slurm's, which was seen to release one rank while another was still in it. The first message then found no
+/// handler, and its receiver crashed (about one start in 100). On demand, PMIx 4 keeps addresses in shared
+/// memory. There a rank was seen to look too early and fail ("Not found", one start of 6 with eight ranks).
+/// PMIx's other store, in the memory of each rank, has no such gap.
 void exchange_addresses_on_demand() {
   const bool by_srun = std::getenv("SLURM_PROCID") != nullptr && std::getenv("PMIX_RANK") != nullptr;
   if (!by_srun || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return;
@@ -201,7 +201,7 @@ void finalize_mpi() {
 }
 
 void abort_mpi(int exit_code) {
-  // Whoever watches the ranks hears of their ends one by one; an abort would end the watchers, too.
+  // A supervisor sees the end of each rank. An abort would end the keepers as well.
   if (initialized() && !is_supervised()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   ::_exit(exit_code);
 }
@@ -223,7 +223,7 @@ std::string mpi_library() {
 }
 
 std::shared_ptr<Communicator> make_mpi_communicator(const MpiRank& place) {
-  // A communicator of our own: its messages can never meet those of a program that also uses MPI.
+  // A duplicate keeps these messages apart from those of a program that also uses MPI.
   MPI_Comm own;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
   return std::make_shared<MpiCommunicator>(own, place);

@@ -51,7 +51,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
 
   ~NcclCommunicatorImplementation() override {
     if (communicator_ == nullptr) return;
-    // Ranks finalize together: one that is going down, or whose peers are, must not wait for them.
+    // Ranks finalize together. A rank must not wait for the others if it, or one of them, is going down.
     const bool is_going_down = std::uncaught_exceptions() > 0 || host_.cancelled().load();
     if (is_going_down || !finalize()) {
       break_off();
@@ -67,7 +67,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
         expect(
             message.bytes == 0 || was_allocated(static_cast<const std::byte*>(message.data), message.bytes),
             message.bytes, " bytes for or from rank ", message.peer,
-            " lie in memory that NCCL's communicator has not allocated");
+            " are in memory that NCCL's communicator has not allocated");
     in_group("ncclSend and ncclRecv", [&] {
       ncclResult_t result = ncclSuccess;
       const auto post = [&](std::span<const Message> messages, auto call) {
@@ -91,7 +91,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
 
   std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) override {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-    // Registered on every rank or on none: NCCL may not be given a mixture.
+    // Memory is registered on every rank or on none, because NCCL does not allow a mixture.
     void* memory = nullptr;
     const bool has_memory = bytes == 0 || ncclMemAlloc(&memory, static_cast<size_t>(bytes)) == ncclSuccess;
     if (host_.on_every_rank(has_memory)) {
@@ -118,7 +118,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   std::string background_error() override {
     cudaSetDevice(device_);
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || communicator_ == nullptr) return {};  // a call is under way: ask later
+    if (!lock.owns_lock() || communicator_ == nullptr) return {};  // a call is in progress: ask later
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(communicator_, &state);
     if (result == ncclSuccess && (state == ncclSuccess || state == ncclInProgress)) return {};
@@ -148,7 +148,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     settle(result, what);
   }
 
-  /// Returns when the call has done its part on the host.
+  /// Waits until the call has finished its part on the host.
   void settle(ncclResult_t result, const char* what) {
     const auto deadline = Clock::now() + std::chrono::duration<double>(host_.timeout());
     while (result == ncclInProgress) {
@@ -163,12 +163,11 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     if (result != ncclSuccess) throw Error(words(what, result, communicator_));
   }
 
-  /// Memory that allocate() has made. It stays as long as the communicator, so that it outlives its
-  /// registration.
+  /// Memory from allocate(). It lives as long as the communicator, so it outlives its registration.
   struct Allocation {
     std::shared_ptr<std::byte> memory;
     int64_t bytes = 0;
-    void* handle = nullptr;  ///< of the registration; null where ranks have none
+    void* handle = nullptr;  ///< registration handle; null if ranks have none
   };
 
   std::shared_ptr<std::byte> keep(Allocation allocation) {
@@ -199,10 +198,10 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   int device_;
   ncclComm_t communicator_ = nullptr;
   std::vector<Allocation> allocations_;
-  std::timed_mutex mutex_;  ///< between this rank and the thread that watches it
+  std::timed_mutex mutex_;  ///< between this rank and its watchdog thread
 };
 
-/// The id that rank 0 makes, or why it could not.
+/// Returns the id that rank 0 makes. Throws Error on all ranks if rank 0 cannot make one.
 ncclUniqueId agree_on_id(Communicator& host) {
   ncclUniqueId id = {};
   std::string problem;
@@ -225,7 +224,7 @@ int nccl_version() {
 
 std::unique_ptr<NcclCommunicator> connect_nccl(Communicator& host, int device) {
   const ncclUniqueId id = agree_on_id(host);
-  cuda::check(cudaSetDevice(device), "choosing a GPU");
+  cuda::check(cudaSetDevice(device), "selecting a GPU");
   std::unique_ptr<NcclCommunicator> communicator;
   std::string problem;
   try {

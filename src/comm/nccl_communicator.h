@@ -11,36 +11,37 @@
 
 namespace lockstep {
 
-/// NCCL as a transport between GPUs: whatever it is asked for is put into the queue of a stream. All ranks
-/// ask for the same in the same order. Calls throw Error in NCCL's words, and once the host's communicator is
+/// NCCL as a transport between GPUs. Every operation is enqueued on a stream. All ranks call the same
+/// operations in the same order. Calls throw Error with NCCL's message, or once the host's communicator is
 /// cancelled.
 class NcclCommunicator {
  public:
   virtual ~NcclCommunicator() = default;
 
-  /// Sends and receives all at once; messages between two ranks keep their order. Their memory must
-  /// come from allocate(): NCCL wants both ends of a message registered, or neither.
+  /// Sends and receives all messages at once. Messages between two ranks keep their order. Their memory must
+  /// come from allocate(): NCCL requires both ends of a message to be registered, or neither.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Stream& stream) = 0;
-  /// Sum in an order that NCCL chooses.
+  /// Adds the values of all ranks in an order that NCCL chooses.
   virtual void all_reduce(float* values, int64_t count, const Stream& stream) = 0;
 
-  /// GPU memory that NCCL may send from and receive into without copies, where its version can; plain GPU
-  /// memory elsewhere. All ranks call it in the same order. It lasts as long as the communicator.
+  /// Allocates GPU memory that NCCL can send from and receive into without copies, if its version supports
+  /// that; plain GPU memory otherwise. All ranks call it in the same order. The memory lives as long as the
+  /// communicator.
   virtual std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) = 0;
 
-  /// What went wrong in the background; empty while all is well. Any thread may ask, and has
-  /// chosen this rank's GPU afterwards.
+  /// Returns the error that occurred in the background; empty without one. Any thread may call it; the call
+  /// selects this rank's GPU for that thread.
   virtual std::string background_error() = 0;
-  /// Ends all operations, also those that run on the GPU. Any thread may call it; later calls throw.
+  /// Aborts all operations, also those that run on the GPU. Any thread may call it; later calls throw.
   virtual void break_off() = 0;
 };
 
-/// NCCL's version, as 22809 for 2.28.9; 0 in a build without NCCL.
+/// Returns NCCL's version, such as 22809 for 2.28.9; 0 in a build without NCCL.
 int nccl_version();
 
-/// Joins the ranks of `host`, of which this one uses GPU `device`. All ranks call it; Error on all of them if
-/// one fails, and at the deadline of `host`. Throws Error in a build without NCCL.
+/// Connects the ranks of `host`; this rank uses GPU `device`. All ranks call it. It throws Error on all of
+/// them if one fails, or at the deadline of `host`. Throws Error in a build without NCCL.
 std::unique_ptr<NcclCommunicator> connect_nccl(Communicator& host, int device);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a build without NCCL answers.
+// NCCL functions of a build without NCCL.
 #include "comm/nccl_communicator.h"
 #include "core/error.h"
 

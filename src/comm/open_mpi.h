@@ -13,18 +13,18 @@ struct MpiVersion {
   std::string number;  ///< "4.1.4"; empty if unknown
 
   static MpiVersion in(const std::string& text);
-  /// The version of the mpirun in PATH; unknown if it does not start or prints neither.
+  /// Returns the version of the mpirun in PATH; unknown if it does not start or prints neither.
   static MpiVersion of_mpirun();
 
-  /// 5 for "5.0.7"; 0 if unknown.
+  /// Returns the major version: 5 for "5.0.7"; 0 if unknown.
   int major() const;
-  /// "Open MPI 5.0.7".
+  /// Returns family and number: "Open MPI 5.0.7".
   std::string text() const;
   bool operator==(const MpiVersion&) const = default;
 };
 
-/// Options of mpirun that lift its limit of one rank per core and leave ranks unbound. Open MPI 4 and 5 both
-/// take them.
+/// Returns options of mpirun that lift its limit of one rank per core and leave ranks unbound. Open MPI 4 and
+/// 5 both accept them.
 std::vector<std::string> more_ranks_than_cores();
 
 /// Variables for mpirun of Open MPI 4 and 5 that the user has not set. Each version ignores the variables of
@@ -38,8 +38,9 @@ class MpirunEnvironment {
   MpirunEnvironment& leave_failures();
   /// Keeps ranks from reading each other's memory through the kernel. Containers may forbid it.
   MpirunEnvironment& without_single_copy();
-  /// For ranks of this host alone. The launcher's temporary files are written below `folder`. Open MPI 5
-  /// prints no line for each rank about interfaces that it cannot pair: messages pass through shared memory.
+  /// Prepares for ranks of this host alone. The launcher writes its temporary files below `folder`. Open MPI
+  /// 5 then prints no line per rank about interfaces that it cannot pair, because messages pass through
+  /// shared memory.
   MpirunEnvironment& on_this_host(const std::string& folder);
 
   const std::map<std::string, std::string>& variables() const { return variables_; }

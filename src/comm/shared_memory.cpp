@@ -21,7 +21,7 @@ std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bo
     problem = concat("shm_open ", name, ": ", std::strerror(errno));
     return nullptr;
   }
-  // Reserving the pages now turns a full /dev/shm into an answer here instead of a bus error later.
+  // Reserving the pages now turns a full /dev/shm into an error here instead of a bus error later.
   const int full = create ? ::posix_fallocate(file, 0, bytes) : 0;
   void* memory =
       full ? MAP_FAILED
@@ -52,7 +52,7 @@ SharedBarrier::SharedBarrier(std::shared_ptr<SharedMemory> memory, int rank, boo
     : memory_(std::move(memory)), rank_(rank), spins_(share_cores ? 0 : 2000) {}
 
 void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancelled) {
-  if (mode_of(cpu_stream()).is_dry) return;  // there is no memory to count in
+  if (mode_of(cpu_stream()).is_dry) return;  // a dry run has no memory for counters
   const auto counter = [&](size_t rank) {
     return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(memory_->of_rank[rank]));
   };
@@ -62,7 +62,7 @@ void SharedBarrier::wait(double timeout_seconds, const std::atomic<bool>& cancel
   };
   ++rounds_;
   counter(static_cast<size_t>(rank_)).store(rounds_, std::memory_order_release);
-  std::optional<Clock::time_point> begin;  // once it takes longer than a few looks
+  std::optional<Clock::time_point> begin;  // set once the spins are used up
   for (size_t rank = 0; rank < memory_->of_rank.size(); ++rank) {
     for (int64_t tries = 0; !has_arrived(rank); ++tries) {
       if (tries < spins_) {

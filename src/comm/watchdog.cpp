@@ -28,7 +28,7 @@ struct Watchdog::Work {
   Event begin, end;
   std::function<bool()> has_begun;
   bool is_queued = false;
-  std::optional<Clock::time_point> seen;  ///< running, for the first time
+  std::optional<Clock::time_point> seen;  ///< when it was first seen running
 };
 
 Watchdog::Watchdog(Communicator& host, Transport transport)
@@ -64,7 +64,7 @@ void Watchdog::watch(const char* name, int64_t bytes, const Stream& stream,
   try {
     enqueue();
   } catch (const Error&) {
-    check();  // the watchdog knows the cause
+    check();  // throws the cause if the watchdog has found it
     throw;
   }
   const std::lock_guard lock(mutex_);

@@ -14,16 +14,16 @@
 
 namespace lockstep {
 
-/// Watches collectives in the queue of a GPU, for which no thread of the host waits. Each is in the flight
-/// record; one that runs longer than the deadline of `host`, or an error in the background, ends the
-/// transport, so that whoever waits for the GPU is released and learns the reason from check(). A rank that
-/// does not come to an end then is ended with its job after ten seconds.
+/// A watchdog for collectives in a GPU's queue, which no host thread waits for. Each collective is in the
+/// flight record. One that runs longer than the deadline of `host`, or an error in the background, ends the
+/// transport. Threads that wait for the GPU are then released, and check() throws the reason. A rank that
+/// does not end within ten seconds is ended with its job.
 class Watchdog {
  public:
-  /// What the watchdog asks and ends, both from its own thread. It asks before it looks at any event, so that
-  /// the transport can choose the thread's GPU: else CUDA would set up the first one.
+  /// Functions that the watchdog calls from its own thread. It calls background_error() before it queries any
+  /// event, so that the transport can select the thread's GPU. Otherwise CUDA would initialise the first GPU.
   struct Transport {
-    std::function<std::string()> background_error;  ///< empty while all is well
+    std::function<std::string()> background_error;  ///< empty without an error
     std::function<void()> break_off;
   };
 
@@ -32,12 +32,13 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Runs `enqueue`, which queues a collective on the stream. Its time counts from when the GPU comes to it,
-  /// or from when `has_begun` says so. What is recorded in a graph is not watched: its launches are.
+  /// Runs `enqueue`, which queues a collective on the stream. Its time begins when the GPU reaches it, or
+  /// when `has_begun` returns true. A collective that is recorded in a graph is not watched, but its launches
+  /// are.
   void watch(const char* name, int64_t bytes, const Stream& stream, const std::function<void()>& enqueue,
              std::function<bool()> has_begun = {});
 
-  /// Throws Error with what went wrong.
+  /// Throws Error with the failure, if there is one.
   void check() const;
 
  private:
@@ -53,7 +54,7 @@ class Watchdog {
   mutable std::mutex mutex_;
   std::condition_variable stopped_;
   std::deque<std::unique_ptr<Work>> running_;
-  std::deque<std::unique_ptr<Work>> idle_;  ///< whose events are used again
+  std::deque<std::unique_ptr<Work>> idle_;  ///< kept to reuse their events
   std::string failure_;
   bool stopping_ = false;
   std::thread thread_;

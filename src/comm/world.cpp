@@ -33,11 +33,11 @@ enum class Launcher { none, mpi, srun_without_mpi, torchrun };
 
 struct Launched {
   Launcher by = Launcher::none;
-  int processes = 0;  ///< 0 if the launcher does not say
+  int processes = 0;  ///< 0 if the launcher does not set it
   int rank = 0;
 };
 
-/// What the launcher says before MPI is asked.
+/// Returns what the launcher's variables contain. Does not call MPI.
 Launched launched() {
   const auto launched_by = [](Launcher by, const char* processes, const char* rank) {
     return Launched{by, number_from_environment(processes), number_from_environment(rank)};
@@ -56,27 +56,28 @@ Launched launched() {
   return {};
 }
 
-/// What is wrong with how all processes were started: the first says it for all.
+/// A mistake in how all processes were started. The first process reports it for all.
 struct LaunchMistake : UserError {
   using UserError::UserError;
 };
 
-/// A launcher that started several processes without MPI would get as many runs of one rank, which write over
-/// each other.
+/// Throws LaunchMistake if a launcher started several processes without MPI. They would be separate runs of
+/// one rank that overwrite each other's files.
 void refuse_several_without_mpi(const Launched& launch) {
   if (launch.by == Launcher::mpi || launch.processes <= 1) return;
   if (launch.by == Launcher::srun_without_mpi)
     throw LaunchMistake(concat(
         "srun started ", launch.processes,
-        " tasks without PMIx, so they cannot find each other: type 'export SLURM_MPI_TYPE=pmix' and start "
-        "it again, or use srun --mpi=pmix, or lockrun or mpirun inside the allocation"));
-  throw LaunchMistake(concat("RANK and WORLD_SIZE say that this is one of ", launch.processes,
-                             " processes, but MPI was not told: use lockrun, mpirun or srun --mpi=pmix"));
+        " tasks without PMIx, so they cannot find each other: run 'export SLURM_MPI_TYPE=pmix' and start "
+        "again, or use srun --mpi=pmix, lockrun or mpirun inside the allocation"));
+  throw LaunchMistake(
+      concat("RANK and WORLD_SIZE announce ", launch.processes,
+             " processes, but they were started without MPI: use lockrun, mpirun or srun --mpi=pmix"));
 }
 
 bool mpi_was_used = false;
 
-/// Where it was thrown, from the root of the source tree on, wherever that was built.
+/// Returns where a failure was thrown, relative to the root of the source tree.
 std::string place_in_sources(const Error& failure) {
   const std::string here = __FILE__;
   const std::string root = here.substr(0, here.rfind("src/comm/"));
@@ -84,8 +85,8 @@ std::string place_in_sources(const Error& failure) {
   return place.starts_with(root) ? place.substr(root.size()) : place;
 }
 
-/// How long a rank leaves the word to others. What is wrong with the input is usually wrong on every rank:
-/// the first gets the time to say it, also to other hosts, and who watches the time to end the others.
+/// Returns how long a rank waits before it reports its failure. Bad input usually fails on every rank. The
+/// first rank gets time to report it, also to other hosts, and a supervisor gets time to end the others.
 std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
   if (launch.rank == 0) return std::chrono::milliseconds(0);
   if (is_supervised()) return std::chrono::milliseconds(1000);
@@ -94,14 +95,15 @@ std::chrono::milliseconds patience_before_speaking(const Launched& launch) {
   return std::chrono::milliseconds(is_on_first_host ? 300 : 1500);
 }
 
-/// The launcher has words of its own about an end: the message gets the time to pass before them, and the
-/// others the time to see that it is said. Who watches has none before the ranks have ended.
+/// Returns how long a rank waits after its report before it ends. A launcher prints messages of its own about
+/// an end. The report needs time to arrive before them, and the other ranks need time to see it. A supervisor
+/// prints nothing before the ranks have ended.
 std::chrono::milliseconds patience_before_ending(bool has_spoken) {
   if (is_supervised()) return std::chrono::milliseconds(100);
   return std::chrono::milliseconds(has_spoken ? 700 : 1500);
 }
 
-/// What the ranks of one launch have in common.
+/// Returns a name that all ranks of one launch share.
 std::string launch_name() {
   if (const char* name = std::getenv("PMIX_NAMESPACE")) return name;
   const char* job = std::getenv("SLURM_JOB_ID");
@@ -109,12 +111,13 @@ std::string launch_name() {
   return job && step ? concat(job, ".", step) : concat(::getppid());
 }
 
-/// Says why this rank ends unless another of this host says the same, and ends all. Returns the exit code.
+/// Reports why this rank ends, unless another rank of this host reports the same. Ends all ranks. Returns the
+/// exit code.
 int end_with_failure(const std::string& message, int code) {
   report_failure(message);
   const Launched launch = launched();
   const bool has_others = launch.by == Launcher::mpi && launch.processes != 1;
-  // A launcher that ends the job meanwhile is to be obeyed at once.
+  // A launcher may end the job meanwhile. This rank then ends at once.
   if (has_others && !is_supervised()) std::signal(SIGTERM, SIG_DFL);
   if (code == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
   const bool speaks = !has_others || claim_message(message);
@@ -134,7 +137,7 @@ int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
   return failed == codes.end() ? 0 : *failed;
 }
 
-/// What `body` returns, or the exit code of the failure that it reports.
+/// Runs `body` and returns its exit code. Reports a failure and returns the failure's exit code.
 int run_and_report(const std::function<int()>& body) {
   int code = 0;
   spare_address_space();
@@ -161,13 +164,14 @@ int run_and_report(const std::function<int()>& body) {
 bool claim_message(const std::string& message) {
   const size_t number = std::hash<std::string>()(launch_name() + "\n" + message);
   const std::string name = concat("lockstep message ", ::geteuid(), " ", number);
-  // An address of Linux's abstract namespace: one process has it, and the kernel frees it when that ends.
+  // An address in Linux's abstract namespace belongs to one process. The kernel frees it when that process
+  // ends.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::copy(name.begin(), name.end(), address.sun_path + 1);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  // Left open on purpose: this process says it, as long as it lives.
+  // Left open on purpose: the claim lasts as long as this process.
   return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0 || errno != EADDRINUSE;
 }
 
@@ -221,8 +225,8 @@ std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, b
     const auto count = std::count(seen.begin(), seen.end(), '\n');
     require(may_share || count == 0 || ranks <= count, ranks, " ranks of a host see ", count,
             count == 1 ? " GPU" : " GPUs",
-            ": start at most one rank for each GPU, or set LOCKSTEP_SHARE_GPU=1 to let ranks share them, "
-            "which is for trying things out: gradients then travel through the host");
+            ": start at most one rank per GPU, or set LOCKSTEP_SHARE_GPU=1 to let ranks share GPUs "
+            "(for experiments only: gradients then pass through host memory)");
   }
   return gpus;
 }
@@ -278,9 +282,10 @@ int run_program(const std::function<int()>& body) {
 int run_alone(const std::function<int()>& body) {
   return run_and_report([&] {
     if (const int processes = launched().processes; processes > 1)
-      throw LaunchMistake(concat("this program computes in one process, but ", processes,
-                                 " were started, and each would do and write the same: start one, by hand or "
-                                 "with srun -n 1"));
+      throw LaunchMistake(
+          concat("this program runs in one process, but ", processes,
+                 " were started, and each would write the same results: start one, by hand or "
+                 "with srun -n 1"));
     return body();
   });
 }
@@ -288,10 +293,10 @@ int run_alone(const std::function<int()>& body) {
 int launch_ranks(int ranks, const std::function<int(const World&)>& body) {
   return run_program([&] {
     const World world = World::from_environment();
-    // A launcher may have started just one rank, so the size of the world does not tell.
+    // A launcher may have started just one rank, so the size of the world does not show this.
     const bool is_launched = dynamic_cast<LocalCommunicator*>(&world.communicator()) == nullptr;
     if (!is_launched) return run_on_threads(ranks > 0 ? ranks : available_cores(), body);
-    require(ranks == 0 || ranks == world.size(), ranks, " ranks were asked for, but the launcher started ",
+    require(ranks == 0 || ranks == world.size(), ranks, " ranks were requested, but the launcher started ",
             world.size());
     return body(world);
   });

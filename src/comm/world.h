@@ -10,14 +10,15 @@
 
 namespace lockstep {
 
-/// The ranks of this run and this process's place among them.
+/// The ranks of this run and the position of this process among them.
 class World {
  public:
-  /// Started by mpirun or srun: the ranks of that job. Started by hand: alone. Throws UserError if a launcher
-  /// started several processes without MPI; of those run_program() lets only the first say so.
+  /// Returns the ranks of the job if mpirun or srun started this process, else this process alone. Throws
+  /// UserError if a launcher started several processes without MPI. Then run_program() lets only the first
+  /// process report it.
   static World from_environment();
   static World alone();
-  /// A rank of a group that exists already.
+  /// Makes the world of a rank in an existing group.
   explicit World(std::shared_ptr<Communicator> communicator);
 
   int rank() const { return communicator_->rank(); }
@@ -28,14 +29,14 @@ class World {
   Communicator& communicator() const { return *communicator_; }
   const std::shared_ptr<Communicator>& shared_communicator() const { return communicator_; }
 
-  /// The GPU of this rank, as its process numbers them: one for each rank of a host, in their order, among
-  /// those that the launcher lets it see. All ranks call it. Throws UserError if there are none, or too few
-  /// and LOCKSTEP_SHARE_GPU is not 1.
+  /// Returns the GPU of this rank, as its process numbers them. Each rank of a host gets one of the GPUs that
+  /// the launcher lets it see, in rank order. All ranks call it. Throws UserError if there are none, or too
+  /// few and LOCKSTEP_SHARE_GPU is not 1.
   int gpu() const;
 
-  /// This rank's share of the cores of its host, at least 1.
+  /// Returns this rank's share of the cores of its host, at least 1.
   int share_of_cores() const;
-  /// True if ranks with this many threads leave a core over for communication.
+  /// Returns true if ranks with this many threads leave a core free for communication.
   bool has_spare_core(int threads) const;
 
  private:
@@ -45,42 +46,45 @@ class World {
   int ranks_on_my_cores_ = 1;
 };
 
-/// Ranks of this host that may run on the same cores as this one, itself included: all of them, or one where
-/// the launcher has bound each to cores of its own. All ranks call it.
+/// Returns how many ranks of this host may run on the same cores as this one, itself included. It is 1 if the
+/// launcher has bound each rank to cores of its own, else all of them. All ranks call it.
 int count_ranks_on_my_cores(Communicator& communicator);
 
-/// Whether this process speaks for all that its launcher started, as is known before MPI is asked: it is the
-/// first of them, or alone.
+/// Returns whether this process reports for all processes of its launcher: it is the first of them, or alone.
+/// Works before MPI is initialised.
 bool is_launched_first();
 
-/// Whether this process is to say why it fails: of the ranks of one launch on this host that say the same,
-/// the first is, until it ends. Needs no MPI, which may not have been started, and leaves nothing behind.
+/// Returns whether this process is the one to report a message. The first rank of a launch on this host that
+/// claims a message keeps it until that rank ends. Needs no MPI, which may not have been started, and leaves
+/// nothing behind.
 bool claim_message(const std::string& message);
 
-/// Which of its GPUs each rank uses, from the GPUs that each sees, as texts that tell them apart: ranks that
-/// see the same ones take turns. Throws UserError if `may_share` is not set and a GPU would have two ranks.
+/// Returns the GPU that each rank uses. `seen_by_rank` has a text for each rank, with one line for each GPU
+/// that it sees. Ranks that see the same GPUs take turns. Throws UserError if `may_share` is not set and a
+/// GPU would have two ranks.
 std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share);
 
-/// Compares one text of "key = value" lines over all ranks. A difference is a UserError that names the first
-/// differing line and both ranks' values; `what` says what is compared.
+/// Compares a text of "key = value" lines over all ranks. A difference is a UserError that names the first
+/// differing line and both ranks' values. `what` names the text.
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
                                 const std::string& lines);
 
 /// Runs `body` on rank 0 while the others wait. A UserError that it throws is thrown on all ranks.
 void on_first_rank(const World& world, const std::function<void()>& body);
 
-/// Runs a program: what `body` returns is the exit code. An exception is reported on stderr first, with its
-/// rank, and then ends all ranks (a watched one only itself): UserError with code 2, anything else with 1. Of
-/// the ranks of a host that fail for the same reason one says so. Several processes without MPI are refused
-/// first.
+/// Runs a program and returns the exit code, which `body` returns. An exception is reported on stderr, with
+/// its rank. It then ends all ranks, but a supervised rank ends only itself. The code is 2 for UserError and
+/// 1 for any other exception. If ranks of a host fail for the same reason, one of them reports it. Several
+/// processes without MPI are refused first.
 int run_program(const std::function<int()>& body);
 
-/// run_program() for a program that is no rank of anything: UserError if a launcher started several.
+/// Runs a program of one process, like run_program(). It is a UserError if a launcher started several.
 int run_alone(const std::function<int()>& body);
 
-/// run_program() for a program of several ranks. Started by mpirun or srun, it runs `body` on this process's
-/// rank; started by hand, on `ranks` threads of this process (0: one a core). Returns the exit code, of the
-/// first rank that has one. UserError if a launcher started another number of ranks than was asked for.
+/// Runs a program of several ranks, like run_program(). Started by mpirun or srun, it runs `body` on this
+/// process's rank. Started by hand, it runs `body` on `ranks` threads of this process (0: one per core).
+/// Returns the first rank's exit code that is not 0. It is a UserError if a launcher started another number
+/// of ranks than requested.
 int launch_ranks(int ranks, const std::function<int(const World&)>& body);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Durations are measured with the clock that nobody sets.
+/// The clock for durations. Setting the system time does not move it.
 using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point begin) {
@@ -16,7 +16,7 @@ inline Clock::duration clock_duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// So many seconds from now.
+/// Returns the time point `seconds` from now.
 inline Clock::time_point after(double seconds) { return Clock::now() + clock_duration(seconds); }
 
 }  // namespace lockstep

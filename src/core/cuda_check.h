@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// For the files that call CUDA; no public header includes this one.
+// For files that call CUDA. No public header includes this one.
 
 #include <cuda_runtime_api.h>
 
@@ -10,12 +10,12 @@
 
 namespace lockstep::cuda {
 
-/// Throws Error with CUDA's words for the result unless it is a success.
+/// Throws Error with CUDA's message for the result unless it is a success.
 inline void check(cudaError_t result, const char* what, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
   if (result == cudaSuccess) [[likely]]
     return;
-  // The next call shall not see this error again; one that the device cannot recover from stays.
+  // Clears the error for the next call. An error that the device cannot recover from stays.
   cudaGetLastError();
   throw Error(concat(what, " failed: ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")"),
               file, line);
@@ -23,7 +23,7 @@ inline void check(cudaError_t result, const char* what, const char* file = __bui
 
 inline cudaStream_t native(const CudaStream& stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-/// The streaming multiprocessors of the stream's GPU.
+/// Returns the number of streaming multiprocessors of the stream's GPU.
 int multiprocessors(const CudaStream& stream);
 
 }  // namespace lockstep::cuda

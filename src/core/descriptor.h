@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Owns a file descriptor; -1 is none.
+/// An owned file descriptor; -1 means none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -31,7 +31,7 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
-/// Returns once one of them (-1: none) has something to read, or after so many seconds.
+/// Waits until one of the descriptors (-1: ignored) is readable, for at most `seconds`.
 inline void wait_for_any(const std::vector<int>& descriptors, double seconds) {
   std::vector<pollfd> entries;
   for (const int descriptor : descriptors) entries.push_back({descriptor, POLLIN, 0});

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Addresses that nobody reads, in a part of the address space that no process has.
+/// A pool of addresses that are never read, in a part of the address space that no process has.
 class DryRun::Pool : public MemoryPool {
  public:
   const DryMemory& peak() const { return peak_; }
@@ -49,11 +49,11 @@ class DryRun::Pool : public MemoryPool {
 
  private:
   struct Block {
-    int64_t bytes = 0;  ///< from its beginning, that were used
+    int64_t bytes = 0;  ///< in use, from the beginning of the block
     std::vector<std::pair<const char*, int64_t>> parts;
   };
 
-  // The upper half is the kernel's.
+  // The upper half of the address space belongs to the kernel.
   uintptr_t next_ = uintptr_t{1} << 56;
   std::map<std::byte*, Block> blocks_;
   DryMemory held_, peak_;

@@ -10,18 +10,18 @@
 
 namespace lockstep {
 
-/// Memory that a process would have, by the label under which each page is first used.
+/// Memory that a process would hold, by the label under which each page is first used.
 struct DryMemory {
-  int64_t used_bytes = 0;    ///< of blocks, as far as somebody asked for them: the pages that are touched
-  int64_t mapped_bytes = 0;  ///< of whole blocks, rounded up to their size classes: the address space
+  int64_t used_bytes = 0;    ///< requested bytes of blocks: the pages that are touched
+  int64_t mapped_bytes = 0;  ///< whole blocks, rounded up to size classes: the address space
   std::map<std::string, int64_t> used_by_label = {};
 };
 
-/// While it lives, what this thread does on its streams is counted and not done: kernels check their
-/// operands, memory is neither made nor touched, and what the host reads is zero. So a model's own code tells
-/// what it would need, in no time, whatever its size.
+/// A scope in which this thread's work on its streams is counted instead of executed. Kernels check their
+/// operands, memory is neither allocated nor touched, and the host reads zeros. So a model's own code shows
+/// how much memory it needs, quickly and at any size.
 ///
-/// Tensors from before must not meet it, and those made in it must not outlive it.
+/// Tensors from before the scope must not be used in it. Tensors made in it must not outlive it.
 class DryRun {
  public:
   DryRun();
@@ -29,12 +29,11 @@ class DryRun {
   DryRun(const DryRun&) = delete;
   DryRun& operator=(const DryRun&) = delete;
 
-  /// The most that was held at a time so far, of the memory of the current stream's device. Blocks that were
-  /// given back for later are held.
+  /// Returns the peak so far of the stream's device memory. Freed blocks kept for reuse count as held.
   const DryMemory& peak() const;
-  /// The same of the host, where the device is a GPU.
+  /// Returns the peak so far of host memory, if the device is a GPU.
   const DryMemory& host_peak() const;
-  /// What is in use under each label, and was at most, as memory_table() says it of the device.
+  /// Returns the current and peak bytes of the device under each label, like memory_table().
   std::vector<MemoryUse> table() const;
 
  private:

@@ -53,7 +53,7 @@ inline float16::float16(float value) {
 }
 
 inline float16::operator float() const {
-  // Shifted into an fp32's place the exponent is 112 too small; the product mends it, for subnormals as well.
+  // After the shift the exponent is 112 too small. The product corrects it, for subnormals as well.
   const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
   const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
   const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;  // infinities and NaN
@@ -86,7 +86,7 @@ inline constexpr DType dtype_of<float16> = DType::f16;
 template <>
 inline constexpr DType dtype_of<int32_t> = DType::i32;
 
-/// Calls body.operator()<T>() with T the type that dtype stands for: float, double, bfloat16 or float16.
+/// Calls body.operator()<T>(), where T is the type of dtype: float, double, bfloat16 or float16.
 template <class Body>
 decltype(auto) with_float_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body.template operator()<float>();
@@ -96,7 +96,7 @@ decltype(auto) with_float_type(DType dtype, Body&& body) {
   throw Error(concat("a floating-point tensor is needed, not ", dtype));
 }
 
-/// Like with_float_type, for kernels that compute in their storage type: float or double.
+/// Calls body.operator()<T>() for kernels that compute in their storage type T: float or double.
 template <class Body>
 decltype(auto) with_compute_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body.template operator()<float>();

@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-/// The value of an environment variable; empty if it is not set.
+/// Returns the value of an environment variable; empty if it is not set.
 inline std::string environment(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr ? value : "";
 }
 
-/// The number that it begins with; `otherwise` if it is not set.
+/// Returns the number at the beginning of the variable's value; `otherwise` if it is not set.
 template <class Number = int>
 Number number_from_environment(const char* variable, Number otherwise = 0) {
   const char* value = std::getenv(variable);

@@ -20,10 +20,10 @@ constexpr bool is_character_code =
     (sizeof(T) == 1 || std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> ||
      std::is_same_v<T, char32_t>);
 
-/// Appends the text that `print` prints of `value` to a stream.
+/// Appends the text that `print` writes for `value`.
 void append_printed(std::string& text, void (*print)(std::ostream&, const void*), const void* value);
 
-/// Appends numbers and texts without a stream: most files include this header, and <sstream> takes longer to
+/// Appends numbers and texts without a stream. Most files include this header, and <sstream> takes longer to
 /// compile than the rest of it.
 template <class T>
 void append(std::string& text, const T& value) {
@@ -46,8 +46,8 @@ void append(std::string& text, const T& value) {
 
 }  // namespace detail
 
-/// Joins the arguments, each as a new stream prints it, so manipulators have no effect. core/text.h has
-/// numbers in other forms.
+/// Joins the arguments. Each is formatted as a new stream prints it, so manipulators have no effect.
+/// core/text.h has other formats for numbers.
 template <class... Args>
 std::string concat(const Args&... args) {
   std::string text;
@@ -55,7 +55,7 @@ std::string concat(const Args&... args) {
   return text;
 }
 
-/// Something failed. what() is for the user; where() is the source location that noticed it.
+/// A failure. what() is the message for the user; where() is the source location that detected it.
 class Error : public std::runtime_error {
  public:
   Error(const std::string& message, const char* file = __builtin_FILE(), int line = __builtin_LINE())
@@ -68,16 +68,16 @@ class Error : public std::runtime_error {
   int line_;
 };
 
-/// The user's input is at fault: arguments, configuration, data, or a required resume. Exit code 2, never
-/// restarted. The message names the key or the file and says what to do.
+/// An error in the user's input: arguments, configuration, data or a required resume. The program exits with
+/// 2 and is never restarted. The message names the key or the file and says what to do.
 class UserError : public Error {
  public:
-  // Spelled out: nvcc 13.0 cannot compile an inherited constructor with such defaults.
+  // Written out, because nvcc 13.0 cannot compile an inherited constructor with such defaults.
   UserError(const std::string& message, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : Error(message, file, line) {}
 };
 
-/// A condition that remembers where it was written.
+/// A condition and the source location where it was written.
 struct Condition {
   Condition(bool condition, const char* in_file = __builtin_FILE(), int at_line = __builtin_LINE())
       : holds(condition), file(in_file), line(at_line) {}

@@ -7,24 +7,23 @@
 
 namespace lockstep {
 
-/// A point in a GPU's queue that others can wait for. On a CPU, where kernels run at once, it has always
-/// passed.
+/// A point in a GPU's queue that can be waited for. On a CPU it has always passed: kernels run at once.
 class Event {
  public:
-  /// Marks the end of what is in the queue now; a later call moves the mark.
+  /// Marks the current end of the queue. A later call moves the mark.
   void record(const Stream& stream);
-  /// Work enqueued on `stream` from now on waits for the mark. Nothing if nothing was recorded.
+  /// Makes later work on `stream` wait for the mark. Does nothing if nothing was recorded.
   void hold(const Stream& stream) const;
-  /// True once everything before the mark is done.
+  /// Returns true once all work before the mark is done.
   bool has_passed() const;
-  /// Returns when the mark has passed.
+  /// Waits until the mark has passed.
   void synchronize() const;
 
  private:
   std::shared_ptr<void> handle_;
 };
 
-/// Returns when all that is in the queue is done.
+/// Waits until all work in the queue is done.
 void synchronize(const Stream& stream);
 
 }  // namespace lockstep

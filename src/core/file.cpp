@@ -32,8 +32,8 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Writes a file under a name that no process of any host and no thread has beside, syncs it, and calls
-/// publish(name), which says whether it is done. The name is gone afterwards.
+/// Writes a file next to `path`, under a name that is unique across hosts, processes and threads. Syncs it
+/// and calls publish(name), which returns whether it succeeded. Then removes the name.
 template <class Publish>
 void write_beside(const std::string& path, std::span<const std::span<const std::byte>> pieces,
                   Publish publish) {
@@ -64,7 +64,7 @@ bool write_absent_file(const std::string& path, std::span<const std::span<const 
   bool is_there = false;
   write_beside(path, pieces, [&](const char* beside) {
     if (::link(beside, path.c_str()) == 0) return true;
-    // Some file systems have no links.
+    // Some file systems do not support links.
     if (errno != EEXIST && ::renameat2(AT_FDCWD, beside, AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
       return true;
     is_there = errno == EEXIST;
@@ -74,18 +74,18 @@ bool write_absent_file(const std::string& path, std::span<const std::span<const 
 }
 
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {
-  // Cutting a file that a process of an earlier run still has mapped would kill that process.
+  // Truncating a file that a process of an earlier run still has mapped would kill that process.
   if (create) ::unlink(path.c_str());
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0644));
   const auto size = static_cast<off_t>(bytes);
-  // Reserved now, so that a full disk is an error here and no signal later.
+  // Space is reserved now, so that a full disk is an error here instead of a signal later.
   const int problem = !file ? errno : create ? ::posix_fallocate(file.get(), 0, size) : 0;
   const bool is_whole = file && ::lseek(file.get(), 0, SEEK_END) >= size;
   void* memory = problem == 0 && is_whole
                      ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)
                      : MAP_FAILED;
   const std::string reason = std::strerror(problem ? problem : errno);
-  expect(memory != MAP_FAILED, "cannot map ", path, ": ", problem || is_whole ? reason : "it is cut");
+  expect(memory != MAP_FAILED, "cannot map ", path, ": ", problem || is_whole ? reason : "it is truncated");
   return {static_cast<std::byte*>(memory), [bytes](std::byte* mapped) { ::munmap(mapped, bytes); }};
 }
 

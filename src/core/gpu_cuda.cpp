@@ -15,12 +15,12 @@ namespace {
 
 constexpr int most_gpus = 64;
 
-/// Makes the device the calling thread's for a while.
+/// A scope in which the device is the calling thread's current one.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
-    cuda::check(cudaGetDevice(&before_), "asking for the current GPU");
-    if (device != before_) cuda::check(cudaSetDevice(device), "choosing a GPU");
+    cuda::check(cudaGetDevice(&before_), "querying the current GPU");
+    if (device != before_) cuda::check(cudaSetDevice(device), "selecting a GPU");
   }
   ~OnDevice() { cudaSetDevice(before_); }
   OnDevice(const OnDevice&) = delete;
@@ -37,7 +37,7 @@ class GpuPool : public MemoryPool {
  protected:
   std::byte* make(int64_t bytes) override {
     const OnDevice on(device_);
-    // An allocation enqueues nothing, so it may happen while a graph is recorded.
+    // An allocation enqueues nothing, so it is allowed while a graph is recorded.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cuda::check(cudaThreadExchangeStreamCaptureMode(&mode),
                 "allowing an allocation while a graph is recorded");
@@ -94,17 +94,17 @@ std::string why_no_gpu() {
   cudaRuntimeGetVersion(&built);
   if (driver == 0) return "no NVIDIA driver is installed (nvidia-smi would show it)";
   if (driver / 1000 < built / 1000)
-    return concat("the NVIDIA driver serves CUDA ", version_text(driver), ", but this program needs ",
+    return concat("the NVIDIA driver supports CUDA ", version_text(driver), ", but this program needs ",
                   version_text(built), ": update the driver");
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr)
     return concat("CUDA_VISIBLE_DEVICES = '", visible, "' leaves no GPU: unset or correct it");
-  return concat("this machine shows no GPU (", cudaGetErrorString(result), ")");
+  return concat("this process sees no GPU (", cudaGetErrorString(result), ")");
 }
 
 GpuProperties gpu_properties(int device) {
   cudaDeviceProp properties = {};
-  cuda::check(cudaGetDeviceProperties(&properties, device), "asking for a GPU's properties");
+  cuda::check(cudaGetDeviceProperties(&properties, device), "querying a GPU's properties");
   return {.name = properties.name,
           .uuid = "GPU-" + hexadecimal({properties.uuid.bytes, sizeof properties.uuid.bytes}),
           .major = properties.major,
@@ -116,14 +116,14 @@ GpuProperties gpu_properties(int device) {
 Stream make_gpu_stream(int device, bool high_priority) {
   const int devices = count_gpus();
   require(devices > 0, "train.device = cuda: ", why_no_gpu(), "; or use train.device = cpu");
-  require(device >= 0 && device < devices, "GPU ", device, " was asked for, but this process sees ", devices,
-          devices == 1 ? " GPU" : " GPUs", ": start at most as many ranks on a host as it has GPUs");
+  require(device >= 0 && device < devices, "GPU ", device, " was requested, but this process sees ", devices,
+          devices == 1 ? " GPU" : " GPUs", ": start at most one rank per GPU on a host");
   const GpuProperties properties = gpu_properties(device);
   require(properties.major >= 8, "GPU ", device, " (", properties.name, ") has compute capability ",
           properties.major, ".", properties.minor, "; 8.0 or higher is needed: use train.device = cpu");
-  cuda::check(cudaSetDevice(device), "choosing a GPU");
+  cuda::check(cudaSetDevice(device), "selecting a GPU");
   int lowest = 0, highest = 0;
-  cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
+  cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "querying stream priorities");
   cudaStream_t stream = nullptr;
   cuda::check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, high_priority ? highest : lowest),
               "making a stream");
@@ -167,7 +167,7 @@ void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const S
 int cuda::multiprocessors(const CudaStream& stream) {
   int number = 0;
   check(cudaDeviceGetAttribute(&number, cudaDevAttrMultiProcessorCount, stream.device),
-        "asking for a GPU's multiprocessors");
+        "querying a GPU's multiprocessors");
   return number;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a build without CUDA answers when it is asked for a GPU.
+// GPU functions of a build without CUDA.
 #include <cstring>
 
 #include "core/error.h"

@@ -8,19 +8,18 @@
 
 namespace lockstep {
 
-/// GPU work that was recorded once and is started as a whole. Memory that it allocates while it is recorded
-/// stays its own, at fixed addresses; whatever changes from launch to launch it must read from device memory.
+/// GPU work that is recorded once and launched as a whole. It owns the memory that it allocates, at fixed
+/// addresses. It must read values that change from launch to launch from device memory.
 class Graph {
  public:
-  /// Records what `body` enqueues on the GPU stream, and on streams that wait for its events; nothing runs.
-  /// Throws Error if the stream is not a GPU's, or if body does what cannot be recorded (waits on the host,
-  /// say).
+  /// Records the work that `body` enqueues on the GPU stream and on streams that wait for its events. Nothing
+  /// runs. Throws Error if the stream is not a GPU's or `body` cannot be recorded (waits on the host).
   Graph(const Stream& stream, const std::function<void()>& body);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Enqueues all of it.
+  /// Enqueues the whole graph.
   void launch() const;
 
  private:
@@ -28,7 +27,7 @@ class Graph {
   std::unique_ptr<Recording> recording_;
 };
 
-/// True while this thread records a graph.
+/// Returns true while this thread records a graph.
 bool is_recording_graph();
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// The number of the graph that this thread records, whose allocations are kept apart; 0 if none.
+/// The number of the graph that this thread records; 0 if none. Its allocations are kept apart.
 thread_local uint64_t recording = 0;
 
 cudaEvent_t native_event(const std::shared_ptr<void>& handle) {
@@ -33,7 +33,7 @@ struct Graph::Recording {
   cudaGraphExec_t executable = nullptr;
 
   ~Recording() {
-    // Blocks may be handed out again only when nothing of this graph runs any more.
+    // Blocks may be reused only after all launches of this graph have finished.
     cudaStreamSynchronize(cuda::native(stream));
     if (executable) cudaGraphExecDestroy(executable);
     if (graph) cudaGraphDestroy(graph);
@@ -64,7 +64,7 @@ Graph::Graph(const Stream& stream, const std::function<void()>& body)
     std::rethrow_exception(failure);
   }
   cuda::check(result, "recording a graph");
-  // Else all of it would run with the priority of the stream that launches it.
+  // Without this flag the whole graph would run with the priority of the launching stream.
   cuda::check(cudaGraphInstantiate(&recording_->executable, recording_->graph,
                                    cudaGraphInstantiateFlagUseNodePriority),
               "preparing a graph");

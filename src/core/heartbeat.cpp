@@ -18,7 +18,7 @@ std::shared_ptr<HeartbeatPage> own_page() {
   try {
     return map_heartbeat(environment(page_variable), false);
   } catch (const Error& failure) {
-    log_warning(concat(failure.what(), "; nobody will notice if this rank is stuck"));
+    log_warning(concat(failure.what(), "; a stuck rank will not be detected"));
     return std::make_shared<HeartbeatPage>();
   }
 }
@@ -32,7 +32,7 @@ std::shared_ptr<HeartbeatPage> map_heartbeat(const std::string& path, bool creat
 }
 
 HeartbeatPage& heartbeat() {
-  // Never taken down: a rank that ends in any way may still tell why.
+  // Never unmapped, because a rank may report its failure until its very end.
   static const auto* page = new std::shared_ptr<HeartbeatPage>(own_page());
   return **page;
 }

@@ -8,36 +8,36 @@
 
 namespace lockstep {
 
-/// What a rank tells whoever watches it, in a file of one page that both map: it outlives whatever kills the
-/// rank. The watcher makes the file and names it in LOCKSTEP_HEARTBEAT.
+/// The state that a rank reports to its supervisor, in a one-page file that both map. The file survives any
+/// end of the rank. The supervisor creates it and names it in LOCKSTEP_HEARTBEAT.
 struct HeartbeatPage {
-  std::atomic<uint64_t> beats{0};             ///< grows while the rank gets on
+  std::atomic<uint64_t> beats{0};             ///< grows while the rank makes progress
   std::atomic<int64_t> step{0};               ///< completed steps
-  std::atomic<int64_t> replicas{0};           ///< of the run: it cannot use more ranks; 0: not known
-  std::atomic<int64_t> snapshot_step{-1};     ///< of the newest snapshot that is whole; -1: none yet
-  std::atomic<double> snapshot_seconds{0.0};  ///< what writing the last snapshot took; 0: none yet
-  std::atomic<double> deadline_seconds{0.0};  ///< without a beat for so long, the rank is stuck; 0: not known
-  char phase[32] = {};                        ///< what it is at: "training", "evaluation"
-  char failure[960] = {};                     ///< why it ends; empty while all is well
+  std::atomic<int64_t> replicas{0};           ///< the run's; it cannot use more ranks; 0: not known
+  std::atomic<int64_t> snapshot_step{-1};     ///< step of the newest complete snapshot; -1: none yet
+  std::atomic<double> snapshot_seconds{0.0};  ///< time to write the last snapshot; 0: none yet
+  std::atomic<double> deadline_seconds{0.0};  ///< time without a beat until the rank is stuck; 0: not known
+  char phase[32] = {};                        ///< current activity: "training", "evaluation"
+  char failure[960] = {};                     ///< why the rank ends; empty without a failure
 };
 
-/// The page of this process. Without LOCKSTEP_HEARTBEAT it is memory that nobody reads.
+/// Returns the page of this process. Without LOCKSTEP_HEARTBEAT it is memory that no other process reads.
 HeartbeatPage& heartbeat();
 
-/// True if somebody watches this process, and ends the other ranks when this one fails.
+/// Returns true if a supervisor watches this process and ends the other ranks when this one fails.
 bool is_supervised();
 
-/// Says that the rank gets on, and with what (at most 31 characters).
+/// Marks the rank as alive in `phase` (at most 31 characters).
 void report_progress(const char* phase);
 
-/// Says why the rank ends; the first reason stays.
+/// Reports why the rank ends. The first reason is kept.
 void report_failure(const std::string& message);
 
-/// How often whoever watches has started this run again (LOCKSTEP_RESTART_COUNT), or Slurm its job
-/// (SLURM_RESTART_COUNT); 0 if nobody does.
+/// Returns how often the supervisor has restarted this run (LOCKSTEP_RESTART_COUNT) or Slurm its job
+/// (SLURM_RESTART_COUNT); 0 if neither is set.
 int restart_count();
 
-/// Makes the file of a page (`create`) or opens it. Throws Error naming the path.
+/// Creates the file of a page (`create`) or opens it. Throws Error naming the path.
 std::shared_ptr<HeartbeatPage> map_heartbeat(const std::string& path, bool create);
 
 }  // namespace lockstep

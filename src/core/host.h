@@ -5,14 +5,14 @@
 
 namespace lockstep {
 
-/// What this machine calls itself.
+/// Returns this machine's host name.
 std::string host_name();
 
-/// Tells this machine from others, whatever they are called, until it is started again.
+/// Returns an id that differs between machines, even with equal host names. A reboot changes it.
 std::string boot_id();
 
-/// Tells this process from others for names of files, also from those of other hosts and containers, whose
-/// numbers may be equal.
+/// Returns a text for file names that differs between processes. It is unique across hosts and containers,
+/// where process ids may be equal.
 const std::string& process_mark();
 
 }  // namespace lockstep

@@ -17,13 +17,13 @@ namespace {
 struct Log {
   std::mutex mutex;
   std::string prefix;
-  std::string file;  ///< to be opened once there is something to say
+  std::string file;  ///< opened by the next message
   std::shared_ptr<spdlog::sinks::sink> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   spdlog::logger logger{"lockstep", console};
 
   Log() { logger.flush_on(spdlog::level::info); }
 
-  /// On a terminal a bar may stand where the message begins, this process's or another's.
+  /// On a terminal, erases the line before a message. A progress bar of this or another process may be there.
   void clear_line() { console->set_pattern(find_terminal().shows_errors ? "\r\x1b[K%v" : "%v"); }
 
   void open_file() {
@@ -48,7 +48,7 @@ void write(spdlog::level::level_enum level, const char* word, const std::string&
   const std::lock_guard lock(log().mutex);
   log().clear_line();
   log().open_file();
-  // What all ranks have in common only rank 0 says; who is in trouble matters.
+  // Info is logged by rank 0 for all ranks, without a prefix. Warnings and errors name their rank.
   log().logger.log(level, "{}{}{}", level == spdlog::level::info ? "" : log().prefix, word, message);
 }
 

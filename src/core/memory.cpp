@@ -20,7 +20,7 @@ namespace {
 
 thread_local const char* current_label = "other";
 
-/// Asked by tests and checkers of memory: blocks of exact size that nobody meets again.
+/// Returns false if a test or a memory checker asked for blocks of exact size that are never reused.
 bool keeps_blocks() {
   static const bool keeps = environment("LOCKSTEP_MEMORY_POOL") != "off";
   return keeps;
@@ -47,12 +47,12 @@ class CpuPool final : public MemoryPool {
   std::string device() const override { return "memory"; }
 
  private:
-  /// The C library maps large blocks too, but from which size on changes with what was freed before, and what
-  /// it does not map it may keep. What a process holds is to be a function of what it asked for.
+  /// Large blocks are mapped here, so that the memory of a process depends only on its requests. The C
+  /// library's own threshold changes with earlier frees, and it may keep freed blocks that it did not map.
   static bool is_mapped(int64_t bytes) { return keeps_blocks() && bytes >= int64_t{1} << 18; }
 };
 
-/// Sizes are rounded up to one of eight steps per power of two, so that blocks are met again.
+/// Rounds sizes up to one of eight steps per power of two, so that freed blocks fit later requests.
 int64_t size_class(int64_t bytes) {
   if (!keeps_blocks()) return std::max<int64_t>(bytes, 1);
   if (bytes <= 1024) return ((bytes < 1 ? 1 : bytes) + 63) / 64 * 64;
@@ -120,7 +120,7 @@ std::byte* MemoryPool::find(int64_t bytes, const ReuseScope& place, const char* 
   std::byte* block = nullptr;
   if (blocks.empty()) {
     block = make(block_bytes);
-    // To free is to wait for the device, which cannot be recorded.
+    // Freeing waits for the device, which cannot be recorded.
     if (block == nullptr && !is_recording_graph()) {
       release_free();
       block = make(block_bytes);

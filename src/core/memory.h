@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Labels the allocations that this thread makes during its life; scopes nest, the innermost counts.
-/// `label` must outlive the program's use of it (a string literal).
+/// A scope that labels this thread's allocations. Scopes nest, and the innermost one counts. `label` must
+/// outlive the program's use of it (a string literal).
 class MemoryScope {
  public:
   explicit MemoryScope(const char* label);
@@ -24,39 +24,37 @@ class MemoryScope {
   const char* outer_;
 };
 
-/// Memory on the stream's device, aligned to 64 bytes (256 on a GPU), contents undefined. Freed blocks are
-/// kept for the next request of their size class; on a GPU for the same stream, in whose order they may be
-/// met again while earlier work still runs. With LOCKSTEP_MEMORY_POOL=off in the environment every request
-/// has a block of its own size, so that a checker sees its end. Out of memory: Error with the table of
-/// scopes.
+/// Allocates memory on the stream's device, aligned to 64 bytes (256 on a GPU). Its contents are undefined.
+/// Freed blocks are kept for the next request of their size class. On a GPU only the same stream reuses them,
+/// in order after earlier work. LOCKSTEP_MEMORY_POOL=off gives every request a block of its own size, so that
+/// a memory checker sees its end. Throws Error with the table of labels if memory runs out.
 std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream);
 
-/// Gives back to the stream's device what freed tensors left for later.
+/// Releases the kept blocks of freed tensors to the stream's device.
 void release_cached_memory(const Stream& stream);
 
-/// Where the address space is limited (ulimit -v) threads share one heap from now on: each one's own would
-/// reserve 64 MiB, whatever it needs.
+/// Makes threads share one heap from now on if the address space is limited (ulimit -v). Otherwise each
+/// thread's own heap would reserve 64 MiB.
 void spare_address_space();
 
-/// Host memory that GPUs copy from and to in the background; plain memory in a build without CUDA.
+/// Allocates host memory that GPUs copy from and to in the background. Without CUDA it is plain memory.
 std::shared_ptr<std::byte> allocate_pinned(int64_t bytes);
 
-/// Copies between any two places. Host memory may be read, and overwritten, as soon as it returns.
+/// Copies between any two places. Host memory may be read and overwritten as soon as it returns.
 void copy_bytes(void* to, const Stream& to_stream, const void* from, const Stream& from_stream,
                 int64_t bytes);
 
-/// The same in the queue of `stream` (a GPU's), where host memory is pinned and left alone until the copy has
-/// run.
+/// Copies in the queue of a GPU's `stream`. Host memory must be pinned, and untouched until the copy has run.
 void copy_bytes_in_background(void* to, const void* from, int64_t bytes, const Stream& stream);
 
-/// Bytes in use under one label, now and at most, over all threads of the process.
+/// Current and peak bytes in use under one label, over all threads of the process.
 struct MemoryUse {
   std::string label;
   int64_t current_bytes = 0;
   int64_t peak_bytes = 0;
 };
 
-/// One row a label in ASCII order, then "total", of the memory of the stream's device.
+/// Returns the memory of the stream's device: one row per label in ASCII order, then "total".
 std::vector<MemoryUse> memory_table(const Stream& stream = cpu_stream());
 
 }  // namespace lockstep

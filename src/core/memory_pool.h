@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// Where freed blocks of one device may be used again: in the queue they were freed in, and only by the graph
-/// that they belong to, if any.
+/// The scope in which a freed block may be reused: the queue it was freed in. A block that belongs to a graph
+/// is reused by that graph only.
 struct ReuseScope {
   const void* queue = nullptr;
   uint64_t graph = 0;
@@ -23,27 +23,27 @@ struct ReuseScope {
   auto operator<=>(const ReuseScope&) const = default;
 };
 
-/// Blocks of one device by place and size class, with the bookkeeping of scopes. A device's own pool is never
-/// destroyed: tensors may outlive static order.
+/// A pool of one device's blocks, by reuse scope and size class. It counts the bytes of each label. A
+/// device's own pool is never destroyed, because tensors may outlive static objects.
 class MemoryPool {
  public:
   virtual ~MemoryPool() = default;
 
-  /// A block of at least `bytes` under the label of this thread's scope. Throws Error when there is none.
+  /// Returns a block of at least `bytes` under this thread's label. Throws Error if the device has none.
   std::shared_ptr<std::byte> take(int64_t bytes, ReuseScope place);
-  /// Gives freed blocks back to the device; those of a graph stay, because it writes to them.
+  /// Returns freed blocks to the device. Blocks of a graph stay, because the graph writes to them.
   void release_cached();
-  /// The graph is gone: its blocks serve everybody.
+  /// Makes the blocks of a destroyed graph available to all requests.
   void release_graph(uint64_t graph);
   std::vector<MemoryUse> table();
 
  protected:
-  /// Null when the device has no more.
+  /// Allocates a block; null when the device has no more memory.
   virtual std::byte* make(int64_t bytes) = 0;
   virtual void destroy(std::byte* block, int64_t bytes) = 0;
-  /// Somebody has the block now, for so many bytes of it.
+  /// Records that the first `bytes` of the block are in use under the label.
   virtual void use(std::byte* /*block*/, int64_t /*bytes*/, const char* /*label*/) {}
-  /// What an error says about the device.
+  /// Describes the device in error messages.
   virtual std::string device() const = 0;
 
  private:
@@ -59,13 +59,13 @@ class MemoryPool {
   MemoryUse total_{.label = "total"};
 };
 
-/// A pool of the CPU's memory of its own, which outlives its blocks.
+/// Makes a separate pool of host memory, which must outlive its blocks.
 std::unique_ptr<MemoryPool> make_cpu_pool();
 
-/// Throws in a build without CUDA.
+/// Returns the pool of a GPU. Throws Error in a build without CUDA.
 MemoryPool& gpu_pool(int device);
 
-/// Where what this thread allocates on the stream now may be used again: apart, while it records a graph.
+/// Returns the reuse scope of this thread's next allocations on the stream; a recorded graph has its own.
 ReuseScope place_of(const Stream& stream);
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ struct Pipe {
   Pipe() {
     int ends[2];
     const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
-    expect(is_made, "no pipe: ", std::strerror(errno));
+    expect(is_made, "cannot make a pipe: ", std::strerror(errno));
     reading = Descriptor(ends[0]);
     writing = Descriptor(ends[1]);
   }
@@ -62,16 +62,16 @@ void restore_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// What a child needs to become the program, made before the fork: after it nothing may be allocated.
+/// The data for a child to become the program, made before the fork: afterwards nothing may be allocated.
 struct Image {
   const char* path;
   char* const* arguments;
   char* const* environment;
   pid_t parent;
-  int output;   ///< -1: as the parent's
-  int errors;   ///< -1: as the parent's
-  int input;    ///< -1: as the parent's
-  int problem;  ///< where errno goes if it cannot be started
+  int output;   ///< -1: the parent's
+  int errors;   ///< -1: the parent's
+  int input;    ///< -1: the parent's
+  int problem;  ///< receives errno if the program cannot be started
 };
 
 bool catches(pid_t process, int number) {
@@ -82,7 +82,7 @@ bool catches(pid_t process, int number) {
   return (mask >> (number - 1) & 1) != 0;
 }
 
-/// What /proc tells of a process after its name, which may hold anything: its state, its parent.
+/// Returns the fields of /proc/<pid>/stat after the name (it may contain anything), from the state on.
 std::istringstream status_of(pid_t process) {
   std::ifstream file(concat("/proc/", process, "/stat"));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -92,7 +92,7 @@ std::istringstream status_of(pid_t process) {
 [[noreturn]] void become(const Image& image) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before it was asked for.
+  // The parent may have ended before prctl() was called.
   if (::getppid() != image.parent) ::_exit(1);
   restore_signals();
   if (image.output >= 0) ::dup2(image.output, STDOUT_FILENO);
@@ -161,7 +161,7 @@ std::optional<Ending> Process::ending() {
   if (ending_ || ::waitid(P_PID, static_cast<id_t>(id_), &information, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       information.si_pid == 0)
     return ending_;
-  // Before it is reaped, because then its number may become another's.
+  // The group is killed before the child is reaped, because afterwards its id may be reused.
   ::kill(-id_, SIGKILL);
   int status = 0;
   ::waitpid(id_, &status, 0);
@@ -212,7 +212,7 @@ CommandResult run_within(double deadline_seconds, const std::vector<std::string>
     hear_for(deadline_seconds);
     result.timed_out = !process.ending();
     if (result.timed_out) {
-      // A launcher then ends its ranks, which are in groups of their own.
+      // On SIGTERM a launcher ends its ranks, which are in groups of their own.
       process.signal_group(SIGTERM);
       hear_for(polite_seconds);
       process.signal_group(SIGKILL);

@@ -17,26 +17,26 @@ struct Ending {
   int signal = 0;  ///< not 0 if a signal ended it
 
   bool is_success() const { return exit_code == 0 && signal == 0; }
-  /// As a shell says it: 128 + the signal, or the exit code.
+  /// Returns the code that a shell reports: 128 + the signal, or the exit code.
   int code() const { return signal ? 128 + signal : exit_code; }
 };
 
-/// "exit code 3", "SIGKILL (killed)".
+/// Describes an ending: "exit code 3", "SIGKILL (killed)".
 std::string describe(const Ending& ending);
 
-/// What of a process comes to read_output() instead of to where this one writes.
+/// The output of a child that read_output() returns. The rest goes to this process's own output.
 enum class Piped { nothing, errors, all };
 
-/// What to start and how.
+/// Options for starting a child.
 struct ProcessOptions {
-  std::vector<std::string> command;                     ///< the first is looked up in PATH
-  std::map<std::string, std::string> environment = {};  ///< besides the own one
+  std::vector<std::string> command;                     ///< the program, looked up in PATH, and its arguments
+  std::map<std::string, std::string> environment = {};  ///< added to this process's own
   Piped piped = Piped::nothing;
   bool without_input = false;  ///< its stdin is empty
 };
 
-/// A child in a process group of its own. It gets SIGKILL when the thread that started it ends; what is left
-/// of its group gets it when the child has ended or this object goes.
+/// A child in a process group of its own. It gets SIGKILL when the thread that started it ends. The rest of
+/// its group gets SIGKILL when the child has ended or this object is destroyed.
 class Process {
  public:
   /// Throws UserError if the program cannot be started.
@@ -46,18 +46,18 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   pid_t id() const { return id_; }
-  /// For poll(): readable once it has ended.
+  /// A descriptor for poll(), readable once the child has ended.
   int descriptor() const { return descriptor_.get(); }
-  /// For poll(): readable while read_output() has something to say; -1 once all who could write are gone.
+  /// A descriptor for poll(), readable while read_output() has data; -1 once all writers are gone.
   int output() const { return output_.get(); }
-  /// What it has written since, at most so much of it: one that never stops writing keeps nobody here.
+  /// Returns new output, at most `most_bytes`: a child that never stops writing cannot block the caller.
   std::string read_output(size_t most_bytes = 65536);
-  /// How it ended; nothing while it runs.
+  /// Returns how the child ended; nothing while it runs.
   std::optional<Ending> ending();
-  /// Waits at most so long for its end.
+  /// Waits for the end of the child, at most `seconds`.
   std::optional<Ending> wait(double seconds);
   void signal(int number);
-  /// Also reaches what the process itself has started.
+  /// Sends a signal to the child and to the processes that it started in its group.
   void signal_group(int number);
 
  private:
@@ -67,7 +67,7 @@ class Process {
   std::optional<Ending> ending_;
 };
 
-/// How a command ended and what it wrote, to stdout and stderr together.
+/// How a command ended, and its stdout and stderr together.
 struct CommandResult {
   Ending ending;  ///< exit code 127 if it cannot be started
   bool timed_out = false;
@@ -76,21 +76,20 @@ struct CommandResult {
   bool succeeded() const { return ending.is_success() && !timed_out; }
 };
 
-/// Runs a command to its end, without input. After `deadline_seconds` it is ended with all that it started.
+/// Runs a command to its end, without input. After `deadline_seconds` it is ended with all its processes.
 CommandResult run_within(double deadline_seconds, const std::vector<std::string>& command,
                          const std::map<std::string, std::string>& environment = {});
 
-/// The processes whose parent is this one, those that it has adopted too.
+/// Returns the processes whose parent is this one, including adopted ones.
 std::vector<pid_t> own_children();
 
-/// The state of a process as /proc tells it: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0 if there is none.
+/// Returns the state of a process from /proc: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0 if there is none.
 char process_state(pid_t process);
 
-/// 0 if it cannot be told.
+/// Returns the parent of a process; 0 if it is unknown.
 pid_t parent_of(pid_t process);
 
-/// Signals those of a process group that have a handler for it: the others would die of it. False if none
-/// has.
+/// Signals processes of a group that handle the signal; it would kill the others. False if there are none.
 bool signal_catchers(pid_t group, int number);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Philox4x32 (Salmon et al. 2011): four random words that are a pure function of key and counter. Seven
+/// Returns four random words, a pure function of key and counter: Philox4x32 (Salmon et al. 2011). Seven
 /// rounds are the fewest that pass BigCrush; ten are the customary margin.
 template <int rounds = 10>
 constexpr std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> counter) {
@@ -24,27 +24,27 @@ constexpr std::array<uint32_t, 4> philox(uint64_t key, std::array<uint32_t, 4> c
   return counter;
 }
 
-/// A key for one place of draws: a pure function of the run's seed, the site in the model, and a lane within
-/// it (an attention head, say).
+/// Returns a key for one series of draws. It is a pure function of the run's seed, the site in the model, and
+/// a lane within it (an attention head, for example).
 constexpr uint64_t derive_key(uint64_t seed, uint32_t site, uint32_t lane) {
   const auto words = philox(seed, {site, lane, 0x4c6f636bu, 0x73746570u});
   return (uint64_t{words[1]} << 32) | words[0];
 }
 
-/// Lanes that no attention head can be: initial values, and the sampling of text.
+/// Lanes for initial values and for sampling text. No attention head has these numbers.
 inline constexpr uint32_t initialization_lane = 0xffffffffu;
 inline constexpr uint32_t sampling_lane = 0xfffffffeu;
 
-/// Uniform in [0, 1) with 24 bits.
+/// Returns a uniform value in [0, 1) with 24 bits.
 constexpr float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-/// What a random draw of a training step is keyed on. Nothing here depends on ranks, threads or tiles.
+/// The key of a random draw in a training step. It does not depend on ranks, threads or tiles.
 struct RandomKey {
   uint64_t seed = 0;
   uint32_t step = 0;    ///< iterations since the start of the run
-  uint32_t sample = 0;  ///< index in the global batch of the first sample at hand
-  uint32_t site = 0;    ///< which draw of the model: layer and place
-  /// On a GPU the step is read from here unless it is null: a recorded graph sees the step of each launch.
+  uint32_t sample = 0;  ///< index of the first input sample in the global batch
+  uint32_t site = 0;    ///< identifies the draw in the model: layer and place
+  /// The address of the step on a GPU, if not null. A recorded graph reads each launch's step there.
   const uint32_t* device_step = nullptr;
 };
 

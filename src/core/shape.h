@@ -28,16 +28,16 @@ class Shape {
   }
 
   int rank() const { return rank_; }
-  /// Extent of a dimension; negative counts from the last.
+  /// Returns the extent of a dimension; a negative number counts from the last.
   int64_t operator[](int dimension) const { return extents_[dimension < 0 ? dimension + rank_ : dimension]; }
   int64_t elements() const { return rank_ == 0 ? 1 : rows() * extents_[rank_ - 1]; }
-  /// The product of all extents but the last: how many rows a row-wise kernel sees.
+  /// Returns the product of all extents but the last: the rows that a row-wise kernel sees.
   int64_t rows() const {
     int64_t product = 1;
     for (int i = 0; i + 1 < rank_; ++i) product *= extents_[i];
     return product;
   }
-  /// The same shape with another last extent.
+  /// Returns this shape with another last extent.
   Shape with_last(int64_t extent) const {
     Shape shape = *this;
     shape.extents_[rank_ - 1] = extent;
@@ -57,7 +57,7 @@ class Shape {
   }
 
  private:
-  /// No memory holds so many, and sums of the bytes of hundreds of such tensors are still numbers.
+  /// More than any memory holds. The bytes of hundreds of such tensors still add up without overflow.
   static constexpr double most_elements = 0x1p52;
 
   void require_countable() const {

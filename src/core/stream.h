@@ -9,20 +9,20 @@
 
 namespace lockstep {
 
-/// Where memory lives and kernels run.
+/// The kind of device that holds memory and runs kernels.
 enum class Device { cpu, cuda };
 
 inline const char* name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
 class MemoryPool;
 
-/// What streams of every device say besides where their work runs.
+/// Settings that streams of every device have.
 struct StreamMode {
-  MemoryPool* memory = nullptr;  ///< where new tensors come from, if not from the device's pool
+  MemoryPool* memory = nullptr;  ///< pool for new tensors; null: the device's own
   bool is_dry = false;           ///< kernels check their operands and do not run: see DryRun
 };
 
-/// Kernels on the CPU run at once, shared out over a pool.
+/// A stream on the CPU. Kernels run at once, split over a thread pool.
 struct CpuStream {
   ThreadPool* pool = nullptr;
   StreamMode mode = {};
@@ -56,7 +56,7 @@ inline const StreamMode& mode_of(const Stream& stream) {
   return std::visit([](const auto& on) -> const StreamMode& { return on.mode; }, stream);
 }
 
-/// The number of the GPU that the stream belongs to; -1 for the CPU.
+/// Returns the number of the stream's GPU; -1 for the CPU.
 inline int gpu_of([[maybe_unused]] const Stream& stream) {
 #if defined(LOCKSTEP_CUDA)
   if (const auto* cuda = std::get_if<CudaStream>(&stream)) return cuda->device;
@@ -64,29 +64,28 @@ inline int gpu_of([[maybe_unused]] const Stream& stream) {
   return -1;
 }
 
-/// The stream that new tensors of this thread are created on: cpu_stream() until another is set.
+/// Returns the stream on which this thread creates new tensors: cpu_stream() until another is set.
 const Stream& current_stream();
 void set_current_stream(const Stream& stream);
 
-/// This thread's stream on the CPU. The first use makes a pool of one thread.
+/// Returns this thread's stream on the CPU. The first use makes a pool of one thread.
 const Stream& cpu_stream();
 
-/// While it lives, this thread's streams, the current one and that on the CPU, are in this mode.
+/// A scope in which this thread's current stream and its CPU stream are in the given mode.
 class StreamModeScope {
  public:
   explicit StreamModeScope(StreamMode mode) : StreamModeScope(mode, mode) {}
-  /// That of the current stream, and, where that is a GPU's, of the one on the CPU.
+  /// Sets `mode` for the current stream. If that is a GPU's, the CPU stream gets `on_cpu`.
   StreamModeScope(StreamMode mode, StreamMode on_cpu);
   ~StreamModeScope();
   StreamModeScope(const StreamModeScope&) = delete;
   StreamModeScope& operator=(const StreamModeScope&) = delete;
 
  private:
-  Stream on_cpu_, current_;  ///< before
+  Stream on_cpu_, current_;  ///< before the scope
 };
 
-/// Gives this thread a pool of its own with that many threads, for all tensors it creates on the CPU from now
-/// on. The pool lives until the thread ends.
+/// Gives this thread a pool of `threads` threads for its later tensors on the CPU, until the thread ends.
 void set_threads(int threads);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Kernels follow each other within microseconds, so a short spin usually meets the next one; after that the
+// Kernels follow each other within microseconds, so a short spin usually catches the next one. Then the
 // thread sleeps, because the core may belong to another rank.
 constexpr int spins_before_sleep = 4000;
 
@@ -46,7 +46,7 @@ void ThreadPool::share(Job job) {
   const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
   unclaimed_.store((uint64_t{generation} << 32) | static_cast<uint64_t>(job.chunks),
                    std::memory_order_release);
-  // In one order with the check for sleepers that follows, or one could miss its job.
+  // Ordered with the check for sleepers in notify_all(): otherwise a sleeper could miss its job.
   generation_.store(generation, std::memory_order_seq_cst);
   generation_.notify_all();
   run_chunks();
@@ -74,7 +74,7 @@ bool ThreadPool::claim(uint32_t generation, int64_t& chunk) {
     const auto left = static_cast<uint32_t>(state);
     if (state >> 32 != generation || left == 0) return false;
     if (!unclaimed_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel)) continue;
-    // The job stays as it is until this chunk is finished.
+    // The job does not change until this chunk is finished.
     chunk = job_.chunks - left;
     return true;
   }
@@ -89,7 +89,7 @@ void ThreadPool::run_chunks() {
 }
 
 std::string allowed_cores() {
-  // The kernel refuses a mask that is too small for the machine.
+  // Linux refuses a mask that is too small for the machine.
   for (size_t most = CPU_SETSIZE; most <= size_t{1} << 20; most *= 2) {
     std::vector<cpu_set_t> mask(most / CPU_SETSIZE);
     const size_t bytes = mask.size() * sizeof(cpu_set_t);

@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// A fixed set of threads that share out numbered chunks. What is summed together is decided by the caller
-/// from shapes alone, so neither the number of threads nor which of them ran a chunk shows in the bits. A
-/// thread that the system does not let run holds nothing up: the others take its chunks.
+/// A fixed set of threads that share numbered chunks of work. The caller decides from shapes alone which
+/// values are added together. So results depend neither on the number of threads nor on which thread ran a
+/// chunk. If the system does not schedule a thread, the others take its chunks.
 class ThreadPool {
  public:
   /// threads >= 1, the calling thread included.
@@ -49,8 +49,8 @@ class ThreadPool {
   bool claim(uint32_t generation, int64_t& chunk);
 
   Job job_;
-  /// Number of the job above, chunks of it that nobody has claimed yet below: one word, so that a thread that
-  /// comes late cannot claim a chunk of another job.
+  /// The job's number (high half) and its unclaimed chunks (low half). One word holds both, so that a late
+  /// thread cannot claim a chunk of another job.
   std::atomic<uint64_t> unclaimed_{0};
   std::atomic<uint32_t> generation_{0};
   std::atomic<int> unfinished_{0};
@@ -58,9 +58,9 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-/// The cores of this machine, a character each: '1' where this process may run.
+/// Returns one character for each core of this machine: '1' if this process may run there.
 std::string allowed_cores();
-/// How many those are, at least 1.
+/// Returns the number of cores that this process may use, at least 1.
 int available_cores();
 
 }  // namespace lockstep

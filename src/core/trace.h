@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Where this thread's time went, by name of range; ranges nest and each counts its whole length.
+/// The time that this thread spent in each named range. Ranges nest, and each counts its whole length.
 class Trace {
  public:
   struct Total {
@@ -15,7 +15,7 @@ class Trace {
     int64_t nanoseconds = 0;
   };
 
-  /// The recorder of the calling thread; off until started.
+  /// Returns the recorder of the calling thread, which is off until started.
   static Trace& current() {
     thread_local Trace trace;
     return trace;
@@ -37,7 +37,7 @@ class Trace {
   std::map<std::string, Total> totals_;
 };
 
-/// Adds the time between construction and destruction to the current trace, if it is on.
+/// A range that adds the time between its construction and destruction to the current trace, if that is on.
 class TraceRange {
  public:
   explicit TraceRange(const char* name) : name_(name), trace_(Trace::current()) {

@@ -5,15 +5,15 @@
 
 namespace lockstep {
 
-/// Changes with every change of this program after which a run has other bits. CHANGELOG.md has the hashes
-/// before and after each.
+/// The version of the arithmetic. Every change of this program that changes a run's bits increases it.
+/// CHANGELOG.md has the hashes before and after each.
 inline constexpr int arithmetic_version = 2;
 
-/// What the compiler was allowed to use, such as "x86-64 avx512f fma". Bits do not depend on it.
+/// Returns the instructions that the compiler may use ("x86-64 avx512f fma"). Bits do not depend on them.
 std::string instruction_set();
 
-/// The text of --version: the project's version, that of its arithmetic, the compiler, the instruction set,
-/// and the libraries that may be left out.
+/// Returns the text of --version: the project's version, its arithmetic's version, the compiler, the
+/// instruction set and the optional libraries.
 std::string version_text();
 
 }  // namespace lockstep

@@ -34,7 +34,8 @@ std::string with_thousands(size_t number) {
   return digits;
 }
 
-/// In pieces, since code points take four times a text's room. Throws as decode_utf8() does.
+/// Counts the characters in pieces because code points need four times the memory of the text. Throws as
+/// decode_utf8() does.
 size_t count_characters(std::string_view text, const std::string& source) {
   constexpr size_t piece_bytes = size_t{1} << 20;
   size_t count = 0;
@@ -44,7 +45,7 @@ size_t count_characters(std::string_view text, const std::string& source) {
       count += decode_utf8(text.substr(begin, end - begin), source).size();
     }
   } catch (const UserError&) {
-    decode_utf8(text, source);  // whose places count from the text's beginning
+    decode_utf8(text, source);  // its error has the position in the whole text
     throw;
   }
   return count;
@@ -52,7 +53,7 @@ size_t count_characters(std::string_view text, const std::string& source) {
 
 constexpr uint64_t sample_seed = 1564;
 
-/// What is drawn for a line: of each 16 words, so four random bits choose one.
+/// The words that are drawn for a line. Each list has 16 words, so four random bits choose one.
 constexpr std::string_view subjects[] = {"Ann", "Bob", "Cal", "Dot", "Eve", "Gus", "Ida", "Jon",
                                          "Kay", "Leo", "Mia", "Ned", "Pam", "Roy", "Sue", "Tom"};
 constexpr std::string_view verbs[] = {"bit", "cut", "fed", "fit", "got", "had", "hid", "hit",

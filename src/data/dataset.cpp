@@ -15,7 +15,7 @@ void check_index(int64_t index, int64_t size) {
   expect(index >= 0 && index < size, "sample ", index, " of ", size);
 }
 
-/// Word `position` of the random sequence that belongs to one sample.
+/// Returns word `position` of the random sequence of one sample.
 uint32_t random_word(uint64_t seed, int64_t index, int64_t position) {
   const auto low = [](int64_t value) { return static_cast<uint32_t>(value); };
   return philox(seed,

@@ -18,32 +18,34 @@ struct SampleField {
   int64_t bytes() const { return shape.elements() * lockstep::bytes(dtype); }
 };
 
-/// Numbered samples, each a pure function of its index: any rank may ask for any sample at any time.
+/// Numbered samples. Each is a pure function of its index. So any rank may read any sample at any time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual SampleField input() const = 0;
   virtual SampleField target() const = 0;
-  /// Writes one sample into memory for its fields. Safe from several threads. Throws Error for an index
-  /// outside.
+  /// Writes one sample into memory for its fields. Several threads may call it at once. Throws Error for an
+  /// index outside the data set.
   virtual void fetch(int64_t index, void* input, void* target) const = 0;
-  /// What a sample counts in a mean over samples: its targets that are not ignored, or 1 where all samples
-  /// have as many.
+  /// Returns the weight of a sample in a mean over samples. This is the number of its targets that are not
+  /// ignored. It is 1 if all samples have equally many.
   virtual int64_t weight(int64_t /*index*/) const { return 1; }
-  /// As fetch(), for training: a data set may cut what it has into other samples in every epoch.
+  /// Writes one sample for training as fetch() does. A data set may cut its data into other samples in every
+  /// epoch.
   virtual void fetch_in_epoch(int64_t /*epoch*/, int64_t index, void* input, void* target) const {
     fetch(index, input, target);
   }
 };
 
-/// Windows of a token sequence for next-token prediction: a sample is t[s, s + block) with the targets
-/// t[s + 1, s + block + 1). Side by side (fetch) sample i has s = i * block, and a tail too short for a
-/// window is left out. For training (fetch_in_epoch) it has s = i * block + d, with d in [0, block) drawn by
-/// Philox from (seed, epoch, i): an epoch shows as many tokens as there are, evenly, at ever other places.
+/// Windows of a token sequence for next-token prediction: a sample is t[s, s + block) with the targets t[s +
+/// 1, s + block + 1). In fetch() the windows are adjacent: s = i * block. A tail too short for a window is
+/// skipped. For training (fetch_in_epoch) s is i * block + d, or the last possible start if that is less.
+/// Philox draws d in [0, block) from (seed, epoch, i). So each epoch shows the same number of tokens evenly
+/// in windows at other positions.
 class TokenWindows : public Dataset {
  public:
-  /// Throws Error if not one window fits.
+  /// Throws Error if no window fits.
   TokenWindows(Tokens tokens, int64_t block_size, uint64_t seed = 0);
 
   int64_t size() const override;
@@ -66,11 +68,13 @@ struct TokenSplit {
   std::shared_ptr<const TokenWindows> validation;
 };
 
-/// The first floor(train_split * n) tokens train, the others validate; no window reaches over the border.
-/// Throws UserError (data.train_split, data.block_size) if a part has no window.
+/// Returns windows of the first floor(train_split * n) tokens for training and of the others for validation.
+/// No window crosses the border. Throws UserError (data.train_split, data.block_size) if a part has no
+/// window.
 TokenSplit split_tokens(const Tokens& tokens, int64_t block_size, double train_split, uint64_t seed = 0);
 
-/// Uniform random tokens: sample i is block_size + 1 tokens drawn by Philox from (seed, i), held nowhere.
+/// Uniform random tokens. Sample i is block_size + 1 tokens drawn by Philox from (seed, i). They are not
+/// stored.
 class RandomTokens : public Dataset {
  public:
   struct Options {
@@ -93,8 +97,8 @@ class RandomTokens : public Dataset {
   Options options_;
 };
 
-/// The tutorials' data: features [features] and one target [1] a sample, all uniform in [0, 1) by Philox from
-/// (seed, index), so the same on every rank.
+/// The tutorials' data: features [features] and one target [1] per sample. All are uniform in [0, 1) by
+/// Philox from (seed, index). So they are the same on every rank.
 class SyntheticRegression : public Dataset {
  public:
   explicit SyntheticRegression(int64_t samples = 2048, int64_t features = 20, uint64_t seed = 0);

@@ -11,19 +11,20 @@
 
 namespace lockstep {
 
-/// A text on its own, and what errors call it.
+/// A separate text and its name in errors.
 struct TextPiece {
   std::string_view text;
   std::string source;
 };
 
-/// The ids of each piece, by so many threads; they do not show in the result. Throws what the first piece
-/// that cannot be encoded throws.
+/// Returns the ids of each piece, encoded by `threads` threads. Their number does not affect the result.
+/// Throws the exception of the first piece that cannot be encoded.
 std::vector<std::vector<int32_t>> encode_pieces(const Tokenizer& tokenizer,
                                                 const std::vector<TextPiece>& pieces, int threads);
 
-/// The ids of a corpus, by threads in the same sense: one text in parts, or several documents, each followed
-/// by the end-of-text token if the tokenizer has one.
+/// Returns the ids of a corpus, encoded by `threads` threads. Their number does not affect the result. A
+/// single text is encoded in parts. Each of several documents is followed by the end-of-text token if the
+/// tokenizer has one.
 std::vector<int32_t> encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, int threads);
 
 }  // namespace lockstep

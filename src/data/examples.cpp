@@ -20,7 +20,7 @@ constexpr int deepest = 64;
 
 Json parsed(std::string_view line, const std::string& place) {
   decode_utf8(line, place);
-  // What is nested deeper is no example.
+  // An example is never nested deeper.
   const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
     require(depth < deepest, place, ": nested more than ", deepest, " deep");
     return true;
@@ -28,17 +28,17 @@ Json parsed(std::string_view line, const std::string& place) {
   try {
     return Json::parse(line, watch);
   } catch (const Json::parse_error& problem) {
-    throw UserError(concat(place, ": no JSON from byte ", problem.byte, " of the line on"));
+    throw UserError(concat(place, ": invalid JSON at byte ", problem.byte, " of the line"));
   } catch (const Json::out_of_range&) {
-    throw UserError(concat(place, ": a number beyond those of double precision"));
+    throw UserError(concat(place, ": a number beyond the range of double precision"));
   }
 }
 
-/// The text under a key of the object on a line.
+/// Returns the text under a key of the object on a line.
 std::string text_of(const Json& object, const char* key, bool may_be_empty, const std::string& place) {
   const auto found = object.find(key);
   require(found != object.end(), place, ": \"", key, "\" is missing");
-  require(found->is_string(), place, ": \"", key, "\" is no text");
+  require(found->is_string(), place, ": \"", key, "\" is not a string");
   const auto text = found->get<std::string>();
   require(may_be_empty || !text.empty(), place, ": \"", key, "\" is empty");
   return text;
@@ -51,7 +51,7 @@ Example example_of(std::string_view line, const std::string& place) {
     return {.prompt = text_of(object, "prompt", true, place),
             .answer = text_of(object, "answer", false, place)};
   require(!object.contains("prompt") && !object.contains("answer"), place,
-          ": \"text\" stands beside \"prompt\" or \"answer\"; it is a document without them");
+          ": \"text\" cannot be combined with \"prompt\" or \"answer\"; a document has \"text\" alone");
   return {.prompt = "", .answer = text_of(object, "text", false, place)};
 }
 
@@ -104,7 +104,7 @@ ExampleBlocks::ExampleBlocks(Tokens tokens, std::vector<int64_t> marks, int64_t 
   for (size_t i = 0; i < marks.size(); i += 2) {
     const int64_t end = marks[i + 1], counted = options.counts_prompts ? begin : marks[i];
     const size_t before = pieces_.size();
-    // Pieces overlap by a token, so that each but the first is some piece's target.
+    // Pieces overlap by one token. So each token but the example's first is a target of some piece.
     for (int64_t piece = begin; piece == begin || piece + 1 < end; piece += options.block_size)
       add({piece, std::min(end, piece + options.block_size + 1), counted});
     empty_ += pieces_.size() == before ? 1 : 0;
@@ -122,7 +122,7 @@ void ExampleBlocks::add(const Piece& piece) {
     used_ = 0;
   }
   pieces_.push_back(piece);
-  // With its last token, where there is room, so that the next example sees where it has ended.
+  // The piece's last token is included if there is room, so that the next example sees where it ended.
   used_ = std::min(options_.block_size, used_ + piece.end - piece.begin);
 }
 

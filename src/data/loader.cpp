@@ -54,13 +54,15 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
     for (const int replica : options.local_replicas)
       for (int slice = 0; slice < options.parts; ++slice) options_.local_parts.push_back({replica, slice});
   for (const auto& [replica, slice] : options_.local_parts)
-    expect(replica >= 0 && replica < options.replicas && slice >= 0 && slice < options.parts, "part ", slice,
-           " of replica ", replica, ", of ", options.replicas, " with ", options.parts, " parts");
+    expect(replica >= 0 && replica < options.replicas && slice >= 0 && slice < options.parts, "micro-batch ",
+           slice, " of replica ", replica, " is not one of ", options.replicas, " replicas with ",
+           options.parts, " micro-batches each");
   require(options.batch_size > 0, "train.batch_size = ", options.batch_size, ": at least 1 is needed");
   const int64_t rounding = options.whole_batches ? 0 : options.batch_size - 1;
   steps_per_epoch_ = (sampler_.samples_per_replica() + rounding) / options.batch_size;
   require(steps_per_epoch_ > 0, "train.batch_size = ", options.batch_size, " is more than the ",
-          sampler_.samples_per_replica(), " samples that each of dist.replicas = ", options.replicas, " has");
+          sampler_.samples_per_replica(), " samples of each replica (dist.replicas = ", options.replicas,
+          ")");
   seek(0);
   if (options.prefetch) worker_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
 }
@@ -101,7 +103,7 @@ Step Loader::prepare(int64_t index) {
   return step;
 }
 
-/// Of the positions [begin, end) of a replica, those of the part.
+/// Returns one micro-batch of the positions [begin, end) of a replica.
 Batch Loader::prepare(const BatchSlice& slice, int64_t begin, int64_t end, int64_t epoch) {
   const int64_t samples = (end - begin) / options_.parts;
   std::vector<int64_t> indices;

@@ -18,62 +18,62 @@
 
 namespace lockstep {
 
-/// What one forward computes on: a replica's batch of a step, or a part of it. Inputs and targets
+/// The input of one forward: a replica's batch of a step or one of its micro-batches. Inputs and targets are
 /// [samples, ...].
 struct Batch {
   Tensor inputs;
   Tensor targets;
   int64_t replica = 0;
-  int64_t first_sample = 0;  ///< within the global batch, which has batch_size a replica
+  int64_t first_sample = 0;  ///< index in the global batch, which has batch_size samples per replica
   int64_t samples = 0;       ///< batch_size / parts, or fewer in the last step of an epoch
 };
 
-/// A part of a replica's batch, one of several micro-batches.
+/// A micro-batch of a replica's batch. `index` counts the micro-batches from 0.
 struct BatchSlice {
   int replica = 0;
   int index = 0;
 };
 
-/// Room for the field of so many samples: [samples, ...], contents undefined.
+/// Allocates memory for this field of `samples` samples: [samples, ...]. The contents are undefined.
 Tensor make_batch_memory(const SampleField& field, int64_t samples, const Stream& stream);
 
-/// The samples of these indices, in that order, as one batch on a stream: those of an epoch of training, or
-/// as they lie.
+/// Returns the samples of `indices` in that order as one batch on a stream. With `epoch` they are the
+/// training samples of that epoch. Without it they are those of fetch().
 Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const Stream& stream,
               std::optional<int64_t> epoch = {});
 
-/// One global batch, as far as this rank executes it.
+/// The part of one global batch that this rank executes.
 struct Step {
   int64_t index = 0;  ///< from 0, over the whole run
   int64_t epoch = 0;
-  std::vector<Batch> batches = {};  ///< of this rank, in order
+  std::vector<Batch> batches = {};  ///< batches to execute, in order
 };
 
-/// The global batches of a run, without end: in step k of an epoch, replica v takes the batch_size samples
-/// from place k * batch_size of its sequence, as PyTorch's DataLoader over a DistributedSampler does. What a
-/// step holds is a function of its index alone, so a run can go on anywhere and on any number of ranks.
+/// The endless sequence of a run's global batches. In step k of an epoch replica v takes batch_size samples
+/// from position k * batch_size of its sequence. PyTorch's DataLoader over a DistributedSampler does the
+/// same. A step is a function of its index alone, so a run can resume at any step and on any number of ranks.
 class Loader {
  public:
   struct Options {
     int64_t replicas = 1;
-    std::vector<int> local_replicas = {0};     ///< those that this rank executes, in order; or, unless empty,
-    std::vector<BatchSlice> local_parts = {};  ///< of their batches, which are cut into
-    int64_t parts = 1;                         ///< equal ones; what is left over is left out
-    int64_t batch_size = 1;                    ///< samples a replica and step
+    std::vector<int> local_replicas = {0};     ///< replicas to execute, in order
+    std::vector<BatchSlice> local_parts = {};  ///< if not empty, the micro-batches to execute instead
+    int64_t parts = 1;                         ///< micro-batches of equal size per batch; the rest is skipped
+    int64_t batch_size = 1;                    ///< samples per replica and step
     uint64_t seed = 0;
     bool shuffle = true;
     bool drop_last = false;
-    bool whole_batches = false;  ///< leave out an epoch's last step if its batches would be short
+    bool whole_batches = false;  ///< skip an epoch's last step if its batches would be short
     bool prefetch = true;        ///< a thread prepares the next step
   };
 
-  /// Batches are made in the CPU's memory.
+  /// Starts at step 0. Batches are in host memory.
   Loader(std::shared_ptr<const Dataset> dataset, const Options& options);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  /// The next step in order. Throws what the data set threw.
+  /// Returns the next step in order. Throws the exceptions of the data set.
   Step next();
   /// Makes `step` the one that next() returns.
   void seek(int64_t step);
@@ -86,13 +86,13 @@ class Loader {
   std::shared_ptr<const Dataset> dataset_;
   Options options_;
   Stream stream_;
-  DistributedSampler sampler_;  // used by the thread that prepares
+  DistributedSampler sampler_;  // used by the thread that prepares steps
   int64_t steps_per_epoch_;
-  std::shared_future<Step> prepared_;  // what next() returns, or throws until there is a seek()
+  std::shared_future<Step> prepared_;  // result of next(); an exception repeats until seek()
 
   std::mutex mutex_;  // guards the task
   std::condition_variable_any changed_;
-  std::packaged_task<Step()> task_;  // prepares it; none once it is begun
+  std::packaged_task<Step()> task_;  // computes prepared_; empty once it has begun
   std::jthread worker_;
 };
 

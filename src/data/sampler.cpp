@@ -10,7 +10,7 @@
 namespace lockstep {
 
 std::vector<uint32_t> random_permutation(int64_t count, uint64_t seed) {
-  // From there up PyTorch draws 64 bits at a time.
+  // From this number on PyTorch draws 64 bits at a time.
   constexpr int64_t limit = UINT32_MAX / 20;
   require(count < limit, "a data set of ", count, " samples cannot be shuffled: fewer than ", limit,
           " are needed");

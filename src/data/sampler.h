@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-/// torch.randperm(count) on the CPU, bit for bit, seeded with the low 32 bits of `seed`. Throws UserError
-/// from 2^32 / 20 samples up.
+/// Returns exactly the order of torch.randperm(count) on a CPU. The seed is the low 32 bits of `seed`. Throws
+/// UserError from 2^32 / 20 samples on.
 std::vector<uint32_t> random_permutation(int64_t count, uint64_t seed);
 
-/// Which samples each replica sees in an epoch, bit for bit those of torch.utils.data.DistributedSampler:
-/// replica r takes places r, r + replicas, ... of one order, which starts over at its end until all replicas
-/// have equally many (or, with drop_last, is cut).
+/// The samples that each replica sees in an epoch, bit-identical to torch.utils.data.DistributedSampler.
+/// Replica r takes positions r, r + replicas, ... of one order. At its end the order starts again until all
+/// replicas have equally many samples. With drop_last it is cut instead.
 class DistributedSampler {
  public:
   struct Options {
@@ -23,14 +23,14 @@ class DistributedSampler {
     bool drop_last = false;
   };
 
-  /// Starts in epoch 0. Throws UserError if there is no sample for some replica.
+  /// Starts in epoch 0. Throws UserError if a replica would have no sample.
   explicit DistributedSampler(const Options& options);
 
-  /// Shuffles anew, by seed + epoch.
+  /// Starts an epoch: shuffles again by seed + epoch.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
   int64_t samples_per_replica() const { return samples_per_replica_; }
-  /// The sample at a position of a replica's sequence in this epoch.
+  /// Returns the sample at a position of a replica's sequence in this epoch.
   int64_t index(int64_t replica, int64_t position) const;
 
  private:

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-/// Elements of about so many bytes, in whole blocks, at least one.
+/// Returns the number of elements in about `bytes`: whole blocks, and at least one.
 int64_t blocks_of(int64_t bytes) {
   return std::max<int64_t>(1, bytes / 4 / ParameterSpace::block) * ParameterSpace::block;
 }
@@ -58,7 +58,7 @@ void BucketPlan::cut(int64_t bucket_bytes) {
 void BucketPlan::add(Range range, int unit) {
   Bucket bucket{.range = range, .unit = unit, .owned = Ownership(owned.size())};
   for (size_t rank = 0; rank < owned.size(); ++rank) {
-    // A plan of many ranks and units has many of them to pass over.
+    // A binary search, because a plan of many ranks and units has many ranges.
     auto part =
         std::ranges::partition_point(owned[rank], [&](const Range& one) { return one.end <= range.begin; });
     for (; part != owned[rank].end() && part->begin < range.end; ++part)

@@ -7,32 +7,33 @@
 
 namespace lockstep {
 
-/// How gradients are cut to travel. They begin with `reserved` elements for what is averaged as gradients are
-/// and is none, which rank 0 finishes; then come the trainable elements of a space. Buckets are what travels
-/// at once, whole blocks of 4096 elements. They may cut parameters; who owns what does not depend on them.
+/// The layout of a gradient buffer and its buckets. The first `reserved` elements hold other numbers that are
+/// averaged like gradients, such as the loss. Rank 0 owns them. The trainable elements of a space follow. A
+/// bucket consists of whole blocks of 4096 elements that are sent together. It may cut a parameter. Ownership
+/// does not depend on buckets.
 struct BucketPlan {
   static constexpr int64_t reserved = 64;
 
   struct Bucket {
     Range range;
-    int unit = 0;     ///< that it is a part of, where gradients lie unit by unit
-    Ownership owned;  ///< parts of the range
+    int unit = 0;     ///< index in `units`, if gradients are stored unit by unit
+    Ownership owned;  ///< the ranges of this bucket that each rank owns
   };
 
-  /// About `bucket_bytes` each, the first about 1 MiB, so that communication starts early. `ownership`: what
-  /// each rank owns of the space.
+  /// Cuts buckets of about `bucket_bytes`. The first has at most about 1 MiB so that communication starts
+  /// early. `ownership` has the ranges of the space that each rank owns.
   BucketPlan(int64_t trainable_elements, const Ownership& ownership, int64_t bucket_bytes);
-  /// The same, or, where gradients are cut, of at most that much of one unit; unit 0 is the reserved
-  /// elements.
+  /// Cuts buckets of about `bucket_bytes`. If gradients are sharded, each bucket is cut from one unit. Unit 0
+  /// is then the reserved elements.
   BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes);
 
-  /// The buckets [first, second) that meet this range of the space.
+  /// Returns the buckets [first, second) that overlap this range of the space.
   std::pair<int, int> buckets_of(Range in_space) const;
 
-  int64_t elements;             ///< reserved ones too
-  Ownership owned;              ///< of these
+  int64_t elements;             ///< including the reserved ones
+  Ownership owned;              ///< [rank], ranges of these elements
   std::vector<Bucket> buckets;  ///< in order, without gaps; at least one
-  std::vector<Range> units;     ///< where gradients lie unit by unit, else empty
+  std::vector<Range> units;     ///< empty unless gradients are stored unit by unit
 
  private:
   BucketPlan(int64_t trainable_elements, const Ownership& ownership);

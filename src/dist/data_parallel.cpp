@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// A slot begins with a replica's loss and its rank's votes, so that they are averaged as gradients are, and
-// cost no message of their own.
+// A slot begins with the replica's loss and the rank's votes. So they are averaged like gradients, without a
+// message of their own.
 constexpr int64_t loss_element = 0;
 constexpr int64_t first_vote = 1;
 constexpr int64_t vote_kinds = 2;
@@ -29,7 +29,7 @@ std::string describe(const ParameterSpace& space) {
   return lines;
 }
 
-/// The options that decide which collectives a step calls.
+/// Returns the options that decide which collectives a step calls, as text.
 std::string describe(const DataParallelOptions& options) {
   return concat("replicas = ", options.replicas, "\naccumulate = ", options.accumulate,
                 "\nreduction = ", options.reduction == Reduction::tree ? "tree" : "native",
@@ -39,10 +39,11 @@ std::string describe(const DataParallelOptions& options) {
                 "\nloss scale = ", options.scaler ? options.scaler->state().scale : 1.0f, "\n");
 }
 
-/// What decides who keeps which values.
+/// Prepares the space for offloading and returns the mode in effect, which decides the sharding.
 Offload begin_offload(ParameterSpace& space, Offload offload) {
-  expect(offload != Offload::none || !space.is_offloaded(),
-         "the values lie on the host, where another DataParallel has left them: offload is none");
+  expect(
+      offload != Offload::none || !space.is_offloaded(),
+      "another DataParallel left the values on the host, but offload is none: set the same Options::offload");
   if (device_of(space.stream()) == Device::cpu) return Offload::none;
   if (offload == Offload::optimizer) space.keep_copies();
   return offload;
@@ -60,11 +61,11 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
   expect(space.dtype() == DType::f32, "parameters are ", space.dtype(), ", not f32");
-  expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler is of another space");
-  require(
-      sharding_.stage == Shard::none || options_.reduction == Reduction::tree,
-      "dist.shard = ", name(sharding_.stage),
-      " with dist.reduction = native: what is cut, or lies on the host, is added by its owners, as a tree");
+  expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler belongs to another space");
+  require(sharding_.stage == Shard::none || options_.reduction == Reduction::tree,
+          "dist.shard = ", name(sharding_.stage),
+          " with dist.reduction = native: owners add sharded or offloaded gradients as a tree; set "
+          "dist.reduction = tree");
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
@@ -82,7 +83,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
   told_ = reducer_->cuts_gradients() ? step_summary_.slice(0, BucketPlan::reserved) : reserved_.front();
   is_ready_.resize(space.parameters().size());
   missing_in_bucket_.resize(reducer_->buckets().buckets.size());
-  // Last, because a constructor that throws has no destructor to take the hooks back.
+  // Hooks come last: if the constructor throws, no destructor removes them.
   for (size_t p = 0; p < is_ready_.size(); ++p) hook(p);
 }
 
@@ -135,7 +136,7 @@ std::vector<int> DataParallel::replicas() const {
 
 void DataParallel::expect_same_precision() const {
   expect(sharding_.stage == Shard::none || space_.precision() == precision_, "the model's precision was ",
-         precision_, " when ranks cut it between them, and is ", space_.precision(),
+         precision_, " when it was sharded, and now is ", space_.precision(),
          ": call set_precision() before DataParallel is made");
 }
 
@@ -154,12 +155,12 @@ void DataParallel::count_down(int bucket) {
     reducer_->complete(bucket, micro_batches_done_ / micro_batches_per_leaf());
 }
 
-/// Where gradients are cut: a parameter's lies with those of its unit.
+/// Binds a parameter's gradient to the buffer of its unit, if gradients are sharded.
 void DataParallel::bind_leaf(size_t p) {
   const Parameter& parameter = space_.parameters()[p];
   LeafGradient& leaf = leaf_gradient(parameter.tensor);
   if (leaf.buffer) return;
-  const int unit = 1 + space_.unit_of(parameter.place);  // after the reserved elements
+  const int unit = 1 + space_.unit_of(parameter.place);  // unit 0 is the reserved elements
   const int64_t begin = BucketPlan::reserved + parameter.place.begin -
                         reducer_->buckets().units[static_cast<size_t>(unit)].begin;
   leaf.buffer =
@@ -170,12 +171,13 @@ void DataParallel::on_ready(size_t parameter) {
   const Parameter& ready = space_.parameters()[parameter];
   expect(!is_ready_[parameter], ready.name, " became ready twice in one backward");
   is_ready_[parameter] = true;
-  if (reducer_->cuts_gradients()) leaf_gradient(ready.tensor).buffer = {};  // it goes with its unit
+  if (reducer_->cuts_gradients()) leaf_gradient(ready.tensor).buffer = {};  // it is released with its unit
   const auto [first, end] = reducer_->buckets().buckets_of(ready.place);
   for (int bucket = first; bucket < end; ++bucket) count_down(bucket);
 }
 
-/// The mean over a replica's micro-batches is a sum of shares, from left to right.
+/// Writes the votes and this micro-batch's share of the replica's mean loss. Shares are added from left to
+/// right.
 void DataParallel::write_loss(const Tensor& loss, const Tensor& reserved, bool adds) const {
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
   const Stream& stream = space_.stream();
@@ -252,7 +254,7 @@ void DataParallel::step(Optimizer& optimizer, double learning_rate, double max_n
 void DataParallel::update(Optimizer& optimizer, double max_norm) {
   expect(&optimizer.space() == &space_, "the optimizer updates another space");
   expect(!options_.scaler || optimizer.counts_on_device(),
-         "a GradScaler may skip steps: the optimizer has to count_on_device() before it prepares one");
+         "a GradScaler may skip steps: call the optimizer's count_on_device() before prepare()");
   end_step(false);
   forget_gathered();
   place_states(optimizer);
@@ -264,7 +266,7 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   reducer_->transfer(
       {.plan = *summary_plan_, .from = summary, .from_bytes = step_summary_.view().bytes(), .to = summary});
   if (!reducer_->cuts_gradients()) copy(on_the_way, told_);
-  // From the same numbers on every rank, so that all skip a step or none.
+  // Every rank computes it from the same numbers. So all ranks skip a step, or none does.
   norm_ = norm_of_blocks(squares_, max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
   optimizer.update(mine, norm_.factor);
   if (options_.scaler) options_.scaler->update(norm_.factor);
@@ -274,12 +276,11 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
 
 void DataParallel::gather_gradients() {
   expect(!reducer_->cuts_gradients(),
-         "each rank keeps the gradients of what it updates, dist.shard = ", lockstep::name(sharding_.stage),
-         ": nobody has them all");
-  expect(
-      !options_.scaler,
-      "gradients are multiplied by a scale that is gone by now: wait() and GradScaler::unscale() make them, "
-      "before the step");
+         "no rank has all gradients, because dist.shard = ", lockstep::name(sharding_.stage),
+         " gives each rank only those of its owned ranges");
+  expect(!options_.scaler,
+         "the scale of the gradients may have changed by now: call wait() and GradScaler::unscale() before "
+         "the step");
   if (is_scattered_) reducer_->gather_slot();
   is_scattered_ = false;
   space_.set_gradients_are_whole(true);
@@ -299,7 +300,7 @@ void DataParallel::place_states(Optimizer& optimizer) {
   std::vector<Tensor> memory;
   const int64_t elements = space_.trainable_elements();
   Movement& movement = reducer_->movement();
-  // States that ranks do not share travel to rank 0 for a snapshot. GPUs send them from memory of the
+  // States that ranks do not share are sent to rank 0 for a snapshot. GPUs send them from memory of the
   // movement.
   const bool travels_between_gpus =
       device_of(movement.arrivals()) == Device::cuda && offload_ == Offload::none;

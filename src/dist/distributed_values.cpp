@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the values of a model lie between ranks: that part of DataParallel.
+// The part of DataParallel that places the values of a model on the ranks.
 #include <algorithm>
 #include <functional>
 
@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Brings values to where they stay: rank 0's, to whoever keeps them.
+/// Moves values to their final memory. Rank 0 sends its values to the ranks that keep them.
 void DataParallel::place_values() {
   if (communicator_->size() == 1 && offload_ == Offload::none) return void(space_.values());
   const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32, offload_ != Offload::none);
   fill_masters(masters);
   space_.place_values(masters);
-  release_cached_memory(space_.stream());  // where they were
+  release_cached_memory(space_.stream());  // frees the old memory of the values
   if (sharding_.cuts_reads())
     units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_->movement(), communicator_->rank());
   const std::vector<Placement> places = places_of(sharding_.reads);
@@ -35,8 +35,8 @@ void DataParallel::refresh_copies() {
   if (copies_plan_) gather(space_.copies(), *copies_plan_);
 }
 
-/// Zeroed memory for a rank's part of the space, from where others reach it: equally large on all ranks; or
-/// for this rank alone, on the host.
+/// Returns zeroed memory for this rank's part of the space. Other ranks can reach it, and it is equally large
+/// on all ranks. `on_host`: pinned host memory, for this rank alone.
 FlatBuffer DataParallel::make_buffer(const Ownership& ownership, DType dtype, bool on_host) const {
   const MemoryScope scope("parameters");
   if (on_host) {
@@ -57,7 +57,7 @@ void DataParallel::fill_masters(const FlatBuffer& masters) const {
     space_.write_values({0, space_.elements()}, masters.memory());
     return broadcast(masters.memory());
   }
-  // No rank ever has all of them: each makes its own, or gets them unit by unit.
+  // No rank ever has all values. Each rank makes its own, or receives them unit by unit.
   const std::string rules = space_.initial_values();
   const std::vector<std::string> all = communicator_->all_gather_text(rules);
   if (!rules.empty() && std::ranges::count(all, rules) == std::ssize(all)) {
@@ -74,7 +74,7 @@ void DataParallel::fill_masters(const FlatBuffer& masters) const {
   }
 }
 
-/// Rank 0's on all ranks.
+/// Copies rank 0's elements to all ranks.
 void DataParallel::broadcast(const Tensor& tensor) const {
   constexpr int64_t piece_bytes = int64_t{64} << 20;
   auto* const values = static_cast<std::byte*>(tensor.view().data);
@@ -91,8 +91,8 @@ void DataParallel::broadcast(const Tensor& tensor) const {
   }
 }
 
-/// Pieces of one buffer, from whoever has made them to whoever keeps them. On the host a rank has made what
-/// it keeps.
+/// Sends elements of one buffer from the ranks that computed them to the ranks that keep them. Does nothing
+/// if the buffer is on the host, where each rank computes the elements that it keeps.
 void DataParallel::gather(const FlatBuffer& buffer, const TransferPlan& plan) const {
   if (device_of(buffer.memory().stream()) != device_of(space_.stream())) return;
   const View view = buffer.memory().view();
@@ -105,11 +105,11 @@ void DataParallel::gather(const FlatBuffer& buffer, const TransferPlan& plan) co
                       .is_lent = sharding_.stage != Shard::none});
 }
 
-/// Brings new values to all that read them.
+/// Sends new values to all ranks that read them.
 void DataParallel::gather_updates() {
   if (communicator_->size() == 1) return;
   if (copies_plan_) return gather(space_.copies(), *value_plan_);
-  // In one group, all that a rank reads of others it gathers.
+  // With a single group, a rank gathers other ranks' values when it reads them.
   if (sharding_.cuts_reads() && sharding_.group == communicator_->size()) return;
   gather(space_.values(), *value_plan_);
   if (space_.has_copies()) space_.refresh_copies();

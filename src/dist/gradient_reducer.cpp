@@ -13,14 +13,14 @@
 namespace lockstep {
 namespace {
 
-/// y[0:count) = scale * the program over inputs[k][0:count).
+/// Computes y[0:count) = scale * the program over inputs[k][0:count).
 void launch_fold(const Stream& stream, const std::vector<int>& program,
                  const std::vector<const float*>& inputs, float* y, int64_t count, float scale) {
   const bool is_there = program.size() == 1 && inputs[static_cast<size_t>(program[0])] == y && scale == 1.0f;
   if (count == 0 || is_there) return;
   Fold kernel{.inputs = {}, .program = program, .y = {y, {count}, DType::f32}, .scale = scale};
   kernel.inputs.reserve(inputs.size());
-  // A view does not say what is only read.
+  // A View has no const form for memory that is only read.
   for (const float* input : inputs) kernel.inputs.push_back({const_cast<float*>(input), {count}, DType::f32});
   launch(stream, kernel);
 }
@@ -40,7 +40,8 @@ Transport settle_transport(Communicator& communicator, Transport wanted, int dev
 GradientReducer::GradientReducer(const std::shared_ptr<Communicator>& communicator,
                                  const ParameterSpace& space, const Sharding& sharding,
                                  const DataParallelOptions& options)
-    // Where reads are cut, the thread that walks gathers: two must not do what all ranks do together.
+    // With full sharding the backward's thread gathers values. Two threads must not run collectives at the
+    // same time.
     : GradientReducer(communicator, BucketPlan(space, sharding, options.bucket_bytes), options,
                       space.stream(), sharding.cuts_gradients() ? &space : nullptr, !sharding.cuts_reads()) {
   releases_ = sharding.stage != Shard::none;
@@ -75,7 +76,7 @@ void GradientReducer::make_partial_sums(const ParameterSpace& space) {
   partial_sums_ = Storage::make(std::max(plan_.partial_sums, 1) * bytes, movement_->stream());
   if (on_gpu() && !is_queued())
     mean_ = Storage::make(bytes, stream_);
-  else  // on the stream of who updates, which has waited by then for whoever made it
+  else  // on the stream of the update, which has waited for the folds by then
     mean_ = std::make_shared<Storage>(Storage{partial_sums_->data, bytes, stream_});
 }
 
@@ -89,14 +90,15 @@ GradientReducer::~GradientReducer() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    // A step that nobody finishes ends this rank: its thread must not wait for peers that may never come.
+    // An unfinished step means that this rank ends. Its thread must not wait for peers that may never come.
     if (std::find(ready_.begin(), ready_.end(), true) != ready_.end()) communicator_->cancel();
   }
   changed_.notify_all();
   server_.join();
 }
 
-/// Makes the movement between hosts' memories, and this rank's slots there. Returns whether ranks share them.
+/// Makes the movement between host memories, and this rank's slots there. Returns whether ranks share the
+/// slots.
 bool GradientReducer::make_host_movement(bool may_share) {
   if (may_share && plan_.ranks > 1) {
     movement_ = move_in_shared_memory(communicator_);
@@ -107,7 +109,8 @@ bool GradientReducer::make_host_movement(bool may_share) {
   return false;
 }
 
-/// Where gradients are cut, or lie elsewhere, just enough to know whether there is such memory.
+/// Allocates this rank's slots. If gradients are sharded or stored elsewhere, allocates one float to find out
+/// whether such memory exists.
 std::shared_ptr<Storage> GradientReducer::make_slots(bool is_probe) {
   const bool is_one = is_probe || !buckets_.units.empty();
   return movement_->allocate(is_one ? 1 : plan_.slots * buckets_.elements, false);
@@ -116,7 +119,7 @@ std::shared_ptr<Storage> GradientReducer::make_slots(bool is_probe) {
 void GradientReducer::make_movement(const DataParallelOptions& options) {
   const MemoryScope scope("gradients");
   const bool is_host = device_of(stream_) == Device::cpu;
-  if (!is_host && mode_of(stream_).is_dry) {  // of a GPU's memory nothing depends on how it moves
+  if (!is_host && mode_of(stream_).is_dry) {  // GPU memory does not depend on the movement
     movement_ = move_as_messages(communicator_, stream_);
     storage_ = make_slots(false);
     return;
@@ -125,7 +128,7 @@ void GradientReducer::make_movement(const DataParallelOptions& options) {
       is_host ? Transport::staged : settle_transport(*communicator_, options.transport, gpu_of(stream_));
   const bool is_shared = transport == Transport::staged &&
                          make_host_movement(options.shared_memory && reduction_ == Reduction::tree);
-  // Where slots are read in place, the last replica's additions are part of the fold.
+  // If owners read slots in place, the folds include the last replica's additions.
   plan_ = ReductionPlan(plan_.total_replicas, plan_.accumulate, plan_.ranks, plan_.rank, plan_.execution,
                         plan_.ranks > 1 && !is_shared);
   if (is_host) return;
@@ -141,7 +144,7 @@ void GradientReducer::make_movement(const DataParallelOptions& options) {
   storage_ = make_slots(false);
 }
 
-/// Where an element that this rank owns lies in a index.
+/// Returns the address of an element that this rank owns, in a partial sum.
 float* GradientReducer::partial_sum(int index, int64_t element) const {
   return reinterpret_cast<float*>(partial_sums_->data.get()) + index * owned_.elements() +
          owned_.offset_of({element, element + 1});
@@ -150,7 +153,7 @@ float* GradientReducer::partial_sum(int index, int64_t element) const {
 const Tensor& GradientReducer::leaf(int unit) {
   std::unique_lock lock(mutex_);
   if (const Tensor& there = leaves_->gradients(unit)) return there;
-  // Once it is known where units lie, another thread may still read what lay there.
+  // After the pool is settled, the other thread may still read the unit that used this buffer before.
   if (server_.joinable()) {
     const auto begin = Clock::now();
     const auto is_idle = [&] { return next_ == ready_.size() || !ready_[next_] || failure_; };
@@ -161,7 +164,8 @@ const Tensor& GradientReducer::leaf(int unit) {
   return leaves_->acquire(unit);
 }
 
-/// After a bucket's fold: who has met for it has read the unit before.
+/// Releases the previous unit after the fold of a bucket. Ranks have met for this bucket, so all of them have
+/// read that unit.
 void GradientReducer::retire(int bucket) {
   if (!leaves_ || bucket == 0) return;
   const int unit = buckets_.buckets[static_cast<size_t>(bucket)].unit;
@@ -185,7 +189,7 @@ Movement::Scatter GradientReducer::scatter_of(int bucket) const {
           .begins_step = round_ == 0 && bucket == 0};
 }
 
-/// slot `last - 1` += slot `last`, and so on downwards.
+/// Adds slot `last` to slot `last - 1`, and so on downwards.
 void GradientReducer::add_slots(const Stream& stream, const Movement::Scatter& what, int last, int times) {
   for (; times > 0; --times, --last) {
     float* const left = what.at(last - 1, what.bucket.range.begin);
@@ -210,7 +214,7 @@ void GradientReducer::complete(int bucket, int k) {
   movement_->enqueue(scatter_of(bucket));
   if (!is_queued()) written_.record(stream_);
   ready_[b] = true;
-  // What units are under way at a time is found out without a thread beside it.
+  // Units get their buffers without a second thread, so that every rank chooses the same ones.
   const bool is_at_once = is_queued() || (leaves_ && (!server_.joinable() || leaves_->is_settling()));
   if (is_at_once) {
     if (!is_queued()) written_.synchronize();
@@ -226,7 +230,7 @@ void GradientReducer::complete(int bucket, int k) {
 void GradientReducer::end_round() {
   expect(is_queued() || !is_recording_graph(),
          "gradients that travel through the host cannot be recorded in a graph");
-  if (!is_queued()) written_.synchronize();  // up to here it is computation
+  if (!is_queued()) written_.synchronize();  // the time until here is computation
   const auto begin = Clock::now();
   std::unique_lock lock(mutex_);
   if (round().replicas.empty()) ready_.assign(ready_.size(), true);
@@ -249,7 +253,8 @@ void GradientReducer::end_round() {
 
 void GradientReducer::finish(bool everything) {
   expect(!everything || !leaves_,
-         "gradients are kept where they are used, dist.shard = gradients or full: end the step by "
+         "each rank keeps only the gradients of its owned ranges (dist.shard = gradients or full): end the "
+         "step with "
          "DataParallel::step()");
   check();
   while (round_ < plan_.rounds.size()) end_round();
@@ -297,7 +302,7 @@ void GradientReducer::serve() {
   std::unique_lock lock(mutex_);
   while (!failure_) {
     changed_.wait(lock, [this] {
-      const bool is_here = !leaves_ || !leaves_->is_settling();  // else the other thread reduces
+      const bool is_here = !leaves_ || !leaves_->is_settling();  // otherwise the backward's thread reduces
       return stopping_ || (is_here && next_ < ready_.size() && ready_[next_]);
     });
     if (stopping_) return;
@@ -327,14 +332,14 @@ void GradientReducer::reduce(int bucket) {
   movement_->transfer({.plan = plan, .from = slot0, .from_bytes = buckets_.elements * 4, .to = slot0});
 }
 
-/// `what.first` is where it has landed.
+/// Scatters a bucket and folds the ranges that this rank owns. `what.first` has been staged.
 void GradientReducer::fold(const Movement::Scatter& what) {
   const auto arrived = movement_->scatter(what);
   for (size_t i = 0; i < arrived.size(); ++i)
     fold(what, what.bucket.owned[static_cast<size_t>(plan_.rank)][i], arrived[i]);
 }
 
-/// A range of the bucket, whose first element has arrived there in each slot of each rank.
+/// Folds a range of the bucket. `arrived` has the range's first element in each slot of each rank.
 void GradientReducer::fold(const Movement::Scatter& what, Range range,
                            const std::vector<const float*>& arrived) {
   std::vector<const float*> inputs;
@@ -359,7 +364,7 @@ void GradientReducer::reduce_natively(const Movement::Scatter& what) {
     launch_fold(stream, {0, 1, Fold::add}, {sum, what.at(slot, begin)}, sum, count, 1.0f);
   if (plan_.ranks > 1) movement_->sum(sum, count);
   launch_fold(stream, {0}, {sum}, sum, count, 1.0f / static_cast<float>(plan_.total_replicas));
-  // Every rank has all of it.
+  // Every rank has the whole bucket.
   const BucketPlan::Bucket everything{.range = what.bucket.range,
                                       .owned = Ownership(what.bucket.owned.size(), {what.bucket.range})};
   movement_->publish(

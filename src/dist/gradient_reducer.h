@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Who owns the order of additions over replicas.
+/// The owner of the order in which replicas are added.
 enum class Reduction {
   tree,    ///< this engine: the same bits at any number of ranks
   native,  ///< the transport: bits depend on ranks and transport
@@ -23,34 +23,34 @@ enum class Reduction {
 
 class GradScaler;
 
-/// How replicas, ranks and transports meet. What shows in the bits is said.
+/// Options of DataParallel. Comments mark the options that change the bits.
 struct DataParallelOptions {
-  int replicas = 0;                       ///< V, which fixes what a step computes; 0 is the number of ranks
-  int accumulate = 1;                     ///< micro-batches a replica, added left to right; in the bits
-  Reduction reduction = Reduction::tree;  ///< in the bits
-  Shard shard = Shard::none;              ///< what ranks do not all keep
-  int group = 0;                          ///< ranks that keep all values between them; 0: all
-  Offload offload = Offload::none;        ///< GPU: what lies in the host's memory
+  int replicas = 0;    ///< V, which defines what a step computes; 0: the number of ranks
+  int accumulate = 1;  ///< micro-batches per replica, added left to right; changes the bits
+  Reduction reduction = Reduction::tree;  ///< changes the bits
+  Shard shard = Shard::none;              ///< data that is divided between ranks
+  int group = 0;                          ///< number of ranks that together keep all values; 0: all ranks
+  Offload offload = Offload::none;        ///< GPU: data that is stored in host memory
   int64_t bucket_bytes = int64_t{25} << 20;
   bool overlap = false;       ///< CPU: reduce on a thread of its own while the last backward still runs
-  bool shared_memory = true;  ///< CPU: read other ranks' gradients in place where ranks share a host
+  bool shared_memory = true;  ///< CPU: read other ranks' gradients in place if ranks share a host
   Transport transport = Transport::automatic;  ///< GPU
-  GradScaler* scaler = nullptr;                ///< of the same space, or null; its scale shows in the bits
+  GradScaler* scaler = nullptr;                ///< of the same space, or null; its scale changes the bits
 };
 
-/// Averages the gradients of V replicas that N ranks compute: carries out a ReductionPlan, bucket by bucket,
+/// Averages the gradients of V replicas that N ranks compute. Executes a ReductionPlan bucket by bucket,
 /// always in bucket order.
 ///
-/// A bucket leaves as soon as the last replica of a round has written it. On a GPU all of it is queued beside
-/// the backward; on a CPU it happens on a thread of its own, or where the round ends, or, where gradients are
-/// cut, at once. The mean ends in slot 0: of what a rank owns, or, with gather_slot(), of everything; where
-/// gradients are cut, in shard().
+/// A bucket can be reduced as soon as the last replica of a round has written it. On a GPU the work is queued
+/// and runs concurrently with the backward. A CPU reduces on a thread of its own, or at the end of the round,
+/// or at once if gradients are sharded. Slot 0 receives the mean of the owned ranges, or of everything with
+/// gather_slot(). If gradients are sharded, shard() has the mean.
 class GradientReducer final {
  public:
   /// All ranks call it.
   GradientReducer(const std::shared_ptr<Communicator>& communicator, const ParameterSpace& space,
                   const Sharding& sharding, const DataParallelOptions& options);
-  /// The same for gradients on `stream` that are not cut, in buckets of one's own.
+  /// Reduces gradients on `stream` that are not sharded, in the given buckets.
   GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
                   const DataParallelOptions& options, const Stream& stream)
       : GradientReducer(std::move(communicator), std::move(buckets), options, stream, nullptr, true) {}
@@ -60,52 +60,53 @@ class GradientReducer final {
 
   const ReductionPlan& plan() const { return plan_; }
   const BucketPlan& buckets() const { return buckets_; }
-  /// All slots, one after the other, each as long as the bucket plan says; nothing to write where gradients
-  /// are cut.
+  /// Returns all slots, one after another, each of buckets().elements. If gradients are sharded it must not
+  /// be written.
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   bool cuts_gradients() const { return leaves_ != nullptr; }
-  /// Where gradients are cut: the gradients of a unit of the bucket plan for the backward that runs, once
-  /// they may be written.
+  /// Returns the memory for the gradients of a unit of the bucket plan in the running backward. Waits until
+  /// it may be written. Only for sharded gradients.
   const Tensor& leaf(int unit);
-  /// Where gradients are cut: what this rank owns of the mean, after finish().
+  /// Returns this rank's owned ranges of the mean, after finish(). Only for sharded gradients.
   Tensor shard() const;
-  /// The mean of the reserved elements, on rank 0 or, where gradients are not cut, in slot 0.
+  /// Returns the mean of the reserved elements: slot 0's, or rank 0's if gradients are sharded.
   Tensor reserved_mean() const { return {leaves_ ? mean_ : storage_, 0, {BucketPlan::reserved}, DType::f32}; }
   float* slot(int index) const {
     return reinterpret_cast<float*>(storage_->data.get()) + index * buckets_.elements;
   }
 
-  /// Returns the slot that the backward of this rank's k-th replica writes, once it may; where gradients are
-  /// cut, k counts its micro-batches.
+  /// Returns the slot that the backward of this rank's k-th replica writes, once it may be written. If
+  /// gradients are sharded, k counts micro-batches.
   int begin(int k);
-  /// Tells that the k-th has written this bucket; on a GPU, that the kernels which write it are queued.
+  /// Marks this bucket as written by the k-th replica. On a GPU, the kernels that write it must be queued.
   void complete(int bucket, int k);
-  /// Ends the step: slot 0 holds the mean of this rank's elements, or of all if `everything`, on a GPU for
-  /// whatever is queued from now on. Throws what went wrong on the way.
+  /// Ends the step. Slot 0 then holds the mean of this rank's owned ranges, or of all elements if
+  /// `everything`. On a GPU this is true for all work queued from now on. Throws the errors of the reduction.
   void finish(bool everything);
-  /// The same after finish(false): the rest of the mean too.
+  /// Gathers the rest of the mean in slot 0, after finish(false).
   void gather_slot();
 
-  /// Brings pieces of what allocate() has made to where they are wanted; see Movement. All ranks call it.
+  /// Transfers elements from memory of allocate() to the ranks that need them; see Movement. All ranks call
+  /// it.
   void transfer(const Movement::Transfer& route);
-  /// Zeroed memory from which that is cheapest; or, `is_common`, one piece for all ranks, null where they
-  /// share none. All ranks call it.
+  /// Returns `count` zeroed floats, from which transfer() is cheapest. `is_common`: one block for all ranks,
+  /// or null if they share no memory. All ranks call it.
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) const {
     return movement_->allocate(count, is_common);
   }
   Movement& movement() const { return *movement_; }
 
-  /// Throws what went wrong in the background since.
+  /// Throws the error that occurred in the background, if any.
   void check() { movement_->check(); }
-  /// How gradients travel, in words.
+  /// Returns how gradients travel, in words.
   const char* transport() const { return movement_->name(); }
-  /// True if a step can be recorded as a graph.
+  /// Returns whether a step can be recorded as a graph.
   bool is_capturable() const { return is_queued(); }
   /// Runs `launch`, which starts a recorded step, under the deadline of the transport.
   void replay(const std::function<void()>& launch) { movement_->replay(launch); }
 
-  /// Seconds that the host has spent since begin(0) in communication that no computation hid. Where all is
-  /// queued on a GPU the host does not wait, and this says nothing.
+  /// Returns the seconds since begin(0) that the host has spent in communication that no computation hid. If
+  /// all work is queued on a GPU, the host does not wait and the value has no meaning.
   double exposed_seconds() const { return exposed_seconds_; }
 
  private:
@@ -137,28 +138,31 @@ class GradientReducer final {
   void serve();
 
   std::shared_ptr<Communicator> communicator_;
-  Stream stream_;  ///< that writes gradients
+  Stream stream_;  ///< the stream that writes gradients
   BucketPlan buckets_;
   Reduction reduction_;
   ReductionPlan plan_;
-  TransferPlan in_place_;                             ///< the parts of slot 0
-  std::vector<std::pair<size_t, Replica>> replicas_;  ///< of this rank, with their rounds
-  std::shared_ptr<Storage> storage_;                  ///< outlives its registration
-  std::unique_ptr<LeafPool> leaves_;  ///< where gradients are cut, as owned_, partial_sums_ and mean_ are
+  TransferPlan in_place_;                             ///< gathers slot 0 from the owners
+  std::vector<std::pair<size_t, Replica>> replicas_;  ///< this rank's replicas, with their rounds
+  std::shared_ptr<Storage> storage_;                  ///< outlives its registration by movement_
+  std::unique_ptr<LeafPool>
+      /// Null unless gradients are sharded. Then owned_, partial_sums_ and mean_ are used too.
+      leaves_;
   std::unique_ptr<Movement> movement_;
-  Placement owned_;                        ///< of this rank, reserved elements too
-  std::shared_ptr<Storage> partial_sums_;  ///< [level][owned_]; level 0 is the mean at last
-  std::shared_ptr<Storage> mean_;          ///< that, where the gradients' stream reads it
-  Event written_;                          ///< the round's last bucket, by the backward
-  /// Whether buckets are gathered as soon as they are reduced: what the last step needed, this one may.
+  Placement owned_;                        ///< this rank's owned ranges, including reserved elements
+  std::shared_ptr<Storage> partial_sums_;  ///< [index][owned_]; index 0 is the mean at the end
+  std::shared_ptr<Storage> mean_;          ///< the mean, where the gradients' stream reads it
+  Event written_;                          ///< the backward has written the round's last bucket
+  /// True if buckets are gathered as soon as they are reduced. A step expects to need the whole mean if the
+  /// last step did.
   bool gathers_early_ = false;
-  bool releases_ = false;  ///< of what folds have read of other ranks' memory
+  bool releases_ = false;  ///< other ranks' pages are released after folds have read them
   double exposed_seconds_ = 0.0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t round_ = 0;
-  std::vector<bool> ready_;  ///< buckets of the round
+  std::vector<bool> ready_;  ///< [bucket], in this round
   size_t next_ = 0;          ///< the first bucket that is not reduced yet
   bool stopping_ = false;
   std::exception_ptr failure_;

@@ -22,7 +22,7 @@ std::shared_ptr<Storage> private_memory(int64_t count, const Stream& stream) {
   return storage;
 }
 
-/// Memory of at least so many bytes, which is used again.
+/// Returns memory of at least `bytes`, which later calls use again.
 std::byte* grown(std::shared_ptr<Storage>& memory, int64_t bytes, const Stream& stream) {
   if (!memory || memory->bytes < bytes) {
     const MemoryScope scope("gradients");
@@ -55,13 +55,13 @@ class InSharedMemory final : public Movement {
       : communicator_(std::move(communicator)), rank_(static_cast<size_t>(communicator_->rank())) {
     mailboxes_ = communicator_->share(mailboxes_begin + 2 * mailbox_bytes);
     if (mailboxes_)
-      // Ranks that outnumber their cores let each other run while they wait.
+      // If ranks outnumber their cores, a rank that waits lets others run.
       meeting_ = std::make_unique<SharedBarrier>(mailboxes_, communicator_->rank(),
                                                  count_ranks_on_my_cores(*communicator_) > available_cores());
   }
 
   const char* name() const override { return "in shared memory"; }
-  // Of the calling thread, because two threads must not share a pool.
+  // This is the calling thread's stream, because two threads must not share a pool.
   const Stream& stream() const override { return cpu_stream(); }
 
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
@@ -144,15 +144,15 @@ class InSharedMemory final : public Movement {
           block->release(reinterpret_cast<const std::byte*>(of_peer(what.at(slot, range.begin), peer)),
                          range.size() * 4);
   }
-  /// Nobody may overwrite what a slower rank still reads.
+  /// Waits for all ranks, so that no rank overwrites memory that a slower rank still reads.
   void join() override {
     if (std::exchange(is_read_in_place_, false)) meet("tree_release", 0);
   }
 
  private:
-  // Behind each rank's counter of the meeting: for two slots of the smallest bucket that a space has. Small
-  // buckets take the two mailboxes by turns, so that ranks meet once for each: who fills a mailbox again has
-  // met the others since they have filled the other one, and so since they have read this one.
+  // Mailboxes follow each rank's counter of the barrier. Each has room for two slots of the smallest bucket
+  // of a space. Small buckets alternate between the two mailboxes, so ranks meet once per bucket. A rank that
+  // refills a mailbox has met the others since they filled the other one. So they have read this one.
   static constexpr int64_t mailboxes_begin = 64,
                            mailbox_bytes = 2 * 4 * (BucketPlan::reserved + ParameterSpace::block);
 
@@ -165,7 +165,7 @@ class InSharedMemory final : public Movement {
       if (at >= block->of_rank[rank_] && at < block->of_rank[rank_] + block->bytes) return block.get();
     return nullptr;
   }
-  /// The same place in the memory of another rank.
+  /// Returns the address in another rank's block that corresponds to `mine`.
   const std::byte* of_peer(const std::byte* mine, size_t peer) const {
     const SharedMemory* block = block_of(mine);
     return block->of_rank[peer] + (mine - block->of_rank[rank_]);
@@ -179,7 +179,7 @@ class InSharedMemory final : public Movement {
   std::shared_ptr<SharedMemory> mailboxes_;
   int turn_ = 0;
   std::unique_ptr<SharedBarrier> meeting_;
-  bool is_read_in_place_ = false;  ///< since the last join()
+  bool is_read_in_place_ = false;  ///< since the last join(), other ranks' memory is read
   std::vector<std::shared_ptr<SharedMemory>> blocks_;
   std::shared_ptr<Storage> arrived_;
 };
@@ -228,8 +228,8 @@ class AsMessages final : public Movement {
   std::shared_ptr<Storage> arrived_;
 };
 
-/// Ranks whose GPUs cannot speak to each other, or that share one. Copies to the host run beside the
-/// backward; the rest is the host's, which waits.
+/// The movement of ranks whose GPUs cannot communicate, or that share a GPU. Copies to the host run
+/// concurrently with the backward. The host does the rest and waits for it.
 class ThroughHost final : public Movement {
  public:
   ThroughHost(std::unique_ptr<Movement> on_host, int rank, const Stream& stream)
@@ -290,7 +290,7 @@ class ThroughHost final : public Movement {
   void join() override { on_host_->join(); }
 
  private:
-  /// What is sent, and what stays.
+  /// Copies to the host all elements that are sent or stay. Returns the buffer there.
   const std::byte* copy_to_host(const Transfer& what) {
     std::byte* const from = grown(from_, what.from_bytes, cpu_stream());
     for (const auto* pieces : {&what.plan.sends, &what.plan.stays})
@@ -301,7 +301,7 @@ class ThroughHost final : public Movement {
     return from;
   }
 
-  /// Memory of the host that stands for some of the GPU's.
+  /// Host memory that mirrors a block of GPU memory.
   struct Image {
     int64_t bytes = 0;
     std::shared_ptr<Storage> memory = {};
@@ -311,12 +311,14 @@ class ThroughHost final : public Movement {
   std::pair<Image&, int64_t> image_of(const float* on_gpu) {
     auto* const at = reinterpret_cast<std::byte*>(const_cast<float*>(on_gpu));
     const auto image = std::prev(images_.upper_bound(at));
-    expect(at < image->first + image->second.bytes, "gradients lie where no movement has made memory");
+    expect(at < image->first + image->second.bytes,
+           "the gradients are in memory that the movement has not allocated");
     return {image->second, at - image->first};
   }
   float* on_host(const float* on_gpu) {
     const auto [image, offset] = image_of(on_gpu);
-    // Of what lands, which all ranks do in the same order; values and reports never do.
+    // Made for staged buckets, which all ranks stage in the same order. Values and step summaries never need
+    // it.
     if (!image.memory) image.memory = on_host_->allocate(image.bytes / 4, false);
     return reinterpret_cast<float*>(image.memory->data.get() + offset);
   }
@@ -331,13 +333,13 @@ class ThroughHost final : public Movement {
   Stream stream_;
   Stream copies_;  ///< a queue of their own
   std::map<std::byte*, Image> images_;
-  std::shared_ptr<Storage> from_, to_;  ///< of a transfer
+  std::shared_ptr<Storage> from_, to_;  ///< host buffers of a transfer
   Event written_;
-  std::map<int64_t, Event> arrived_;  ///< by where a bucket begins: it is in pinned memory
+  std::map<int64_t, Event> arrived_;  ///< [first element of a bucket], the bucket is in pinned memory
 };
 
 Message message(int peer, const float* begin, int64_t count) {
-  // Of a message that is sent, nothing is written.
+  // The data of a sent message is only read.
   return {peer, reinterpret_cast<std::byte*>(const_cast<float*>(begin)), count * 4};
 }
 

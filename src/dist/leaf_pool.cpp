@@ -29,7 +29,7 @@ LeafPool::LeafPool(const ParameterSpace& space, const BucketPlan& buckets, Alloc
   }
 }
 
-/// The smallest free buffer that is large enough, or a new one.
+/// Returns the smallest free buffer that is large enough, or a new one.
 int LeafPool::settle(int64_t elements) {
   const auto bytes_of = [this](int buffer) { return buffers_[static_cast<size_t>(buffer)].memory->bytes; };
   int best = -1;
@@ -56,7 +56,7 @@ const Tensor& LeafPool::acquire(int unit) {
   }
   Buffer& buffer = buffers_[static_cast<size_t>(place.buffer)];
   expect(!std::exchange(buffer.is_used, true),
-         "this backward comes to the parts of the model in another order than the first one did");
+         "this backward reaches the units of the model in another order than the first backward");
   if (std::exchange(buffer.was_read, false)) buffer.read.hold(stream_);
   place.gradients = Tensor(buffer.memory, 0, {place.elements}, DType::f32);
   for (const Range& gap : place.gaps)

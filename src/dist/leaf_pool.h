@@ -11,40 +11,41 @@
 
 namespace lockstep {
 
-/// Where a backward leaves gradients, unit by unit, until they have been handed over: as many buffers as
-/// units are under way at a time. Which unit lies in which buffer is settled by the first backward, and is
-/// the same on every rank and in every later one, so that ranks can read each other's in place.
+/// A pool of buffers in which a backward leaves gradients, unit by unit, until their owners have read them.
+/// It has a buffer for each unit that is in progress at a time. The first backward assigns units to buffers.
+/// The assignment is the same on every rank and in every later backward, so ranks can read each other's
+/// gradients in place.
 class LeafPool {
  public:
   using Allocate = std::function<std::shared_ptr<Storage>(int64_t count)>;
 
-  /// `allocate` makes memory that others reach. Gradients are written on the space's stream.
+  /// `allocate` makes memory that other ranks can reach. Gradients are written on the space's stream.
   LeafPool(const ParameterSpace& space, const BucketPlan& buckets, Allocate allocate);
 
-  /// True until every unit has a buffer.
+  /// Returns true until every unit has a buffer.
   bool is_settling() const { return unsettled_ > 0; }
-  /// A buffer for a unit's gradients, of which none is there; zero where no parameter lies. Throws Error if
-  /// its buffer is in use.
+  /// Returns a buffer for the gradients of a unit that has none. Elements between parameters are zero. Throws
+  /// Error if the unit's buffer is in use.
   const Tensor& acquire(int unit);
   bool is_free(int unit) const;
-  /// The unit's gradients, [units[unit].size()]; empty if none are there.
+  /// Returns the unit's gradients, [units[unit].size()], or an empty tensor if it has none.
   const Tensor& gradients(int unit) const { return places_[static_cast<size_t>(unit)].gradients; }
-  /// What is queued on `reader` by now is the last that reads a unit's gradients.
+  /// Releases a unit's gradients. Work that is queued on `reader` by now may still read them.
   void release(int unit, const Stream& reader);
-  /// All are free, and the gradients' stream has waited for whoever has read them.
+  /// Releases the gradients of all units. The gradients' stream must have waited for all readers.
   void release_all();
 
  private:
   struct Buffer {
     std::shared_ptr<Storage> memory;
     bool is_used = false;
-    bool was_read = false;  ///< in a queue, up to the event
+    bool was_read = false;  ///< a queue reads it until the event `read`
     Event read;
   };
   struct UnitGradients {
     int64_t elements = 0;
-    std::vector<Range> gaps = {};  ///< where no parameter lies, from the unit's beginning
-    int buffer = -1;               ///< once it is settled
+    std::vector<Range> gaps = {};  ///< ranges without a parameter, relative to the start of the unit
+    int buffer = -1;               ///< -1 until it is settled
     Tensor gradients = {};
   };
   int settle(int64_t elements);

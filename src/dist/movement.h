@@ -13,18 +13,18 @@
 
 namespace lockstep {
 
-/// How gradients and values travel between ranks; what is added to what is the plan's business
-/// (reduction_plan.h). All ranks call the same operations in the same order. Where stream() is a GPU's,
-/// operations are queued.
+/// A way to send gradients and values between ranks. ReductionPlan (reduction_plan.h) defines what is added
+/// to what. All ranks call the same operations in the same order. If stream() is a GPU's, operations are
+/// queued.
 class Movement {
  public:
-  /// A bucket on its way to the owners of its elements.
+  /// A bucket that is sent to the owners of its elements.
   struct Scatter {
     const BucketPlan::Bucket& bucket;
-    const std::vector<int>& slots_of_rank;  ///< how many slots each rank hands over
-    float* first;                           ///< where this rank's first slot has the bucket's first element
-    int written;                            ///< how many slots its replicas have written
-    int64_t stride;                         ///< from slot to slot
+    const std::vector<int>& slots_of_rank;  ///< [rank], the number of slots that each rank contributes
+    float* first;                           ///< the bucket's first element in this rank's first slot
+    int written;                            ///< the number of slots that this rank's replicas have written
+    int64_t stride;                         ///< elements from slot to slot
     bool begins_step;
 
     float* at(int slot, int64_t element) const {
@@ -33,83 +33,86 @@ class Movement {
   };
 
   virtual ~Movement() = default;
-  /// In words: "by NCCL".
+  /// Returns the movement's name in words: "by NCCL".
   virtual const char* name() const = 0;
-  /// Where folds run.
+  /// Returns the stream on which folds run.
   virtual const Stream& stream() const = 0;
-  /// Where what transfer() brings arrives.
+  /// Returns the stream on which transfer() writes the elements that arrive.
   virtual const Stream& arrivals() const { return stream(); }
 
-  /// `count` zeroed floats for what travels, from where others reach it cheapest; null on all ranks where not
-  /// even the first such memory can be had. `is_common`: one piece for all ranks, or null. All ranks call it
-  /// with the same count.
+  /// Returns `count` zeroed floats in memory that other ranks reach most cheaply. Returns null on all ranks
+  /// if not even the first such memory is available. `is_common`: one block for all ranks, or null. All ranks
+  /// call it with the same count.
   virtual std::shared_ptr<Storage> allocate(int64_t count, bool is_common) = 0;
-  /// Memory in the queue of `stream` for what transfer() brings. No other rank reads it. Its contents are
-  /// undefined. All ranks call it with the same number of bytes.
+  /// Returns memory in the queue of `stream` for elements that transfer() receives. No other rank reads it.
+  /// Its contents are undefined. All ranks call it with the same number of bytes.
   virtual std::shared_ptr<Storage> allocate_arrivals(int64_t bytes, const Stream& stream) {
     return Storage::make(bytes, stream);
   }
 
-  /// Tells that the kernels which write a bucket's slots are queued; copies may begin.
+  /// Allows copies of a bucket to begin: the kernels that write its slots are queued.
   virtual void enqueue(const Scatter&) {}
-  /// Returns where folds find this rank's slots: in their place, or in a copy which is there by then.
+  /// Returns the address of this rank's slots for folds: in place, or in a copy that is complete.
   virtual float* stage(const Scatter& what) { return what.first; }
-  /// Brings what all ranks hand over, from where it has landed. Returns what the folds of this rank read: for
-  /// each range that it owns of the bucket, the first element in each slot of each rank, in order.
+  /// Sends the staged slots of all ranks to the owners. Returns the inputs of this rank's folds. For each
+  /// range that this rank owns in the bucket, they are the first element in each slot of each rank, in order.
   virtual std::vector<std::vector<const float*>> scatter(const Scatter& what) = 0;
-  /// In the place of scatter(), where a bucket is so small that each rank had better fold all of it, so that
-  /// nothing of the mean has to be brought: its first element in each slot of each rank, in order. Else
-  /// nothing; the same on all ranks, and never on a GPU.
+  /// Gathers all slots of a small bucket on every rank, instead of scatter(). Each rank then folds the whole
+  /// bucket, and the mean need not be sent. Returns the bucket's first element in each slot of each rank, in
+  /// order. Returns nothing if the bucket is not small, and always on a GPU. All ranks get the same answer.
   virtual std::vector<const float*> all_gather(const Scatter&) { return {}; }
-  /// Tells that folds have read what others have handed over, which need not count as this rank's memory.
+  /// Releases other ranks' pages that folds have read, so that they do not count as this rank's memory.
   virtual void release(const Scatter&) {}
-  /// Tells that folds have left the mean of what this rank owns in the first slot, as it was landed.
+  /// Publishes the mean of this rank's owned ranges, which folds have left in the first staged slot.
   virtual void publish(const Scatter&) {}
 
-  /// Elements of one buffer on their way into another, or into other parts of the same.
+  /// Elements that are copied from one buffer to another, or to other parts of the same buffer.
   struct Transfer {
     const TransferPlan& plan;
-    const std::byte* from;  ///< this rank's buffer, which allocate() has made, or nobody gets it cheaply
-    int64_t from_bytes;     ///< its size
+    const std::byte* from;  ///< this rank's buffer; other ranks reach it cheaply if allocate() made it
+    int64_t from_bytes;     ///< size of `from`
     std::byte* to;          ///< from allocate() or allocate_arrivals(), as on every rank
     int64_t element_bytes = 4;
-    bool is_settled = false;  ///< since ranks last met nobody has written what is read
-    bool from_host = false;   ///< `from` is pinned memory of the host, and `to` a GPU's
-    bool is_lent = false;  ///< what arrives is forgotten soon, and must not count as this rank's for longer
+    bool is_settled = false;  ///< `from` has not been written since ranks last met
+    bool from_host = false;   ///< `from` is pinned host memory, and `to` is GPU memory
+    bool is_lent =
+        /// Other ranks' pages are released once read, so that they do not count as this rank's memory.
+        false;
   };
-  /// Brings what other ranks send, and what stays.
+  /// Receives the elements that other ranks send, and copies the elements that stay.
   virtual void transfer(const Transfer& what) = 0;
-  /// values = the sum over ranks, in an order of the transport's.
+  /// Sets `values` to their sum over ranks, in the transport's order.
   virtual void sum(float* values, int64_t count) = 0;
-  /// Ends what was begun: the gradients' stream may use, and overwrite, all of it from now on.
+  /// Completes pending operations. The gradients' stream may use and overwrite their memory from now on.
   virtual void join() {}
 
-  /// Throws what went wrong in the background.
+  /// Throws the error that occurred in the background, if any.
   virtual void check() {}
   /// Runs `launch`, which starts a recorded step.
   virtual void replay(const std::function<void()>& launch) { launch(); }
 };
 
-/// Between ranks of one host, which read each other's memory in place.
+/// Returns the movement between ranks of one host, which read each other's memory in place.
 std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> communicator);
-/// Between hosts; for one rank, on any stream, nothing has to move, or only from a GPU's host, beside its
-/// kernels.
+/// Returns the movement between hosts, by messages. A single rank may use it on any stream. It then sends
+/// nothing, and only copies from a GPU's host concurrently with kernels.
 std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communicator, const Stream& stream);
-/// Between GPUs, in a queue beside `stream` that has precedence. `gathers_first`: a step meets other ranks
-/// before its first reduction.
+/// Returns the movement between GPUs, in a queue of higher priority next to `stream`. `gathers_first`: a step
+/// meets other ranks before its first reduction.
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
                                        const ReductionPlan& plan, const Stream& stream, bool gathers_first);
-/// From a GPU's queue through memory of the host, where `on_host` takes over.
+/// Returns the movement from GPUs through host memory, where `on_host` moves the data.
 std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, int rank,
                                             const Stream& stream);
 
-/// What a rank has for itself in both buffers; on a GPU in the queue of `stream`.
+/// Copies the elements that stay on this rank from one buffer to the other. On a GPU the copies are queued on
+/// `stream`.
 void copy_what_stays(const Movement::Transfer& what, const Stream& stream);
 
-/// A scatter as messages. What other ranks send arrives at `arrived`, with room for arriving_elements().
+/// A scatter as messages. Data of other ranks arrives at `arrived`, which has room for arriving_elements().
 struct ScatterMessages {
   std::vector<Message> sends, receives;
-  std::vector<std::vector<const float*>> inputs;  ///< what scatter() returns
+  std::vector<std::vector<const float*>> inputs;  ///< the result of scatter()
 
   ScatterMessages(const Movement::Scatter& what, int rank, float* arrived);
 };

@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-/// Ranks with a GPU each. The two queues meet by events alone, so all of it can be recorded as a graph.
+/// The movement of ranks with one GPU each. The two queues synchronize by events alone, so a whole step can
+/// be recorded as a graph.
 class ByNccl final : public Movement {
  public:
   ByNccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets, const ReductionPlan& plan,
@@ -64,7 +65,7 @@ class ByNccl final : public Movement {
     fork();
     copy_what_stays(what, communication_);
     if (communicator_->size() == 1) return;
-    // It sends from a GPU's memory alone.
+    // NCCL sends from GPU memory alone.
     exchange("nccl_gather",
              what.from_host ? what.plan.send_messages_from_there(what.to, what.element_bytes)
                             : what.plan.send_messages(what.from, what.element_bytes),
@@ -85,7 +86,7 @@ class ByNccl final : public Movement {
 
   void replay(const std::function<void()>& launch) override {
     ++steps_;
-    // Empty: its time counts from its start.
+    // If it is empty, the deadline counts from the start of the step.
     std::function<bool()> has_begun;
     if (!gathers_first_)
       has_begun = [this, step = static_cast<float>(steps_)] {
@@ -117,17 +118,17 @@ class ByNccl final : public Movement {
   std::shared_ptr<Communicator> communicator_;
   Stream stream_;
   bool gathers_first_;
-  std::shared_ptr<std::byte> arrived_;  ///< partial nodes of other ranks
+  std::shared_ptr<std::byte> arrived_;  ///< partial sums of other ranks
   std::unique_ptr<NcclCommunicator> nccl_;
   Stream communication_;
-  Event written_;  ///< by the gradients' stream
+  Event written_;  ///< end of the writes on the gradients' stream
   Event done_;
 
-  // How many steps have come to their first reduction, counted by the GPU itself: inside a recorded step
-  // there is nothing else by which the host could tell that it waits for other ranks.
-  std::shared_ptr<std::byte> counter_;       ///< the count, and the one that is added to it, as f32
+  // The GPU counts the steps that have reached their first reduction. Inside a recorded step the host has no
+  // other sign that the GPU waits for other ranks.
+  std::shared_ptr<std::byte> counter_;       ///< the count, then the constant 1 that is added to it, as f32
   std::shared_ptr<std::byte> counted_here_;  ///< the count as last copied to the host
-  int64_t steps_ = 0;                        ///< started by the host
+  int64_t steps_ = 0;                        ///< steps that the host has started
   std::unique_ptr<Watchdog> watchdog_;
 };
 

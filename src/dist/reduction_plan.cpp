@@ -12,7 +12,7 @@ namespace {
 using Replica = ReductionPlan::Replica;
 using Round = ReductionPlan::Round;
 
-/// A node of the tree, or, below its leaves, a replica of which some micro-batches are added up.
+/// A node of the tree. Below the leaves, it is a replica of which some micro-batches have been added.
 struct TreeNode {
   static constexpr int unfinished = -1;
   int level = 0;
@@ -21,13 +21,12 @@ struct TreeNode {
   bool operator==(const TreeNode&) const = default;
 };
 
-/// A binary counter over tree nodes: what has been pushed is kept as the largest nodes that lie wholly within
-/// it.
+/// A binary counter over tree nodes. It keeps the pushed nodes as the largest nodes that they complete.
 struct TreeFold {
   int replicas;
   std::vector<TreeNode> pending = {};
 
-  /// Pushes the node that follows all earlier ones and returns how many additions that makes possible.
+  /// Pushes the node that follows all earlier ones. Returns the number of additions that this makes possible.
   int push(TreeNode node) {
     int additions = 0;
     while (node.level != TreeNode::unfinished) {
@@ -48,7 +47,7 @@ struct TreeFold {
   }
 };
 
-/// A rank's part of a round: where its replicas go, and the nodes that it is left with.
+/// A rank's share of a round: the slots of its replicas, and the nodes that remain.
 struct LocalRound {
   std::vector<Replica> replicas;
   std::vector<TreeNode> nodes;
@@ -64,7 +63,7 @@ struct LocalRound {
   }
 };
 
-/// Pushes nodes and keeps, for each pending one, the fold that makes it.
+/// A builder of folds. It takes nodes in order and keeps the fold of each pending node.
 class Folder {
  public:
   TreeFold fold;
@@ -75,7 +74,7 @@ class Folder {
     for (int additions = fold.push(node); additions > 0; --additions) add_last();
   }
 
-  /// The next micro-batch.
+  /// Pushes the next micro-batch.
   void push(const MicroBatch& micro_batch, bool is_last, int input) {
     const TreeNode node{is_last ? 0 : TreeNode::unfinished, micro_batch.replica};
     if (micro_batch.index == 0) return push(node, input);
@@ -103,7 +102,7 @@ std::string name_of_input(const Round& round, int input) {
   return concat("slot ", slot, " of rank ", rank);
 }
 
-/// "((a + b) + c)".
+/// Returns the program as an expression: "((a + b) + c)".
 std::string expression(const Round& round, const std::vector<int>& program) {
   std::vector<std::string> stack;
   for (const int step : program) {
@@ -135,7 +134,7 @@ std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks
   }
   const int64_t all = int64_t{replicas} * accumulate;
   for (int64_t i = rank; i / ranks <= (all - 1) / ranks; i += ranks) {
-    const bool is_empty = i >= all;  // what it did before, again
+    const bool is_empty = i >= all;  // repeats this rank's previous micro-batch
     const int64_t shown = is_empty ? i - ranks : i;
     mine.push_back({static_cast<int>(shown / accumulate), static_cast<int>(shown % accumulate), is_empty});
   }
@@ -155,7 +154,7 @@ ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int thi
   for (int r = 0; r < ranks; ++r)
     of_rank.push_back(micro_batches_of(total, is_range ? 1 : micro_batches, ranks, r, execution));
   rounds.resize(is_range ? 1 : of_rank.front().size());
-  std::vector<TreeNode> kept;  // in the owners' counters
+  std::vector<TreeNode> kept;  // nodes in the owners' partial sums
   for (size_t i = 0; i < rounds.size(); ++i) {
     Round& round = rounds[i];
     Folder folder{.fold = {total}, .pieces = {}};

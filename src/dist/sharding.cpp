@@ -25,20 +25,20 @@ Shard stage_with(Shard stage, Offload offload) {
 void check_group(Shard stage, int ranks, int group, Offload offload) {
   if (ranks == 1) return;
   require(group >= 0 && (group == 0 || ranks % group == 0), "dist.group = ", group, " does not divide the ",
-          ranks, " ranks: groups of equal size keep the model between them");
+          ranks, " ranks: each group keeps the whole model, so all groups must have equal size");
   require(group == 0 || group == ranks || stage == Shard::full, "dist.group = ", group,
-          " is for dist.shard = full: with dist.shard = ", name(stage), " every rank keeps all values");
-  require(
-      group == 0 || group == ranks || offload != Offload::all, "dist.group = ", group,
-      " keeps values on the GPUs of each group, and dist.offload = all in the memory of the hosts: leave one "
-      "of them out");
+          " needs dist.shard = full: with dist.shard = ", name(stage), " every rank keeps all values");
+  require(group == 0 || group == ranks || offload != Offload::all, "dist.group = ", group,
+          " keeps values on the GPUs of each group, and dist.offload = all keeps them in host memory: remove "
+          "one of "
+          "them");
 }
 
 Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int group_size, Offload offload)
     : stage(stage_with(ranks == 1 ? Shard::none : of_stage, offload)),
       group(ranks == 1 || group_size == 0 ? ranks : group_size) {
   check_group(of_stage, ranks, group_size, offload);
-  // Segments nest: those of `parts` ranks, one of each group, are what such a rank reads.
+  // Owned ranges nest. A rank reads the ranges of `parts` ranks, one of each group.
   const int parts = stage == Shard::full ? ranks / group : 1;
   const auto index_of = [&](int rank) {
     return static_cast<size_t>(parts == 1 ? rank : rank % group * parts + rank / group);

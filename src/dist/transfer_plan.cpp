@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// What the ranges of two lists, each in order, have in common.
+/// Returns the intersections of the ranges of two lists, each in order.
 std::vector<Range> intersections(const std::vector<Range>& a, const std::vector<Range>& b) {
   std::vector<Range> both;
   for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
@@ -52,7 +52,7 @@ TransferPlan TransferPlan::in_place(const Ownership& owned, int64_t elements, in
 
 std::vector<Message> TransferPlan::send_messages(const std::byte* from, int64_t element_bytes) const {
   std::vector<Message> messages;
-  // Of a message that is sent, nothing is written.
+  // The data of a sent message is only read.
   for (const Copy& piece : sends)
     messages.push_back(
         {piece.peer, const_cast<std::byte*>(from) + piece.from * element_bytes, piece.count * element_bytes});
@@ -65,7 +65,7 @@ std::vector<Message> TransferPlan::send_messages_from_there(std::byte* to, int64
     const auto stay = std::ranges::find_if(stays, [&](const Copy& one) {
       return one.from <= piece.from && piece.from + piece.count <= one.from + one.count;
     });
-    expect(stay != stays.end(), "elements are sent that this rank does not keep in its other buffer");
+    expect(stay != stays.end(), "this rank sends elements that it does not keep in its other buffer");
     const int64_t there = stay->to + piece.from - stay->from;
     messages.push_back({piece.peer, to + there * element_bytes, piece.count * element_bytes});
   }

@@ -45,9 +45,9 @@ UnitPool::Buffer* UnitPool::find_buffer(int unit) {
   return found == buffers_.end() ? nullptr : &*found;
 }
 
-/// Null if those that are large enough are all about to be read.
+/// Returns a buffer for a unit of this size. Returns null if all that are large enough are about to be read.
 UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
-  if (!buffers_[0].memory) {  // all at once: a step that is recorded must find them made
+  if (!buffers_[0].memory) {  // all at once, because a recorded step must find them allocated
     const MemoryScope scope("gathered values");
     for (Buffer& buffer : buffers_)
       buffer.memory =
@@ -64,7 +64,7 @@ UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
   return best;
 }
 
-/// Brings a unit; null if there is no buffer for it.
+/// Gathers a unit. Returns null if there is no buffer for it.
 UnitPool::Buffer* UnitPool::gather(int unit) {
   Buffer* const buffer = buffer_for(space_.units()[static_cast<size_t>(unit)].size());
   if (buffer == nullptr) return nullptr;
@@ -86,7 +86,7 @@ UnitPool::Buffer* UnitPool::gather(int unit) {
   return buffer;
 }
 
-/// The unit that came next in the last pass, where copies run beside the kernels that read this one.
+/// Gathers the unit that followed this one in the last pass, if copies run concurrently with kernels.
 void UnitPool::gather_ahead(int unit) {
   if (!order_.empty() && order_.back() == unit) return;
   const size_t place = order_.size();
@@ -101,12 +101,13 @@ std::byte* UnitPool::find(Range place, DType dtype) {
   Buffer* buffer = find_buffer(unit);
   if (buffer == nullptr) {
     expect(is_open_,
-           "this rank keeps a part of the model, and gathers the rest only where all ranks run the "
+           "this rank keeps a part of the model, and gathers the rest only while all ranks run the "
            "same operations: call DataParallel::begin_step() first, on every rank");
     buffer = gather(unit);
     expect(buffer != nullptr, "an operation reads parameters of more than ", buffer_count,
-           " units of the model at once, or of several of the largest, or their values are read without an "
-           "operation between: mark them as one unit, or use DataParallel::gather_values()");
+           " units of the model at once, or of several of the largest, or no kernel ran between the reads: "
+           "join them "
+           "with a UnitRule, or use DataParallel::gather_values()");
   }
   buffer->used_at = finds_++;
   buffer->launches = launches_of_this_thread();

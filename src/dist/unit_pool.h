@@ -12,39 +12,38 @@
 
 namespace lockstep {
 
-/// The values of a sharded model on their way through operations: units are gathered when an operation first
-/// reads them, into three buffers: the smallest that is large enough, of equal ones the one that was found
-/// longest ago.
+/// A pool of three buffers for the values of a sharded model. A unit is gathered when an operation first
+/// reads it. It takes the smallest buffer that is large enough, and of equal ones the least recently found.
 ///
-/// A gather is something that all ranks of a group do, in the same order: so all must run the same
-/// operations, and say when, by open() and close().
+/// All ranks of a group gather together, in the same order. So all must run the same operations between
+/// open() and close().
 class UnitPool final : public Residency {
  public:
   static constexpr size_t buffer_count = 3;
 
-  /// Keeps references to both; `movement` connects the ranks of the sharding.
+  /// Keeps references to the space and the movement. `movement` connects the ranks of the sharding.
   UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& movement, int rank);
   ~UnitPool() override;
   UnitPool(const UnitPool&) = delete;
   UnitPool& operator=(const UnitPool&) = delete;
 
-  /// From here to close() all ranks run the same operations. Values stay as they are.
+  /// Starts a pass, in which all ranks run the same operations until close(). Values do not change in it.
   void open();
-  /// What was gathered is forgotten.
+  /// Ends the pass and forgets the gathered units.
   void close();
 
-  /// Throws Error where ranks do not run together, and for an operation that reads more units at once than
-  /// there are buffers.
+  /// Returns the address of the values in a buffer. Throws Error outside of a pass. Throws Error for an
+  /// operation that reads more units at once than there are buffers.
   std::byte* find(Range place, DType dtype) override;
 
  private:
   struct Buffer {
-    int64_t elements = 0;  ///< of one of the largest units
+    int64_t elements = 0;  ///< size of one of the largest units
     std::shared_ptr<Storage> memory = {};
     int unit = -1;
-    int64_t used_at = -1;      ///< the number of finds before it was last found
-    uint64_t launches = 0;     ///< of kernels before that
-    bool is_arriving = false;  ///< in a queue, up to the event
+    int64_t used_at = -1;      ///< `finds_` when it was last found or gathered, else -1
+    uint64_t launches = 0;     ///< kernels launched by then
+    bool is_arriving = false;  ///< a queue writes it until the event `arrived`
     Event arrived = {};
   };
 
@@ -55,12 +54,12 @@ class UnitPool final : public Residency {
 
   ParameterSpace& space_;
   Movement& movement_;
-  std::vector<TransferPlan> transfers_;  ///< [unit], from the ranks' shards
+  std::vector<TransferPlan> transfers_;  ///< [unit], the gather from the ranks' shards
   std::array<Buffer, buffer_count> buffers_;
   int64_t finds_ = 0;
   bool is_open_ = false;
   bool is_settled_ = false;  ///< ranks have met since values last changed
-  std::vector<int> order_;   ///< of units, in this pass
+  std::vector<int> order_;   ///< units in the order of this pass
   std::vector<int> last_order_;
 };
 

@@ -19,7 +19,7 @@ void append(std::vector<Finding>& findings, const std::vector<Finding>& more) {
   findings.insert(findings.end(), more.begin(), more.end());
 }
 
-/// What one process can find out about its host.
+/// Runs the checks that one process can make of its host.
 std::vector<Finding> examine_host(const Config& config, const DoctorOptions& options, int ranks,
                                   bool writes_snapshots) {
   std::vector<Finding> findings = check_gpus(config);
@@ -31,7 +31,7 @@ std::vector<Finding> examine_host(const Config& config, const DoctorOptions& opt
 
 }  // namespace
 
-// A name that is none reads as the first.
+// An unknown name is read as the first verdict.
 NLOHMANN_JSON_SERIALIZE_ENUM(Verdict, {{Verdict::problem, "problem"},
                                        {Verdict::warning, "warning"},
                                        {Verdict::ok, "ok"}})
@@ -40,12 +40,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, name, verdict, found, advice)
 std::vector<Finding> examine(const Config& config, const World& world, const DoctorOptions& options) {
   world.communicator().set_timeout(options.deadline_seconds);
   std::vector<Finding> findings;
-  // A launcher may have started just one rank, so the size of the world does not tell.
+  // A launcher may have started just one rank, so the size of the world does not show a launch.
   const bool is_launched = dynamic_cast<LocalCommunicator*>(&world.communicator()) == nullptr;
   if (is_launched) {
     findings = check_together(world);
     const bool speaks = is_first_of_host(world);
-    // The checks of a host have deadlines of their own, which may add up to more than that of a collective.
+    // The checks of a host have deadlines of their own. Together they may exceed that of a collective.
     world.communicator().set_timeout(std::numeric_limits<double>::infinity());
     append(findings,
            gather_findings(world, speaks ? examine_host(config, options, world.local_size(), world.is_first())
@@ -79,7 +79,7 @@ std::string to_json(const std::vector<Finding>& findings) {
   };
   const nlohmann::json report = {
       {"findings", findings}, {"problems", count(Verdict::problem)}, {"warnings", count(Verdict::warning)}};
-  // What a check quotes (a program's output, say) need not be UTF-8.
+  // Texts that a check quotes (a program's output, say) need not be UTF-8.
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -13,7 +13,7 @@ namespace lockstep {
 
 enum class Verdict { ok, warning, problem };
 
-/// What one check says.
+/// The result of one check.
 struct Finding {
   std::string name;
   Verdict verdict = Verdict::ok;
@@ -21,108 +21,113 @@ struct Finding {
   std::string advice = {};  ///< what to do; empty if all is well
 };
 
-/// A line for each, and one with the advice below those that have any.
+/// Returns a line for each finding. A finding with advice has a second line for it.
 std::string to_text(const std::vector<Finding>& findings);
 
-/// {"findings": [{"name", "verdict", "found", "advice"}, ...], "problems": n, "warnings": n}
+/// Returns {"findings": [{"name", "verdict", "found", "advice"}, ...], "problems": n, "warnings": n}.
 std::string to_json(const std::vector<Finding>& findings);
-/// Reads what to_json() wrote.
+/// Reads a text that to_json() wrote.
 std::vector<Finding> findings_from_json(const std::string& text);
 
-/// The cores of this machine, those that this process may use, and what a container's quota leaves of them.
+/// The cores of this machine, the ones that this process may use, and a container's quota of them.
 struct Cores {
   int of_host = 1;
   int usable = 1;    ///< in the affinity mask
-  double quota = 0;  ///< of the control group, in cores; 0: no limit
+  double quota = 0;  ///< limit of the control group, in cores; 0: none
 
   static Cores of_this_process();
 };
 
-/// Whether so many ranks of a host, with train.threads each, fit on the cores they may use.
+/// Checks whether the ranks of a host, with train.threads each, fit on the cores that they may use.
 Finding check_binding(const Config& config, const Cores& cores, int ranks_of_host);
 
-/// Whether the kernel says that the clock follows a time server.
+/// Checks whether the kernel reports that the clock follows a time server.
 Finding check_clock();
 
-/// Running as root: mpirun refuses it unless told otherwise.
+/// Checks whether the user is root: mpirun refuses root unless it is allowed.
 Finding check_user();
 
-/// The driver, the GPUs that this process sees and whether this build can use them, and NCCL, which is
-/// initialised on the first of them.
+/// Checks the driver, the GPUs that this process sees and whether this build can use them. Also checks NCCL
+/// by initialising it on the first GPU.
 std::vector<Finding> check_gpus(const Config& config);
 
-/// The word after which a program that calls this passes its start on to answer_probe().
+/// The argument that starts a program as a probe. A program that calls check_ranks() passes such a start to
+/// answer_probe().
 constexpr const char* probe_argument = "--probe";
 
-/// What a rank that was started as a probe does: it meets the others, and rank 0 prints a line that the
-/// checks below read. Returns the exit code.
+/// Runs a rank that was started as a probe. It meets the other ranks, and rank 0 prints a line that
+/// check_ranks() reads. Returns the exit code.
 int answer_probe();
 
-/// Whether there is an mpirun, and whether it belongs to the library of this program.
+/// Checks whether there is an mpirun, and whether it belongs to the MPI library of this program.
 Finding check_mpirun(const std::string& library);
 
-/// Whether the ranks of a plain srun find each other; nothing where no Slurm answers.
+/// Checks whether the ranks of a plain srun find each other. Returns nothing if Slurm does not answer.
 std::vector<Finding> check_srun();
 
-/// Whether two ranks start and exchange a text within a deadline, and how many cores a single rank would get.
-/// `program` is the path of this one.
+/// Checks whether two ranks start and exchange a text within a deadline, and how many cores a single rank
+/// gets. `program` is the path of this program.
 std::vector<Finding> check_ranks(const std::string& program, double deadline_seconds);
 
-/// Why no connection comes about within three seconds; empty if one did.
+/// Connects to an address within three seconds. Returns the reason if that fails, else an empty text.
 std::string try_to_connect(const Endpoint& address);
 
-/// Whether this host's name leads to an address that other nodes can use.
+/// Checks whether this host's name leads to an address that other nodes can use.
 Finding check_host_name(const std::string& name);
 
-/// Whether this process can listen on "host:port" and reach itself there; empty: on this host's first address
-/// at a port that the system chooses.
+/// Checks whether this process can listen on "host:port" and reach itself there. If `address` is empty, uses
+/// this host's first address and a port that the system chooses.
 Finding check_port(const std::string& address);
 
 Finding check_ipv6();
 
-/// About how many parameters the GPT of a configuration has.
+/// Returns about how many parameters the GPT of a configuration has.
 int64_t estimate_parameters(const Config& config);
 
-/// Whether a folder that a key names can be written, how fast (with fsync), and whether `wanted_bytes` fit.
-/// Leaves nothing behind, and makes no folder.
+/// Checks whether the folder of a key can be written, how fast (with fsync), and whether `wanted_bytes` fit.
+/// Leaves nothing behind and creates no folder.
 Finding check_folder(const std::string& key, const std::string& path, int64_t wanted_bytes);
 
-/// Whether memory that ranks of a host share can be had below `folder` (/dev/shm), and enough of it.
+/// Checks whether ranks of a host can share memory below `folder` (/dev/shm), and whether it has
+/// `wanted_bytes`.
 Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes);
 
-/// log.dir, shared memory and, on the host of rank 0, which alone writes there, snapshot.path, as a
-/// configuration needs them on a host with so many ranks.
+/// Checks log.dir and shared memory for a configuration on a host with `ranks_of_host` ranks. If
+/// `writes_snapshots` (on the host of rank 0), also checks snapshot.path.
 std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
                                    bool writes_snapshots);
 
-/// Who runs where.
+/// Reports the host and the device of each rank.
 Finding judge_places(const std::vector<RankDevice>& ranks);
-/// Ranks give the same bits on all processors. They are equally fast if their programs were built for the
-/// same instructions and their processors are alike.
+/// Checks whether the ranks are equally fast. They are if their programs were built for the same instructions
+/// and their processors are alike. The results are bit-identical on all processors.
 Finding judge_processors(const std::vector<RankDevice>& ranks,
                          const std::vector<std::string>& instruction_sets);
-/// `ahead_seconds`: by how much each rank's clock is ahead of rank 0's.
+/// Checks how far the clocks of ranks are apart. `ahead_seconds`: how far each rank's clock is ahead of rank
+/// 0's.
 Finding judge_clocks(const std::vector<RankDevice>& ranks, const std::vector<double>& ahead_seconds);
 
-/// What only ranks together can find out: places, processors, clocks, and whether every host reaches every
-/// other at each of its addresses. All ranks call it; rank 0 gets the findings.
+/// Runs the checks that need all ranks: places, processors, clocks, and connections. Every host has to reach
+/// every other at each of its addresses. All ranks call it; rank 0 gets the findings.
 std::vector<Finding> check_together(const World& world);
 
-/// Whether no rank before this one runs on its host. All ranks call it.
+/// Returns whether no rank before this one runs on its host. All ranks call it.
 bool is_first_of_host(const World& world);
 
-/// All ranks' findings on rank 0, each with its host's name where there are several. All ranks call it.
+/// Gathers the findings of all ranks on rank 0. If there are several hosts, each finding has its host's name.
+/// All ranks call it.
 std::vector<Finding> gather_findings(const World& world, const std::vector<Finding>& mine);
 
 struct DoctorOptions {
   std::string program;      ///< path of the program whose --probe answers
   std::string listen = {};  ///< host:port to try; empty: this host, any port
   std::string shared_memory = "/dev/shm";
-  double deadline_seconds = 60.0;  ///< for anything that ranks do together
+  double deadline_seconds = 60.0;  ///< limit of each operation that ranks do together
 };
 
-/// Looks for what would go wrong with a run of this configuration. Started by hand, it starts ranks of its
-/// own; as several ranks, it looks at them and their hosts. All ranks call it; rank 0 gets the findings.
+/// Searches for problems of a run with this configuration. A process that was started by hand starts ranks of
+/// its own. Ranks that a launcher started are checked with their hosts. All ranks call it; rank 0 gets the
+/// findings.
 std::vector<Finding> examine(const Config& config, const World& world, const DoctorOptions& options);
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-/// Cores a second that the control group may use; 0 if it has no limit.
+/// Returns how many cores the control group may use, or 0 if it has no limit.
 double quota_of_control_group() {
   std::string quota;
   double period = 0.0;
@@ -36,7 +36,7 @@ double quota_of_control_group() {
 constexpr int least_major = 8;  ///< compute capability that the kernels are compiled for
 constexpr double nccl_seconds = 30.0;
 
-/// "; CUDA_VISIBLE_DEVICES = 0,1" where the variable is set.
+/// Returns "; CUDA_VISIBLE_DEVICES = '0,1'" if the variable is set.
 std::string visible_devices() {
   const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
   return devices ? concat("; CUDA_VISIBLE_DEVICES = '", devices, "'") : "";
@@ -48,7 +48,7 @@ Finding judge_absence(const Config& config) {
   const Verdict verdict = is_asked_for ? Verdict::problem : has_driver ? Verdict::warning : Verdict::ok;
   const std::string found = concat("none: ", why_no_gpu(), visible_devices());
   return {"gpu", verdict, found,
-          is_asked_for ? "repair that, or train with train.device=cpu"
+          is_asked_for ? "fix this, or train with train.device=cpu"
           : has_driver ? "this machine has an NVIDIA driver, but training would use the CPU"
                        : ""};
 }
@@ -69,23 +69,23 @@ Finding check_nccl(int gpus) {
   const int version = nccl_version();
   if (version == 0)
     return {"nccl", gpus > 1 ? Verdict::warning : Verdict::ok, "not in this build",
-            gpus > 1 ? "gradients travel through the host; install libnccl-dev and configure again" : ""};
+            gpus > 1 ? "gradients are sent through the host; install libnccl-dev and configure again" : ""};
   const std::string text = concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-  if (gpus == 0) return {"nccl", Verdict::ok, concat(text, "; not tried without a GPU")};
+  if (gpus == 0) return {"nccl", Verdict::ok, concat(text, "; not tested without a GPU")};
   try {
     const std::unique_ptr<Communicator> alone = LocalCommunicator::alone();
     alone->set_timeout(nccl_seconds);
     connect_nccl(*alone, 0);
   } catch (const Error& problem) {
     return {"nccl", Verdict::problem, concat(text, ": ", problem.what()),
-            "NCCL_DEBUG=INFO says more; often /dev/shm is too small or the library is another one than it "
-            "was built "
-            "with"};
+            "NCCL_DEBUG=INFO prints details; often /dev/shm is too small, or the library differs from that "
+            "of the build"};
   }
   return {"nccl", Verdict::ok, concat(text, " initialises on GPU 0")};
 }
 
-/// Why nobody on this machine can connect to an address of its own, which gets its port; empty if one can.
+/// Listens at an address of this machine, which gets its port, and connects to it. Returns the reason if that
+/// fails, else an empty text.
 std::string try_port(Endpoint& address) {
   try {
     const Socket socket = Socket::listen(address);
@@ -117,33 +117,34 @@ Finding check_binding(const Config& config, const Cores& cores, int ranks_of_hos
             "threads will wait for each other: lower train.threads, or start ranks with --bind-to none"};
   if (cores.quota > 0.0 && cores.quota < std::max<double>(1.0, static_cast<double>(cores.usable)))
     return {name, Verdict::warning, found,
-            concat("the container gets less than it sees: set train.threads so that all ranks together have ",
+            concat("the container's quota is below its visible cores: set train.threads so that all ranks "
+                   "together have ",
                    std::max(1, static_cast<int>(cores.quota)))};
   if (cores.usable * ranks_of_host < cores.of_host)
-    return {
-        name, Verdict::warning, found,
-        concat(ranks_of_host, ranks_of_host == 1 ? " rank leaves" : " ranks leave",
-               " cores idle: mpirun binds a rank to one core where there are one or two ranks; start with "
-               "--bind-to none")};
+    return {name, Verdict::warning, found,
+            concat(ranks_of_host, ranks_of_host == 1 ? " rank leaves" : " ranks leave",
+                   " cores idle: mpirun binds a rank to one core if there are one or two ranks; start with "
+                   "--bind-to none")};
   return {name, Verdict::ok, found};
 }
 
 Finding check_clock() {
   timex state{};
   const int result = ::adjtimex(&state);
-  if (result < 0) return {"clock", Verdict::ok, "not known here whether it follows a time server"};
+  if (result < 0)
+    return {"clock", Verdict::ok, "the kernel does not report whether it follows a time server"};
   if (result != TIME_ERROR) return {"clock", Verdict::ok, "follows a time server"};
-  return {"clock", Verdict::warning, "the kernel says that it follows no time server",
-          "run chrony or systemd-timesyncd; a bucket refuses requests that are 15 minutes off, and logs of "
-          "several "
-          "nodes cannot be put in order"};
+  return {
+      "clock", Verdict::warning, "the kernel reports that it follows no time server",
+      "run chrony or systemd-timesyncd; a bucket refuses requests if the clock is 15 minutes off, and logs "
+      "of several nodes cannot be ordered"};
 }
 
 Finding check_user() {
   if (::geteuid() != 0) return {"user", Verdict::ok, "not root"};
   const bool is_allowed =
       std::getenv("OMPI_ALLOW_RUN_AS_ROOT") && std::getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-  if (is_allowed) return {"user", Verdict::ok, "root, and Open MPI is told to allow it"};
+  if (is_allowed) return {"user", Verdict::ok, "root, and Open MPI allows it"};
   return {
       "user", Verdict::warning, "root: Open MPI's mpirun refuses to start",
       "use another user, or in a container export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
@@ -169,10 +170,11 @@ std::string try_to_connect(const Endpoint& address) {
 }
 
 Finding check_host_name(const std::string& name) {
-  const std::string advice = shared_addresses().empty()
-                                 ? "this machine has no address but loopback: it can only train alone"
-                                 : concat("for several nodes, put it into /etc/hosts or DNS with ",
-                                          describe_shared_addresses(), ", or name nodes by these numbers");
+  const std::string advice =
+      shared_addresses().empty()
+          ? "this machine has only loopback addresses: it cannot train with other nodes"
+          : concat("for several nodes, put it into /etc/hosts or DNS with ", describe_shared_addresses(),
+                   ", or use these addresses as node names");
   std::set<std::string> numbers;
   bool is_reachable = false;
   try {
@@ -181,7 +183,7 @@ Finding check_host_name(const std::string& name) {
       is_reachable |= is_shared(address);
     }
   } catch (const Error&) {
-    return {"host name", Verdict::warning, concat(name, " is unknown to this machine"), advice};
+    return {"host name", Verdict::warning, concat(name, " cannot be resolved on this machine"), advice};
   }
   const std::string found = concat(name, " is ", joined(numbers));
   if (is_reachable) return {"host name", Verdict::ok, found};
@@ -195,15 +197,15 @@ Finding check_port(const std::string& address) {
   if (const std::string problem = try_port(used); !problem.empty())
     return {
         "port", Verdict::problem, problem,
-        "choose an address of this machine and a free port (ss -ltnp says who has it), and let the firewall "
-        "pass it"};
+        "choose an address of this machine and a free port (ss -ltnp shows its process), and open it in the "
+        "firewall"};
   return {"port", Verdict::ok, concat("listens on ", used.text(), " and reaches itself there")};
 }
 
 Finding check_ipv6() {
   Endpoint used{.host = "::1"};
   if (const std::string problem = try_port(used); !problem.empty())
-    return {"ipv6", Verdict::ok, concat("none here (", problem, "): name nodes by IPv4 addresses")};
+    return {"ipv6", Verdict::ok, concat("does not work (", problem, "): use IPv4 addresses as node names")};
   return {"ipv6", Verdict::ok, "works"};
 }
 

@@ -19,7 +19,7 @@ constexpr double probe_seconds = 20.0;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The last lines of what a command wrote, on one line.
+/// Returns the end of a command's output, on one line.
 std::string end_of(const std::string& output) {
   constexpr size_t most = 300;
   std::string text = output.size() > most ? "... " + output.substr(output.size() - most) : output;
@@ -30,7 +30,7 @@ std::string end_of(const std::string& output) {
 struct Probe {
   bool succeeded = false;
   bool lacks_slots = false;
-  int cores = 0;  ///< that rank 0 may use
+  int cores = 0;  ///< usable by rank 0
   std::string failure;
 };
 
@@ -39,7 +39,7 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
   std::vector<std::string> words = {"mpirun", "-np", std::to_string(ranks)};
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), {program, probe_argument});
-  // Whether root may start ranks is another check's question.
+  // The probe may run as root: check_user() reports whether mpirun allows that.
   const CommandResult result =
       run_within(deadline_seconds, words, MpirunEnvironment().allow_root().variables());
   Probe probe;
@@ -59,19 +59,18 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
 Finding judge_two_ranks(const std::string& program, double deadline_seconds) {
   const std::string name = "two ranks";
   const Probe plain = start_probe(program, 2, deadline_seconds);
-  if (plain.succeeded) return {name, Verdict::ok, "mpirun -np 2 starts them, and they exchange"};
+  if (plain.succeeded) return {name, Verdict::ok, "mpirun -np 2 starts them, and they exchange data"};
   if (plain.lacks_slots) {
     const Probe more = start_probe(program, 2, deadline_seconds, more_ranks_than_cores());
     if (more.succeeded)
       return {name, Verdict::warning,
-              "mpirun has fewer than 2 slots here; they start and exchange if it oversubscribes",
+              "mpirun has fewer than 2 slots here; with oversubscription they start and exchange data",
               concat("for more ranks than cores add ", joined(more_ranks_than_cores(), " "),
                      ", or list slots in a --hostfile")};
   }
   return {name, Verdict::problem, concat("mpirun -np 2: ", plain.failure),
-          "try mpirun -np 2 hostname; where a firewall or several networks stand between ranks, name the "
-          "right one "
-          "(--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0)"};
+          "try mpirun -np 2 hostname; if ranks have several networks or a firewall between them, select the "
+          "right network (--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0)"};
 }
 
 }  // namespace
@@ -95,19 +94,18 @@ Finding check_mpirun(const std::string& library) {
             "install libopenmpi-dev and configure again with LOCKSTEP_MPI=ON"};
   const std::string path = find_program("mpirun");
   if (path.empty())
-    return {name, Verdict::problem, "there is none in PATH",
+    return {name, Verdict::problem, "not found in PATH",
             concat("install openmpi-bin, or add the bin folder of ", first_line(library), " to PATH")};
   const CommandResult result = run_within(probe_seconds, {path, "--version"});
   const std::string said = first_line(result.output);
   if (!result.succeeded())
     return {name, Verdict::problem, concat(path, " --version fails: ", end_of(result.output)),
-            "install it again"};
+            "reinstall it"};
   if (MpiVersion::in(result.output) == MpiVersion::in(library))
     return {name, Verdict::ok, concat(path, ", ", said, "; the program's library is the same")};
   return {name, Verdict::problem, concat(path, " is ", said, ", but this program is linked with ", library),
           "put the mpirun of the program's MPI first in PATH, or build again with this one: ranks started by "
-          "another "
-          "MPI each believe to be alone"};
+          "another MPI do not find each other"};
 }
 
 std::vector<Finding> check_ranks(const std::string& program, double deadline_seconds) {
@@ -124,7 +122,7 @@ std::vector<Finding> check_ranks(const std::string& program, double deadline_sec
          concat("mpirun -np 1 binds it to ", single.cores, " of ", available_cores(), " cores"),
          "start one or two ranks with --bind-to none, so that each has threads on its share of cores"});
   else
-    findings.push_back({name, Verdict::ok, concat("mpirun -np 1 leaves it all ", single.cores, " cores")});
+    findings.push_back({name, Verdict::ok, concat("mpirun -np 1 lets it use all ", single.cores, " cores")});
   return findings;
 }
 
@@ -139,10 +137,10 @@ std::vector<Finding> check_srun() {
   const std::string type = chosen != nullptr ? chosen : match[1].str();
   const std::string from = chosen != nullptr ? "SLURM_MPI_TYPE" : "the cluster's MpiDefault";
   if (run_within(probe_seconds, {"srun", "--mpi=list"}).output.find("pmix") == std::string::npos)
-    return {{name, Verdict::warning, "srun --mpi=list names no pmix: its tasks cannot find each other",
-             "start ranks by mpirun inside the allocation"}};
+    return {{name, Verdict::warning, "srun --mpi=list has no pmix: its tasks cannot find each other",
+             "start ranks with mpirun inside the allocation"}};
   if (type.starts_with("pmix"))
-    return {{name, Verdict::ok, concat("starts ranks by ", type, " (", from, ")")}};
+    return {{name, Verdict::ok, concat("starts ranks with ", type, " (", from, ")")}};
   return {{name, Verdict::warning,
            concat("starts tasks that cannot find each other: ", from, " is ", type, ", not pmix"),
            "export SLURM_MPI_TYPE=pmix (scripts/env.sh does), or use srun --mpi=pmix"}};

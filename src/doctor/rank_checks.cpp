@@ -25,8 +25,8 @@ double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// By how much each rank's clock is ahead of rank 0's: the least of some rounds, because a rank that leaves a
-/// barrier late looks ahead.
+/// Returns how far each rank's clock is ahead of rank 0's. Takes the least of some rounds, because a rank
+/// that leaves a barrier late looks ahead.
 std::vector<double> compare_clocks(const World& world) {
   const auto ranks = static_cast<size_t>(world.size());
   std::vector<double> ahead(ranks, 0.0);
@@ -43,7 +43,8 @@ std::vector<double> compare_clocks(const World& world) {
   return ahead;
 }
 
-/// Connects to every address of the other hosts, one line of `listening` each. Says what fails.
+/// Connects to every address of the other hosts. `listening` has the addresses of each rank, one in a line.
+/// Returns what fails.
 std::string call_others(const World& world, const std::vector<RankDevice>& places,
                         const std::vector<std::string>& listening) {
   const auto mine = static_cast<size_t>(world.rank());
@@ -58,11 +59,12 @@ std::string call_others(const World& world, const std::vector<RankDevice>& place
   return joined(failures, "; ");
 }
 
-/// The first rank of every host listens at each of the host's addresses; those of the others call.
+/// Checks that all hosts reach each other. The first rank of each host listens at each of the host's
+/// addresses and connects to those of the others.
 Finding check_hosts(const World& world, const std::vector<RankDevice>& places) {
   std::set<std::string> hosts;
   for (const RankDevice& place : places) hosts.insert(place.host);
-  if (hosts.size() == 1) return {"hosts", Verdict::ok, "one only"};
+  if (hosts.size() == 1) return {"hosts", Verdict::ok, "only one"};
   Communicator& ranks = world.communicator();
   const bool speaks = is_first_of_host(world);
   std::vector<Socket> sockets;
@@ -83,7 +85,7 @@ Finding check_hosts(const World& world, const std::vector<RankDevice>& places) {
   if (found.empty())
     return {"hosts", Verdict::ok, concat("all ", hosts.size(), " reach each other at all addresses")};
   return {"hosts", Verdict::problem, found,
-          "open the firewall between them, or keep MPI and NCCL to a network that all share (--mca "
+          "open the firewall between them, or limit MPI and NCCL to a network that all share (--mca "
           "btl_tcp_if_include eth0, NCCL_SOCKET_IFNAME=eth0)"};
 }
 
@@ -99,7 +101,7 @@ Finding judge_processors(const std::vector<RankDevice>& ranks,
   if (sets.size() > 1)
     return {
         "processors", Verdict::warning,
-        concat("the programs were built for different instructions: ", joined(sets, "; "),
+        concat("the programs were built for different instruction sets: ", joined(sets, "; "),
                ". The results are the same, but every step waits for the slowest"),
         "build on each host with LOCKSTEP_ARCH=native, or choose nodes that are alike (srun --constraint)"};
   if (const std::string mixed = mixed_processors(ranks); !mixed.empty())
@@ -115,7 +117,7 @@ Finding judge_clocks(const std::vector<RankDevice>& ranks, const std::vector<dou
   if (apart < worth_a_warning_seconds) return {"clocks", Verdict::ok, amount};
   const Verdict verdict = apart < refused_by_buckets_seconds ? Verdict::warning : Verdict::problem;
   return {"clocks", verdict, concat(amount, ": ", host(most), " is ahead of ", host(least)),
-          "set them by a time server (chrony); a bucket refuses requests that are 15 minutes off"};
+          "set them by a time server (chrony); a bucket refuses requests if the clock is 15 minutes off"};
 }
 
 std::vector<Finding> check_together(const World& world) {
@@ -128,7 +130,7 @@ std::vector<Finding> check_together(const World& world) {
 bool is_first_of_host(const World& world) {
   const std::vector<std::string> hosts = world.communicator().all_gather_text(host_name());
   const auto mine = hosts.begin() + world.rank();
-  // Machines may have the same name; MPI tells them apart by what they share.
+  // Machines may have the same name. MPI distinguishes them by the memory that ranks share.
   return world.local_rank() == 0 || std::find(hosts.begin(), mine, *mine) == mine;
 }
 

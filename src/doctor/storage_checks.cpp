@@ -24,7 +24,7 @@ constexpr int64_t mib = int64_t{1} << 20;
 constexpr int64_t probe_bytes = 8 * mib;
 constexpr double slow_mib_per_second = 20.0;
 
-/// Of the path the part that exists: there the rest will be made.
+/// Returns the part of the path that exists. The rest will be created there.
 std::string existing_part(const std::string& path) {
   fs::path part = fs::absolute(path);
   std::error_code ignored;
@@ -38,7 +38,7 @@ int64_t free_bytes(const std::string& folder) {
   return problem ? 0 : static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
 }
 
-/// MiB a second of a synced write. Throws Error saying why nothing can be written.
+/// Returns the MiB per second of a synced write. Throws Error with the reason if nothing can be written.
 double measure_writing(const std::string& folder) {
   const std::string probe = concat(folder, "/.lockstep-doctor-", ::getpid());
   const std::string contents(static_cast<size_t>(probe_bytes), 'x');
@@ -49,8 +49,8 @@ double measure_writing(const std::string& folder) {
   return static_cast<double>(probe_bytes) / static_cast<double>(mib) / seconds;
 }
 
-/// Puts a small object below an address, reads, lists and deletes it: what snapshots need. Names the first
-/// of these that fails.
+/// Writes, reads, lists and deletes a small object below an address, as snapshots do. Names the first
+/// operation that fails.
 Finding check_bucket(const std::string& address) {
   const std::string name = "bucket snapshot.path";
   const std::string key = concat("lockstep-doctor-", host_name(), "-", ::getpid());
@@ -62,7 +62,7 @@ Finding check_bucket(const std::string& address) {
     const std::span<const std::byte> piece = std::as_bytes(std::span(contents));
     store->put(key, Pieces(&piece, 1));
     doing = "reading it back";
-    expect(store->get(key) == contents, "it is not what was written");
+    expect(store->get(key) == contents, "its contents are not those that were written");
     doing = "listing";
     const std::vector<std::string> keys = store->list(key);
     expect(std::find(keys.begin(), keys.end(), key) != keys.end(), "it is not in the list");
@@ -82,7 +82,7 @@ Finding check_bucket(const std::string& address) {
 
 int64_t estimate_parameters(const Config& config) {
   const ModelConfig& model = config.model;
-  // The vocabulary is not known before the data are read; a character tokenizer has about this many.
+  // The vocabulary is not known before the data are read. A character tokenizer has about this many tokens.
   const int64_t vocabulary = model.vocab_size > 0 ? model.vocab_size : 128;
   return static_cast<int64_t>(count_matrix_elements(config, vocabulary));
 }
@@ -93,7 +93,7 @@ Finding check_folder(const std::string& key, const std::string& path, int64_t wa
   const std::string choose = concat("choose another ", key, ", or make this one writable");
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    return {finding.name, Verdict::problem, concat(path, ": ", folder, " is no folder"), choose};
+    return {finding.name, Verdict::problem, concat(path, ": ", folder, " is not a folder"), choose};
   double speed = 0.0;
   try {
     speed = measure_writing(folder);
@@ -105,11 +105,12 @@ Finding check_folder(const std::string& key, const std::string& path, int64_t wa
       concat(path, ": ", bytes_text(available), " free, ", static_cast<int64_t>(speed), " MiB/s with fsync");
   if (available < wanted_bytes) {
     finding.verdict = Verdict::warning;
-    finding.advice =
-        concat("about ", bytes_text(wanted_bytes), " will be written: free some, or lower snapshot.keep");
+    finding.advice = concat("about ", bytes_text(wanted_bytes),
+                            " will be written: free some space, or lower snapshot.keep");
   } else if (speed < slow_mib_per_second) {
     finding.verdict = Verdict::warning;
-    finding.advice = concat("this is slow: snapshots take long to be safe; choose a faster disk for ", key);
+    finding.advice =
+        concat("this is slow: snapshots take long to reach the disk; choose a faster one for ", key);
   }
   return finding;
 }
@@ -129,10 +130,10 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
             concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
   const int64_t available = free_bytes(folder);
   const std::string found = concat(folder, ": ", bytes_text(available), " free, about ",
-                                   bytes_text(wanted_bytes), " wanted for the gradients of this host");
+                                   bytes_text(wanted_bytes), " needed for the gradients of this host");
   if (available >= wanted_bytes) return {name, Verdict::ok, found};
   return {name, Verdict::warning, found,
-          concat("gradients will travel as messages, which is slower; give it more (docker run --shm-size=",
+          concat("gradients will be sent as messages, which is slower; enlarge it (docker run --shm-size=",
                  wanted_bytes / mib + 64, "m, mount -o remount,size=", wanted_bytes / mib + 64, "m ", folder,
                  ")")};
 }
@@ -140,8 +141,8 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
 std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
                                    bool writes_snapshots) {
   const int64_t parameters = estimate_parameters(config);
-  // Weights and two moments of four bytes; besides those that are kept, the best one and the one being
-  // written.
+  // A snapshot has weights and two moments of four bytes. The best one and the one being written are added to
+  // the kept ones.
   const int64_t snapshots = (config.snapshot.keep + 2) * 12 * parameters;
   std::vector<Finding> findings = {check_folder("log.dir", config.log.dir, 16 * mib)};
   if (const std::string& path = config.snapshot.path; writes_snapshots && !path.empty()) {

@@ -17,14 +17,15 @@
 namespace lockstep {
 namespace {
 
-/// How long failures are gathered after the first, so that the cause can be told from its consequences.
+/// Seconds for which more failures are gathered after the first one, to separate the cause from consequences.
 constexpr double settle_seconds = 0.3;
-/// How long keepers and launcher get to end by themselves.
+/// Seconds that keepers and launcher have to end before they are killed.
 constexpr double leave_seconds = 3.0;
-/// How many times as long ranks may take to stop while one says that it writes a snapshot.
+/// Factor on the grace period while a rank reports that it is writing a snapshot.
 constexpr double writing_factor = 10.0;
 
-/// What this process was told about training, for ranks on hosts where mpirun does not say it.
+/// Returns this process's variables LOCKSTEP_*, NCCL_* and OMP_*. Ranks need them on other hosts, where
+/// mpirun does not pass them.
 std::map<std::string, std::string> own_settings() {
   std::map<std::string, std::string> settings;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -102,8 +103,8 @@ void Attempt::hear_nodes() {
   while (const auto event = nodes_.next_event()) {
     if (event->kind == NodeEvent::Kind::stop_requested) request_.ask(event->node);
     if (event->kind == NodeEvent::Kind::joined)
-      log_info(concat("lockrun: ", event->node, " waits; it takes part from the next start on"));
-    // Its keepers may have been missed first: it is the cause all the same.
+      log_info(concat("lockrun: ", event->node, " waits; it takes part in the next start"));
+    // The loss of its keepers may have been noticed first, but the lost node is the cause.
     if (event->kind != NodeEvent::Kind::lost) continue;
     other_cause_.clear();
     fail(concat(event->node, " was lost: ", event->reason));
@@ -129,7 +130,8 @@ void Attempt::hear(Keeper& keeper, const std::string& message) {
     keeper.rank = report.rank;
     keeper.channel->send(plan(report));
   }
-  expect(report.rank == keeper.rank, "lockrun: the keeper of rank ", keeper.rank, " reports of another");
+  expect(report.rank == keeper.rank, "lockrun: the keeper of rank ", keeper.rank,
+         " reports about another rank");
   RankReport& known = reports_[report.rank];
   if (report.has_ended && !known.has_ended) ended_ranks_.push_back(report.rank);
   known = report;
@@ -151,15 +153,16 @@ void Attempt::lose(Keeper& keeper) {
 void Attempt::look_at_launcher() {
   if (launcher_ending_ || !launcher_->ending()) return;
   launcher_ending_ = launcher_->ending();
-  attend();  // what the keepers said before it ended
-  // One that was killed takes its keepers along, and they may be missed first: it is the cause all the same.
+  attend();  // handles the last messages of the keepers
+  // A killed launcher takes its keepers along. Their loss may be noticed first, but the launcher is the
+  // cause.
   const bool took_keepers =
       launcher_ending_->signal != 0 && std::all_of(ended_ranks_.begin(), ended_ranks_.end(),
                                                    [&](int rank) { return reports_.at(rank).is_lost; });
   if (all_have_left() || (failed_ && !took_keepers)) return;
   const std::string missing = missing_ranks();
   fail(concat(name(kind_), " ended (", describe(*launcher_ending_), ") before ",
-              missing.empty() ? "its ranks" : missing + " had started"));
+              missing.empty() ? "its ranks did" : missing + " had started"));
 }
 
 void Attempt::look_at_deadlines() {
@@ -171,18 +174,18 @@ void Attempt::look_at_deadlines() {
     if (known != reports_.end() && !known->second.has_ended &&
         seconds_since(keeper.heard) > keeper_silence_seconds)
       fail(concat("the keeper of rank ", keeper.rank, " (host ", known->second.host,
-                  ") says nothing any more"));
+                  ") has stopped reporting"));
   }
   const double grace = grace_seconds();
   const std::string within = concat(" within ", std::round(grace), " s (--grace)");
   if (request_.seconds_since_asked() > grace)
-    fail(concat("the ranks were asked to stop and did not", within));
+    fail(concat("the ranks were asked to stop and did not stop", within));
   else if (first_left_ && seconds_since(*first_left_) > grace)
     fail(concat("a rank stopped after a snapshot, and the others did not follow", within));
 }
 
 double Attempt::grace_seconds() const {
-  // One snapshot may be under way when the last one is asked for.
+  // A snapshot may still be in progress when the last one is requested, so the time counts twice.
   double snapshots = 0.0;
   bool is_writing = false;
   for (const auto& [rank, report] : reports_) {
@@ -211,7 +214,7 @@ void Attempt::send_to_keepers(const std::string& message) {
     try {
       if (keeper.channel) keeper.channel->send(message);
     } catch (const Error&) {
-      // That it is gone is noticed where it is listened to.
+      // hear() notices that the keeper is gone.
     }
   }
 }
@@ -226,7 +229,7 @@ std::string Attempt::plan(const RankReport& hello) const {
       {"LOCAL_WORLD_SIZE", std::to_string(placement_.hosts[group].ranks)},
       {"MASTER_ADDR", placement_.address},
       {"MASTER_PORT", std::to_string(options_.master_port)},
-      // A job that came back from its queue brings a count: its program resumes as after a restart.
+      // A requeued Slurm job has a restart count of its own. Its program then resumes as after a restart.
       {"LOCKSTEP_RESTART_COUNT", std::to_string(restart_count() + earlier_.begun)},
       {"LOCKSTEP_RUN_ID", options_.run_id},
       {"LOCKSTEP_GENERATION", std::to_string(options_.first_generation + earlier_.all)},
@@ -261,7 +264,7 @@ bool Attempt::all_have_left() const {
 bool Attempt::is_over() const {
   if (request_.is_cancelled() || all_have_left()) return true;
   if (failed_) return seconds_since(*failed_) > settle_seconds;
-  // Before all ranks run there is nothing to write a snapshot of.
+  // Before all ranks run, there is no progress to write a snapshot of.
   return request_.is_asked() && !all_started();
 }
 
@@ -272,7 +275,8 @@ void Attempt::end() {
     wait(0.05);
     attend();
   }
-  // Without its keepers the launcher tidies up and ends; what it has not started yet must not start now.
+  // Once its keepers are gone, the launcher cleans up and ends. Ranks that have not started must not start
+  // now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
   if (!launcher_->wait(leave_seconds)) launcher_->signal_group(SIGKILL);
   for (const auto& [rank, report] : reports_) {

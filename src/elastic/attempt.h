@@ -17,39 +17,39 @@
 
 namespace lockstep {
 
-/// How the ranks of a run live from one start to their common end.
+/// One start of all ranks of a run, until all have ended.
 class Attempt {
  public:
   enum class Outcome { done, stopped, left_early, failed };
 
-  /// How often the run was started before.
+  /// Counts of earlier starts of the run.
   struct Starts {
     int all = 0;
-    int begun = 0;  ///< of them, those in which a rank began its work: only these leave something to resume
+    int begun = 0;  ///< starts in which a rank began its work; only these leave snapshots
   };
 
   Attempt(const LaunchOptions& options, const JobLayout& placement, Launcher launcher, Nodes& nodes,
           StopRequest& request, Starts earlier);
   ~Attempt();
 
-  /// Starts the ranks and watches them until all have left, or one has failed and all were ended.
+  /// Starts the ranks and watches them until all have exited. If one fails, ends all of them.
   Outcome run();
-  /// What made it fail.
+  /// Returns the facts about the failure of this attempt.
   Failure failure() const;
-  /// True if it failed after lockrun had been asked to stop.
+  /// True if the attempt failed after lockrun had been asked to stop.
   bool failed_while_asked() const { return failed_while_asked_; }
-  /// True once a rank had a heartbeat.
+  /// True once a rank has reported a heartbeat.
   bool has_begun() const;
-  /// As its ranks have settled them; 0: none got so far.
+  /// The number of replicas, as ranks have reported it; 0: not reported yet.
   int64_t replicas() const { return most(&RankReport::replicas); }
-  /// Of the newest snapshot that a rank has told of; -1: none.
+  /// The step of the newest snapshot that a rank has reported; -1: none.
   int64_t snapshot_step() const { return most(&RankReport::snapshot_step); }
 
  private:
   /// The connection to a rank's keeper.
   struct Keeper {
     std::unique_ptr<Channel> channel;
-    int rank = -1;  ///< -1: it has not said yet
+    int rank = -1;  ///< -1: not reported yet
     Clock::time_point heard = Clock::now();
   };
 
@@ -61,14 +61,14 @@ class Attempt {
   void lose(Keeper& keeper);
   void look_at_launcher();
   void look_at_deadlines();
-  /// From the request to stop until what still runs is ended.
+  /// Seconds from the request to stop until the remaining ranks are killed.
   double grace_seconds() const;
   void pass_request_on();
   void fail(const std::string& other_cause);
   void send_to_keepers(const std::string& message);
   std::string plan(const RankReport& hello) const;
   std::string missing_ranks() const;
-  /// Of what the reports say, or what a report says before it knows.
+  /// Returns the highest value of a field in all reports; without reports the field's default.
   int64_t most(int64_t RankReport::*field) const;
   bool all_started() const;
   bool all_have_left() const;
@@ -86,7 +86,7 @@ class Attempt {
   std::optional<Process> launcher_;
   std::list<Keeper> keepers_;
   std::map<int, RankReport> reports_;
-  std::vector<int> ended_ranks_;  ///< in the order they ended
+  std::vector<int> ended_ranks_;  ///< in the order in which they ended
   std::string other_cause_;
   std::optional<Ending> launcher_ending_;
   std::optional<Clock::time_point> failed_;

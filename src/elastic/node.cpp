@@ -115,7 +115,7 @@ class Node {
         expect(seconds_since(heard) < node_silence_seconds, "nothing heard for ", node_silence_seconds, " s");
       }
     } catch (const Error& failure) {
-      log_warning(concat("lost the rendezvous (", failure.what(), "): its processes on this node end"));
+      log_warning(concat("lost the rendezvous (", failure.what(), "): ending its processes on this node"));
       channel_.reset();
     }
     processes_.end_all();
@@ -171,9 +171,9 @@ class Node {
   StopRequest request_;
   NodeProcesses processes_;
   std::optional<Channel> channel_;
-  std::optional<int> code_;  ///< what to leave with, once that is known
-  std::string obstacle_;     ///< why it has not joined yet
-  bool is_told_ = false;     ///< the rendezvous knows of the request
+  std::optional<int> code_;  ///< the exit code, once it is known
+  std::string obstacle_;     ///< why the node has not joined yet
+  bool is_told_ = false;     ///< the request was sent to the rendezvous
 };
 
 }  // namespace

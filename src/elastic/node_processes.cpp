@@ -20,7 +20,8 @@ namespace {
 
 constexpr double grace_seconds = 2.0;
 constexpr double give_up_seconds = 10.0;
-/// More than a pipe holds, so that nothing is left where the command has ended.
+/// Bytes of output that are read at once: more than a pipe holds, so nothing is left when a command has
+/// ended.
 constexpr size_t most_output_bytes = size_t(1) << 20;
 
 }  // namespace
@@ -34,7 +35,7 @@ NodeProcesses::~NodeProcesses() { end_all(); }
 
 void NodeProcesses::start(int number, const std::string& command,
                           const std::map<std::string, std::string>& environment) {
-  // Without the shell between them the daemon itself ends with this process.
+  // exec leaves no shell between this process and the daemon, so the daemon ends with this process.
   const std::string line = command.starts_with("orted ") ? "exec " + command : command;
   commands_.try_emplace(number, ProcessOptions{.command = {"sh", "-c", line},
                                                .environment = environment,
@@ -69,7 +70,8 @@ void NodeProcesses::end_all() {
   for (auto& [number, process] : commands_) process.signal(SIGTERM);
   const auto grace = after(grace_seconds);
   const auto give_up = after(give_up_seconds);
-  // Whoever loses its parent becomes a child of this process, so ending children until none is left gets all.
+  // A process that loses its parent becomes a child of this process. Ending children until none is left
+  // therefore ends all of them.
   for (auto children = own_children(); !children.empty(); children = own_children()) {
     for (auto& [number, process] : commands_) process.ending();
     for (const pid_t child : children) {
@@ -79,7 +81,7 @@ void NodeProcesses::end_all() {
       if (!is_command) ::waitpid(child, nullptr, WNOHANG);
     }
     if (Clock::now() >= give_up) {
-      log_error(concat(children.size(), " processes cannot be ended"));
+      log_error(concat(children.size(), " processes could not be ended"));
       break;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

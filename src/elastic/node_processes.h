@@ -11,27 +11,29 @@
 
 namespace lockstep {
 
-/// The commands that run on this node for the rendezvous, and all that they have started.
+/// The commands that run on this node for the rendezvous, and all processes that they have started.
 class NodeProcesses {
  public:
   using Report = std::function<void(const NodeMessage&)>;
 
-  /// From now on orphans below this process become its children. Throws Error.
+  /// Makes this process adopt orphans among its descendants. Throws Error.
   NodeProcesses();
   ~NodeProcesses();
 
-  /// Starts a shell command; `environment` is set for it in addition. Throws Error.
+  /// Starts a shell command with `environment` in addition to this process's. Throws Error.
   void start(int number, const std::string& command, const std::map<std::string, std::string>& environment);
-  /// Ends one of them, or all and whatever they left behind: politely, after two seconds with SIGKILL.
+  /// Sends SIGTERM to one command.
   void end(int number);
+  /// Ends all commands and the processes that they left behind: with SIGTERM, and with SIGKILL after two
+  /// seconds.
   void end_all();
-  /// Reports what they have written and how they ended.
+  /// Reports the output of the commands, and those that have ended.
   void attend(const Report& report);
-  /// For poll(): what they write, and their ends.
+  /// Returns descriptors for poll(): readable on output and when a command ends.
   std::vector<int> descriptors() const;
 
  private:
-  std::map<int, Process> commands_;  ///< by number
+  std::map<int, Process> commands_;  ///< keyed by number
 };
 
 }  // namespace lockstep

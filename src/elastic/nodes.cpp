@@ -23,7 +23,7 @@ bool is_this_host(const std::string& name) {
   return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == host_name();
 }
 
-/// This host's address for keepers on other hosts.
+/// Returns this host's address for keepers on other hosts.
 std::string reachable_address(const NodeOptions& nodes) {
   if (!nodes.local_address.empty()) return nodes.local_address;
   const std::vector<InterfaceAddress> shared = shared_addresses();
@@ -44,7 +44,7 @@ JobLayout::Host parse_host(const std::string& line, const std::string& where) {
   return host;
 }
 
-/// As mpirun reads it: "name [slots=N]", "#" begins a comment.
+/// Reads a host file as mpirun does: "name [slots=N]" on each line. "#" begins a comment.
 std::vector<JobLayout::Host> read_host_file(const std::string& path) {
   std::ifstream file(path);
   require(file.is_open(), "--hostfile: cannot read ", path);
@@ -60,9 +60,9 @@ std::vector<JobLayout::Host> read_host_file(const std::string& path) {
 JobLayout slurm_allocation(const LaunchOptions& options) {
   const int allocated = std::max(1, number_from_environment("SLURM_JOB_NUM_NODES"));
   require(options.nodes.least_nodes <= allocated, "--nnodes asks for ", options.nodes.least_nodes,
-          " nodes, and Slurm gave ", allocated);
+          " nodes, but Slurm allocated ", allocated);
   const int used = options.nodes_given ? std::min(options.nodes.most_nodes, allocated) : allocated;
-  // As many ranks as the allocation was made for.
+  // By default a node has the number of ranks that the allocation was made for.
   const int tasks = std::max(1, number_from_environment("SLURM_NTASKS") / allocated);
   const int ranks = options.ranks_given ? options.ranks_per_node : tasks;
   JobLayout placement{.hosts = std::vector<JobLayout::Host>(size_t(used), {.name = "", .ranks = ranks})};
@@ -72,7 +72,7 @@ JobLayout slurm_allocation(const LaunchOptions& options) {
 
 bool in_slurm_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr && !find_program("srun").empty(); }
 
-/// Open MPI copies between processes with the kernel's help, which containers and Yama may forbid.
+/// Returns whether Open MPI may copy between processes through the kernel. Containers and Yama may forbid it.
 bool may_read_siblings() {
   int scope = 0;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
@@ -82,12 +82,12 @@ bool may_read_siblings() {
   return scope == 0 && ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
-/// The mpirun in PATH. UserError if it is another family's than Open MPI's; a launcher that prints no version
-/// may be a script around one.
+/// Returns the version of the mpirun in PATH. Throws UserError if it does not belong to Open MPI. A launcher
+/// that prints no version is accepted: it may be a script around Open MPI's.
 MpiVersion open_mpi_in_path() {
   const MpiVersion version = MpiVersion::of_mpirun();
   require(version.family.empty() || version.family == "Open MPI",
-          "lockrun starts ranks by Open MPI's mpirun, and the mpirun in PATH is ", version.text(),
+          "lockrun starts ranks with Open MPI's mpirun, but the mpirun in PATH is ", version.text(),
           ": put Open MPI's first in PATH, or start lockrun --via srun in a Slurm allocation");
   return version;
 }
@@ -97,7 +97,8 @@ MpiVersion open_mpi_in_path() {
 void require_mpirun_for_several_nodes() {
   const MpiVersion version = open_mpi_in_path();
   require(
-      version.major() < 5, "lockrun starts ranks on several nodes by Open MPI 4's mpirun or by srun, and ",
+      version.major() < 5,
+      "lockrun starts ranks on several nodes with Open MPI 4's mpirun or with srun, but ",
       "the mpirun in PATH is ", version.text(),
       ": start lockrun in a Slurm allocation, or build with Open MPI 4.1 and put its mpirun first in PATH");
 }
@@ -148,8 +149,8 @@ bool ListedNodes::take_hosts_of_file(JobLayout& placement) {
   const size_t there = placement.hosts.size();
   if (there < size_t(options_.nodes.least_nodes)) {
     expect(seconds_since(*gathering_since_) < options_.nodes.timeout_seconds, "--hostfile ",
-           options_.hostfile, ": ", there, " of at least ", options_.nodes.least_nodes,
-           " hosts are there, after ", options_.nodes.timeout_seconds, " s (--rdzv-timeout)");
+           options_.hostfile, ": it has only ", there, " of at least ", options_.nodes.least_nodes,
+           " hosts after ", options_.nodes.timeout_seconds, " s (--rdzv-timeout)");
     return false;
   }
   placement.hosts.resize(std::min(there, size_t(options_.nodes.most_nodes)));
@@ -160,7 +161,7 @@ bool ListedNodes::take_hosts_of_file(JobLayout& placement) {
   }
   if (is_all_here) return true;
   placement.address = reachable_address(options_.nodes);
-  // By name: the value is not on any command line.
+  // mpirun gets the variable's name, so the secret is on no command line.
   for (const char* variable : {secret_variable, "PATH", "LD_LIBRARY_PATH"})
     if (variable == secret_variable || std::getenv(variable) != nullptr)
       placement.mpirun_arguments.insert(placement.mpirun_arguments.end(), {"-x", variable});
@@ -173,8 +174,8 @@ Launcher choose_launcher(const LaunchOptions& options, const JobLayout& placemen
       options.via == "srun" || (options.via == "auto" && !has_hosts && in_slurm_allocation());
   if (wants_srun) {
     require(!has_hosts,
-            "--via srun: srun takes the hosts of its allocation, not a host file's or a rendezvous'");
-    require(in_slurm_allocation(), "--via srun: this is no Slurm allocation, or there is no srun");
+            "--via srun: srun uses the hosts of its allocation, not those of a host file or a rendezvous");
+    require(in_slurm_allocation(), "--via srun: this is not a Slurm allocation, or srun is not in PATH");
     return Launcher::srun;
   }
   if (!find_program("mpirun").empty()) {
@@ -197,7 +198,7 @@ std::vector<std::string> launch_command(Launcher launcher, const JobLayout& plac
   std::vector<std::string> command;
   const std::string ranks = std::to_string(placement.ranks());
   if (launcher == Launcher::mpirun) {
-    // Ranks share out the cores themselves, and lockrun itself says when there are fewer cores than ranks.
+    // Ranks divide the cores among themselves. lockrun itself logs when there are fewer cores than ranks.
     command = more_ranks_than_cores();
     command.insert(command.begin(), {"mpirun", "-np", ranks});
     std::string hosts;
@@ -206,7 +207,7 @@ std::vector<std::string> launch_command(Launcher launcher, const JobLayout& plac
     if (!placement.hosts.at(0).mpirun_name.empty()) command.insert(command.end(), {"--host", hosts});
     command.insert(command.end(), placement.mpirun_arguments.begin(), placement.mpirun_arguments.end());
   } else if (launcher == Launcher::srun) {
-    // Keepers leave with 0 whatever their ranks did, so a bad exit is a keeper that broke.
+    // Keepers exit with 0 even if their ranks fail, so another exit code means that a keeper failed.
     command = {"srun",
                "--mpi=pmix",
                "--ntasks=" + ranks,
@@ -225,7 +226,7 @@ std::map<std::string, std::string> launch_environment(const JobLayout& placement
   MpirunEnvironment mpirun;
   mpirun.allow_root().leave_failures();
   if (!may_read_siblings()) mpirun.without_single_copy();
-  // Hosts elsewhere would have to have the folder too.
+  // With other hosts the folder would have to exist there, too.
   if (placement.is_on_this_host()) mpirun.on_this_host(folder);
   std::map<std::string, std::string> environment = placement.environment;
   environment.insert(mpirun.variables().begin(), mpirun.variables().end());

@@ -12,69 +12,70 @@
 
 namespace lockstep {
 
-/// Where one attempt runs, and what its launcher has to be told for it.
+/// The hosts of an attempt, and the launcher's settings for them.
 struct JobLayout {
   struct Host {
     std::string name;
     int ranks = 1;
-    std::string mpirun_name = {};  ///< what mpirun calls it; empty: the launcher knows the hosts itself
+    std::string mpirun_name = {};  ///< its name for mpirun; empty: the launcher knows the hosts
   };
 
-  std::vector<Host> hosts = {};                         ///< in the order of the ranks
-  std::vector<std::string> mpirun_arguments = {};       ///< how its daemons start
-  std::map<std::string, std::string> environment = {};  ///< besides the launcher's; with the keepers' secret
-  std::string address = "127.0.0.1";  ///< where keepers on every node can reach the supervisor
+  std::vector<Host> hosts = {};                         ///< in the order of ranks
+  std::vector<std::string> mpirun_arguments = {};       ///< arguments that say how its daemons start
+  std::map<std::string, std::string> environment = {};  ///< added for the launcher; has the keepers' secret
+  std::string address = "127.0.0.1";  ///< the supervisor's address for keepers on every node
 
   int ranks() const;
-  /// False if a launcher has to reach another host.
+  /// Returns false if the launcher has to reach another host.
   bool is_on_this_host() const;
-  /// Leaves out the last ranks beyond so many, and the hosts that then have none.
+  /// Removes the last ranks beyond `most_ranks`, and hosts without ranks.
   void limit(int most_ranks);
 };
 
-/// What happened to a node, or what somebody asked for there.
+/// An event on a node: it joined, was lost, or received a request to stop.
 struct NodeEvent {
   enum class Kind { joined, lost, stop_requested };
 
   Kind kind;
   std::string node;         ///< "node 1 (host-b, 10.0.0.2)"
-  std::string reason = {};  ///< why it was lost, in words
+  std::string reason = {};  ///< why it was lost, as text
 };
 
-/// The hosts of a run as its supervisor sees them.
+/// The supervisor's interface to the hosts of a run.
 class Nodes {
  public:
   virtual ~Nodes() = default;
 
-  /// Waits at most so long until an attempt can start; nothing if it cannot yet. Throws Error, naming who
-  /// is missing, once it has waited longer than the run may.
+  /// Waits at most `seconds` until an attempt can start. Returns nothing if it cannot start yet. Throws Error
+  /// naming the missing nodes after the rendezvous timeout.
   virtual std::optional<JobLayout> gather(double seconds) = 0;
-  /// For poll(): readable while an event waits.
+  /// Returns a descriptor for poll(): readable while an event waits.
   virtual int events() const { return -1; }
   virtual std::optional<NodeEvent> next_event() { return std::nullopt; }
-  /// Ends what still runs of the attempt on other nodes.
+  /// Ends the attempt's remaining processes on other nodes.
   virtual void end_generation() {}
-  /// The run is over: every node's lockrun leaves with this code.
+  /// Ends the run: the lockrun of every node exits with this code.
   virtual void finish(int) {}
-  /// What keepers prove to know.
+  /// The secret that keepers must prove to know.
   virtual const Secret& secret() const = 0;
 };
 
-/// True if the run is to use the Slurm allocation around this process.
+/// Returns true if the run uses the Slurm allocation of this process.
 bool uses_slurm(const LaunchOptions& options);
 
-/// Hosts that need not meet: those of a host file, which is read before every attempt, so that a run grows
-/// and shrinks with it; else the nodes of the Slurm allocation; else this host alone.
+/// Hosts that are known without a rendezvous: those of a host file, or of the Slurm allocation, or this host.
+/// The host file is read before every attempt, so a run grows and shrinks with it.
 class ListedNodes : public Nodes {
  public:
-  /// UserError, naming the line, if the host file cannot be read.
+  /// Throws UserError naming the line if the host file cannot be read.
   explicit ListedNodes(const LaunchOptions& options);
 
   std::optional<JobLayout> gather(double seconds) override;
   const Secret& secret() const override { return secret_; }
 
  private:
-  /// True if there are enough hosts. Throws Error once there were too few for too long.
+  /// Reads the host file into `placement`. Returns false if it has too few hosts. Throws Error after the
+  /// rendezvous timeout.
   bool take_hosts_of_file(JobLayout& placement);
 
   const LaunchOptions& options_;
@@ -82,25 +83,26 @@ class ListedNodes : public Nodes {
   std::optional<Clock::time_point> gathering_since_;
 };
 
-/// Who starts the processes of an attempt.
+/// The program that starts the processes of an attempt.
 enum class Launcher { mpirun, srun, none };
 
-/// srun in a Slurm allocation unless hosts are named, else mpirun, else none for one rank. UserError if that
-/// cannot be.
+/// Returns srun in a Slurm allocation unless hosts are named. Otherwise returns mpirun, or none for a single
+/// rank without mpirun. Throws UserError if the launcher cannot be used.
 Launcher choose_launcher(const LaunchOptions& options, const JobLayout& placement);
-/// UserError unless the mpirun in PATH can start ranks on several nodes. Open MPI 5 cannot: its launcher
-/// calls agents in another way.
+/// Throws UserError unless the mpirun in PATH can start ranks on several nodes. Open MPI 5 cannot: its
+/// launcher calls agents in another way.
 void require_mpirun_for_several_nodes();
 const char* name(Launcher launcher);
 
-/// The command line that starts a keeper for each rank.
+/// Returns the command line that starts a keeper for each rank.
 std::vector<std::string> launch_command(Launcher launcher, const JobLayout& placement,
                                         const std::string& lockrun, const std::string& endpoint);
 
-/// What the launcher needs in its environment on this machine; `folder` takes its own files.
+/// Returns the launcher's environment variables on this machine. If all ranks are on this host, the launcher
+/// writes its files to `folder`.
 std::map<std::string, std::string> launch_environment(const JobLayout& placement, const std::string& folder);
 
-/// What keeps NCCL on the interface of one of this host's addresses, unless the user has chosen one.
+/// Returns variables that limit NCCL to the interface with this address. Empty if the user has chosen one.
 std::map<std::string, std::string> nccl_environment(const std::string& address);
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ using Kind = NodeMessage::Kind;
 constexpr double acknowledge_seconds = 8.0;
 constexpr std::chrono::seconds word_interval{10};
 
-/// What to do where the port of node 0 is taken.
+/// Returns advice for the case that the port of node 0 is in use.
 std::string advice(const std::string& process, const NodeOptions& options) {
   const std::string other_port = "give another port with --rdzv-endpoint on every node";
   if (!process.starts_with("lockrun ")) return other_port;
@@ -61,7 +61,7 @@ Rendezvous::Rendezvous(const NodeOptions& options)
       event_signal_(event_descriptor(EFD_SEMAPHORE)),
       wake_(event_descriptor(0)) {
   require(options.program.find(' ') == std::string::npos, "mpirun cannot call ", options.program,
-          ": install lockrun where no space is in the path");
+          ": install lockrun in a path without spaces");
   log_info(concat("run ", options_.id, ": nodes meet at ", endpoint()));
   thread_ = std::thread([this] { serve(); });
 }
@@ -90,11 +90,11 @@ std::optional<JobLayout> Rendezvous::gather(double seconds) {
     }
     if (here < options_.least_nodes && seconds_since(*gathering_since_) >= options_.timeout_seconds)
       throw Error(concat(
-          "gave up after ", options_.timeout_seconds, " s: ", missing(), " did not come to ", endpoint(),
+          "gave up after ", options_.timeout_seconds, " s: ", missing(), " did not join at ", endpoint(),
           ": is lockrun running there with this --rdzv-endpoint, and does a firewall let it through?"));
     if (Clock::now() >= last_word_ + word_interval) {
       log_info(concat("waiting at ", endpoint(), " for ", missing(), "; ", here, " of ", options_.least_nodes,
-                      ":", options_.most_nodes, " nodes are here"));
+                      ":", options_.most_nodes, " nodes have joined"));
       last_word_ = Clock::now();
     }
     if (Clock::now() >= until) return std::nullopt;
@@ -119,7 +119,8 @@ JobLayout Rendezvous::placement() {
     member.generation_ended = false;
   }
   placement.mpirun_arguments = {"--leave-session-attached"};
-  // The nodes' names are made up here, so nobody may look them up, and who runs what is said with them.
+  // Node names such as "node1" are invented here. Open MPI must not resolve them, and the launch
+  // agent chooses a node by them.
   std::vector<std::pair<std::string, std::string>> parameters = {
       {"plm", "rsh"},
       {"plm_rsh_agent", options_.program + " --launch-agent"},
@@ -169,18 +170,18 @@ void Rendezvous::end_generation() {
     return std::all_of(members_.begin(), members_.end(),
                        [](const Member& member) { return member.generation_ended || !member.lost.empty(); });
   };
-  // A node that does not answer is no reason to keep the others from going on: its ranks lose their keepers.
+  // A node that does not answer must not delay the others. Its keepers lose the supervisor and end its ranks.
   if (!changed_.wait_for(lock, clock_duration(acknowledge_seconds), ended))
-    log_warning("a node has not said that its processes are gone");
+    log_warning("a node has not confirmed that its processes have ended");
 }
 
 void Rendezvous::finish(int exit_code) {
   std::unique_lock lock(mutex_);
   finish_code_ = exit_code;
   for (Member& member : members_) send(member, {.kind = Kind::finish, .code = exit_code});
-  // Whoever leaves before the others have read this might take the message along.
+  // If this process exits before the nodes have read the message, the message may be lost.
   if (!changed_.wait_for(lock, clock_duration(acknowledge_seconds), [&] { return members_.empty(); }))
-    log_warning("a node has not left");
+    log_warning("a node has not disconnected after the end of the run");
 }
 
 void Rendezvous::notify(NodeEvent event) {

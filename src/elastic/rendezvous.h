@@ -17,12 +17,12 @@
 
 namespace lockstep {
 
-/// Node 0's side of a run on several nodes: the lockruns of the others join here and stay connected, and
-/// mpirun's launch agents come here to have their commands run on them. A node that is silent for six seconds
-/// is lost.
+/// Node 0's side of a run on several nodes. The lockrun of every other node joins here and stays connected.
+/// mpirun's launch agents connect here to run their commands on those nodes. A node that is silent for six
+/// seconds is lost.
 class Rendezvous : public Nodes {
  public:
-  /// Listens from now on. UserError if the endpoint cannot be used.
+  /// Starts to listen. Throws UserError if the endpoint cannot be used.
   explicit Rendezvous(const NodeOptions& options);
   ~Rendezvous() override;
 
@@ -32,7 +32,7 @@ class Rendezvous : public Nodes {
   void end_generation() override;
   void finish(int exit_code) override;
   const Secret& secret() const override { return secret_; }
-  /// Where the others meet: number and port.
+  /// Returns the address and port at which the other nodes join.
   std::string endpoint() const { return listener_.endpoint(); }
 
  private:
@@ -42,9 +42,9 @@ class Rendezvous : public Nodes {
     std::unique_ptr<Channel> channel;
     Clock::time_point heard = Clock::now();
     bool generation_ended = true;
-    std::string lost = {};  ///< why, once it is
+    std::string lost = {};  ///< the reason, once the node is lost
   };
-  /// A connection that has not said yet what it wants.
+  /// A connection that has not sent its first message yet.
   struct Newcomer {
     std::unique_ptr<Channel> channel;
     Clock::time_point since = Clock::now();
@@ -53,7 +53,7 @@ class Rendezvous : public Nodes {
   struct Agent {
     std::unique_ptr<Channel> channel;
     int process = 0;
-    int node_rank = 0;  ///< 0: it has not said yet where
+    int node_rank = 0;  ///< 0: not known yet
     bool over = false;
   };
 
@@ -80,7 +80,7 @@ class Rendezvous : public Nodes {
 
   NodeOptions options_;
   Secret secret_;
-  std::string address_;  ///< this host's, where nodes and keepers reach it
+  std::string address_;  ///< this host's address for nodes and keepers
   std::string network_;
   Listener listener_;
   Listener agent_listener_;
@@ -90,17 +90,17 @@ class Rendezvous : public Nodes {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Member> members_;
-  std::list<Newcomer> newcomers_;  ///< the thread's own, and so are the agents
+  std::list<Newcomer> newcomers_;  ///< used by the thread only, like agents_
   std::list<Agent> agents_;
   std::deque<NodeEvent> events_;
   int processes_ = 0;
-  std::optional<int> finish_code_;  ///< once the run is over
-  bool is_running_ = false;         ///< an attempt
+  std::optional<int> finish_code_;  ///< set once the run is over
+  bool is_running_ = false;         ///< an attempt is running
   bool leaving_ = false;
-  Clock::time_point last_change_ = Clock::now();  ///< when a node came or went
+  Clock::time_point last_change_ = Clock::now();  ///< when a node last joined or was lost
   Clock::time_point last_beat_{};
   std::optional<Clock::time_point> gathering_since_;
-  Clock::time_point last_word_{};  ///< when gather() named the missing
+  Clock::time_point last_word_{};  ///< when gather() last logged the missing nodes
   std::thread thread_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 using Kind = NodeMessage::Kind;
 
 constexpr double settling_seconds = 10.0;
-constexpr int no_node = 255;  ///< what ssh returns where it cannot reach the host
+constexpr int no_node = 255;  ///< as ssh returns if it cannot reach the host
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void Rendezvous::serve() {
     wait_for_something();
     try {
       attend();
-      // Strangers come last, a few at a time, and nobody else waits for them.
+      // New connections are handled last and a few at a time, so that nodes and agents never wait for them.
       open_doors();
     } catch (const Error& failure) {
       log_error(concat("rendezvous: ", failure.what()));
@@ -65,7 +65,7 @@ void Rendezvous::hear_newcomers() {
     try {
       if (const auto bytes = newcomer->channel->receive(0)) {
         const NodeMessage message = NodeMessage::decode(*bytes);
-        expect(message.kind == Kind::join, "it did not say who it is");
+        expect(message.kind == Kind::join, "its first message was not a request to join");
         settled = true;
         welcome(std::move(newcomer->channel), message.facts);
       }
@@ -85,21 +85,21 @@ std::string Rendezvous::objection(NodeFacts& facts, int& code) {
   if (facts.least_nodes != options_.least_nodes || facts.most_nodes != options_.most_nodes)
     return concat("--nnodes is ", options_.least_nodes, ":", options_.most_nodes, " on node 0, ",
                   facts.least_nodes, ":", facts.most_nodes, " on ", facts.name());
-  if (facts.node_rank == 0) return concat("node 0 is ", host_name(), ": --node-rank has to be another one");
+  if (facts.node_rank == 0) return concat("node 0 is ", host_name(), ": give this node another --node-rank");
   Member* twin = member_of(facts.node_rank);
   const bool is_here =
       twin != nullptr && twin->facts.host == facts.host && twin->facts.address == facts.address;
   if (twin != nullptr && !is_here)
-    return concat("there is a ", twin->facts.name(), " already: give every node another --node-rank");
+    return concat("there is already a ", twin->facts.name(), ": give every node its own --node-rank");
   code = 1;
   if (is_here && twin->facts.process != facts.process)
     return concat(twin->facts.name(),
                   " is another lockrun: end that one, or give this one another --node-rank");
-  // A node whose connection broke is often back before it is missed.
-  if (twin != nullptr) twin->lost = "it has come back";
+  // A node whose connection broke often joins again before its loss is noticed.
+  if (twin != nullptr) twin->lost = "it has joined again";
   for (int rank = 1; facts.node_rank < 0 && rank < options_.most_nodes; ++rank)
     if (member_of(rank) == nullptr) facts.node_rank = rank;
-  return facts.node_rank < 0 ? concat("all ", options_.most_nodes, " nodes are here") : "";
+  return facts.node_rank < 0 ? concat("all ", options_.most_nodes, " nodes have already joined") : "";
 }
 
 void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
@@ -107,8 +107,8 @@ void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
   int code = exit_usage;
   std::string reason;
   if (seen_at != facts.address)
-    reason = concat("it calls itself ", facts.address, " but is seen at ", seen_at,
-                    ": nodes must reach each other without translation of addresses");
+    reason = concat("its own address is ", facts.address, ", but it connects from ", seen_at,
+                    ": nodes must reach each other without address translation");
   else
     reason = objection(facts, code);
   if (!reason.empty()) {

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// A rank whose words say that it ended because another did not come.
+/// Returns whether a rank ended because it waited for another one. Its failure message shows that.
 bool is_consequence(const RankReport& report) {
   if (report.ending.signal != 0) return false;
   for (const char* words : {" s for the other ranks", "did not arrive", "never entered collective"})
@@ -21,7 +21,7 @@ bool is_consequence(const RankReport& report) {
   return false;
 }
 
-/// The lower, the more likely the cause; equals are told apart by who ended first.
+/// Kinds of ends, the likeliest cause first. Among ranks of the same kind, the first to end is the cause.
 enum Remoteness { cause, stopped, stuck, lost, left, consequence, none };
 
 Remoteness remoteness(const RankReport& report) {
@@ -39,11 +39,11 @@ std::string who(const RankReport& report) {
 }
 
 std::string how(const RankReport& report) {
-  if (report.was_stopped) return "was stopped (SIGSTOP) and did not get on";
+  if (report.was_stopped) return "was stopped (SIGSTOP) and did not continue";
   if (report.stuck_seconds > 0)
-    return concat("was stuck: no sign of life for ", static_cast<int>(report.stuck_seconds), " s");
+    return concat("was stuck: no heartbeat for ", static_cast<int>(report.stuck_seconds), " s");
   if (report.is_lost) return "was lost: its keeper is gone";
-  if (report.was_ended) return "did not get on, and the others waited for it";
+  if (report.was_ended) return "made no progress, and the others waited for it";
   if (report.ending.signal != 0) return "was ended by " + describe(report.ending);
   if (report.ending.code() == exit_stopped)
     return "stopped after a snapshot (exit code 75), which lockrun had not asked for";
@@ -55,14 +55,14 @@ std::string where(const RankReport& report) {
   return concat(" at step ", report.step, report.phase.empty() ? "" : concat(" (", report.phase, ")"));
 }
 
-/// False where its stderr ends with nothing but the failure that it has told already.
+/// Returns whether the last lines of a rank's stderr say more than the failure that is reported already.
 bool says_more(const RankReport& report) {
   return std::any_of(report.last_lines.begin(), report.last_lines.end(), [&](const std::string& line) {
     return report.failure.empty() || line.find(report.failure) == std::string::npos;
   });
 }
 
-/// The last collective that any rank has entered.
+/// Returns the last collective that any rank has entered.
 FlightRecord furthest(const std::vector<RankReport>& reports) {
   FlightRecord ahead;
   for (const RankReport& report : reports)
@@ -70,7 +70,8 @@ FlightRecord furthest(const std::vector<RankReport>& reports) {
   return ahead;
 }
 
-/// For whom the others waited: stuck or consequence, they all ended at about the same time.
+/// Returns the rank that the others waited for: one that is behind in collectives. Stuck and waiting ranks
+/// end at about the same time, so the order of their ends does not show it.
 const RankReport* awaited(const std::vector<RankReport>& reports) {
   const uint64_t ahead = furthest(reports).sequence;
   const auto found = std::find_if(reports.begin(), reports.end(), [&](const RankReport& report) {
@@ -79,7 +80,7 @@ const RankReport* awaited(const std::vector<RankReport>& reports) {
   return found == reports.end() ? nullptr : &*found;
 }
 
-/// How it ended stands beside the rest.
+/// Returns a report as JSON, with exit_code and signal next to the other fields.
 nlohmann::json told(const RankReport& report) {
   nlohmann::json json = nlohmann::json::parse(to_json(report));
   const nlohmann::json ending = json.at("ending");
@@ -97,7 +98,7 @@ const RankReport* root_cause(const Failure& failure) {
   if (first == failure.reports.end() || remoteness(*first) == none) return nullptr;
   if (remoteness(*first) == stuck || remoteness(*first) == consequence)
     if (const RankReport* rank = awaited(failure.reports)) return rank;
-  // A launcher or a node that is gone takes its keepers along.
+  // A lost launcher or node takes its keepers along, so the lost rank is not the cause.
   if (first->is_lost && !failure.other_cause.empty()) return nullptr;
   return &*first;
 }
@@ -115,7 +116,7 @@ std::string ranks_behind(const std::vector<RankReport>& reports) {
   const FlightRecord ahead = furthest(reports);
   std::vector<const RankReport*> behind;
   for (const RankReport& report : reports)
-    // Of one that is lost nobody knows how far it came.
+    // A lost rank's last collective is not known.
     if (!report.is_lost && report.last_collective.sequence < ahead.sequence) behind.push_back(&report);
   std::sort(behind.begin(), behind.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
   std::string text;

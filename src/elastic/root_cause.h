@@ -9,27 +9,31 @@
 
 namespace lockstep {
 
-/// What is known about an attempt that failed.
+/// Facts about an attempt that failed.
 struct Failure {
-  std::vector<RankReport> reports;  ///< of all ranks that were heard of, in the order they ended
-  std::string other_cause = {};     ///< what failed besides ranks: the launcher, a node, a deadline
-  std::optional<Ending> launcher_ending = {};  ///< if it ended before its ranks
+  std::vector<RankReport> reports;             ///< reports of ranks, in the order in which ranks ended
+  std::string other_cause = {};                ///< a failure outside of ranks: launcher, node, deadline
+  std::optional<Ending> launcher_ending = {};  ///< if the launcher ended before its ranks
 };
 
-/// The rank that made the others fail: the first that ended by itself, not because it waited for others; then
-/// one that was stopped, stuck, or behind the others; then one that was lost. Null if no rank is the cause.
+/// Returns the rank that made the others fail; null if no rank is the cause. The cause is the first rank that
+/// ended on its own, and not because it waited for others. If there is none, it is a rank that was stopped,
+/// stuck, lost or left with 75. If ranks were stuck or waited, the cause is the rank that is behind in
+/// collectives.
 const RankReport* root_cause(const Failure& failure);
 
-/// The code that a run which ends with this failure returns: 128 + signal, an exit code, or 1.
+/// Returns the exit code of a run that ends with this failure: 128 + signal, an exit code, or 1.
 int exit_code(const Failure& failure);
 
-/// For a person: who, how, when, its last words, and who never reached which collective.
+/// Describes a failure for the user: the rank, how and when it ended, its last lines, and ranks that are
+/// behind in collectives.
 std::string describe(const Failure& failure);
 
-/// The same for a program.
+/// Describes a failure as JSON, for programs.
 std::string failure_json(const Failure& failure, int attempt);
 
-/// "rank 3 never entered collective 1841 (exchange, 1048576 bytes)"; empty if all are equally far.
+/// Lists the ranks that are behind: "rank 3 never entered collective 1841 (exchange, 1048576 bytes)". Empty
+/// if all ranks have entered the same last collective.
 std::string ranks_behind(const std::vector<RankReport>& reports);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Under nohup: whoever reads signals would get one that is ignored.
+/// Returns whether a signal is ignored, as SIGHUP is under nohup. A signalfd would still return it.
 bool is_ignored(int number) {
   struct sigaction now {};
   return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -26,7 +26,7 @@ StopRequest::StopRequest()
 
 void StopRequest::hear() {
   while (const auto number = signals_.next()) {
-    // Batch systems repeat themselves, with one signal and another. Only a person is impatient.
+    // Batch systems repeat requests with several signals. Only a repeated SIGINT, from a user, ends at once.
     interruptions_ += *number == SIGINT;
     ask();
   }

@@ -10,35 +10,37 @@
 
 namespace lockstep {
 
-/// Signals that are read instead of handled. Made before other threads are, which then leave them alone too.
+/// Signals that are read from a descriptor instead of handled. Construct it before other threads start, so
+/// that they inherit the blocked signals.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);
 
   /// For poll(): readable while a signal waits.
   int descriptor() const { return descriptor_.get(); }
-  /// The number of the next signal.
+  /// Returns the number of the next signal; nothing if none waits.
   std::optional<int> next();
 
  private:
   Descriptor descriptor_;
 };
 
-/// What a user, a batch system or a node asks of lockrun while it runs. Made before other threads are.
+/// Requests to stop from a user, a batch system or a node. Construct it before other threads start.
 class StopRequest {
  public:
   StopRequest();
 
-  /// For poll(): readable while a signal waits, which hear() then takes.
+  /// For poll(): readable while a signal waits.
   int descriptor() const { return signals_.descriptor(); }
+  /// Reads the waiting signals.
   void hear();
-  /// As SIGTERM, SIGUSR1, SIGHUP and the first SIGINT do, however often: the ranks are to write a snapshot
-  /// and leave. `where` names the node on which it was asked for, if that is another.
+  /// Asks the ranks to write a snapshot and exit, as SIGTERM, SIGUSR1, SIGHUP and the first SIGINT do.
+  /// Repeated requests count once. `where` names the node that asked, if it is not this one.
   void ask(const std::string& where = "");
 
   bool is_asked() const { return asked_.has_value(); }
   double seconds_since_asked() const { return asked_ ? seconds_since(*asked_) : 0.0; }
-  /// The second SIGINT: everything ends now, with its code (130).
+  /// True after the second SIGINT: everything ends at once, with exit code 130.
   bool is_cancelled() const { return interruptions_ > 1; }
 
  private:

@@ -67,7 +67,7 @@ std::optional<JobLayout> Supervisor::gather() {
 std::optional<int> Supervisor::run_generation(JobLayout placement) {
   if (replicas_ > 0 && placement.ranks() > replicas_) {
     log_info(concat("lockrun: starts ", replicas_, " of ", placement.ranks(),
-                    " ranks: the run has no more replicas"));
+                    " ranks, because the run has no more replicas"));
     placement.limit(static_cast<int>(replicas_));
   }
   const int on_each = placement.hosts.at(0).ranks;
@@ -112,13 +112,15 @@ void Supervisor::report(const Failure& failure) const {
     std::filesystem::create_directories(options_.log_directory);
     write_file(options_.log_directory + "/failure.json", failure_json(failure, earlier_.all));
   } catch (const std::exception& problem) {
-    log_warning(concat("lockrun: the failure could not be written down: ", problem.what()));
+    log_warning(concat("lockrun: cannot write failure.json: ", problem.what()));
   }
 }
 
 int Supervisor::leave_early() const {
   if (request_.is_cancelled()) return exit_interrupted;
-  log_info("lockrun: asked to stop while no ranks ran: the same command goes on from the newest snapshot");
+  log_info(
+      "lockrun: asked to stop while no ranks ran; run the same command again to resume from the newest "
+      "snapshot");
   return exit_stopped;
 }
 

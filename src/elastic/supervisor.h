@@ -5,13 +5,13 @@
 
 namespace lockstep {
 
-/// How often a run may still be restarted: so many times without getting on, i.e. without a newer snapshot.
+/// The number of restarts that a run has left. Each newer snapshot resets it.
 class RestartBudget {
  public:
   explicit RestartBudget(int most_restarts) : most_restarts_(most_restarts) {}
 
-  /// An attempt failed; its newest snapshot was of this step (-1: none). Returns the seconds to wait before
-  /// the next one, 0.2 doubled with each failure up to 30; nothing if no restart is left.
+  /// Counts a failed attempt whose newest snapshot is of this step (-1: none). Returns the seconds to wait
+  /// before the next attempt: 0.2, doubled with each failure up to 30. Returns nothing if no restart is left.
   std::optional<double> next_wait(int64_t snapshot_step);
   int left() const { return most_restarts_ - used_; }
 
@@ -21,25 +21,25 @@ class RestartBudget {
   int64_t newest_snapshot_ = -1;
 };
 
-/// Raises the limit of open files for `ranks` ranks, `here` of which mpirun starts on this host. UserError if
-/// the system allows too few.
+/// Raises the limit of open files for `ranks` ranks. mpirun starts `here` of them on this host. Throws
+/// UserError if the system allows too few.
 void provide_descriptors_for(int ranks, int here);
 
-/// Starts the ranks of a run, again and again if need be, until they are done.
+/// A supervisor of a run: starts the ranks, and restarts them after failures, until they are done.
 class Supervisor {
  public:
   Supervisor(const LaunchOptions& options, Nodes& nodes, StopRequest& request);
 
-  /// The code for lockrun to leave with: 0, 75, 130, or the failure's. Throws UserError, Error.
+  /// Runs all attempts. Returns lockrun's exit code: 0, 75, 130, or the failure's. Throws UserError, Error.
   int run();
 
  private:
-  /// The next attempt's place; nothing if lockrun was told to stop meanwhile.
+  /// Waits for the hosts of the next attempt. Returns nothing if lockrun was asked to stop meanwhile.
   std::optional<JobLayout> gather();
-  /// Runs one attempt; the code to leave with, or nothing if there is to be another.
+  /// Runs one attempt. Returns the exit code, or nothing if another attempt follows.
   std::optional<int> run_generation(JobLayout placement);
   void report(const Failure& failure) const;
-  /// The code to leave with where no rank had to be told, or all were ended at once: 75, or 130.
+  /// Returns the exit code after a request to stop that needed no snapshot: 75, or 130 after a second SIGINT.
   int leave_early() const;
 
   const LaunchOptions& options_;
@@ -47,7 +47,7 @@ class Supervisor {
   StopRequest& request_;
   RestartBudget budget_;
   Attempt::Starts earlier_;
-  int64_t replicas_ = 0;  ///< of the run, once an attempt has told; more ranks than that cannot train
+  int64_t replicas_ = 0;  ///< most ranks that can train; 0 until an attempt reports it
 };
 
 }  // namespace lockstep

@@ -15,21 +15,21 @@ using Json = nlohmann::ordered_json;
 constexpr const char* prefix = "transformer.";
 constexpr int64_t most_elements = int64_t{1} << 40;
 
-/// A value for a message, which is one line and no longer than that.
+/// Returns a value as one line of at most 60 characters, for a message.
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
 
-/// The fields of one file. What throws names the field.
+/// The fields of one file. Errors name the field.
 class Fields {
  public:
   explicit Fields(const std::string& text) : json_(Json::parse(text)) {
     require(json_.is_object(), "it is not a JSON object");
   }
 
-  /// Null where it is missing.
+  /// Returns a field, or null if it is missing.
   const Json& at(const char* name) const {
     static const Json none;
     const auto found = json_.find(name);
@@ -42,25 +42,25 @@ class Fields {
     const bool fits = value.is_number_integer() &&
                       !(value.is_number_unsigned() && value.get<uint64_t>() > (1ull << 62)) &&
                       value.get<int64_t>() >= 1 && value.get<int64_t>() <= most;
-    require(fits, name, " = ", shown(value), " where a whole number from 1 to ", most, " belongs");
+    require(fits, name, " = ", shown(value), ": a whole number from 1 to ", most, " is required");
     return value.get<int64_t>();
   }
 
   bool flag(const char* name, bool otherwise) const {
     const Json& value = at(name);
     if (value.is_null()) return otherwise;
-    require(value.is_boolean(), name, " = ", shown(value), " where true or false belongs");
+    require(value.is_boolean(), name, " = ", shown(value), ": true or false is required");
     return value.get<bool>();
   }
 
   std::string word(const char* name, const std::string& otherwise) const {
     const Json& value = at(name);
     if (value.is_null()) return otherwise;
-    require(value.is_string(), name, " = ", shown(value), " where a text belongs");
+    require(value.is_string(), name, " = ", shown(value), ": a text is required");
     return value.get<std::string>();
   }
 
-  /// The id of a token; one outside the vocabulary stands for nothing.
+  /// Returns the id of a token, or nothing if it is outside the vocabulary.
   std::optional<int64_t> token(const char* name, int64_t vocabulary) const {
     const Json& value = at(name);
     if (!value.is_number_integer()) return {};
@@ -68,10 +68,9 @@ class Fields {
     return is_known ? std::optional(value.get<int64_t>()) : std::nullopt;
   }
 
-  /// Throws unless a field has the one value that is computed, which it also has if it is missing.
+  /// Throws unless a flag is missing or has the only supported value, `computed`.
   void expect_flag(const char* name, bool computed) const {
-    require(flag(name, computed) == computed, name, " = ", computed ? "false" : "true",
-            " is not computed here");
+    require(flag(name, computed) == computed, name, " = ", computed ? "false" : "true", " is not supported");
   }
 
  private:
@@ -82,7 +81,7 @@ Gelu activation_of(const Fields& fields) {
   const std::string name = fields.word("activation_function", "gelu_new");
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Gelu::tanh;
   require(name == "gelu", "activation_function = ", shown(name),
-          " is not computed here; gelu_new, gelu_pytorch_tanh and gelu are");
+          " is not supported; use gelu_new, gelu_pytorch_tanh or gelu");
   return Gelu::erf;
 }
 
@@ -93,15 +92,15 @@ void require_computed(const Fields& fields, const Gpt2Config& config) {
   fields.expect_flag("add_cross_attention", false);
   const Json& inner = fields.at("n_inner");
   require(inner.is_null() || inner == 4 * config.width, "n_inner = ", shown(inner),
-          " is not computed here; four times n_embd is, ", 4 * config.width);
+          " is not supported; it must be four times n_embd, ", 4 * config.width);
   const Json& epsilon = fields.at("layer_norm_epsilon");
   require(epsilon.is_null() || (epsilon.is_number() && std::abs(epsilon.get<double>() - 1e-5) < 1e-12),
-          "layer_norm_epsilon = ", shown(epsilon), " is not computed here; 1e-05 is");
+          "layer_norm_epsilon = ", shown(epsilon), " is not supported; it must be 1e-05");
 }
 
 Gpt2Config config_of(const Fields& fields) {
   const std::string type = fields.word("model_type", "");
-  require(type == "gpt2", "model_type = ", shown(type), " is not computed here; gpt2 is");
+  require(type == "gpt2", "model_type = ", shown(type), " is not supported; it must be gpt2");
   Gpt2Config config{.vocabulary = fields.size("vocab_size", int64_t{1} << 30),
                     .positions = fields.size("n_positions", int64_t{1} << 30),
                     .width = fields.size("n_embd", int64_t{1} << 20),
@@ -110,9 +109,9 @@ Gpt2Config config_of(const Fields& fields) {
                     .activation = activation_of(fields),
                     .is_tied = fields.flag("tie_word_embeddings", true)};
   require(config.width % config.heads == 0, "n_embd = ", config.width,
-          " cannot be shared out over n_head = ", config.heads, " heads");
+          " cannot be divided among n_head = ", config.heads, " heads");
   require(std::max({config.vocabulary, config.positions, 4 * config.width}) <= most_elements / config.width,
-          "vocab_size, n_positions and n_embd ask for a tensor of more than ", most_elements, " elements");
+          "vocab_size, n_positions and n_embd need a tensor of more than ", most_elements, " elements");
   config.beginning_of_text = fields.token("bos_token_id", config.vocabulary);
   config.end_of_text = fields.token("eos_token_id", config.vocabulary);
   require_computed(fields, config);

@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-/// What the files of a Hugging Face folder are called, besides model.safetensors.
+/// The names of files in a Hugging Face folder. `model_file` is the name of model.safetensors.
 inline constexpr const char* config_file = "config.json";
 inline constexpr const char* index_file = "model.safetensors.index.json";
 
-/// What the config.json of a GPT-2 says, as far as it is computed here.
+/// The fields of a GPT-2's config.json that this library supports.
 struct Gpt2Config {
   int64_t vocabulary = 0;
   int64_t positions = 0;  ///< the longest context
@@ -24,25 +24,25 @@ struct Gpt2Config {
   int64_t layers = 0;
   int64_t heads = 0;
   Gelu activation = Gelu::tanh;
-  bool is_tied = true;                            ///< the head is the table of tokens
-  double dropout = 0.0;                           ///< written, not read: training has a setting of its own
+  bool is_tied = true;                            ///< the head shares the token embedding's weights
+  double dropout = 0.0;                           ///< written but not read: training has its own setting
   std::optional<int64_t> beginning_of_text = {};  ///< ids
   std::optional<int64_t> end_of_text = {};
 };
 
-/// Reads a config.json, made by anybody. Throws UserError that names `origin` and the field for what is
-/// damaged, and for what a GPT-2 can be and is not computed here.
+/// Reads a config.json from an untrusted source. Throws UserError that names `origin` and the field if the
+/// file is damaged or the GPT-2 is not supported.
 Gpt2Config parse_gpt2_config(const std::string& json, const std::string& origin);
 
-/// The config.json of a GPT2LMHeadModel whose file has tensors of this dtype.
+/// Returns the config.json of a GPT2LMHeadModel whose file has tensors of this dtype.
 std::string gpt2_config_json(const Gpt2Config& config, DType dtype = DType::f32);
 std::string generation_config_json(const Gpt2Config& config);
 
-/// The tensors of such a model with their shapes, under the names that GPT2Model gives them, which in a
-/// GPT2LMHeadModel have "transformer." in front; also lm_head.weight, unless it is tied.
+/// Returns the shapes of the model's tensors by their names in GPT2Model. A GPT2LMHeadModel puts
+/// "transformer." in front of these names. lm_head.weight is included unless it is tied.
 std::map<std::string, Shape> gpt2_tensors(const Gpt2Config& config);
 
-/// A tensor's name in gpt2_tensors(): without "transformer.".
+/// Returns a tensor's name in gpt2_tensors(): the name without "transformer.".
 std::string gpt2_name(const std::string& name);
 
 }  // namespace lockstep

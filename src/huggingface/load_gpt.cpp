@@ -35,7 +35,7 @@ std::unique_ptr<Gpt> load_gpt(const SourceModel& source) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
-  // A vocabulary of characters is in every snapshot of one.
+  // Every snapshot of a model over characters has its vocabulary as an artifact.
   const std::map<std::string, std::string> artifacts = source.artifacts(), texts = source.texts();
   if (const auto characters = artifacts.find("vocabulary"); characters != artifacts.end())
     return std::make_shared<CharTokenizer>(characters->second);
@@ -45,7 +45,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
                                config != texts.end() ? config->second : "",
                                concat(source.address(), "/tokenizer_config.json"));
   }
-  // Two files make one too, where they can be opened.
+  // vocab.json and merges.txt also make a tokenizer. load_tokenizer() needs them in a local folder.
   const std::optional<std::string> folder = local_path(source.address());
   return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;
 }

@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// What a source says of its model; no more rows than it needs to read it.
+/// Returns the options of a source's model. The embedding has the fewest rows that can hold the source's.
 Gpt::Options options_of(const SourceModel& source);
-/// The model with its values, on one rank alone. Throws UserError that names what is damaged.
+/// Loads the model with its values on a single rank. Throws UserError that names a damaged file.
 std::unique_ptr<Gpt> load_gpt(const SourceModel& source);
-/// The tokenizer that lies beside it or that a snapshot of ours keeps; null: there is none. On rank 0.
+/// Returns the tokenizer next to a model or in its snapshot, or null if the source has none. For rank 0 only.
 std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source);
 
 }  // namespace lockstep

@@ -19,15 +19,16 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t most_text_bytes = int64_t{256} << 20;
-constexpr uint64_t most_header_bytes = 100'000'000;  // as the safetensors library
+constexpr uint64_t most_header_bytes = 100'000'000;  // the safetensors library's limit
 constexpr int64_t sampled_bytes = 65536;
 
-/// What older versions of transformers keep beside weights: which position sees which, and what it sees else.
+/// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
+/// transformers store both next to the weights.
 bool is_mask(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-/// A name that leads out of the folder is no file of it.
+/// Returns whether a name is that of a safetensors file in the folder. A path out of the folder is refused.
 bool is_plain_name(const std::string& name) {
   const bool is_plain =
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
@@ -42,7 +43,7 @@ std::map<std::string, std::string> parse_index(const std::string& text) {
           "it has no weight_map");
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
-    require(file.is_string(), "weight_map: ", tensor, ": the name of a file belongs there");
+    require(file.is_string(), "weight_map: ", tensor, ": this must be the name of a file");
     require(is_plain_name(file), "weight_map: ", tensor, ": ",
             file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
             " is not the name of a safetensors file in this folder");
@@ -51,7 +52,7 @@ std::map<std::string, std::string> parse_index(const std::string& text) {
   return files;
 }
 
-/// Elements of any float dtype as fp32.
+/// Converts elements of any float dtype to fp32.
 std::string as_f32(std::string bytes, DType dtype) {
   if (dtype == DType::f32) return bytes;
   const NoGrad no_grad;
@@ -97,7 +98,7 @@ std::optional<std::string> ModelFolder::text(const std::string& file) const {
 std::optional<ModelFolder::WeightMap> ModelFolder::read_index() const {
   const std::optional<std::string> found = text(index_file);
   require(found.has_value(), store_->name_of(model_file), " is missing, and so is ", index_file,
-          "; other formats (pytorch_model.bin) are not read");
+          "; other formats (pytorch_model.bin) are not supported");
   try {
     return parse_index(*found);
   } catch (const std::exception& problem) {
@@ -108,7 +109,7 @@ std::optional<ModelFolder::WeightMap> ModelFolder::read_index() const {
 std::string ModelFolder::bytes_at(const std::string& file, int64_t begin, int64_t bytes) const {
   std::optional<std::string> found = store_->get(file, begin, bytes);
   require(found.has_value(), store_->name_of(file), " is missing");
-  require(std::ssize(*found) == bytes, store_->name_of(file), " is damaged: it is cut off at byte ",
+  require(std::ssize(*found) == bytes, store_->name_of(file), " is damaged: it is truncated at byte ",
           begin + std::ssize(*found));
   return std::move(*found);
 }
@@ -133,8 +134,8 @@ void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
     }
     const std::optional<std::string> last =
         store_->get(file, std::max<int64_t>(0, data + parsed.data_bytes - 1), 2);
-    require(last && std::ssize(*last) >= 1, "its data are cut off");
-    require(std::ssize(*last) == 1, "there are bytes behind its last tensor");
+    require(last && std::ssize(*last) >= 1, "its data is truncated");
+    require(std::ssize(*last) == 1, "there are bytes after its last tensor");
   } catch (const UserError& problem) {
     throw UserError(concat(store_->name_of(file), ": ", problem.what()));
   } catch (const std::exception& problem) {
@@ -144,24 +145,25 @@ void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
 
 void ModelFolder::add(const std::string& name, TensorLocation place) {
   const bool is_float = place.dtype == DType::f32 || place.dtype == DType::bf16 || place.dtype == DType::f16;
-  require(is_float, "tensor ", name, ": dtype ", place.dtype, " is not read; f32, bf16 and f16 are");
+  require(is_float, "tensor ", name, ": dtype ", place.dtype,
+          " is not supported; it must be f32, bf16 or f16");
   require(tensors_.emplace(gpt2_name(name), std::move(place)).second, "tensor ", name,
-          ": it is there twice, with and without transformer.");
+          ": it appears twice, with and without transformer.");
 }
 
 void ModelFolder::require_all_tensors() {
   const std::map<std::string, Shape> expected = gpt2_tensors(config_);
   if (config_.is_tied) {
-    // Either stands for both.
+    // Head and embedding are equal, so the file may have either one.
     if (const auto head = tensors_.extract("lm_head.weight"); head && !tensors_.contains("wte.weight"))
       tensors_["wte.weight"] = head.mapped();
   }
   for (const auto& [name, place] : tensors_) {
     const auto shape = expected.find(name);
     require(shape != expected.end(), store_->name_of(place.file), ": tensor ", name,
-            " is none of the GPT-2 that ", config_file, " tells of");
-    require(place.shape == shape->second, store_->name_of(place.file), ": tensor ", name, " is ", place.shape,
-            " where ", config_file, " asks for ", shape->second);
+            " does not belong to the GPT-2 that ", config_file, " describes");
+    require(place.shape == shape->second, store_->name_of(place.file), ": tensor ", name, " has the shape ",
+            place.shape, ", but ", config_file, " needs ", shape->second);
   }
   for (const auto& [name, shape] : expected)
     require(tensors_.contains(name), store_->name_of(model_file), ": there is no tensor ", name);

@@ -17,33 +17,34 @@
 
 namespace lockstep {
 
-/// A Hugging Face folder of a GPT-2: what config.json and the headers of its safetensors files say, made by
-/// anybody. It may have one file or several with an index, names with or without "transformer.", values in
-/// fp32, bf16 or fp16, a head beside the table that it is tied to, and buffers of masks, which are ignored.
+/// A Hugging Face folder of a GPT-2 from an untrusted source: its config.json and safetensors headers. It has
+/// one file or several with an index. Names can begin with "transformer.". Values are fp32, bf16 or fp16. A
+/// tied head can be stored next to the embedding. Mask buffers are ignored.
 class ModelFolder {
  public:
-  /// Where a tensor lies.
+  /// The position and type of a stored tensor.
   struct TensorLocation {
     std::string file;
-    int64_t begin = 0;  ///< of its bytes
+    int64_t begin = 0;  ///< offset of its first byte in the file
     DType dtype = DType::f32;
     Shape shape;
   };
 
-  /// Reads what stands before tensors. Throws UserError that names file and place of what is damaged, missing
-  /// or too many, of another shape than config.json says, or not computed here.
+  /// Reads config.json and the headers but no tensors. Throws UserError with file and place if something is
+  /// damaged, missing, superfluous or unsupported. A shape that contradicts config.json is also an error.
   explicit ModelFolder(std::shared_ptr<ObjectStore> store);
 
   const Gpt2Config& config() const { return config_; }
-  /// [name of gpt2_tensors()]
+  /// Returns the locations of tensors by their names in gpt2_tensors().
   const std::map<std::string, TensorLocation>& tensors() const { return tensors_; }
-  /// Tells it from others: of its config.json, its headers, and the first 64 KiB of every tensor.
+  /// Identifies the model: a hash of config.json, the headers and the first 64 KiB of every tensor.
   std::string hash() const;
-  /// A text that lies beside, if there is one.
+  /// Returns the content of a text file in the folder, or nothing if it is missing.
   std::optional<std::string> text(const std::string& file) const;
-  /// Elements [begin, end) of a tensor as fp32, in the order of the file. UserError where there are fewer.
+  /// Reads elements [begin, end) of a tensor as fp32 in the file's order. Throws UserError if the file ends
+  /// before `end`.
   std::string read(const TensorLocation& place, int64_t begin, int64_t end) const;
-  /// For a person.
+  /// Returns the folder's name for messages.
   std::string name() const { return store_->name_of(""); }
 
  private:

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// Those that a model without biases lacks, under the names that the others have.
+/// Returns the bias tensors that a model without biases lacks, by their names in a GPT2LMHeadModel.
 std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, const Gpt2Config& config) {
   std::vector<ModelLayout::Zeros> missing;
   if (options.has_bias) return missing;
@@ -30,7 +30,7 @@ std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, cons
   return missing;
 }
 
-/// A file of tensors of one dtype, of which one after the other is brought from a model in fp32.
+/// A file of tensors of one dtype. write() converts one tensor at a time from a model in fp32.
 class ConvertedFile {
  public:
   ConvertedFile(const SnapshotFile& file, DType dtype) : file_(file), dtype_(dtype) {
@@ -44,7 +44,7 @@ class ConvertedFile {
 
   PlannedObject planned() const { return {file_.key, bytes_}; }
 
-  /// Calls write(part) for all of it, in order.
+  /// Calls write(part) for all parts of the file, in order.
   template <class Write>
   void write(const PlacedTensors& model, Write write) const {
     write({0, std::as_bytes(std::span(header_))});
@@ -69,7 +69,7 @@ class ConvertedFile {
   int64_t bytes_ = 0;
 };
 
-/// The index of several files, whose bytes are those of another dtype.
+/// Returns the index of several files with the total size for another dtype.
 std::string index_for(const std::string& text, DType dtype) {
   nlohmann::ordered_json index = nlohmann::ordered_json::parse(text);
   nlohmann::ordered_json& total = index["metadata"]["total_size"];
@@ -77,7 +77,7 @@ std::string index_for(const std::string& text, DType dtype) {
   return index.dump(2) + "\n";
 }
 
-/// Whether a folder has a file of a snapshot.
+/// Returns whether a converted folder has this file of a snapshot. config.json is written separately.
 bool is_for_others(const SnapshotFile& file) {
   return file.key != optimizer_file && file.key != padding_file && file.key != config_file;
 }

@@ -13,16 +13,17 @@
 
 namespace lockstep {
 
-/// What transformers reads instead of our settings.
+/// Returns the fields of config.json, which transformers reads instead of Lockstep's settings.
 Gpt2Config gpt2_config_of(const Gpt::Options& options);
 
-/// How a snapshot of this model is a folder that transformers loads: of the table of tokens it has the
-/// vocabulary, or no more than the tokenizer's if it is cut to that; biases that the model lacks are zeros;
-/// beside it lie config.json, generation_config.json and, with a tokenizer, its two files.
+/// Returns the layout that makes a snapshot of this model a folder that transformers loads. The token
+/// embedding has the rows of the vocabulary, or at most the tokenizer's if `cuts_to_tokenizer`. Missing
+/// biases are zeros. The texts are config.json, generation_config.json and, with a tokenizer, its two files.
 ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, const Tokenizer* tokenizer);
 
-/// Writes the model of a source as a new Hugging Face folder with values in f32, bf16 or f16, beside and
-/// renamed. Throws UserError where the folder exists. Files have at most so many bytes of tensors.
+/// Writes the model of a source as a new Hugging Face folder with values in f32, bf16 or f16. Writes it under
+/// a temporary name and then renames it. Throws UserError if the folder exists. Each file has at most
+/// `most_bytes` bytes of tensors.
 void convert_model(const SourceModel& source, const std::string& folder, DType dtype,
                    int64_t most_bytes = ModelLayout().most_bytes);
 

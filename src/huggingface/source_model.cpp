@@ -26,14 +26,14 @@ std::shared_ptr<ObjectStore> open_source(const std::string& address) {
   return open_store(address);
 }
 
-/// Names in files that anybody has made may hold anything.
+/// Replaces control characters. Names in untrusted files can contain any byte.
 std::string one_line(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
   return text;
 }
 
-/// Gives rank 0's bytes to all; none where it has failed.
+/// Broadcasts rank 0's bytes to all ranks. Empty bytes mean that rank 0 failed to read them.
 void share(const World& world, std::string& bytes) {
   int64_t size = std::ssize(bytes);
   if (world.size() == 1) return;
@@ -42,7 +42,7 @@ void share(const World& world, std::string& bytes) {
   if (size > 0) world.communicator().broadcast(bytes.data(), size, 0);
 }
 
-/// Keeps of these values of the model, which begin at an element, what this rank holds.
+/// Stores the elements that this rank holds. `values` are the elements `place` of the model.
 void keep(const World& world, PlacedTensors& tensors, Range place, const std::string& values) {
   for (const Range& held : tensors.buffers()[0].held[static_cast<size_t>(world.rank())])
     if (const Range both = intersection(held, place); both.size() > 0)
@@ -51,7 +51,7 @@ void keep(const World& world, PlacedTensors& tensors, Range place, const std::st
                       (both.begin - place.begin) * int64_t{sizeof(float)});
 }
 
-/// Elements [begin, end) of a tensor of the model: of the file's, and zeros where it has fewer rows.
+/// Returns the elements `piece` of a tensor of the model. Rows that the file lacks are zeros.
 std::string values_of(const ModelFolder& folder, const std::string& name, Range piece) {
   const auto place = folder.tensors().find(gpt2_name(name));
   require(place != folder.tensors().end(), folder.name(), ": there is no tensor ", name);
@@ -62,7 +62,7 @@ std::string values_of(const ModelFolder& folder, const std::string& name, Range 
   return values;
 }
 
-/// What a UserError of the body says; empty where there is none.
+/// Runs the body and returns the message of its UserError. The text is empty without an error.
 template <class Body>
 std::string problem_of(Body body) {
   try {
@@ -114,7 +114,8 @@ SourceModel::SourceModel(const std::string& address, std::optional<StoredSnapsho
     : address_(address), snapshot_(std::move(of_run)), is_of_run_(true) {
   open_snapshot(world);
   const auto& artifacts = snapshot_->state().artifacts;
-  expect(artifacts.contains(source_artifact), snapshot_->name(), " is of a run that began with no model");
+  expect(artifacts.contains(source_artifact), snapshot_->name(),
+         " is from a run that did not begin with a model");
   hash_ = artifacts.at(source_artifact);
 }
 
@@ -130,7 +131,7 @@ void SourceModel::open_snapshot(const World& world) {
         if (tensor.name == tokens_name && tensor.shape.rank() == 2)
           (file == padding_file ? padding : rows) += tensor.shape[0];
     }
-    require(rows > 0, snapshot_->name(), " is no snapshot of a GPT: it has no tensor ", tokens_name);
+    require(rows > 0, snapshot_->name(), " is not a snapshot of a GPT: it has no tensor ", tokens_name);
   });
   world.communicator().broadcast(&rows, sizeof rows, 0);
   world.communicator().broadcast(&padding, sizeof padding, 0);
@@ -144,7 +145,7 @@ void SourceModel::read_snapshot_sizes(int64_t rows, int64_t padding) {
   has_bias_ = model.bias;
   has_own_vocabulary_ = !model.from.empty();
   vocabulary_multiple_ = std::max<int64_t>(1, model.vocab_multiple);
-  // What is there for the products alone is less than a multiple; more of them have a share of the softmax.
+  // Padding for matmuls has fewer rows than a multiple. A larger padding takes part in the softmax.
   const int64_t vocabulary = padding < vocabulary_multiple_ ? rows : rows + padding;
   config_ = {.vocabulary = model.vocab_size > 0 ? model.vocab_size : vocabulary,
              .positions = model.n_positions > 0 ? model.n_positions : config.data.block_size,
@@ -194,12 +195,12 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
   on_first_rank(world, [&] { require(problem.empty(), problem); });
 }
 
-/// Where the snapshot that told of the model is gone by now, and the run begins again.
+/// Loads the values from the address, for a run that begins again because its snapshots are gone.
 void SourceModel::load_from_address(const World& world, PlacedTensors& tensors) const {
   const SourceModel now(address_, world);
   require(now.hash() == hash_, "model.from: ", address_,
-          " has changed since the run began with it, and there is no snapshot to go on from; --fresh starts "
-          "anew");
+          " has changed since the run began with it, and there is no snapshot to resume from; use --fresh to "
+          "start a new run");
   now.load(world, tensors);
 }
 

@@ -15,39 +15,40 @@
 
 namespace lockstep {
 
-/// In a snapshot's artifacts: SourceModel::hash() of what its run began with.
+/// The artifact of a snapshot with the SourceModel::hash() of the model that its run began with.
 inline constexpr const char* source_artifact = "model.from";
 
-/// A model to begin with: that of a Hugging Face folder (a path, s3:// or https:// address), or of a
-/// snapshot, a folder of snapshots or a run of this program, of any format. Every rank has one, and all call
-/// it alike; rank 0 reads, but for snapshots that each can read.
+/// A model that a run begins with. Its address is a Hugging Face folder (path, s3:// or https://), a
+/// snapshot, a folder of snapshots, or a run of this program in any format. All ranks must make the same
+/// calls. Rank 0 reads the files, except for snapshots that every rank can read.
 class SourceModel {
  public:
-  /// Reads what stands before tensors. Throws UserError that names the file and the place in it.
+  /// Reads the configuration and headers but no tensors. Throws UserError with the file and the place in it.
   SourceModel(const std::string& address, const World& world);
-  /// The one that a run began with, as a snapshot of the run (on rank 0) tells of it: nothing is read at the
-  /// address, which may be gone or have changed, unless values are loaded after all.
+  /// The model that a run began with, as a snapshot of the run (given on rank 0) describes it. Only load()
+  /// reads the address, so the files there may be gone or changed.
   SourceModel(const std::string& address, std::optional<StoredSnapshot> of_run, const World& world);
 
   const std::string& address() const { return address_; }
   const Gpt2Config& config() const { return config_; }
   bool has_bias() const { return has_bias_; }
-  /// Whether its vocabulary is what a folder says, of which a text may use a part, and not what a text had.
+  /// Returns true if a folder defines the vocabulary, so a text can use a part of it. Returns false if the
+  /// vocabulary is that of the training text.
   bool has_own_vocabulary() const { return has_own_vocabulary_; }
   bool is_snapshot() const { return snapshot_.has_value(); }
-  /// Whether a snapshot of the run that began with it tells of it.
+  /// Returns whether a snapshot of the run that began with this model describes it.
   bool is_of_run() const { return is_of_run_; }
-  /// What the rows of the table of tokens are made a multiple of in memory, unless somebody says.
+  /// Returns the default multiple that the embedding's rows are padded to in memory.
   int64_t vocabulary_multiple() const { return vocabulary_multiple_; }
-  /// Tells it from others.
+  /// Returns a hash that identifies the model.
   const std::string& hash() const { return hash_; }
-  /// Files that belong to it besides tensors and config.json, as they lie there (tokenizer.json), on rank 0.
+  /// Returns the model's other text files as they are stored, such as tokenizer.json. For rank 0 only.
   std::map<std::string, std::string> texts() const;
-  /// The artifacts of a snapshot; empty for a Hugging Face folder.
+  /// Returns the artifacts of a snapshot, or none for a Hugging Face folder.
   std::map<std::string, std::string> artifacts() const;
 
-  /// Brings the values to where ranks keep them: `tensors` are a GPT's, of any number of rows of tokens, and
-  /// those beyond the vocabulary become zero. All get the UserError that names what is damaged.
+  /// Loads the values into each rank's part of `tensors`, which are a GPT's. The embedding can have any
+  /// number of rows. Rows beyond the vocabulary become zero. Every rank throws UserError for a damaged file.
   void load(const World& world, PlacedTensors& tensors) const;
 
  private:
@@ -56,8 +57,8 @@ class SourceModel {
   void load_from_address(const World& world, PlacedTensors& tensors) const;
 
   std::string address_;
-  std::unique_ptr<ModelFolder> folder_;     ///< on rank 0, if it is one
-  std::optional<StoredSnapshot> snapshot_;  ///< on all ranks, if it is one
+  std::unique_ptr<ModelFolder> folder_;     ///< on rank 0, for a Hugging Face folder
+  std::optional<StoredSnapshot> snapshot_;  ///< on all ranks, for a snapshot
   Gpt2Config config_;
   bool is_of_run_ = false;
   bool has_bias_ = true;

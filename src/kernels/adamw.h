@@ -9,20 +9,20 @@
 
 namespace lockstep {
 
-/// Parameters that are treated alike, or a part of them, and their state.
+/// Parameters with the same settings, or a part of them, and their optimizer state.
 struct AdamWSlice {
   View parameter;      ///< any shape, f32 or f64, updated
   View gradient;       ///< like parameter
   View first_moment;   ///< like parameter, updated; zero before the first step
   View second_moment;  ///< like parameter, updated; zero before the first step
   double weight_decay = 0.0;
-  double learning_rate_factor = 1.0;  ///< times the learning rate of the step
-  View compute_copy = {};  ///< optional, f32, bf16 or f16, written: the new parameter, rounded to nearest
+  double learning_rate_factor = 1.0;  ///< multiplies the learning rate of the step
+  View compute_copy = {};  ///< optional, f32, bf16 or f16: receives the new parameter, rounded to nearest
 };
 
-/// One step of AdamW (Loshchilov & Hutter 2019, algorithm 2) on every slice, with PyTorch's formula: decay
-/// first, epsilon outside the bias-corrected root. Fused multiply-adds are spelled out, so that backends
-/// agree in every bit. Nothing at all is written if gradient_scale * clip is not finite.
+/// One step of AdamW (Loshchilov & Hutter 2019, algorithm 2) on every slice. The formula is PyTorch's: decay
+/// first, epsilon outside the bias-corrected root. Fused multiply-adds are explicit, so all backends give the
+/// same bits. If gradient_scale * clip is not finite, nothing is written.
 struct AdamWStep {
   static constexpr const char* name = "adamw_step";
   std::vector<AdamWSlice> slices;
@@ -31,9 +31,9 @@ struct AdamWStep {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   int64_t step = 1;             ///< counts from 1
-  float gradient_scale = 1.0f;  ///< the gradient is multiplied by this first: the factor that clips it
-  View schedule = {};  ///< optional, f64 [3]: adamw_schedule's numbers, in place of learning_rate and step
-  View clip = {};      ///< optional, f32, one element: gradient_scale is multiplied by it
+  float gradient_scale = 1.0f;  ///< multiplies the gradient first, for clipping
+  View schedule = {};  ///< optional, f64 [3]: adamw_schedule(), used instead of learning_rate and step
+  View clip = {};      ///< optional, f32, one element: multiplies gradient_scale
 
   void check() const {
     expect(step >= 1, "AdamW counts its steps from 1, not ", step);
@@ -57,15 +57,15 @@ struct AdamWStep {
 void run(CpuStream, const AdamWStep&);
 void run(CudaStream, const AdamWStep&);
 
-/// The learning rate, learning_rate / (1 - beta1^step), sqrt(1 - beta2^step): all that changes from step to
-/// step.
+/// Returns {learning_rate, learning_rate / (1 - beta1^step), sqrt(1 - beta2^step)}. Nothing else changes from
+/// step to step.
 std::array<double, 3> adamw_schedule(double learning_rate, double beta1, double beta2, int64_t step);
 
-/// adamw_schedule() where the number of the step is known on the device only.
+/// adamw_schedule() as a kernel, for a step number that is known only on the device.
 struct AdamWSchedule {
   static constexpr const char* name = "adamw_schedule";
-  View step;      ///< i32, one element; at 0 nothing but the learning rate makes sense
-  View schedule;  ///< f64 [3]: begins with the learning rate; the others are written
+  View step;      ///< i32, one element; at step 0 only the learning rate is meaningful
+  View schedule;  ///< f64 [3]: begins with the learning rate; the other two are written
   double beta1 = 0.9;
   double beta2 = 0.999;
 

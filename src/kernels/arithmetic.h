@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Throws Error unless y is what an operation on a and b makes: one dtype, and the broadcast of their shapes.
+/// Throws Error unless a, b and y share a dtype and y has the broadcast shape of a and b.
 inline void expect_broadcast(const View& a, const View& b, const View& y, const char* what) {
   expect(b.dtype == a.dtype && y.dtype == a.dtype, what, ": a is ", a.dtype, ", b is ", b.dtype, ", y is ",
          y.dtype, "; one dtype is needed");
@@ -16,42 +16,43 @@ inline void expect_broadcast(const View& a, const View& b, const View& y, const 
          ", but y is ", y.shape);
 }
 
-/// y = a + b. Shapes that differ are broadcast().
+/// y = a + b, element by element. Operands of different shapes are broadcast().
 struct Add {
   static constexpr const char* name = "add";
   View a;  ///< any shape
   View b;  ///< any shape that broadcasts with a's
-  View y;  ///< of the broadcast shape; may alias an operand of that shape
+  View y;  ///< broadcast shape of a and b; may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };
 void run(CpuStream, const Add&);
 void run(CudaStream, const Add&);
 
-/// y = a - b, likewise.
+/// y = a - b, element by element. Operands of different shapes are broadcast().
 struct Subtract {
   static constexpr const char* name = "subtract";
-  View a, b, y;  ///< as in Add
+  View a, b, y;  ///< y has the broadcast shape of a and b and may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };
 void run(CpuStream, const Subtract&);
 void run(CudaStream, const Subtract&);
 
-/// y = a * b, element by element, likewise.
+/// y = a * b, element by element. Operands of different shapes are broadcast().
 struct Multiply {
   static constexpr const char* name = "multiply";
-  View a, b, y;  ///< as in Add
+  View a, b, y;  ///< y has the broadcast shape of a and b and may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };
 void run(CpuStream, const Multiply&);
 void run(CudaStream, const Multiply&);
 
-/// y = a / b, element by element, likewise; as IEEE 754 divides, so 1 / 0 is infinite and 0 / 0 is NaN.
+/// y = a / b, element by element. Operands of different shapes are broadcast(). Division follows IEEE 754:
+/// 1 / 0 is infinite and 0 / 0 is NaN.
 struct Divide {
   static constexpr const char* name = "divide";
-  View a, b, y;  ///< as in Add
+  View a, b, y;  ///< y has the broadcast shape of a and b and may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };

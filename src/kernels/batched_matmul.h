@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// c = op(a) . op(b) for every pair of matrices: the last two dimensions are a matrix, those before them are
-/// broadcast(). CPU: the bits of MatMul. GPU: in fp32 the same; large products are MatMul's there, one after
-/// the other.
+/// c = op(a) . op(b) for every pair of matrices. The last two dimensions are a matrix, and the dimensions
+/// before them are broadcast(). On a CPU the bits are those of MatMul. On a GPU they are the same in fp32,
+/// except for large products: a GPU runs each of these as a MatMul, one after the other.
 struct BatchedMatMul {
   static constexpr const char* name = "batched_matmul";
   View a;  ///< [..., m, k], or [..., k, m] with transpose_a
@@ -22,15 +22,15 @@ struct BatchedMatMul {
   int64_t n() const { return b.shape[transpose_b ? -2 : -1]; }
   int64_t batch() const { return leading(c.shape).elements(); }
 
-  /// All dimensions but the last two.
+  /// Returns all dimensions but the last two.
   static Shape leading(const Shape& shape) {
     Shape result;
     for (int i = 0; i + 2 < shape.rank(); ++i) result.append(shape[i]);
     return result;
   }
-  /// Which matrix of a and of b the matrices of c are made from.
+  /// Returns the matrices of a and b from which each matrix of c is computed.
   BroadcastPlan plan() const { return plan_broadcast(leading(a.shape), leading(b.shape), leading(c.shape)); }
-  /// The matrix of this number in an operand.
+  /// Returns matrix `number` of an operand.
   static View matrix(const View& operand, int64_t number) {
     const Shape& shape = operand.shape;
     const int64_t bytes_each = shape[-2] * shape[-1] * lockstep::bytes(operand.dtype);

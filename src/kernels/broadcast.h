@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
-/// The shape of what is computed from a and b element by element (PyTorch's rule): extents are compared from
-/// the last on, a missing one is 1, and a 1 beside any extent is repeated. Throws Error naming both shapes.
+/// Returns the shape of an element-by-element result of a and b, by PyTorch's rule. Extents are compared from
+/// the last on. A missing extent is 1, and an extent of 1 is repeated to match the other. Throws Error naming
+/// both shapes if they do not match.
 inline Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   for (int i = -1; i >= -std::min(a.rank(), b.rank()); --i)
     expect(a[i] == b[i] || a[i] == 1 || b[i] == 1, what, ": a is ", a, ", b is ", b, "; dimension ", i,
@@ -21,23 +22,23 @@ inline Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   return result;
 }
 
-/// Whether that shape exists.
+/// Returns whether broadcast() accepts these shapes.
 inline bool can_broadcast(const Shape& a, const Shape& b) {
   for (int i = -1; i >= -std::min(a.rank(), b.rank()); --i)
     if (a[i] != b[i] && a[i] != 1 && b[i] != 1) return false;
   return true;
 }
 
-/// How two operands are read while a result is written front to back: over at most four dimensions, the
-/// fastest first, with a stride of 0 where an operand is repeated. Dimensions that both go through as through
-/// one are one.
+/// The order in which two operands are read while a result is written front to back. It has at most four
+/// dimensions, the fastest first. A stride of 0 repeats an operand. Adjacent dimensions are merged if both
+/// operands step through them as one.
 struct BroadcastPlan {
   using Numbers = std::array<int64_t, Shape::max_rank>;
   int rank = 1;
   Numbers extents = {1, 1, 1, 1};
-  Numbers of_a = {}, of_b = {};  ///< strides
+  Numbers of_a = {}, of_b = {};  ///< strides of each operand
 
-  /// The place in an operand with these strides of the result's element `index`.
+  /// Returns the offset of the result's element `index` in an operand with these strides.
   int64_t place(const Numbers& strides, int64_t index) const {
     int64_t place = 0;
     for (int i = 0; i < rank; ++i) {
@@ -48,11 +49,11 @@ struct BroadcastPlan {
   }
 };
 
-/// The plan for operands of these shapes and what broadcast() says of them.
+/// Returns the plan for operands of shapes a and b. y is broadcast() of these shapes.
 inline BroadcastPlan plan_broadcast(const Shape& a, const Shape& b, const Shape& y) {
   BroadcastPlan plan;
-  int64_t next_a = 1, next_b = 1;  // strides, if not repeated
-  size_t last = 0;                 // dimension of the plan
+  int64_t next_a = 1, next_b = 1;  // strides of dimensions that are not repeated
+  size_t last = 0;                 // last dimension of the plan so far
   bool is_first = true;
   for (int i = -1; i >= -y.rank(); --i) {
     const int64_t of_a = i < -a.rank() ? 1 : a[i], of_b = i < -b.rank() ? 1 : b[i];

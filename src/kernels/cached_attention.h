@@ -5,16 +5,17 @@
 
 namespace lockstep {
 
-/// Causal self-attention of tokens that go on in several texts: their keys and values are put behind those of
-/// earlier tokens, then y is what CausalAttentionForward has in the row of each; on a CPU bit for bit. Keys
-/// lie in panels of sixteen: next to each other in an element, as a query meets them.
+/// Causal self-attention of tokens that continue several texts. First their keys and values are stored after
+/// those of earlier tokens. Then y is computed as the rows of these tokens in CausalAttentionForward, on a
+/// CPU bit for bit. Keys are stored in panels of sixteen: one element of sixteen keys is contiguous, as a
+/// query reads it.
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   static constexpr int64_t panel = 16;
   View qkv = {};     ///< [tokens, 3 * heads * size]: queries, keys, values, head-major inside each
   View keys = {};    ///< [texts, heads, capacity / panel, size * panel], like qkv
   View values = {};  ///< [texts, heads, capacity, size rounded up to whole panels], like qkv
-  View places = {};  ///< i32 [tokens, 2]: text and position of each; those before it are there, or in qkv
+  View places = {};  ///< i32 [tokens, 2]: text and position of each token; earlier ones are stored or in qkv
   View y = {};       ///< [tokens, heads * size]
   int64_t heads = 1;
 
@@ -40,7 +41,7 @@ struct CachedAttention {
   }
 };
 int64_t scratch_bytes(CpuStream, const CachedAttention&);
-/// Throws Error for a place outside keys and values.
+/// Throws Error if a place is outside the keys and values.
 void run(CpuStream, const CachedAttention&);
 void run(CudaStream, const CachedAttention&);
 

@@ -5,12 +5,12 @@
 
 namespace lockstep {
 
-/// y = x in another dtype, rounded to nearest even: float types to each other, i32 to any of them. A GPU
-/// refuses f64.
+/// y = x in another dtype, rounded to nearest even. Float types convert to each other, and i32 converts to
+/// any of them. A GPU refuses f64.
 struct Convert {
   static constexpr const char* name = "convert";
   View x;  ///< any shape
-  View y;  ///< as many elements as x; no overlap
+  View y;  ///< any shape with x's number of elements; no overlap
 
   void check() const {
     expect(y.size() == x.size(), "y is ", y.shape, ", x is ", x.shape);

@@ -5,17 +5,17 @@
 
 namespace lockstep {
 
-/// losses[i] = log(sum(exp(logits[i]))) - logits[i, targets[i]] and, in the same pass, dlogits = (softmax(
-/// logits) - onehot(targets)) * gradient_scale * scale. Rows whose target is `ignore_index` give zeros. For
-/// any other target outside [0, classes) the CPU's run() throws Error before it writes anything; on a GPU
-/// the row's loss and dlogits are NaN.
+/// losses[i] = log(sum(exp(logits[i]))) - logits[i, targets[i]]. The same pass computes dlogits =
+/// (softmax(logits) - onehot(targets)) * gradient_scale * scale. Rows whose target is `ignore_index` give
+/// zeros. For any other target outside [0, classes) the CPU's run() throws Error before it writes anything.
+/// On a GPU the row's loss and dlogits are NaN.
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   View logits;        ///< [..., classes]
-  View targets;       ///< i32, one a row
-  View losses;        ///< one a row, f32 for 16-bit logits
+  View targets;       ///< i32, one per row
+  View losses;        ///< one per row, f32 for 16-bit logits
   View dlogits = {};  ///< like logits, optional; may alias logits
-  View scale = {};    ///< one element like losses, optional: read where the kernel runs
+  View scale = {};    ///< optional, one element of the dtype of losses; read where the kernel runs
   int32_t ignore_index = -1;
   double gradient_scale = 1.0;
 
@@ -35,8 +35,8 @@ struct CrossEntropy {
 void run(CpuStream, const CrossEntropy&);
 void run(CudaStream, const CrossEntropy&);
 
-/// y = 1 / the number of targets that are not `ignore_index`, divided in double; 0 if there are none, so that
-/// the mean over no target is 0 and so is its gradient.
+/// y = 1 / (the number of targets that are not `ignore_index`), divided in double. Without such targets y is
+/// 0, so a mean over no target and its gradient are 0.
 struct InverseCount {
   static constexpr const char* name = "inverse_count";
   View targets;  ///< i32, any shape

@@ -9,22 +9,23 @@
 
 namespace lockstep::math {
 
-// Elementary functions of double. C libraries differ in the last bits of theirs. These are additions,
-// multiplications and divisions of IEEE 754 in a fixed order, so they have the same bits everywhere. Their
-// coefficients are those of the Taylor series, which needs few terms after the argument is reduced.
+// Elementary functions of double. C libraries differ in the last bits of theirs. These functions are
+// additions, multiplications and divisions of IEEE 754 in a fixed order, so they have the same bits
+// everywhere. Their coefficients are those of the Taylor series, which needs few terms after the argument is
+// reduced.
 
-/// The nearest integer of |x| < 2^51, halves to even.
+/// Returns the integer nearest to x for |x| < 2^51, halves to even.
 constexpr double nearest_integer(double x) {
   constexpr double shift = 0x1.8p52;
   return (x + shift) - shift;
 }
 
-/// 2^n for the exponents of normal numbers.
+/// Returns 2^n for the exponents of normal numbers.
 constexpr double power_of_two(int64_t n) {
   return std::bit_cast<double>(static_cast<uint64_t>(n + 1023) << 52);
 }
 
-/// x^exponent by squaring, for exponents from 0 on.
+/// Returns x^exponent by squaring, for exponent >= 0.
 constexpr double power(double x, int64_t exponent) {
   double result = 1.0;
   for (; exponent > 0; exponent /= 2, x *= x)
@@ -35,7 +36,7 @@ constexpr double power(double x, int64_t exponent) {
 /// log(2) as a sum. The upper part has 21 trailing zeros, so its product with an exponent is exact.
 inline constexpr double upper_log_of_2 = 0x1.62e42fee00000p-1, lower_log_of_2 = 0x1.a39ef35793c76p-33;
 
-/// {coefficient(0), coefficient(1), ...}
+/// Returns {coefficient(0), coefficient(1), ...}.
 template <size_t terms, class Coefficient>
 constexpr std::array<double, terms> series(Coefficient coefficient) {
   std::array<double, terms> values{};
@@ -81,7 +82,7 @@ constexpr double exp(double x) {
   const double n = nearest_integer(x * 1.44269504088896340736);
   const double r = (x - n * upper_log_of_2) - n * lower_log_of_2;
   const double mantissa = 1.0 + exp_minus_1_near_zero(r);
-  // In two steps, since 2^n alone may be too large or too small for a double.
+  // Multiplies in two steps, since 2^n alone may be too large or too small for a double.
   const auto exponent = static_cast<int64_t>(n);
   const int64_t half = exponent / 2;
   return mantissa * power_of_two(half) * power_of_two(exponent - half);
@@ -99,7 +100,7 @@ constexpr double log(double x) {
   const int64_t exponent = (word - std::bit_cast<int64_t>(0.70710678118654752440)) >> 52;
   const double n = static_cast<double>(is_subnormal ? exponent - 54 : exponent);
   const double f = std::bit_cast<double>(word - exponent * (int64_t{1} << 52)) - 1.0;
-  // log(1 + f) = 2 artanh(s) = f - (f^2 / 2 - s (f^2 / 2 + tail)), where tail is the series from its third
+  // log(1 + f) = 2 artanh(s) = f - (f^2 / 2 - s (f^2 / 2 + tail)). Here tail is the series from its third
   // power on.
   const double s = f / (2.0 + f);
   const double square = s * s, half_square = 0.5 * f * f;
@@ -119,11 +120,11 @@ constexpr double cos_near_zero(double x) {
   return 1.0 - (0.5 * square - square * square * polynomial(square, cos_series));
 }
 
-/// {sin(2 pi x), cos(2 pi x)} for |x| < 2^49, 2 ulp: an angle in turns is reduced without an error.
+/// {sin(2 pi x), cos(2 pi x)} for |x| < 2^49, 2 ulp. An angle in turns is reduced without an error.
 constexpr std::array<double, 2> sin_and_cos_of_turns(double x) {
   const double nearest = nearest_integer(4.0 * x);
   const double angle = (x - 0.25 * nearest) * 6.28318530717958647693;
-  // A processor cannot predict the quarter of a random angle, so nothing branches on it.
+  // A processor cannot predict the quarter of a random angle, so this code does not branch on it.
   const std::array<double, 2> near_zero{sin_near_zero(angle), cos_near_zero(angle)};
   const auto sin_after = [&](int64_t quarters) {
     return near_zero[static_cast<size_t>(quarters & 1)] * static_cast<double>(1 - (quarters & 2));
@@ -145,8 +146,8 @@ constexpr double tanh(double x) {
   return x < 0.0 ? -result : x == 0.0 ? x : result;
 }
 
-/// Error function, 10 ulp. From 2 on by the continued fraction of 1 - erf (Abramowitz & Stegun 7.1.14), below
-/// by a series of positive terms (7.1.6).
+/// Error function, 10 ulp. For |x| >= 2 it uses the continued fraction of 1 - erf (Abramowitz & Stegun
+/// 7.1.14). For |x| < 2 it uses a series of positive terms (7.1.6).
 constexpr double erf(double x) {
   if (x != x || x == 0.0) return x;
   const double magnitude = x < 0.0 ? -x : x;

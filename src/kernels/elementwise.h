@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// Throws Error unless `view` has the shape and dtype of `model`; the message calls it `what`.
+/// Throws Error unless `view` has the shape and dtype of `model`. The message names the view by `what`.
 inline void expect_like(const View& view, const View& model, const char* what) {
   expect(view.shape == model.shape && view.dtype == model.dtype, what, " is ", view.shape, " ", view.dtype,
          " where ", model.shape, " ", model.dtype, " is needed");
 }
 
-/// y = factor * x, with the factor rounded to what x is computed in first.
+/// y = factor * x. The factor is first rounded to the type in which x is computed.
 struct Scale {
   static constexpr const char* name = "scale";
   View x;  ///< any shape
@@ -25,7 +25,7 @@ struct Scale {
 void run(CpuStream, const Scale&);
 void run(CudaStream, const Scale&);
 
-/// y = factor[0] * x, with a factor that is known only where the kernel runs.
+/// y = factor[0] * x. The factor is known only where the kernel runs.
 struct ScaleBy {
   static constexpr const char* name = "scale_by";
   View x;       ///< any shape
@@ -52,7 +52,8 @@ struct ReluForward {
 void run(CpuStream, const ReluForward&);
 void run(CudaStream, const ReluForward&);
 
-/// dx = dy where x > 0, else 0. As y > 0 exactly where x > 0, the output of the forward will do for x.
+/// dx = dy where x > 0, else 0. The output of the forward also serves as x, because y > 0 exactly where
+/// x > 0.
 struct ReluBackward {
   static constexpr const char* name = "relu_backward";
   View x;   ///< the input (or output) of the forward
@@ -104,7 +105,7 @@ struct Exp {
 void run(CpuStream, const Exp&);
 void run(CudaStream, const Exp&);
 
-/// y = the natural logarithm of x: -infinity at 0, NaN below; its gradient is dy / x.
+/// y = the natural logarithm of x: -infinity at 0, NaN for negative x. Its gradient is dy / x.
 struct Log {
   static constexpr const char* name = "log";
   View x;  ///< any shape
@@ -126,8 +127,8 @@ struct Fill {
 void run(CpuStream, const Fill&);
 void run(CudaStream, const Fill&);
 
-/// y[i] = values[i] for i < count. On a GPU the values travel with the launch, so that the host may forget
-/// them at once: how the scalars of a step reach a recorded graph, in whose memory y lies.
+/// y[i] = values[i] for i < count. On a GPU the values are arguments of the launch, so the host may discard
+/// them at once. This is how the scalars of a step reach a recorded graph, whose memory holds y.
 struct SetValues {
   static constexpr const char* name = "set_values";
   static constexpr int max_count = 8;
@@ -143,7 +144,7 @@ struct SetValues {
 void run(CpuStream, const SetValues&);
 void run(CudaStream, const SetValues&);
 
-/// y = value modulo 2^32, in the same way: the number of a step.
+/// y = value modulo 2^32: sets the number of a step. On a GPU the value is an argument of the launch.
 struct SetStep {
   static constexpr const char* name = "set_step";
   View y;  ///< i32, one element; RandomKey::device_step reads it as unsigned
@@ -160,7 +161,7 @@ void run(CudaStream, const SetStep&);
 struct Copy {
   static constexpr const char* name = "copy";
   View x;  ///< any shape
-  View y;  ///< as many elements as x, same dtype; no overlap
+  View y;  ///< any shape with x's number of elements, dtype of x; no overlap
 
   void check() const {
     expect(y.size() == x.size() && y.dtype == x.dtype, "y is ", y.shape, " ", y.dtype, ", x is ", x.shape,
@@ -180,14 +181,14 @@ struct AddPositions {
   void check() const {
     expect(x.shape.rank() == 3 && table.shape.rank() == 2 && table.shape[0] >= x.shape[1] &&
                table.shape[1] == x.shape[2] && table.dtype == x.dtype,
-           "x is ", x.shape, ", too large for a table of positions ", table.shape);
+           "x is ", x.shape, ", which does not fit a table of positions ", table.shape);
     expect_like(y, x, "y");
   }
 };
 void run(CpuStream, const AddPositions&);
 void run(CudaStream, const AddPositions&);
 
-/// dtable[t, c] = sum over b of dy[b, t, c], in order of b; rows from `time` on are zero.
+/// dtable[t, c] = sum over b of dy[b, t, c], in order of b. Rows from `time` on are zero.
 struct AddPositionsBackward {
   static constexpr const char* name = "add_positions_backward";
   View dy;      ///< [batch, time, columns]
@@ -196,7 +197,7 @@ struct AddPositionsBackward {
   void check() const {
     expect(dy.shape.rank() == 3 && dtable.shape.rank() == 2 && dtable.shape[0] >= dy.shape[1] &&
                dtable.shape[1] == dy.shape[2] && dtable.dtype == accumulator_dtype(dy.dtype),
-           "dy is ", dy.shape, ", too large for a table of positions ", dtable.shape);
+           "dy is ", dy.shape, ", which does not fit a table of positions ", dtable.shape);
   }
 };
 void run(CpuStream, const AddPositionsBackward&);

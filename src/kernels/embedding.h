@@ -5,11 +5,11 @@
 
 namespace lockstep {
 
-/// y[i] = table[ids[i]]. For an id outside the table the CPU throws Error before it writes anything; a GPU
-/// writes a row of NaN.
+/// y[i] = table[ids[i]]. If an id is outside the table, the CPU throws Error before it writes anything. A GPU
+/// writes a row of NaN for it.
 struct EmbeddingForward {
   static constexpr const char* name = "embedding_forward";
-  View ids;    ///< i32 [...], n of them
+  View ids;    ///< i32 [...], n ids
   View table;  ///< [rows, columns]
   View y;      ///< [..., columns], n rows
 
@@ -21,15 +21,15 @@ struct EmbeddingForward {
 void run(CpuStream, const EmbeddingForward&);
 void run(CudaStream, const EmbeddingForward&);
 
-/// dtable[row] = sum of the dy[i] with ids[i] = row in fp32, in order of i (on a GPU in order within each 64
-/// of them, and then over these sums); zero where a row is not used. An id outside the table: Error on the
-/// CPU, passed over on a GPU.
+/// dtable[row] = sum of the dy[i] with ids[i] = row in the dtype of dtable, in order of i. A GPU adds runs of
+/// 64 of these dy in order, then the sums of the runs. Unused rows are zero. If an id is outside the table,
+/// the CPU throws Error and a GPU skips the id.
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
-  View ids;           ///< i32 [...], n of them
+  View ids;           ///< i32 [...], n ids
   View dy;            ///< [..., columns], n rows
   View dtable;        ///< [rows, columns], overwritten; f32 for a 16-bit dy, else its dtype
-  bool adds = false;  ///< dtable += the finished sums instead; rows that are not used keep every bit
+  bool adds = false;  ///< adds the finished sums to dtable instead; unused rows do not change
 
   void check() const {
     expect(dtable.shape.rank() == 2 && dy.size() == ids.size() * dtable.shape[1], "dy is ", dy.shape,

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// Which GELU (Hendrycks & Gimpel 2016): tanh is eq. 2's approximation (GPT-2), erf the exact x * Phi(x).
+/// A form of GELU (Hendrycks & Gimpel 2016). tanh is the approximation of eq. 2 (GPT-2), and erf is the exact
+/// x * Phi(x).
 enum class Gelu { tanh, erf };
 
 /// y = gelu(x).

@@ -7,26 +7,27 @@
 
 namespace lockstep {
 
-/// What a loss is multiplied by so that gradients do not vanish in 16 bits, and what is counted to choose it.
+/// A loss scale and the counters that choose it. The loss is multiplied by the scale, so that gradients do
+/// not vanish in 16 bits.
 struct GradScale {
   float scale = 65536.0f;
-  int32_t growth_tracker = 0;  ///< good steps since the scale was last chosen
+  int32_t growth_tracker = 0;  ///< good steps since the last growth or backoff
   int32_t skipped_steps = 0;
   bool operator==(const GradScale&) const = default;
 };
-/// Elements of an i32 tensor that holds one.
+/// Number of elements in an i32 tensor that holds a GradScale.
 inline constexpr int64_t grad_scale_words = 3;
 static_assert(sizeof(GradScale) == grad_scale_words * sizeof(int32_t));
 
-/// When and how the scale changes: PyTorch's constants.
+/// The rule for changes of the scale. The defaults are PyTorch's constants.
 struct GradScaleRule {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   int32_t growth_interval = 2000;  ///< good steps in a row
 };
 
-/// The scale after a step, as PyTorch's GradScaler.update() chooses it. One that fp32 cannot hold is not
-/// taken.
+/// Returns the scale after a step, as PyTorch's GradScaler.update() chooses it. A scale that fp32 cannot hold
+/// is not used.
 constexpr GradScale next_scale(GradScale now, bool is_good, const GradScaleRule& rule) {
   if (!is_good) return {static_cast<float>(now.scale * rule.backoff_factor), 0, now.skipped_steps + 1};
   if (++now.growth_tracker < rule.growth_interval) return now;
@@ -36,7 +37,7 @@ constexpr GradScale next_scale(GradScale now, bool is_good, const GradScaleRule&
   return now;
 }
 
-/// state = next_scale(state), good if `factor`, ClipFactor's, is finite.
+/// state = next_scale(state). The step is good if the ClipFactor `factor` is finite.
 struct UpdateGradScale {
   static constexpr const char* name = "update_grad_scale";
   View state;   ///< i32 [3]: a GradScale
@@ -57,7 +58,7 @@ struct UpdateGradScale {
 void run(CpuStream, const UpdateGradScale&);
 void run(CudaStream, const UpdateGradScale&);
 
-/// count += 1 if `factor` is finite: the steps that were not skipped.
+/// count += 1 if `factor` is finite. So it counts the steps that were not skipped.
 struct CountStep {
   static constexpr const char* name = "count_step";
   View count;   ///< i32, one element

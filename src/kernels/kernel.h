@@ -11,30 +11,31 @@
 
 namespace lockstep {
 
-/// A kernel is a value: its fields are its contract, check() its preconditions, and one overload of run() per
-/// backend its implementation.
+/// A kernel is a value. Its fields are its contract and check() tests its preconditions. Each backend
+/// implements it by an overload of run().
 template <class K>
 concept Kernel = requires(const K& kernel) {
   { K::name } -> std::convertible_to<const char*>;
   kernel.check();
 };
 
-/// Memory that a kernel has while it runs: as much as scratch_bytes(on, kernel), declared beside its run(),
-/// says; null for none. A dry run counts it from there.
+/// Allocates the memory that a kernel needs while it runs. Returns null if it needs none. scratch_bytes(on,
+/// kernel) gives the size and is declared next to the kernel's run(). A dry run counts the memory here.
 template <class On, Kernel K>
 std::shared_ptr<std::byte> allocate_scratch(const On& on, const K& kernel) {
   const int64_t bytes = scratch_bytes(on, kernel);
   return bytes == 0 ? nullptr : allocate(bytes, on);
 }
 
-/// How many kernels this thread has launched: who lends memory to the next one knows by it that this is over.
+/// Returns the number of kernels launched by this thread. A buffer lent to the next kernel is free once this
+/// counter has advanced.
 inline uint64_t& launches_of_this_thread() {
   thread_local uint64_t launches = 0;
   return launches;
 }
 
-/// The one way a kernel is run: preconditions, trace range, backend of the stream. On a dry stream it does
-/// not run, and its scratch memory is counted.
+/// Runs a kernel: checks its preconditions, opens a trace range and calls the backend of the stream. This is
+/// the only way to run a kernel. A dry stream does not run the kernel but counts its scratch memory.
 template <Kernel K>
 void launch(const Stream& stream, const K& kernel) {
   kernel.check();

@@ -5,16 +5,17 @@
 
 namespace lockstep {
 
-/// y = (x - mean) * rstd * weight + bias for every row, rstd = 1 / sqrt(variance + epsilon), biased variance
-/// (Ba et al. 2016, eq. 3). Two passes: the mean first, then the squares around it. With `residual`, x +
-/// residual is rounded to the storage type, written to `sum`, and normalised in x's place.
+/// y = (x - mean) * rstd * weight + bias for every row. rstd = 1 / sqrt(variance + epsilon), with the biased
+/// variance (Ba et al. 2016, eq. 3). The first pass computes the mean, the second the squares around it. With
+/// `residual`, x + residual is rounded to the storage type and written to `sum`. Then this sum is normalised
+/// instead of x.
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   View x;              ///< [..., columns]
   View residual = {};  ///< like x, optional
   View weight;         ///< [columns]
   View bias = {};      ///< [columns], optional
-  View sum = {};       ///< like x, exactly where residual is; may alias x or residual
+  View sum = {};       ///< like x, given exactly if residual is; may alias x or residual
   View y;              ///< like x; may alias x or residual
   View mean;           ///< [rows], f32 for 16-bit x; written for the backward
   View rstd;           ///< [rows], like mean
@@ -26,22 +27,22 @@ struct LayerNormForward {
            ", bias is ", bias.shape, ", x is ", x.shape);
     expect(mean.size() == x.shape.rows() && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
            ", rstd is ", rstd.shape, ", x is ", x.shape);
-    expect(static_cast<bool>(residual) == static_cast<bool>(sum), "residual and sum come together");
+    expect(static_cast<bool>(residual) == static_cast<bool>(sum), "residual and sum must be given together");
     for (const View* view : {&residual, &sum})
       expect(!*view || view->shape == x.shape, "residual is ", residual.shape, ", sum is ", sum.shape,
              ", x is ", x.shape);
     for (const View* view : {&residual, &weight, &bias, &sum, &y})
-      expect(!*view || view->dtype == x.dtype, "all tensors are ", x.dtype, " or none");
+      expect(!*view || view->dtype == x.dtype, "all tensors must be ", x.dtype, ", like x");
     for (const View* view : {&mean, &rstd})
-      expect(view->dtype == accumulator_dtype(x.dtype), "mean and rstd of ", x.dtype, " rows are ",
+      expect(view->dtype == accumulator_dtype(x.dtype), "mean and rstd of ", x.dtype, " rows must be ",
              accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };
 void run(CpuStream, const LayerNormForward&);
 void run(CudaStream, const LayerNormForward&);
 
-/// The gradients of x, weight and bias, dx plus `carried`; sums over rows run in blocks that depend on the
-/// shape alone.
+/// The gradients of x, weight and bias. `carried` is added to dx. Sums over rows run in blocks that depend
+/// only on the shape.
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   View x;             ///< [..., columns], the input of the forward
@@ -49,7 +50,7 @@ struct LayerNormBackward {
   View mean;          ///< [rows], of the forward
   View rstd;          ///< [rows], of the forward
   View dy;            ///< like x
-  View carried = {};  ///< like x, optional: what x has received already
+  View carried = {};  ///< like x, optional: the gradient that x has already received
   View dx;            ///< like x; may alias dy or carried
   View dweight;       ///< [columns], f32 for 16-bit x; overwritten
   View dbias = {};    ///< like dweight, optional
@@ -65,10 +66,10 @@ struct LayerNormBackward {
            ", rstd is ", rstd.shape, ", x is ", x.shape);
     expect(!carried || carried.shape == x.shape, "carried is ", carried.shape, ", x is ", x.shape);
     for (const View* view : {&weight, &dy, &carried, &dx})
-      expect(!*view || view->dtype == x.dtype, "all tensors are ", x.dtype, " or none");
+      expect(!*view || view->dtype == x.dtype, "all tensors must be ", x.dtype, ", like x");
     for (const View* view : {&mean, &rstd, &dweight, &dbias})
       expect(!*view || view->dtype == accumulator_dtype(x.dtype), "statistics and dweight of ", x.dtype,
-             " rows are ", accumulator_dtype(x.dtype), ", not ", view->dtype);
+             " rows must be ", accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };
 int64_t scratch_bytes(CpuStream, const LayerNormBackward&);

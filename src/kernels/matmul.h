@@ -5,32 +5,35 @@
 
 namespace lockstep {
 
-/// What MatMul makes of a finished sum s: s itself; a GELU of it, that of GeluForward (bit for bit on a CPU);
-/// or s * gelu'(pre_activation), that of GeluBackward. Between 16-bit tensors s is not rounded before it.
+/// The function that MatMul applies to a finished sum s. It is s itself, a GELU as in GeluForward (bit for
+/// bit on a CPU), or s * gelu'(pre_activation) as in GeluBackward. Between 16-bit tensors s is not rounded
+/// first, unless a separate GPU kernel applies the function.
 enum class Activation { none, gelu_tanh, gelu_erf, gelu_tanh_backward, gelu_erf_backward };
 
 constexpr bool is_backward(Activation activation) {
   return activation == Activation::gelu_tanh_backward || activation == Activation::gelu_erf_backward;
 }
 
-/// c = activation(scale * op(a) . op(b) + bias) + residual, op(a) [m, k], op(b) [k, n]; op transposes the
-/// stored matrix where its flag is set. a, b and bias are of one float dtype, on a GPU not f64; 16 bits are
-/// computed in fp32 and rounded once. CPU: the bits of c[i, j] depend on k and its terms alone, one chain of
-/// fused multiply-adds per fixed block of k; of bf16, where uses_bf16_unit(), what that unit makes of them.
-/// GPU: on the shapes, the values and the plan (matmul_plans.h).
+/// c = activation(scale * op(a) . op(b) + bias) + residual, with op(a) [m, k] and op(b) [k, n]. The operator
+/// op transposes the stored matrix if its flag is set. The operands a, b and bias have one float dtype, on a
+/// GPU not f64. Operands of 16 bits are computed in fp32 and rounded once.
+///
+/// On a CPU the bits of c[i, j] depend only on k and its terms: one chain of fused multiply-adds per fixed
+/// block of k. With uses_bf16_unit(), AMX adds the terms of bf16 operands in its own order. On a GPU the bits
+/// depend on the shapes, the values and the plan (matmul_plans.h).
 struct MatMul {
   static constexpr const char* name = "matmul";
   View a = {};     ///< [m, k], or [k, m] with transpose_a; leading dimensions fold into the rows
-  View b = {};     ///< [k, n], or [n, k] with transpose_b; likewise
+  View b = {};     ///< [k, n], or [n, k] with transpose_b; leading dimensions fold into the rows
   View bias = {};  ///< optional, [n]; not with a backward activation
-  View c = {};     ///< [m, n], likewise; must not overlap the inputs; f32 where a is 16 bits, or like a
-  View pre_activation = {};  ///< like c: optionally receives what a GELU is applied to; read backward
-  View residual = {};        ///< optional, like c, which it may be; only without an activation
+  View c = {};     ///< [m, n], leading dimensions folded; no overlap with a, b; f32 for 16-bit a, or like a
+  View pre_activation = {};  ///< optional, like c: receives the input of a GELU; read backward
+  View residual = {};        ///< optional, like c, may be c itself; only without an activation
   View column_sum = {};  ///< optional, [n], f32 for 16-bit b: receives ColumnSum of b; not with transpose_b
   bool transpose_a = false;
   bool transpose_b = false;
   Activation activation = Activation::none;
-  double scale = 1.0;  ///< of finished sums, in the type of the sums
+  double scale = 1.0;  ///< multiplies finished sums, in the type of the sums
 
   int64_t m() const { return transpose_a ? a.shape[-1] : a.shape.rows(); }
   int64_t k() const { return transpose_a ? a.shape.rows() : a.shape[-1]; }
@@ -38,10 +41,10 @@ struct MatMul {
 
   void check() const {
     expect(a.shape.rank() > 0 && b.shape.rank() > 0 && c.shape.rank() > 0, "matmul of a ", a.shape, ", b ",
-           b.shape, " into c ", c.shape, ": scalars are no matrices");
+           b.shape, " into c ", c.shape, ": a scalar is not a matrix");
     const int64_t inner = transpose_b ? b.shape[-1] : b.shape.rows();
     expect(k() == inner, "matmul of a ", a.shape, flag(transpose_a), " and b ", b.shape, flag(transpose_b),
-           ": ", k(), " and ", inner, " inner elements");
+           ": inner extents ", k(), " and ", inner, " differ");
     expect(c.shape.rows() == m() && c.shape[-1] == n(), "matmul of a ", a.shape, flag(transpose_a), " and b ",
            b.shape, flag(transpose_b), " is [", m(), ", ", n(), "], but c is ", c.shape);
     expect(a.dtype != DType::i32 && b.dtype == a.dtype, "a is ", a.dtype, ", b is ", b.dtype,
@@ -58,7 +61,7 @@ struct MatMul {
   void check_additions() const {
     expect(!bias || (bias.shape == Shape{n()} && bias.dtype == a.dtype && !is_backward(activation)),
            "bias is ", bias.shape, " ", bias.dtype, " for ", n(), " columns of c and ", a.dtype, " operands",
-           is_backward(activation) ? ", and a gradient has none" : "");
+           is_backward(activation) ? ", and a backward activation takes none" : "");
     expect(!pre_activation || (pre_activation.shape == c.shape && pre_activation.dtype == c.dtype),
            "pre_activation is ", pre_activation.shape, " ", pre_activation.dtype, ", c is ", c.shape, " ",
            c.dtype);
@@ -67,7 +70,7 @@ struct MatMul {
     expect(!residual || (residual.shape == c.shape && residual.dtype == c.dtype), "residual is ",
            residual.shape, " ", residual.dtype, ", c is ", c.shape, " ", c.dtype);
     expect(!residual || (activation == Activation::none && !pre_activation),
-           "a residual is added only where nothing is done to the sum");
+           "a residual needs Activation::none and no pre_activation");
   }
   static const char* flag(bool transposed) { return transposed ? " (transposed)" : ""; }
 };
@@ -75,7 +78,7 @@ int64_t scratch_bytes(CpuStream, const MatMul&);
 void run(CpuStream, const MatMul&);
 void run(CudaStream, const MatMul&);
 
-/// y[j] = sum over rows of x[., j], added in fixed blocks of rows: the gradient of a bias.
+/// y[j] = sum over rows of x[., j], added in fixed blocks of rows. It is the gradient of a bias.
 struct ColumnSum {
   static constexpr const char* name = "column_sum";
   View x = {};  ///< [rows, columns], leading dimensions folded

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a build without CUDA knows of plans: there are none.
+// The functions of matmul_plans.h in a build without CUDA, which has no plans.
 #include "core/error.h"
 #include "kernels/matmul_plans.h"
 
@@ -12,7 +12,7 @@ std::string place_of_matmul_plans() { return {}; }
 std::string export_matmul_plans(bool) { return {}; }
 
 void import_matmul_plans(const std::string& text) {
-  require(text.empty(), "the plans for products were made on a GPU, but this build has no CUDA");
+  require(text.empty(), "the matmul plans were made on a GPU, but this build has no CUDA");
 }
 
 }  // namespace lockstep

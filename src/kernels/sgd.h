@@ -5,9 +5,10 @@
 
 namespace lockstep {
 
-/// g = gradient_scale * clip * gradient + weight_decay * parameter; with a velocity: velocity = momentum *
-/// velocity + g and g = velocity; parameter -= learning_rate * g. As PyTorch's SGD without dampening, given a
-/// velocity that starts at zero. Nothing at all is written if that factor is not finite.
+/// One step of SGD: g = gradient_scale * clip * gradient + weight_decay * parameter. With a velocity:
+/// velocity = momentum * velocity + g and then g = velocity. The step ends with parameter -= learning_rate *
+/// g. This equals PyTorch's SGD without dampening if the velocity starts at zero. If gradient_scale * clip is
+/// not finite, nothing is written.
 struct SgdStep {
   static constexpr const char* name = "sgd_step";
   View parameter;  ///< any shape, updated
@@ -16,8 +17,8 @@ struct SgdStep {
   double weight_decay = 0.0;
   double momentum = 0.0;
   View velocity;                ///< like parameter, updated; needed if momentum is not zero
-  float gradient_scale = 1.0f;  ///< as in AdamWStep
-  View clip = {};               ///< optional, f32, one element
+  float gradient_scale = 1.0f;  ///< multiplies the gradient first, for clipping
+  View clip = {};               ///< optional, f32, one element: multiplies gradient_scale
 
   void check() const {
     expect(gradient.shape == parameter.shape && gradient.dtype == parameter.dtype, "gradient is ",

@@ -5,15 +5,15 @@
 
 namespace lockstep {
 
-/// y = e^(x - m) / sum(e^(x - m)) for every row, m its largest element. A row of which every element is
-/// -infinity is NaN, and so is one that holds a NaN or +infinity.
+/// y = e^(x - m) / sum(e^(x - m)) for every row, where m is its largest element. A row is NaN if all its
+/// elements are -infinity or one is NaN or +infinity.
 struct SoftmaxForward {
   static constexpr const char* name = "softmax_forward";
   View x;  ///< [..., columns]
   View y;  ///< like x; may alias x
 
   void check() const {
-    expect(x.shape.rank() >= 1, "the softmax of a scalar");
+    expect(x.shape.rank() >= 1, "softmax needs rows, not a scalar");
     expect_like(y, x, "y");
   }
 };
@@ -28,7 +28,7 @@ struct SoftmaxBackward {
   View dx;  ///< like y; may alias dy
 
   void check() const {
-    expect(y.shape.rank() >= 1, "the softmax of a scalar");
+    expect(y.shape.rank() >= 1, "softmax needs rows, not a scalar");
     expect_like(dy, y, "dy");
     expect_like(dx, y, "dx");
   }

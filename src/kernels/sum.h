@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Elements in a block of a sum. Blocks begin at the start of a tensor or a flat space, so it may be cut at
-/// multiples of this without a change of bits.
+/// Number of elements in a block of a sum. Blocks begin at the start of a tensor or a flat space. So a cut at
+/// a multiple of this number does not change the bits.
 inline constexpr int64_t sum_block = 4096;
 
-/// y = the sum of x: each block in the dtype of x (16-bit floats: in f32) by 32 fixed lanes, the blocks in
-/// f64. A block's sum has the same bits on every backend; blocks are added in order on the CPU,
-/// by 1024 fixed lanes on a GPU. Nothing else shows in the bits, neither alignment nor the kind of GPU.
+/// y = the sum of x. Each block is added in the dtype of x (16-bit floats in f32) by 32 fixed lanes, and the
+/// blocks are added in f64. A block's sum has the same bits on every backend. The CPU adds the blocks in
+/// order, a GPU by 1024 fixed lanes. Nothing else affects the bits, neither alignment nor the kind of GPU.
 struct Sum {
   static constexpr const char* name = "sum";
   View x;  ///< any shape
@@ -28,17 +28,17 @@ struct Sum {
 void run(CpuStream, const Sum&);
 void run(CudaStream, const Sum&);
 
-/// Rows of `inner` > 1 columns are added in runs of sum_rows, one row after the other; the runs of a block of
-/// sum_block_rows in order, and the blocks in order, in f64.
+/// DimensionSum adds rows of `inner` > 1 columns in order, in runs of sum_rows. Then it adds the runs of a
+/// block of sum_block_rows in order. At last it adds the blocks in order, in f64.
 inline constexpr int64_t sum_rows = 64;
 inline constexpr int64_t sum_block_rows = 1024;
 
-/// y[o, i] = the sum of x[o, n, i] over n. Elements that lie beside each other (inner = 1) are added as those
-/// of Sum. The same bits on every backend, and those of y[o, i] depend on its own terms alone.
+/// y[o, i] = the sum of x[o, n, i] over n. Contiguous terms (inner = 1) are added in the blocks of Sum. The
+/// bits are the same on every backend. The bits of y[o, i] depend only on its own terms.
 struct DimensionSum {
   static constexpr const char* name = "dimension_sum";
-  View x;             ///< [outer, count, inner], as many elements in any shape
-  View y;             ///< [outer, inner], likewise; f32 for 16-bit x
+  View x;             ///< [outer, count, inner], stored in any shape
+  View y;             ///< [outer, inner], stored in any shape; f32 for 16-bit x
   int64_t count = 0;  ///< may be 0: y is 0
   int64_t inner = 1;  ///< at least 1, unless y has no elements
 
@@ -53,16 +53,16 @@ int64_t scratch_bytes(CpuStream, const DimensionSum&);
 void run(CpuStream, const DimensionSum&);
 void run(CudaStream, const DimensionSum&);
 
-/// y[b] = the sum of the squares of block b - shift of x, in f64, for the blocks b of the given ranges; the
-/// others are left as they are. A block's sum has the same bits on every backend, wherever x is cut and
-/// wherever its parts lie.
+/// y[b] = the sum of the squares of block b - shift of x, in f64, for the blocks b of the given ranges. The
+/// other blocks of y do not change. A block's sum has the same bits on every backend, wherever x is cut and
+/// wherever its parts are stored.
 struct BlockSquares {
   static constexpr const char* name = "block_squares";
   /// Blocks [first, last) of y, from blocks [first - shift, last - shift) of x.
   struct Blocks {
     int64_t first = 0;
     int64_t last = 0;
-    int64_t shift = 0;  ///< of either sign
+    int64_t shift = 0;  ///< positive, zero or negative
   };
   View x;                      ///< any shape, f32; f64 on the CPU only; its last block may be short
   View y;                      ///< f64, one element for each block
@@ -73,8 +73,8 @@ struct BlockSquares {
     expect(y.dtype == DType::f64, "y is ", y.dtype);
     const int64_t x_blocks = (x.size() + sum_block - 1) / sum_block;
     for (const auto& [first, last, shift] : ranges) {
-      expect(0 <= first && first < last && last <= y.size(), "blocks [", first, ", ", last, ") of ",
-             y.size());
+      expect(0 <= first && first < last && last <= y.size(), "blocks [", first, ", ", last,
+             ") of y, which has ", y.size());
       expect(shift <= first && last - shift <= x_blocks, "blocks [", first - shift, ", ", last - shift,
              ") of x, which has ", x_blocks);
     }
@@ -83,9 +83,9 @@ struct BlockSquares {
 void run(CpuStream, const BlockSquares&);
 void run(CudaStream, const BlockSquares&);
 
-/// The factor that brings a norm down to at most `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch's
-/// clip_grad_norm_ has it, divided by `scale`, in f64 and rounded once; 1 / scale if max_norm is 0 (off).
-/// NaN, which skips a step, if the norm is not finite.
+/// Returns the factor that limits a norm to `max_norm`: min(1, max_norm / (norm + 1e-6)) / scale, in f64 and
+/// rounded once. The formula is that of PyTorch's clip_grad_norm_. It returns 1 / scale if max_norm is 0
+/// (off). It returns NaN if the norm is not finite. NaN skips a step.
 constexpr float clip_factor(double norm, double max_norm, double scale = 1.0) {
   const bool is_finite = norm - norm == 0.0;
   if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
@@ -93,8 +93,8 @@ constexpr float clip_factor(double norm, double max_norm, double scale = 1.0) {
   return static_cast<float>((max_norm > 0.0 && ratio < 1.0 ? ratio : 1.0) / scale);
 }
 
-/// norm = the root of the sum of `squares`, added as the blocks of Sum are, over `scale`, by which the
-/// gradients are multiplied, and the clip_factor of it.
+/// norm = the root of the sum of `squares` divided by `scale`, and factor = clip_factor() of this norm.
+/// `squares` are added as the blocks of Sum are. The gradients are multiplied by `scale`.
 struct ClipFactor {
   static constexpr const char* name = "clip_factor";
   View squares;  ///< f64, any number: BlockSquares of all blocks
@@ -104,7 +104,7 @@ struct ClipFactor {
   View scale = {};  ///< optional, f32, one element
 
   void check() const {
-    expect(max_norm >= 0.0, "a largest norm of ", max_norm);
+    expect(max_norm >= 0.0, "max_norm must be at least 0, not ", max_norm);
     expect(squares.dtype == DType::f64, "squares are ", squares.dtype);
     expect(norm.size() == 1 && norm.dtype == DType::f64, "the norm is ", norm.shape, " ", norm.dtype);
     expect(factor.size() == 1 && factor.dtype == DType::f32, "the factor is ", factor.shape, " ",

@@ -7,23 +7,23 @@
 
 namespace lockstep {
 
-/// y = x with two dimensions swapped, as a copy; any dtype. Seen as x [outer, rows, between, columns, inner]
-/// and y [outer, columns, between, rows, inner].
+/// A copy of x with two dimensions swapped, in any dtype. The kernel reads x as [outer, rows, between,
+/// columns, inner]. It writes y as [outer, columns, between, rows, inner].
 struct Transpose {
   static constexpr const char* name = "transpose";
   View x;          ///< any shape
-  View y;          ///< of swapped() shape; no overlap
+  View y;          ///< shape of swapped(); no overlap
   int first = 0;   ///< dimension of x, not negative
-  int second = 1;  ///< likewise, after the first, or the same
+  int second = 1;  ///< dimension of x, at least `first`
 
-  /// The shape of x after the swap.
+  /// Returns `shape` after the swap.
   static Shape swapped(const Shape& shape, int first, int second) {
     Shape result;
     for (int i = 0; i < shape.rank(); ++i)
       result.append(shape[i == first ? second : (i == second ? first : i)]);
     return result;
   }
-  /// The product of the extents of x's dimensions [begin, end).
+  /// Returns the product of the extents of x's dimensions [begin, end).
   int64_t extent(int begin, int end) const {
     int64_t product = 1;
     for (int i = begin; i < end; ++i) product *= x.shape[i];
@@ -36,8 +36,8 @@ struct Transpose {
   int64_t inner() const { return extent(second + 1, x.shape.rank()); }
 
   void check() const {
-    expect(0 <= first && first <= second && second < x.shape.rank(), "dimensions ", first, " and ", second,
-           " of x ", x.shape);
+    expect(0 <= first && first <= second && second < x.shape.rank(), "cannot swap dimensions ", first,
+           " and ", second, " of x ", x.shape);
     expect(y.shape == swapped(x.shape, first, second) && y.dtype == x.dtype, "y is ", y.shape, " ", y.dtype,
            ", x is ", x.shape, " ", x.dtype, " with dimensions ", first, " and ", second, " to be swapped");
   }

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Contiguous memory seen as an array of a shape and a dtype. Owns nothing. Empty (no data) where a kernel's
-/// contract calls an argument optional.
+/// A view of contiguous memory as an array with a shape and a dtype. It owns nothing. An optional argument of
+/// a kernel that is not given is an empty view (no data).
 struct View {
   void* data = nullptr;
   Shape shape;
@@ -20,14 +20,14 @@ struct View {
   template <class T>
   T* as() const {
     const bool fits = data == nullptr || dtype == dtype_of<T>;
-    if (!fits) [[unlikely]]  // kernels ask row by row, so what is always true costs no call
+    if (!fits) [[unlikely]]  // kernels call as() for every row, so the usual case makes no call
       expect(fits, "the view holds ", dtype, ", not ", dtype_of<T>);
     return static_cast<T*>(data);
   }
 };
 
-/// What sums, statistics and gradients of parameters are stored in beside tensors of `dtype`: f32 for 16-bit
-/// floats, else the same.
+/// Returns the dtype of sums, statistics and gradients of parameters that belong to tensors of `dtype`. It is
+/// f32 for 16-bit floats, else `dtype`.
 constexpr DType accumulator_dtype(DType dtype) {
   return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
 }

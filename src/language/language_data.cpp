@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 LanguageData random_language_data(const Config& config) {
   require(config.model.vocab_size > 0,
-          "model.vocab_size: data.dataset = random_tokens has no text to count it from");
+          "model.vocab_size must be set: data.dataset = random_tokens has no text to derive it from");
   const RandomTokens::Options options{.samples = int64_t{1} << 24,
                                       .vocabulary_size = config.model.vocab_size,
                                       .block_size = config.data.block_size,
@@ -45,22 +45,23 @@ LanguageData random_language_data(const Config& config) {
           .text_hash = concat("random tokens below ", config.model.vocab_size)};
 }
 
-/// A smaller text takes less time to encode than its ids to be found in a file.
+/// Smallest text whose ids are cached in a file. Encoding a smaller text is faster than finding its file.
 constexpr size_t least_bytes_of_a_file = size_t{1} << 20;
 
-/// What tells the text from others, with the places where its documents end.
+/// Returns a hash of the text and of the positions where its documents end.
 uint64_t hash_of_text(const Corpus& corpus) {
   if (corpus.ends.empty()) return hash_of(corpus.text);
   const std::array pieces = {std::as_bytes(std::span(corpus.text)), std::as_bytes(std::span(corpus.ends))};
   return hash_of(pieces);
 }
 
-/// What rank 0 reads: a text, or examples.
+/// The data that rank 0 reads: a text, or examples.
 struct Source {
   Corpus corpus;
   std::vector<Example> examples;
 
-  /// The characters that occur, each at least once. In pieces, since code points take room.
+  /// Returns the characters that occur, each at least once. Reads the text in pieces, because code points
+  /// take more memory than the text.
   std::string alphabet() const {
     constexpr size_t piece_bytes = size_t{1} << 20;
     std::string found;
@@ -90,7 +91,7 @@ Source source_of(const std::string& name) {
   return source;
 }
 
-/// What data.tokenizer names.
+/// Returns the tokenizer that data.tokenizer names.
 std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Source& source,
                                                const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   const std::string& name = config.data.tokenizer;
@@ -103,7 +104,7 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const Sourc
   }
 }
 
-/// Rank 0's data, as ids, on all ranks.
+/// Rank 0's data as ids, on all ranks.
 struct SharedText {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenImage image;
@@ -137,7 +138,7 @@ SharedText share_text(const Config& config, const World& world,
   return shared;
 }
 
-/// The split of a text into windows.
+/// Splits a text into windows for training and validation.
 void add_windows(const Config& config, const Tokens& tokens, LanguageData& data) {
   const TokenSplit split = split_tokens(tokens, config.data.block_size, config.data.train_split,
                                         static_cast<uint64_t>(config.train.seed));
@@ -145,7 +146,7 @@ void add_windows(const Config& config, const Tokens& tokens, LanguageData& data)
   data.validation = split.validation;
 }
 
-/// The split of examples into blocks, and what to know of it.
+/// Splits examples into blocks for training and validation. Adds to the description, and logs warnings.
 void add_blocks(const Config& config, const World& world, const TokenImage& image, LanguageData& data) {
   const ExampleSplit split = split_examples(image.tokens(), image.marks(), config.data.train_split,
                                             {.block_size = config.data.block_size,
@@ -164,8 +165,8 @@ void add_blocks(const Config& config, const World& world, const TokenImage& imag
     log_warning(concat(counted(cut, "example"), " longer than data.block_size = ", config.data.block_size,
                        cut == 1 ? " is" : " are", " cut into pieces"));
   if (world.is_first() && empty > 0)
-    log_warning(concat(counted(empty, "example"), " of one token ", empty == 1 ? "is" : "are",
-                       " left out: nothing comes before it that could tell it"));
+    log_warning(concat(counted(empty, "one-token example"), " ", empty == 1 ? "is" : "are",
+                       " skipped: there is no context to predict the token from"));
 }
 
 constexpr const char* shakespeare_file = "tinyshakespeare.txt";
@@ -173,18 +174,18 @@ constexpr const char* shakespeare_url =
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
 constexpr const char* shakespeare_sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
 
-/// Keeps a download for the next run. Whoever looks meanwhile sees the whole file or none; failing costs only
-/// the next run's time.
+/// Saves a download for later runs. Another process sees the whole file or none. A failure is only logged:
+/// the next run downloads again.
 void keep(const fs::path& path, const std::string& text) {
   try {
     fs::create_directories(path.parent_path());
     write_file(path.string(), text);
   } catch (const std::exception& failure) {
-    log_warning(concat("cannot keep the download: ", failure.what()));
+    log_warning(concat("cannot save the download: ", failure.what()));
   }
 }
 
-/// A text that has an address, and what data.dataset calls it.
+/// A text with a URL, and its name in data.dataset.
 struct RemoteText {
   std::string name;
   std::string title;
@@ -193,7 +194,7 @@ struct RemoteText {
   std::string advice;  ///< for a user who is offline
 };
 
-/// Calls, and adds to a UserError what a user without this text can do.
+/// Calls a function. Adds advice for a user without this text to its UserError.
 template <class Call>
 std::string advise(const RemoteText& remote, Call call) {
   try {
@@ -269,7 +270,7 @@ LanguageData load_language_data(const Config& config, const World& world,
   const int64_t needed = text.tokenizer->vocabulary_size(), tokens = text.image.tokens().size();
   require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
           "model.vocab_size = ", config.model.vocab_size, ", but the ", is_char ? "text" : "tokenizer",
-          " has ", needed, is_char ? " different characters" : " tokens", "; 0 takes as many as needed");
+          " has ", needed, is_char ? " different characters" : " tokens", "; 0 means as many as needed");
   LanguageData data{.training = {},
                     .validation = {},
                     .tokenizer = text.tokenizer,

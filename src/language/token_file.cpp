@@ -21,7 +21,7 @@ struct Header {
   uint32_t version;
   uint32_t bytes_each;
   uint64_t key;
-  uint64_t checksum;  ///< of what follows the header
+  uint64_t checksum;  ///< hash of the bytes after the header
   int64_t tokens;
   int64_t marks;
 };
@@ -46,13 +46,13 @@ std::shared_ptr<std::byte> allocate(size_t bytes) {
   return {owner, reinterpret_cast<std::byte*>(owner->data())};
 }
 
-/// Empty: nothing can be kept.
+/// Returns the path of the file for a key; empty if there is no cache folder.
 std::string path_of(uint64_t key) {
   const std::string folder = cache_folder();
   return folder.empty() ? "" : (fs::path(folder) / (hash_text(key) + ".tokens")).string();
 }
 
-/// What rank 0 of a host finds.
+/// Returns the image in a file, which is verified; empty if there is none or it is damaged.
 TokenImage found_at(const std::string& path, uint64_t key) {
   std::error_code unreadable;
   if (path.empty() || !fs::is_regular_file(path, unreadable)) return {};
@@ -61,8 +61,8 @@ TokenImage found_at(const std::string& path, uint64_t key) {
   return image;
 }
 
-/// The image as its host's ranks share it; empty where that cannot be. A whole file that is there stays,
-/// since others may have mapped it.
+/// Writes the image to a file and maps it. Returns an empty image if that fails. A valid file is never
+/// replaced, because other processes may have mapped it.
 TokenImage kept_at(const std::string& path, uint64_t key, const TokenImage& image) {
   try {
     expect(!path.empty(), "neither XDG_CACHE_HOME nor HOME is set");
@@ -70,15 +70,17 @@ TokenImage kept_at(const std::string& path, uint64_t key, const TokenImage& imag
     const std::array pieces = {image.bytes()};
     if (!write_absent_file(path, pieces) && !TokenImage::of_file(path, key, true)) write_file(path, pieces);
     TokenImage kept = TokenImage::of_file(path, key, true);
-    expect(bool(kept), path, " is not what was written");
+    expect(bool(kept), path, " has other bytes than were written");
     return kept;
   } catch (const std::exception& failure) {
-    log_warning(concat("the encoded text cannot be kept, and lies in each rank's memory: ", failure.what()));
+    log_warning(concat("the encoded text cannot be kept in a file, so each rank keeps it in memory: ",
+                       failure.what()));
     return {};
   }
 }
 
-/// Rank 0's image on all ranks that say that they need it. All ranks call it.
+/// Sends rank 0's image to the ranks that need it. They return it; the others return `mine`. All ranks call
+/// it.
 TokenImage hand_out(const World& world, uint64_t key, const TokenImage& mine, bool needs) {
   Communicator& communicator = world.communicator();
   const int64_t wanted = needs ? 1 : 0;
@@ -103,7 +105,7 @@ TokenImage hand_out(const World& world, uint64_t key, const TokenImage& mine, bo
   return image;
 }
 
-/// Encoding may take longer than any collective.
+/// A scope in which collectives have no timeout, because encoding may take longer than one.
 class NoTimeout {
  public:
   explicit NoTimeout(Communicator& communicator)
@@ -163,7 +165,7 @@ bool TokenImage::is_whole(uint64_t key, bool verified) const {
   const bool is_ours = header.magic == magic && header.version == version && header.key == key &&
                        (header.bytes_each == 2 || header.bytes_each == 4);
   if (!is_ours || header.tokens < 0 || header.marks < 0) return false;
-  // In floating point, where a damaged number cannot overflow.
+  // The size is computed in floating point, so that damaged numbers cannot overflow.
   const double wanted = static_cast<double>(sizeof(Header)) + 8.0 * static_cast<double>(header.marks) +
                         static_cast<double>(header.bytes_each) * static_cast<double>(header.tokens);
   if (wanted != static_cast<double>(bytes_)) return false;
@@ -198,7 +200,7 @@ TokenImage shared_tokens(const World& world, uint64_t key, const std::function<T
     on_first_rank(world, [&] {
       if (!mine) keep(encode());
     });
-    // A host may share the folder of the first.
+    // This host may share the cache folder of rank 0's host.
     if (speaks_for_host && !mine) {
       mine = found_at(path, key);
       is_mapped = bool(mine);
@@ -207,8 +209,8 @@ TokenImage shared_tokens(const World& world, uint64_t key, const std::function<T
     mine = hand_out(world, key, mine, needs);
     if (needs) keep(mine);
   }
-  // Where a host's speaker could not mend a file it is still damaged: the others of the host then look for
-  // themselves.
+  // If local rank 0 of a host could not replace a damaged file, the file is still damaged. All other ranks
+  // then verify it themselves.
   const bool are_whole = world.communicator().on_every_rank(is_mapped || !speaks_for_host);
   if (!speaks_for_host) mine = TokenImage::of_file(path, key, !are_whole);
   return hand_out(world, key, mine, !mine);

@@ -14,18 +14,18 @@
 
 namespace lockstep {
 
-/// An encoded text as it lies in a file: a header with a checksum, numbers that belong to it (where examples
-/// begin and end), and ids of 16 bits each if the vocabulary allows, else of 32.
+/// An encoded text in the format of its file: a header with a checksum, marks (where the answers of examples
+/// begin and end) and ids. An id has 16 bits if the vocabulary has at most 65536 tokens, else 32.
 class TokenImage {
  public:
   TokenImage() = default;
-  /// In memory. `key` tells what was encoded, and how.
+  /// Makes an image in memory. `key` identifies the text and the tokenizer.
   TokenImage(uint64_t key, const std::vector<int32_t>& ids, std::span<const int64_t> marks,
              int64_t vocabulary_size);
-  /// What another rank has: empty if it is not whole.
+  /// Takes the bytes of an image from another rank. Empty if they are damaged.
   TokenImage(uint64_t key, std::shared_ptr<const std::byte> memory, int64_t bytes);
-  /// Maps a file: empty if there is none or it is not whole. Its checksum is compared if it is to be
-  /// `verified`.
+  /// Maps a file. Empty if there is none or it is damaged. The checksum is compared only if `verified` is
+  /// true.
   static TokenImage of_file(const std::string& path, uint64_t key, bool verified);
 
   explicit operator bool() const { return memory_ != nullptr; }
@@ -40,12 +40,14 @@ class TokenImage {
   int64_t bytes_ = 0;
 };
 
-/// The image that `encode` makes on rank 0, or that an earlier run has kept under `key` in the cache folder,
-/// on all ranks: those of a host map one file. Hosts that share no cache get it from rank 0; where nothing
-/// can be kept it lies in each rank's memory. All ranks call it, and all get the UserError of `encode`.
+/// Returns the same image on all ranks: that of an earlier run, from the cache folder under `key`, or that of
+/// `encode` on rank 0. The ranks of a host map one file. Hosts with another cache folder get the image from
+/// rank 0. If no file can be written, each rank keeps it in memory. All ranks call it and get `encode`'s
+/// UserError.
 TokenImage shared_tokens(const World& world, uint64_t key, const std::function<TokenImage()>& encode);
 
-/// The same for what is too small to be worth a file: in each rank's memory.
+/// Returns the image of `encode` on rank 0, in the memory of each rank: for texts too small for a file. All
+/// ranks call it and get `encode`'s UserError.
 TokenImage broadcast_tokens(const World& world, uint64_t key, const std::function<TokenImage()>& encode);
 
 }  // namespace lockstep

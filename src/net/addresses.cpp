@@ -29,7 +29,7 @@ int parse_port(std::string_view digits, const std::string& text) {
 
 namespace fs = std::filesystem;
 
-/// The bytes of the number: 4 or 16 of them.
+/// Returns the bytes of the numeric address: 4 or 16.
 std::string number_bytes(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto& number = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
@@ -62,7 +62,7 @@ bool is_shared_number(const std::string& bytes) {
   return !link_local && !small;
 }
 
-/// The inode of the socket that listens on the port, or "".
+/// Returns the inode of the socket that listens on the port, or "".
 std::string listening_inode(const std::string& table, int port) {
   std::ifstream lines(table);
   std::string line;
@@ -108,7 +108,7 @@ Endpoint Endpoint::parse(const std::string& text, int default_port) {
   const size_t bracket = text.find(']');
   const bool bracketed = text.starts_with('[') && bracket != std::string::npos;
   const size_t last_colon = text.rfind(':');
-  // Several colons without brackets are an IPv6 address that has no port.
+  // Several colons without brackets are an IPv6 address without a port.
   const bool bare_number = !bracketed && text.find(':') != last_colon;
   const bool has_port =
       last_colon != std::string::npos && !bare_number && (!bracketed || last_colon == bracket + 1);

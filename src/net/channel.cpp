@@ -18,7 +18,7 @@ namespace {
 constexpr size_t length_bytes = 4;
 constexpr size_t code_bytes = 32;
 constexpr double send_timeout_seconds = 10.0;
-/// How long a listener may take to greet: it may never have seen a connection that the system has taken.
+/// The time that a listener has for its greeting. It may never see a connection that the system has accepted.
 constexpr double greeting_seconds = 5.0;
 constexpr double first_pause_seconds = 0.05;
 constexpr double longest_pause_seconds = 1.0;
@@ -29,7 +29,7 @@ std::string big_endian(uint64_t number, size_t bytes) {
   return text;
 }
 
-/// A host that vanished without a word is noticed within about ten seconds.
+/// Sets the socket's options. A host that vanished silently is noticed within about ten seconds.
 void tune(const Socket& socket) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(socket.descriptor(), level, option, &value, sizeof value);
@@ -44,13 +44,14 @@ void tune(const Socket& socket) {
 
 Channel greet(Socket socket, const Secret& secret, Clock::time_point deadline) {
   const std::string heard = socket.receive_exactly(handshake::greeting_bytes, deadline);
-  expect(heard.starts_with(handshake::protocol), "who answers is not lockrun, or another version of it");
+  expect(heard.starts_with(handshake::protocol),
+         "the other side is not lockrun, or is another version of it");
   const handshake::Nonces nonces{.connector = random_bytes(handshake::nonce_bytes),
                                  .listener = handshake::nonce_of(heard)};
   socket.send(handshake::greeting(nonces.connector) + nonces.connector_proof(secret), deadline);
   const std::string proof = socket.receive_exactly(handshake::proof_bytes, deadline);
   require(equal_in_constant_time(proof, nonces.listener_proof(secret)),
-          "refused: the secret of the other side is another one");
+          "refused: the other side has a different secret");
   return {std::move(socket), nonces.connector_keys(secret)};
 }
 
@@ -69,7 +70,7 @@ void Channel::fail(const std::string& reason) {
 
 void Channel::send(std::string_view message) {
   expect(message.size() <= most_bytes, "a message of ", message.size(), " bytes is too long");
-  // The number of the frame is authenticated but not sent: the other side counts as well.
+  // The frame's number is authenticated but not sent, because the other side counts frames as well.
   std::string frame = big_endian(sent_frames_++, 8) + big_endian(message.size(), length_bytes);
   frame += message;
   frame += authentication_code(keys_.sending, frame);
@@ -93,13 +94,13 @@ bool Channel::has_buffered() const {
 
 std::optional<std::string> Channel::take_frame() {
   const size_t bytes = frame_bytes();
-  if (bytes > length_bytes + most_bytes + code_bytes) fail("a message longer than 16 MiB");
+  if (bytes > length_bytes + most_bytes + code_bytes) fail("a message is longer than 16 MiB");
   if (!has_buffered()) return std::nullopt;
   const std::string authenticated =
       big_endian(received_frames_++, 8) + received_.substr(0, bytes - code_bytes);
   const std::string code = received_.substr(bytes - code_bytes, code_bytes);
   if (!equal_in_constant_time(code, authentication_code(keys_.receiving, authenticated)))
-    fail("a message that was altered, repeated or not sent by who connected");
+    fail("a message was altered, repeated, or not sent by the other side");
   received_.erase(0, bytes);
   return authenticated.substr(8 + length_bytes);
 }

@@ -11,32 +11,32 @@
 
 namespace lockstep {
 
-/// What both sides of a channel authenticate its frames with, one key for each direction.
+/// The keys that authenticate the frames of a channel, one for each direction.
 struct SessionKeys {
   std::string sending;
   std::string receiving;
 };
 
-/// An authenticated TCP connection that carries messages of bytes, not encrypted. A frame that is altered,
-/// repeated, out of order or longer than 16 MiB ends it. One thread may send while another receives.
+/// An authenticated TCP connection that carries messages of bytes. It is not encrypted. A frame that is
+/// altered, repeated, out of order or longer than 16 MiB ends it. One thread may send while another receives.
 class Channel {
  public:
   static constexpr size_t most_bytes = size_t(16) << 20;
 
   Channel(Socket socket, SessionKeys keys);
 
-  /// Throws ConnectionClosed when the other side is gone or takes nothing for ten seconds.
+  /// Sends a message. Throws ConnectionClosed when the other side is gone or accepts nothing for ten seconds.
   void send(std::string_view message);
-  /// The next message; nothing if none came in time. Throws ConnectionClosed at the end, Error for a bad
-  /// frame.
+  /// Returns the next message; nothing if none came in time. Throws ConnectionClosed at the end of the
+  /// connection, and Error for a bad frame.
   std::optional<std::string> receive(double timeout_seconds);
-  /// For poll(): once it is readable, receive(0) until there is nothing.
+  /// A descriptor for poll(). When it is readable, call receive(0) until it returns nothing.
   int descriptor() const { return socket_.descriptor(); }
-  /// True if a whole message waits that poll() does not know of.
+  /// Returns true if a whole message is buffered, which poll() does not show.
   bool has_buffered() const;
-  /// Number and port of the other side: "10.0.0.2:41234", "[fe80::1]:4000".
+  /// Returns the numeric address and port of the other side: "10.0.0.2:41234", "[fe80::1]:4000".
   const std::string& peer() const { return peer_; }
-  /// The number of this side, as the other one sees it.
+  /// Returns the numeric address of this side, as the other side sees it.
   std::string local_host() const { return socket_.address().host; }
 
  private:
@@ -54,31 +54,31 @@ class Channel {
   bool at_end_ = false;
 };
 
-/// Connects and proves to know the secret, and has the other side prove it. Who is turned away before that,
-/// as under a flood of strangers, tries again until the time is over. `bind_address`: the own address to use.
-/// Throws Error if nobody answers in time, UserError if the secrets differ.
+/// Connects, proves that this side knows the secret, and lets the other side prove it. A connection that is
+/// closed before that, as in a flood of strangers, is tried again until the timeout. `bind_address` is the
+/// own address to use. Throws Error if no listener answers in time, and UserError if the secrets differ.
 Channel connect_channel(const std::string& endpoint, const Secret& secret, double timeout_seconds,
                         std::string_view bind_address = {});
 
 namespace handshake {
 
-/// The first bytes of a channel. The listener says its greeting; who connects answers with greeting and
-/// proof; the listener checks it and answers with its own proof. Each proof covers both nonces and a role, so
-/// that none can be played back or mirrored.
+/// The first bytes of a channel. The listener sends its greeting. The connector answers with greeting and
+/// proof. The listener checks the proof and answers with its own. Each proof covers both nonces and a role,
+/// so that it cannot be replayed or mirrored.
 
 constexpr std::string_view protocol = "lockstep-chan-1\n";
 constexpr size_t nonce_bytes = 32;
 constexpr size_t proof_bytes = 32;
 constexpr size_t greeting_bytes = protocol.size() + nonce_bytes;
 
-/// The protocol's name and this nonce.
+/// Returns the protocol's name followed by the nonce.
 inline std::string greeting(const std::string& nonce) { return std::string(protocol) + nonce; }
 
 inline std::string nonce_of(std::string_view greeting) {
   return std::string(greeting.substr(protocol.size(), nonce_bytes));
 }
 
-/// Both sides' nonces, from which proofs and keys are made.
+/// The nonces of both sides, from which proofs and keys are made.
 struct Nonces {
   std::string connector;
   std::string listener;

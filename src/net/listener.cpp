@@ -12,15 +12,16 @@
 namespace lockstep {
 namespace {
 
-/// The number of the listening socket among those of strangers, which count from 1.
+/// The number of the listening socket in events. Strangers are numbered from 1.
 constexpr uint64_t door = 0;
-/// A call with no time looks at so many events: a few milliseconds of work.
+/// The number of events that a call without time handles: a few milliseconds of work.
 constexpr int most_events = 64;
 constexpr double patience_seconds = 10.0;
 constexpr double rest_seconds = 0.5;
 constexpr double word_seconds = 1.0;
 
-/// What is watched has a number and no pointer: an event may outlive whom it is about. False with errno.
+/// Adds or changes a descriptor that is watched. Events identify it by a number instead of a pointer, because
+/// an event may outlive its stranger. Returns false, with errno, if that fails.
 bool can_watch(int events, int change, int descriptor, uint64_t number, uint32_t kinds = EPOLLIN) {
   epoll_event event{};
   event.events = kinds;
@@ -33,7 +34,7 @@ void watch_door(int events, int change, int door_descriptor, uint32_t kinds = EP
   expect(is_watched, "cannot watch for connections: ", std::strerror(errno));
 }
 
-/// True if all of it went at once, as so few bytes into a fresh connection do.
+/// Returns true if all bytes were sent at once. The few bytes of a handshake fit into a fresh connection.
 bool send_at_once(const Socket& socket, std::string_view bytes) {
   try {
     socket.send(bytes, Clock::now());
@@ -56,9 +57,9 @@ struct Listener::Stranger {
 Listener::Listener(const std::string& address, int port)
     : socket_(Socket::listen(Endpoint::parse(address, port))),
       events_(::epoll_create1(EPOLL_CLOEXEC)),
-      // Most descriptors are for those who know the secret.
+      // Most descriptors are reserved for sides that know the secret.
       most_strangers_(std::clamp<size_t>(descriptor_limit() / 8, 4, 4096)) {
-  expect(bool(events_), "no epoll: ", std::strerror(errno));
+  expect(bool(events_), "cannot make an epoll instance: ", std::strerror(errno));
   watch_door(events_.get(), EPOLL_CTL_ADD, socket_.descriptor());
 }
 
@@ -74,7 +75,7 @@ std::unique_ptr<Channel> Listener::accept(const Secret& secret, double timeout_s
     log_refusals();
     go_on();
     if (events >= most_events && Clock::now() >= deadline) return nullptr;
-    // Whoever is ready takes turns, so nobody's proof waits for more than one newcomer.
+    // Ready connections take turns, so that no proof waits for more than one newcomer.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     epoll_event event{};
     const int ready = ::epoll_wait(events_.get(), &event, 1, int(std::clamp<int64_t>(left, 0, 200)));
@@ -106,7 +107,7 @@ void Listener::welcome() {
           .first;
   if (!can_watch(events_.get(), EPOLL_CTL_ADD, stranger->second.socket.descriptor(), stranger->first)) {
     rest(errno);
-    dismiss(stranger, "the system lacks the means to hear it");
+    dismiss(stranger, "the system has no resources left to watch it");
     return;
   }
   if (!send_at_once(stranger->second.socket, handshake::greeting(stranger->second.nonce)))
@@ -125,7 +126,7 @@ std::unique_ptr<Channel> Listener::hear(Strangers::iterator place, const Secret&
   const size_t compared = std::min(stranger.heard.size(), handshake::protocol.size());
   const bool speaks = stranger.heard.compare(0, compared, handshake::protocol.substr(0, compared)) == 0;
   if (hung_up || !speaks) {
-    dismiss(place, speaks ? "it hung up before it proved to know the secret" : "it is not lockrun");
+    dismiss(place, speaks ? "it hung up before it proved that it knows the secret" : "it is not lockrun");
     return nullptr;
   }
   if (stranger.heard.size() < wanted) return nullptr;
@@ -133,7 +134,7 @@ std::unique_ptr<Channel> Listener::hear(Strangers::iterator place, const Secret&
                                  .listener = stranger.nonce};
   const std::string proof = stranger.heard.substr(handshake::greeting_bytes);
   if (!equal_in_constant_time(proof, nonces.connector_proof(secret))) {
-    // Anything but a proof tells an honest stranger that the secrets differ, and a dishonest one nothing.
+    // An honest stranger learns from these zeros that the secrets differ. A dishonest one learns nothing.
     send_at_once(stranger.socket, std::string(handshake::proof_bytes, '\0'));
     dismiss(place, "it does not know the secret");
     return nullptr;
@@ -151,17 +152,18 @@ std::unique_ptr<Channel> Listener::hear(Strangers::iterator place, const Secret&
 void Listener::dismiss(Strangers::iterator stranger, const std::string& reason) {
   ++refusals_;
   last_refusal_ = concat(stranger->second.address, ": ", reason);
-  // Closing it is not enough: a child that was forked meanwhile may hold the connection a little longer.
+  // Closing the socket is not enough, because a child that was forked meanwhile may hold it a little longer.
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, stranger->second.socket.descriptor(), nullptr);
   strangers_.erase(stranger);
 }
 
 void Listener::dismiss_silent() {
   while (!strangers_.empty() && seconds_since(strangers_.begin()->second.since) > patience_seconds)
-    dismiss(strangers_.begin(), "it says nothing");
+    dismiss(strangers_.begin(), "it did not prove in time that it knows the secret");
 }
 
-/// Who waits at the door would be announced again and again.
+/// Stops watching for new connections for a while. Otherwise epoll would report a waiting one again and
+/// again.
 void Listener::rest(int problem) {
   watch_door(events_.get(), EPOLL_CTL_MOD, socket_.descriptor(), 0);
   resting_until_ = after(rest_seconds);

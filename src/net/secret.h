@@ -6,17 +6,19 @@
 
 namespace lockstep {
 
-/// What lets a process join a run: whoever knows it may start programs here. Never printed, never sent.
+/// The secret that lets a process join a run. A process that knows it may start programs on this host. It is
+/// never printed or sent.
 class Secret {
  public:
-  /// 32 bytes from the system's generator, as hexadecimal digits.
+  /// Returns 32 bytes from the system's generator, as hexadecimal digits.
   static Secret random();
-  /// The file's text without the line's end. UserError if others may read it, or if it is too short.
+  /// Reads the text of a file, without its line end. Throws UserError if other users may read the file, or if
+  /// the text is too short.
   static Secret from_file(const std::string& path);
-  /// Takes it out of this process's environment, where /proc shows it. UserError with `advice` if it is not
-  /// there.
+  /// Takes the secret out of this process's environment, which /proc shows. Throws UserError with `advice` if
+  /// the variable is not set.
   static Secret from_environment(const char* variable, const std::string& advice);
-  /// `where` says where it comes from. UserError if it has less than 16 bytes.
+  /// Makes a secret from a text; `where` names its source. Throws UserError if it has fewer than 16 bytes.
   static Secret from_text(const std::string& text, const std::string& where = "the secret");
 
   const std::string& bytes() const { return bytes_; }
@@ -27,13 +29,14 @@ class Secret {
   std::string bytes_;
 };
 
-/// Bytes that nobody can guess. Throws Error if the system has none.
+/// Returns bytes that cannot be guessed. Throws Error if the system has none.
 std::string random_bytes(size_t count);
 
-/// HMAC-SHA256 (RFC 2104): 32 bytes that only who knows the key can make. Throws Error.
+/// Returns the HMAC-SHA256 (RFC 2104) of a text. Only a process that knows the key can make these 32 bytes.
+/// Throws Error on failure.
 std::string authentication_code(std::string_view key, std::string_view text);
 
-/// Compares in a time that does not tell where the first difference is.
+/// Compares in a time that does not depend on where the first difference is.
 bool equal_in_constant_time(std::string_view left, std::string_view right);
 
 }  // namespace lockstep

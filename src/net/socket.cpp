@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-/// Some programs close every number up to the limit, so it is not raised to the millions that systems allow.
+/// The limit that this process asks for. It stays below the millions that systems allow, because some
+/// programs close every descriptor up to the limit.
 constexpr rlim_t plenty = 65536;
 
 rlimit limits() {
@@ -25,7 +26,7 @@ rlimit limits() {
 
 Socket Socket::make(const SocketAddress& address) {
   Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  expect(bool(socket), "no socket: ", std::strerror(errno));
+  expect(bool(socket), "cannot make a socket: ", std::strerror(errno));
   return socket;
 }
 
@@ -75,7 +76,7 @@ Endpoint Socket::address() const {
 
 std::string Socket::peer() const {
   SocketAddress address;
-  if (::getpeername(descriptor(), address.get(), &address.size) != 0) return "somebody who is gone";
+  if (::getpeername(descriptor(), address.get(), &address.size) != 0) return "an unknown peer";
   return address.endpoint().text();
 }
 
@@ -119,7 +120,7 @@ void Socket::send(std::string_view bytes, Clock::time_point deadline) const {
     if (errno == EINTR) continue;
     const bool full = errno == EAGAIN || errno == EWOULDBLOCK;
     if (!full) throw ConnectionClosed(std::strerror(errno));
-    if (!wait(POLLOUT, deadline)) throw ConnectionClosed("it takes nothing any more");
+    if (!wait(POLLOUT, deadline)) throw ConnectionClosed("it accepts no more data");
   }
 }
 
@@ -127,10 +128,10 @@ size_t descriptor_limit() { return limits().rlim_cur; }
 
 void provide_descriptors(size_t needed, const std::string& whose) {
   rlimit limit = limits();
-  require(needed <= limit.rlim_max, whose, " need ", needed, " open files (descriptors), and ",
+  require(needed <= limit.rlim_max, whose, " need ", needed, " open files (descriptors), but only ",
           limit.rlim_max,
-          " are allowed: raise  ulimit -n  to that (where it is refused, the hard limit: nofile in "
-          "/etc/security/limits.conf, LimitNOFILE of a service, --ulimit nofile of a container)");
+          " are allowed: raise  ulimit -n  to that. If that is refused, raise the hard limit: nofile in "
+          "/etc/security/limits.conf, LimitNOFILE of a service, or --ulimit nofile of a container");
   limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, std::max<rlim_t>(needed, plenty)));
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }

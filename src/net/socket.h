@@ -12,40 +12,44 @@
 
 namespace lockstep {
 
-/// The other side of a connection is gone, or takes nothing any more.
+/// An error: the other side of a connection is gone, or accepts no more data.
 class ConnectionClosed : public Error {
  public:
   using Error::Error;
 };
 
-/// A TCP socket that never blocks: it listens, or is one end of a connection. Closed with the object.
+/// A non-blocking TCP socket. It listens, or is one end of a connection. It is closed with the object.
 class Socket {
  public:
-  Socket() = default;  ///< none
+  Socket() = default;  ///< no socket
 
-  /// At an address of this host; port 0: the system chooses one. UserError with address and reason.
+  /// Listens at an address of this host. With port 0 the system chooses one. Throws UserError with address
+  /// and reason.
   static Socket listen(const Endpoint& address);
-  /// `own_address`: which of this host's to use, empty: any. Throws Error with the reason alone.
+  /// Connects to an address. `own_address` is this host's address to use; empty means any. Throws Error with
+  /// the reason alone.
   static Socket connect(const SocketAddress& address, Clock::time_point deadline,
                         std::string_view own_address = {});
-  /// The next connection to one that listens, and whose it is; none, with errno, if there is none.
+  /// Accepts the next connection of a listening socket and stores its address in `peer`. Returns no socket,
+  /// with errno, if there is none.
   Socket accept(SocketAddress* peer = nullptr) const;
 
   explicit operator bool() const { return bool(descriptor_); }
   int descriptor() const { return descriptor_.get(); }
-  /// This side's.
+  /// Returns the address and port of this side.
   Endpoint address() const;
-  /// The other side's number and port: "10.0.0.2:41234", "[fe80::1]:4000".
+  /// Returns the numeric address and port of the other side: "10.0.0.2:41234", "[fe80::1]:4000".
   std::string peer() const;
 
-  /// Waits until it can be read (POLLIN), is connected or can be written (POLLOUT). False at the deadline.
+  /// Waits until the socket is readable (POLLIN), connected or writable (POLLOUT). Returns false at the
+  /// deadline.
   bool wait(short event, Clock::time_point deadline) const;
-  /// Appends at most so many bytes of what has come; false if nothing has. Throws ConnectionClosed at the
-  /// end.
+  /// Appends at most `most_bytes` of the received data. Returns false if there is none. Throws
+  /// ConnectionClosed at the end of the connection.
   bool receive(std::string& text, size_t most_bytes) const;
-  /// Throws ConnectionClosed.
+  /// Receives `bytes` bytes. Throws ConnectionClosed, also if they do not arrive before the deadline.
   std::string receive_exactly(size_t bytes, Clock::time_point deadline) const;
-  /// All of them. Throws ConnectionClosed, also where they are not taken before the deadline.
+  /// Sends all bytes. Throws ConnectionClosed, also if they are not accepted before the deadline.
   void send(std::string_view bytes, Clock::time_point deadline) const;
 
  private:
@@ -55,11 +59,12 @@ class Socket {
   Descriptor descriptor_;
 };
 
-/// How many files and connections this process may have open.
+/// Returns how many files and connections this process may have open.
 size_t descriptor_limit();
 
-/// Raises the limit to many more than are needed, as far as the system allows. UserError if that is too few:
-/// `whose` ("4 ranks") need so many, and what to raise.
+/// Raises the limit of open files to `needed`, or to 65536 if that is more, as far as the system allows.
+/// Throws UserError if it cannot reach `needed`. The message names `whose` ("4 ranks"), the numbers and the
+/// limit to raise.
 void provide_descriptors(size_t needed, const std::string& whose);
 
 }  // namespace lockstep

@@ -12,8 +12,8 @@ namespace lockstep {
 AdamW::AdamW(ParameterSpace& space, Options options)
     : Optimizer(space, {"exp_avg", "exp_avg_sq"}), options_(options) {}
 
-/// Whether what changes from step to step is read where updates happen: on a GPU, and where steps are
-/// counted.
+/// Returns whether updates read the values that change per step from memory: on a GPU or if steps are counted
+/// where updates happen.
 bool AdamW::needs_schedule() const { return count_ || device_of(space_.update_stream()) == Device::cuda; }
 
 void AdamW::prepare(double learning_rate) {
@@ -45,7 +45,7 @@ void AdamW::apply(const Stream& stream, std::span<const UpdateSlice> parts, cons
                    .beta1 = options_.beta1,
                    .beta2 = options_.beta2,
                    .epsilon = options_.epsilon,
-                   .step = count_ ? 1 : steps_taken_,  // the schedule has it
+                   .step = count_ ? 1 : steps_taken_,  // with a count, the schedule contains the step
                    .gradient_scale = gradient_scale,
                    .schedule = schedule_.view(),
                    .clip = clip.view()};

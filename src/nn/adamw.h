@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Weight decay applies where a parameter's group
-/// says so.
+/// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Weight decay applies if the group of a parameter
+/// asks for it.
 class AdamW : public Optimizer {
  public:
   struct Options {
@@ -27,7 +27,7 @@ class AdamW : public Optimizer {
              float gradient_scale) override;
 
   Options options_;
-  Tensor schedule_;  ///< where the device knows it: what changes from step to step, as AdamWStep::schedule
+  Tensor schedule_;  ///< AdamWStep::schedule if updates read it from memory, else empty
 };
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// A text that is being continued, in one of the model's places.
+/// A text in progress. `place` is its number among the texts of the model.
 class RunningText {
  public:
   RunningText(const Prompt& prompt, size_t index, int64_t place, int64_t context)
@@ -22,13 +22,13 @@ class RunningText {
 
   size_t index() const { return index_; }
   int64_t place() const { return place_; }
-  /// What has been drawn.
+  /// Returns the tokens drawn so far and why the text has ended.
   Continuation result() const {
     return {.ids = {ids_.begin() + static_cast<std::ptrdiff_t>(prompt_.ids.size()), ids_.end()},
             .finish = finish_};
   }
 
-  /// Whether there is another token to draw.
+  /// Returns whether another token must be drawn. Ends the text if not.
   bool goes_on() {
     if (is_over_) return false;
     if (drawn() >= prompt_.options.tokens) return end(Finish::length);
@@ -66,7 +66,7 @@ class RunningText {
     is_over_ = true;
     return false;
   }
-  /// Beyond the context every token moves to another position with each that is drawn, so all are read anew.
+  /// Beyond the context each new token moves all tokens to another position. So all are read again.
   void move_window() {
     const int64_t begin = std::max<int64_t>(0, size() - context_);
     if (begin != begin_) read_ = 0;
@@ -77,8 +77,8 @@ class RunningText {
   size_t index_;
   int64_t place_, context_;
   std::vector<int32_t> ids_;
-  int64_t begin_ = 0;  ///< of what the model sees
-  int64_t read_ = 0;   ///< by the model, from there
+  int64_t begin_ = 0;  ///< index of the first token that the model sees
+  int64_t read_ = 0;   ///< tokens from there that the model has read
   Finish finish_ = Finish::length;
   bool is_over_ = false;
 };
@@ -89,7 +89,7 @@ class Batch {
       : model_(model), prompts_(prompts), limits_(limits) {
     const int64_t context = model.context();
     int64_t longest = 1;
-    // Numbers of tokens are a user's: their sum may not overflow.
+    // Users choose the numbers of tokens, so their sum must not overflow.
     for (const Prompt& prompt : prompts)
       longest = std::max(longest,
                          static_cast<int64_t>(prompt.ids.size()) + std::min(prompt.options.tokens, context));
@@ -112,7 +112,7 @@ class Batch {
   }
 
  private:
-  /// Gives free places to prompts that wait. Returns whether there is anything left to do.
+  /// Gives free places to waiting prompts. Returns whether any text is in progress.
   bool admit() {
     for (; !free_places_.empty() && next_ < prompts_.size(); ++next_) {
       running_.emplace_back(prompts_[next_], next_, free_places_.back(), model_.context());
@@ -133,7 +133,7 @@ class Batch {
     }
     const std::vector<double> logits = to_doubles(model_.next_logits(parts));
     const size_t columns = logits.size() / parts.size();
-    expect(columns > 0, "the model has no logits for ", parts.size(), " parts");
+    expect(columns > 0, "the model returned no logits for ", parts.size(), " texts");
     std::vector<int32_t> ids(parts.size());
     std::get<CpuStream>(cpu_stream()).for_each_chunk(std::ssize(ids), 1, [&](int64_t part, int64_t) {
       const auto i = static_cast<size_t>(part);
@@ -164,11 +164,11 @@ std::vector<int32_t> continue_one(TextModel& model, std::vector<int32_t> ids, co
 std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& prompts,
                                    const BatchLimits& limits,
                                    const std::function<void(size_t, const Continuation&)>& on_finish) {
-  expect(limits.texts > 0 && limits.tokens > 0, "a batch of ", limits.texts, " texts, ", limits.tokens,
-         " tokens a pass");
+  expect(limits.texts > 0 && limits.tokens > 0, "batch limits must be positive: ", limits.texts, " texts, ",
+         limits.tokens, " tokens per pass");
   for (const Prompt& prompt : prompts) {
     require_valid(prompt.options);
-    expect(!prompt.ids.empty(), "generate: there is no token to go on from");
+    expect(!prompt.ids.empty(), "generate: a prompt has no tokens");
   }
   const NoGrad no_grad;
   std::vector<Continuation> results(prompts.size());
@@ -186,7 +186,7 @@ std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::
 
 std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& asked) {
   GenerateOptions options = asked;
-  if (options.symbols == 0) options.symbols = model.options().vocabulary;  // not all rows of its table
+  if (options.symbols == 0) options.symbols = model.options().vocabulary;  // the table may have more rows
   return continue_one(*make_text_model(model), std::move(ids), options);
 }
 

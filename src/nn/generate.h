@@ -14,10 +14,10 @@ namespace lockstep {
 struct Prompt {
   std::vector<int32_t> ids;  ///< at least one
   GenerateOptions options = {};
-  std::function<bool(int32_t id)> on_token = {};  ///< is given each token; false: that is all
+  std::function<bool(int32_t id)> on_token = {};  ///< called with each token; returning false ends the text
 };
 
-/// Why a text ends.
+/// The reason why a text has ended.
 enum class Finish { length, end_of_text, stopped, interrupted };
 
 struct Continuation {
@@ -25,23 +25,25 @@ struct Continuation {
   Finish finish = Finish::length;
 };
 
-/// Texts that are read at once, and tokens of them in a pass. No result depends on these.
+/// Limits of a batch: texts that are read at once and tokens per pass. Results do not depend on them.
 struct BatchLimits {
   int64_t texts = 8;
   int64_t tokens = 256;
 };
 
-/// Continues the prompts, which see the last context() tokens. The continuation of one is a function of the
-/// model and of that prompt alone, whatever goes with it. `on_finish` is told the index of each that is over.
-/// Throws UserError for options out of range, Error for a prompt without tokens.
+/// Continues the prompts; the model sees the last context() tokens of each text. A continuation is a function
+/// of the model and its prompt alone. The other prompts do not affect it. `on_finish` is called with the
+/// index and the continuation of each finished text. Throws UserError for options out of range and Error for
+/// a prompt without tokens.
 std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& prompts,
                                    const BatchLimits& limits = {},
                                    const std::function<void(size_t, const Continuation&)>& on_finish = {});
 
-/// `ids` and how a model that sees the last `context` of them continues them.
+/// Returns `ids` followed by the continuation of a model that sees the last `context` of them.
 std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::vector<int32_t> ids,
                               const GenerateOptions& options);
-/// The same, reading every token once while they fit into the block size.
+/// Returns `ids` followed by the continuation. Reads every token once while the text fits into the block
+/// size.
 std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& options);
 
 }  // namespace lockstep

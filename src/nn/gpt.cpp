@@ -16,26 +16,28 @@ Gpt::Options validated(Gpt::Options options) {
   if (options.rows == 0) options.rows = options.vocabulary;
   expect(options.vocabulary > 0 && options.block_size > 0 && options.layers > 0 && options.width > 0,
          "a GPT needs a vocabulary, a block size, layers and a width");
-  expect(options.rows >= options.vocabulary, options.rows, " rows for ", options.vocabulary, " tokens");
+  expect(options.rows >= options.vocabulary, options.rows, " rows are too few for ", options.vocabulary,
+         " tokens");
   expect(options.heads > 0 && options.width % options.heads == 0, options.heads,
          " heads do not divide the width ", options.width);
   const Recompute& recompute = options.recompute;
   expect(recompute.what != Recompute::What::segments ||
              (recompute.segments >= 1 && recompute.segments <= options.layers),
-         recompute.segments, " segments of ", options.layers, " blocks to be computed again");
+         recompute.segments, " recompute segments for ", options.layers,
+         " blocks; at least 1 and at most one per block are possible");
   return options;
 }
 
-/// The tokens of parts one behind the other.
+/// The tokens of all parts, one part after the other.
 struct Tokens {
   std::vector<int32_t> ids, positions, places;
-  std::vector<int32_t> last;  ///< of each part, which one it is
+  std::vector<int32_t> last;  ///< index of each part's last token
 
   Tokens(std::span<const NextTokens> parts, int64_t most) {
     for (const NextTokens& part : parts) {
       const int64_t end = part.past + static_cast<int64_t>(part.ids.size());
-      expect(!part.ids.empty() && part.past >= 0 && end <= most, part.ids.size(), " tokens after ", part.past,
-             " of text ", part.text, ": there must be some, and at most ", most, " in all");
+      expect(!part.ids.empty() && part.past >= 0 && end <= most, part.ids.size(), " new tokens after ",
+             part.past, " of text ", part.text, ": at least 1 is needed, and at most ", most, " in total");
       ids.insert(ids.end(), part.ids.begin(), part.ids.end());
       for (int64_t position = part.past; position < end; ++position) {
         positions.push_back(static_cast<int32_t>(position));
@@ -75,7 +77,7 @@ Gpt::Gpt(const Options& options, uint64_t seed)
   }
   initialize_like_gpt2(parameters(), options.layers, seed);
   if (options_.rows == options.vocabulary) return;
-  // A number of every dtype, of which no exponential is left.
+  // Finite in every dtype, and exp() of it is 0.
   std::vector<float> shares(static_cast<size_t>(options_.rows), -30000.0f);
   std::fill_n(shares.begin(), options.vocabulary, 0.0f);
   unused_rows_ = from_values(shares, {options_.rows});
@@ -129,7 +131,7 @@ Tensor Gpt::next_logits(std::span<const NextTokens> parts, KeyValueCache& cache)
   const Tensor positions = from_values(tokens.positions, {tokens.count()});
   Tensor x = add(embedding(ids, tokens_.weight()), embedding(positions, positions_.weight()));
   x = through_blocks(x, {.cache = &cache});
-  if (tokens.count() > count) x = embedding(from_values(tokens.last, {count}), x);  // picks rows
+  if (tokens.count() > count) x = embedding(from_values(tokens.last, {count}), x);  // selects rows
   return linear(final_norm_(x), head());
 }
 

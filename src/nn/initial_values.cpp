@@ -10,13 +10,13 @@
 namespace lockstep {
 namespace {
 
-/// normal_values() of a matrix [columns, rows] of which this is the transpose, [rows, columns].
+/// Returns normal_values() of a matrix [columns, rows], transposed to [rows, columns].
 InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id) {
   const int64_t rows = shape[0], columns = shape[1];
   return {.fill =
               [=](const Tensor& part, int64_t first) {
                 if (part.size() == 0) return;
-                // What is drawn are the rows that the part meets, a run of each column.
+                // Only the rows that contain the part are drawn. They are one run of each column.
                 const int64_t begin = first / columns, end = (first + part.size() - 1) / columns + 1;
                 const Tensor drawn = empty({columns, end - begin}, part.dtype(), part.stream());
                 if (end - begin == rows)

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The learning rate of iteration `step` of a linear warm-up to `peak`.
+/// Returns the learning rate of iteration `step` of a linear warm-up to `peak`.
 inline double warmup_rate(double peak, int64_t step, int64_t warmup_steps) {
   return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
 }
@@ -19,7 +19,7 @@ struct CosineSchedule {
   int64_t warmup_steps = 0;
   int64_t decay_steps = 0;  ///< the step at which the floor is reached; 0 keeps the peak
 
-  /// The learning rate of iteration `step`, counted from 0.
+  /// Returns the learning rate of iteration `step`, counted from 0.
   double at(int64_t step) const {
     if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
     if (decay_steps == 0) return peak;
@@ -30,16 +30,16 @@ struct CosineSchedule {
   }
 };
 
-/// Linear warm-up, the peak, then a line down to a floor: warm-up, stable, decay (Hu et al. 2024, section 4;
-/// with a linear decay as Hägele et al. 2024).
+/// Linear warm-up, then the constant peak and a linear decay to a floor. This is warm-up, stable, decay (Hu
+/// et al. 2024, section 4) with the linear decay of Hägele et al. 2024.
 struct WarmupStableDecay {
   double peak = 1e-3;
   double floor = 0.0;
   int64_t warmup_steps = 0;
   int64_t decay_steps = 0;     ///< the step at which the floor is reached
-  int64_t cooldown_steps = 0;  ///< steps before it in which the rate falls; 0: it drops there
+  int64_t cooldown_steps = 0;  ///< length of the decay, which ends at decay_steps; 0: the rate drops there
 
-  /// The learning rate of iteration `step`, counted from 0.
+  /// Returns the learning rate of iteration `step`, counted from 0.
   double at(int64_t step) const {
     if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
     if (step >= decay_steps) return floor;

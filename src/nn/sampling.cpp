@@ -16,7 +16,8 @@ namespace {
 
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
-/// Ids from the likeliest down, sorted as far as they are asked for: few of a large vocabulary are.
+/// Ids from the likeliest down. They are sorted only as far as they are read. This is a small part of a large
+/// vocabulary.
 class Ranking {
  public:
   explicit Ranking(std::span<const double> logits) : logits_(logits), ids_(logits.size()) {
@@ -46,7 +47,7 @@ class Ranking {
   size_t sorted_ = 0;
 };
 
-/// The logits that count.
+/// Returns the logits after the repetition penalty. NaN becomes minus infinity.
 std::vector<double> penalized(std::span<const double> logits, std::span<const int32_t> text, double penalty) {
   std::vector<double> values(logits.begin(), logits.end());
   for (double& value : values)
@@ -63,7 +64,7 @@ std::vector<double> penalized(std::span<const double> logits, std::span<const in
   return values;
 }
 
-/// The first of the largest; one that is not a number is never larger.
+/// Returns the first id of the largest value. A NaN is never the largest.
 int32_t likeliest(std::span<const double> values) {
   size_t best = 0;
   for (size_t id = 1; id < values.size(); ++id)
@@ -84,13 +85,13 @@ void require_valid(const GenerateOptions& options, const std::string& where) {
   require(options.top_p > 0.0 && options.top_p <= 1.0, where, "top_p is ", options.top_p,
           ": it must be above 0, and at most 1 (all)");
   require(is_finite_from(options.repetition_penalty, 0.0) && options.repetition_penalty > 0.0, where,
-          "repetition_penalty is ", options.repetition_penalty, ": it must be above 0, and 1 is none");
+          "repetition_penalty is ", options.repetition_penalty, ": it must be above 0 (1: no penalty)");
 }
 
 int32_t next_token(std::span<const double> logits, std::span<const int32_t> text,
                    const GenerateOptions& options, uint32_t position) {
   expect(!logits.empty(), "there are no logits to draw from");
-  // Rows of the table beyond the tokenizer's symbols stand for nothing.
+  // Rows of the table beyond the tokenizer's symbols stand for no token.
   if (options.symbols > 0)
     logits = logits.first(std::min(logits.size(), static_cast<size_t>(options.symbols)));
   if (options.temperature == 0.0 && options.repetition_penalty == 1.0) return likeliest(logits);

@@ -32,9 +32,9 @@ TransformerBlock::TransformerBlock(const Options& options)
 
 Tensor TransformerBlock::operator()(const Tensor& x, const Context& context) const {
   const double probability = context.training ? options_.dropout : 0.0;
-  // Site 0 is the embedding; each layer has three more.
+  // Site 0 is the embedding; each layer has three sites after it.
   const uint32_t site = 1 + 3 * options_.layer;
-  if (probability == 0.0) {  // the products add the residual themselves
+  if (probability == 0.0) {  // the matmuls add the residual
     const Tensor y = attend(x, context, site, true);
     return feed_forward_(feed_forward_norm_(y), y);
   }

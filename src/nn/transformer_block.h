@@ -7,13 +7,14 @@
 
 namespace lockstep {
 
-/// Causal multi-head self-attention: one product for queries, keys and values, one for the output.
+/// Causal multi-head self-attention: one matmul for queries, keys and values and one for the output.
 class CausalSelfAttention : public Module {
  public:
   CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias, DType dtype);
 
-  /// [batch, time, width] -> the same, plus `residual` unless it is empty. Attention weights are dropped
-  /// under `site` of the context. Where it has a cache, x is [tokens, width]: those of its `places`.
+  /// Maps [batch, time, width] to the same shape and adds `residual` unless it is empty. `site` keys the
+  /// dropout of attention weights. With a cache in the context x is [tokens, width]: the tokens of the
+  /// cache's `places`.
   Tensor operator()(const Tensor& x, const Context& context, uint32_t site,
                     const Tensor& residual = {}) const;
 
@@ -24,13 +25,13 @@ class CausalSelfAttention : public Module {
   Linear output_;
 };
 
-/// The two products of a transformer's feed-forward branch with a GELU between them, four times as wide
-/// inside.
+/// The feed-forward branch of a transformer: two linear layers with a GELU between them. The hidden layer is
+/// four times as wide.
 class FeedForward : public Module {
  public:
   FeedForward(int64_t width, bool has_bias, Gelu activation, DType dtype);
 
-  /// [..., width] -> the same, plus `residual` unless it is empty.
+  /// Maps [..., width] to the same shape and adds `residual` unless it is empty.
   Tensor operator()(const Tensor& x, const Tensor& residual = {}) const;
 
  private:
@@ -39,20 +40,20 @@ class FeedForward : public Module {
   Linear out_;
 };
 
-/// What a model computes again in its backward instead of keeping it (Chen et al. 2016). No bit depends on
-/// it.
+/// The activations that the backward recomputes instead of storing them (Chen et al. 2016). Results do not
+/// depend on this choice.
 struct Recompute {
   enum class What {
     none,
     attention,  ///< the attention branch of each block
-    block,      ///< each block, of which its input is kept
+    block,      ///< each block; only its input is kept
     segments,   ///< runs of blocks: checkpoint_sequential()
   };
   What what = What::none;
-  int64_t segments = 0;  ///< how many, where `what` says so
+  int64_t segments = 0;  ///< number of runs for What::segments
 };
 
-/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+/// A block: x + attention(norm(x)), then x + feed_forward(norm(x)).
 class TransformerBlock : public Module {
  public:
   struct Options {
@@ -63,12 +64,12 @@ class TransformerBlock : public Module {
     bool has_bias = true;
     Gelu activation = Gelu::tanh;
     DType dtype = DType::f32;
-    bool recomputes_attention = false;  ///< in the backward, instead of keeping it
+    bool recomputes_attention = false;  ///< in the backward, instead of storing it
   };
 
   explicit TransformerBlock(const Options& options);
 
-  /// [batch, time, width] -> the same.
+  /// Maps [batch, time, width] to the same shape.
   Tensor operator()(const Tensor& x, const Context& context) const;
 
  private:

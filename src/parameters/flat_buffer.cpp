@@ -35,8 +35,8 @@ int64_t Placement::find(Range range) const {
 
 int64_t Placement::offset_of(Range range) const {
   const int64_t offset = range.size() == 0 ? 0 : find(range);
-  expect(offset >= 0, "elements [", range.begin, ", ", range.end, ") are not in this rank's part of ",
-         elements());
+  expect(offset >= 0, "elements [", range.begin, ", ", range.end,
+         ") are not in this rank's part, whose size is ", elements());
   return offset;
 }
 

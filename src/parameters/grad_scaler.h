@@ -7,16 +7,17 @@
 
 namespace lockstep {
 
-/// Keeps small gradients alive in fp16, by PyTorch's rules (torch.amp.GradScaler): what a loss hands back is
-/// multiplied by a scale, a step whose gradients are not finite is skipped, and the scale follows from that.
+/// A loss scale that keeps small gradients from vanishing in fp16, by PyTorch's rules (torch.amp.GradScaler).
+/// The gradient of a loss is multiplied by the scale. A step whose gradients are not finite is skipped. The
+/// next scale follows from good and skipped steps.
 ///
 ///     context.loss_scale = scaler.scale();               // for losses that form their gradient in 16 bits
 ///     scaler.backward(loss_of(batch, context));
-///     scaler.step(optimizer, learning_rate, max_norm);   // in the place of the norm and optimizer.step()
+///     scaler.step(optimizer, learning_rate, max_norm);   // instead of the norm and optimizer.step()
 ///     scaler.update();
 ///
-/// The scale lies beside the parameters and kernels decide: the host neither waits nor knows. Calls in
-/// another order throw Error saying what is missing.
+/// The scale is stored on the parameters' device, and kernels decide. The host neither waits for the decision
+/// nor learns it. Calls in another order throw Error naming the missing call.
 class GradScaler {
  public:
   struct Options {
@@ -33,26 +34,26 @@ class GradScaler {
   GradScaler& operator=(const GradScaler&) = delete;
 
   ParameterSpace& space() const { return space_; }
-  /// One f32 element, what Context::loss_scale tells a loss.
+  /// Returns the scale as one f32 element, for Context::loss_scale.
   const Tensor& scale() const { return scale_; }
 
-  /// backward(loss, factor), with gradients multiplied by the scale, once, whether the loss was told of it or
-  /// not. Throws Error for a loss that is computed from one that was told.
+  /// Calls backward(loss, factor) with gradients multiplied by the scale. They are multiplied once, even if
+  /// the loss has received the scale already. Throws Error for a loss that is computed from such a loss.
   void backward(const Tensor& loss, double factor = 1.0);
-  /// Optional, once between backward() and step(): makes the gradients what they are without a scale.
+  /// Divides the gradients by the scale. Optional and at most once, between backward() and step().
   void unscale();
-  /// One update with gradients clipped to `max_norm` (0: not), or none if their norm is not finite. Returns
-  /// that norm, without the scale.
+  /// Makes one update with gradients clipped to `max_norm`; 0 disables clipping. Skips it if their norm is
+  /// not finite. Returns the norm without the scale.
   GradientNorm step(Optimizer& optimizer, double learning_rate, double max_norm = 0.0);
   /// Chooses the scale of the next step.
   void update();
-  /// The same after DataParallel::update(), with the clip factor that it has used.
+  /// Chooses the scale of the next step after DataParallel::update(), with the clip factor that it has used.
   void update(const Tensor& factor);
 
-  /// All that a snapshot needs: the host waits for it. Adam's count of steps is the optimizer's.
+  /// Returns the state that a snapshot needs. The host waits for it. The optimizer has Adam's count of steps.
   GradScale state() const;
   void set_state(const GradScale& state);
-  /// The same where it lies: i32 [3].
+  /// Returns the state on the parameters' device: i32 [3].
   const Tensor& device_state() const { return state_; }
 
  private:
@@ -63,7 +64,7 @@ class GradScaler {
   GradScaleRule rule_;
   Tensor state_;   ///< i32 [3]: a GradScale
   Tensor scale_;   ///< f32: its first element
-  Tensor factor_;  ///< of the last step
+  Tensor factor_;  ///< clip factor of the last step
   Phase phase_ = Phase::idle;
 };
 

@@ -13,7 +13,7 @@ void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const T
   BlockSquares kernel{.x = gradients.memory().view(), .y = squares.view(), .ranges = {}};
   for (const Range& range : ranges) {
     expect(range.begin % block == 0 && range.end % block == 0, "elements [", range.begin, ", ", range.end,
-           ") are no whole blocks");
+           ") are not whole blocks");
     if (range.size() == 0) continue;
     kernel.ranges.push_back({.first = range.begin / block,
                              .last = range.end / block,

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// The ranges in order, cut so that each piece has at most so many elements.
+/// Returns the ranges in order, cut so that each piece has at most `piece_elements`.
 std::vector<Placement> pieces_of(std::span<const Range> ranges, int64_t piece_elements) {
   std::vector<std::vector<Range>> pieces;
   int64_t room = 0;
@@ -54,7 +54,7 @@ void HostUpdate::run(std::span<const Range> ranges, const Apply& apply) {
     Stage& stage = stages_[i % 2];
     if (i + 1 < pieces.size()) fetch(pieces[i + 1], stages_[(i + 1) % 2]);
     stage.arrived.synchronize();
-    stage.sent.synchronize();  // of the piece before the last
+    stage.sent.synchronize();  // the copies of the piece that used this stage before
     const FlatBuffer gradients(stage.gradients.slice(0, pieces[i].elements()), pieces[i]);
     if (!stage.copies) {
       apply(pieces[i].ranges(), gradients, space_.copies());

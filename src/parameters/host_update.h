@@ -10,28 +10,30 @@
 
 namespace lockstep {
 
-/// An update of values that lie on the host while gradients, and what operations read, lie on a GPU. Both
-/// travel in pieces through two pairs of pinned buffers, in a queue of their own, so that the next piece
+/// An update of values on the host, while gradients and the copies that operations read are on a GPU. Both
+/// are transferred in pieces through two pairs of pinned buffers, in a queue of their own. So the next piece
 /// arrives while one is updated.
 ///
-/// The floor is what crosses the bus: 4 bytes of gradients down, 4 or 2 of copies up, for each element.
+/// The lower bound is the bus traffic for each element: 4 bytes of gradients down, 4 or 2 bytes of copies up.
 class HostUpdate {
  public:
-  /// Keeps a reference. A piece has 4 MiB of values: enough for a bus, and little beside a model.
+  /// Keeps a reference to the space. A piece has 4 MiB of values by default. This is large enough for a bus
+  /// and small compared to a model.
   explicit HostUpdate(ParameterSpace& space, int64_t piece_elements = int64_t{1} << 20);
 
-  /// Updates a piece on the CPU: `gradients` hold it, and `copies`, unless they are empty, take it.
+  /// A function that updates a piece on the CPU from `gradients`. It writes the new values to `copies` unless
+  /// that is empty.
   using Apply = std::function<void(std::span<const Range> piece, const FlatBuffer& gradients,
                                    const FlatBuffer& copies)>;
-  /// Calls `apply` for one piece after another until all ranges are done. The host waits for gradients; what
-  /// is queued on the space's stream from then on reads new copies.
+  /// Calls `apply` for one piece after another until all ranges are done. The host waits for gradients. Work
+  /// that is queued on the space's stream from then on reads the new copies.
   void run(std::span<const Range> ranges, const Apply& apply);
 
  private:
   struct Stage {
     Tensor gradients, copies;  ///< pinned
-    Event arrived;             ///< the gradients
-    Event sent;                ///< the copies
+    Event arrived;             ///< the gradients are on the host
+    Event sent;                ///< the copies are on the GPU
   };
 
   void fetch(const Placement& piece, Stage& stage);
@@ -41,7 +43,7 @@ class HostUpdate {
   int64_t piece_elements_;
   Stream travel_;
   std::array<Stage, 2> stages_;
-  Event written_;  ///< by the gradients' stream
+  Event written_;  ///< end of the writes on the gradients' stream
 };
 
 }  // namespace lockstep

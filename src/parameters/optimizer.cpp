@@ -53,7 +53,7 @@ void Optimizer::place_states(const std::vector<Tensor>& memory, const Placement&
 void Optimizer::step(double learning_rate, float gradient_scale) {
   expect_whole();
   space_.expect_gradients_without_scale();
-  expect(!count_, "a GradScaler counts the steps of this optimizer: GradScaler::step() makes them");
+  expect(!count_, "a GradScaler counts the steps of this optimizer: call GradScaler::step() instead");
   space_.gradients();
   states();
   prepare(learning_rate);
@@ -80,9 +80,11 @@ void Optimizer::set_steps_taken(int64_t steps) {
 
 void Optimizer::expect_whole() const {
   space_.expect_gradients();
-  expect(states_are_whole_,
-         "each rank holds the optimizer's state of what it updates: go on with DataParallel::step()");
-  expect(space_.values_are_whole(), "each rank holds a part of the values: go on with DataParallel::step()");
+  expect(
+      states_are_whole_,
+      "each rank holds only the optimizer's states of its owned ranges: continue with DataParallel::step()");
+  expect(space_.values_are_whole(),
+         "each rank holds only a part of the values: continue with DataParallel::step()");
 }
 
 void Optimizer::update(const Tensor& clip) {
@@ -91,9 +93,9 @@ void Optimizer::update(const Tensor& clip) {
 }
 
 void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
-  // What is recorded is replayed, and states are made once.
+  // Recorded work is replayed, but states must be made only once.
   expect(!is_recording_graph() || states_.empty() || states_.front().flat,
-         "the first update is recorded, which makes the optimizer's states: call states() before");
+         "the first update makes the optimizer's states and must not be recorded: call states() before");
   states();
   if (space_.is_offloaded()) return update_on_host(ranges, clip);
   if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
@@ -107,7 +109,7 @@ void Optimizer::update_on_host(std::span<const Range> ranges, const Tensor& clip
     count_on_device();
     launch(cpu_stream(), CountStep{.count = count_.view(), .factor = factor.view()});
   }
-  // Of a step that is skipped nothing must arrive: pieces carry what an update has not written.
+  // A skipped step must send nothing, because pieces contain copies that no update has written.
   if (!std::isfinite(item(factor))) return;
   if (!host_update_) host_update_ = std::make_unique<HostUpdate>(space_);
   host_update_->run(ranges,
@@ -139,7 +141,7 @@ std::vector<NamedTensor> Optimizer::state() {
   std::vector<NamedTensor> all;
   for (const State& state : states()) {
     expect(state.flat.is_whole(space_.trainable_elements()),
-           "this rank keeps the optimizer's states of what it updates");
+           "this rank keeps only the optimizer's states of its owned ranges");
     const std::vector<NamedTensor> parts = space_.named_parts(state.flat.memory(), state.name);
     all.insert(all.end(), parts.begin(), parts.end());
   }

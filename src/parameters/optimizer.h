@@ -12,18 +12,18 @@
 
 namespace lockstep {
 
-/// Some elements of one group on their way through an update.
+/// Elements of one parameter group in an update.
 struct UpdateSlice {
   ParameterGroup group;
   View value;                ///< f32, updated
   View gradient;             ///< like value
   std::vector<View> states;  ///< like value, in the optimizer's order, updated
-  View copy = {};            ///< optional, what operations read: written, the new value rounded to nearest
+  View copy = {};            ///< optional, read by operations; receives the new value, rounded to nearest
 };
 
-/// Updates the parameters of a space from their gradients: all of them, or, where ranks share the work, the
-/// segments that a rank owns. What an update does to an element depends on that element alone, and is the
-/// same on every device: values that lie on the host are updated there.
+/// Updates the parameters of a space from their gradients: all of them, or a rank's owned ranges if ranks
+/// share the work. The update of an element depends on that element alone and is the same on every device.
+/// Values on the host are updated there.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -32,49 +32,50 @@ class Optimizer {
 
   ParameterSpace& space() const { return space_; }
 
-  /// One update with this learning rate; gradients are multiplied by `gradient_scale` (the clip factor) on
-  /// the way. Throws Error naming a parameter that has no gradient.
+  /// Makes one update with this learning rate. Gradients are multiplied by `gradient_scale` (the clip
+  /// factor). Throws Error naming a parameter that has no gradient.
   void step(double learning_rate, float gradient_scale = 1.0f);
 
-  /// The same in two parts, for a step that is recorded once and replayed. prepare() counts the update and
-  /// brings its learning rate to the device, ahead of each replay; update() is what is recorded. `clip`, one
-  /// f32 element where the parameters are, multiplies the gradients; if it is NaN, nothing is updated.
+  /// Counts an update and sends its learning rate to the device, before each replay of a recorded step. A
+  /// step that is recorded once and replayed calls prepare() and update() instead of step().
   virtual void prepare(double learning_rate);
+  /// Updates all elements; this part of a step is recorded. `clip`, one f32 element on the parameters'
+  /// device, multiplies the gradients. If it is NaN, nothing is updated.
   void update(const Tensor& clip);
-  /// The same for these elements of the space alone, whose gradients need not be anywhere else.
+  /// Updates these elements of the space alone. Gradients of other elements are not needed.
   void update(std::span<const Range> ranges, const Tensor& clip);
 
-  /// From now on steps are counted where updates happen, and those that a NaN in `clip` skips are not: what a
-  /// GradScaler needs. step(), which skips none, is an Error then.
+  /// Counts steps on the update's device from now on, as a GradScaler needs. Steps that a NaN in `clip` skips
+  /// are not counted. step(), which skips none, then throws Error.
   void count_on_device();
   bool counts_on_device() const { return static_cast<bool>(count_); }
 
-  /// Whether update() reads on the device whatever prepare() changes.
+  /// Returns whether update() reads everything that prepare() changes on the device.
   virtual bool can_be_recorded() const { return false; }
 
-  /// A number for each trainable element that lives from step to step.
+  /// A number for each trainable element that is kept from step to step.
   struct State {
     std::string name;  ///< "exp_avg"
-    FlatBuffer flat;   ///< of trainable elements: all, unless place_states() was told otherwise
+    FlatBuffer flat;   ///< all trainable elements unless place_states() has chosen a part
   };
-  /// Made at first use, as zeros.
+  /// Returns the states, which are made as zeros at first use.
   const std::vector<State>& states();
-  /// From now on this rank keeps those of some elements, which are copied there.
+  /// Keeps the states of these elements alone from now on, in new memory. Existing numbers are copied.
   void place_states(const Placement& placement);
-  /// The same into memory that was made for them, one piece of [placement.elements()] for each state: of
-  /// `mine`, what this rank updates, the numbers are copied there.
+  /// Moves the states to `memory`, which has a tensor of [placement.elements()] for each state. Copies the
+  /// numbers of `mine`, the elements that this rank updates.
   void place_states(const std::vector<Tensor>& memory, const Placement& placement,
                     std::span<const Range> mine);
   std::vector<std::string> state_names() const;
-  /// Tells whether this rank holds its states of all elements for itself. Else updates of all elements throw
-  /// Error.
+  /// Sets whether this rank holds its own states of all elements. If it does not, updates of all elements
+  /// throw Error.
   void set_states_are_whole(bool whole) { states_are_whole_ = whole; }
 
-  /// What a snapshot must keep besides the parameters and steps_taken(), named "<parameter>.<state>". Throws
-  /// Error where this rank keeps a part of it.
+  /// Returns the tensors that a snapshot must keep besides the parameters and steps_taken(), named
+  /// "<parameter>.<state>". Throws Error if this rank keeps only a part of them.
   std::vector<NamedTensor> state();
 
-  /// Updates so far (Adam's t). Where they are counted on a device the host waits for it.
+  /// Returns the number of updates so far (Adam's t). If a device counts them, the host waits for it.
   int64_t steps_taken() const;
   void set_steps_taken(int64_t steps);
 
@@ -82,18 +83,18 @@ class Optimizer {
   /// Keeps a reference to the space. States begin as zeros.
   Optimizer(ParameterSpace& space, const std::vector<std::string>& states);
 
-  /// Launches the update of these parts on `stream`, where they and `clip`, which may be empty, lie. Nothing
-  /// is written if gradient_scale * clip is not finite.
+  /// Launches the update of these parts on `stream`, where they and `clip` are stored. `clip` may be empty.
+  /// Nothing is written if gradient_scale * clip is not finite.
   virtual void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
                      float gradient_scale) = 0;
-  /// For an apply() whose kernel has not done it: part.copy = part.value.
+  /// Sets part.copy = part.value, for an apply() whose kernel has not done it.
   static void write_copies(const Stream& stream, std::span<const UpdateSlice> parts);
 
   ParameterSpace& space_;
   std::vector<State> states_;
   double learning_rate_ = 0.0;
-  int64_t steps_taken_ = 0;  ///< unless there is a count on the device
-  Tensor count_;             ///< i32, where updates happen, or empty
+  int64_t steps_taken_ = 0;  ///< used if `count_` is empty
+  Tensor count_;             ///< i32, on the update's device, or empty
 
  private:
   void expect_whole() const;
@@ -101,7 +102,7 @@ class Optimizer {
                                      const FlatBuffer& copies) const;
   void update_on_host(std::span<const Range> ranges, const Tensor& clip);
 
-  std::unique_ptr<HostUpdate> host_update_;  ///< where values lie on the host
+  std::unique_ptr<HostUpdate> host_update_;  ///< used if values are on the host
   bool states_are_whole_ = true;
 };
 

@@ -16,7 +16,7 @@ constexpr int64_t parameter_alignment = 16;
 
 int64_t round_up(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
-/// The part of a model that a parameter belongs to: up to the first number, else its module.
+/// Returns the name of the parameter's unit: its name up to the first number, or the name of its module.
 std::string name_of_unit(const Parameter& parameter, const ParameterSpace::UnitRule& rule) {
   const std::string& name = parameter.name;
   if (!parameter.other_names.empty()) return name;
@@ -32,7 +32,7 @@ ParameterGroup matrices_decay(const std::string&, const Tensor& tensor) {
   return {.decays = tensor.shape().rank() >= 2};
 }
 
-/// What a space's tensors know of it, and what outlives it with them.
+/// The state of a space that its tensors share. It outlives the space with them.
 class ParameterSpace::Memory final : public ParameterMemory {
  public:
   std::byte* find(Range place, DType dtype) override {
@@ -44,22 +44,20 @@ class ParameterSpace::Memory final : public ParameterMemory {
     expect(buffer && buffer.dtype() == dtype, "a parameter in ", values ? values.dtype() : dtype,
            " has no copy in ", dtype, ", which this operation computes in");
     if (buffer.is_whole(elements)) return static_cast<std::byte*>(buffer.view(place).data);
-    expect(dtype == precision, "an operation reads a parameter in ", dtype,
-           ", of which each rank keeps a part, "
-           "where the model computes in ",
-           precision, ": convert() what it meets");
+    expect(dtype == precision, "an operation reads a sharded parameter in ", dtype,
+           ", but the model computes in ", precision, ": convert() the operation's other inputs");
     expect(residency != nullptr,
-           "this rank keeps a part of the parameters, and the DataParallel that would "
-           "bring the rest is gone");
+           "this rank keeps a part of the parameters, and the DataParallel that gathers the rest no longer "
+           "exists");
     return residency->find(place, dtype);
   }
   DType compute_dtype() const override { return precision; }
 
-  const ParameterSpace* space = nullptr;  ///< while it lives
+  const ParameterSpace* space = nullptr;  ///< null once the space is destroyed
   int64_t elements = 0;
-  DType precision = DType::f32;  ///< that a model computes in
-  bool keeps_copies = false;     ///< whatever the precision is
-  FlatBuffer values;             ///< made at first use, as the next two are
+  DType precision = DType::f32;  ///< the dtype in which the model computes
+  bool keeps_copies = false;     ///< copies exist even in the dtype of the values
+  FlatBuffer values;             ///< made at first use, like copies and gradients
   FlatBuffer copies;
   FlatBuffer gradients;
   Residency* residency = nullptr;
@@ -82,21 +80,21 @@ ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const Gro
     state->space = memory_;
     state->place = parameter.place.begin;
   }
-  // Handles to memory of their own would miss a later move.
+  // Parameters that have memory already move now: handles to that memory would miss a later move.
   if (has_memory) values();
 }
 
 ParameterSpace::~ParameterSpace() {
   memory_->space = nullptr;
   if (memory_->values) return;
-  for (const Parameter& parameter : parameters_)  // as they were
+  for (const Parameter& parameter : parameters_)  // restores their state from before
     if (const auto& state = Tape::state(parameter.tensor); state->space == memory_) state->space = nullptr;
 }
 
 void ParameterSpace::add(const NamedTensor& listed, const GroupRule& group) {
   const auto& [name, tensor] = listed;
   expect(Tape::state(tensor) != nullptr && Tape::state(tensor)->node == nullptr, name,
-         " is not a leaf: a parameter is made, not computed");
+         " is not a leaf: a parameter cannot be the result of an operation");
   for (Parameter& known : parameters_) {
     expect(known.name != name && std::ranges::count(known.other_names, name) == 0,
            "two parameters are called ", name);
@@ -104,7 +102,7 @@ void ParameterSpace::add(const NamedTensor& listed, const GroupRule& group) {
   }
   const Tensor& first = parameters_.empty() ? tensor : parameters_.front().tensor;
   expect(tensor.dtype() == first.dtype() && gpu_of(tensor.stream()) == gpu_of(first.stream()), name, " is ",
-         tensor.dtype(), ", or on another device, than ",
+         tensor.dtype(), ", but must have the dtype and device of ",
          parameters_.empty() ? name : parameters_.front().name);
   parameters_.push_back({.name = name,
                          .other_names = {},
@@ -115,7 +113,8 @@ void ParameterSpace::add(const NamedTensor& listed, const GroupRule& group) {
 }
 
 void ParameterSpace::lay_out(const UnitRule& rule) {
-  // In reverse order of registration, and what belongs to one unit together, where its last member lies.
+  // Parameters are in reverse order of registration. Members of a unit are together, at the place of its last
+  // member.
   std::map<std::string, size_t> rank_of_unit;
   std::vector<size_t> order(parameters_.size()), unit(parameters_.size());
   for (size_t p = parameters_.size(); p-- > 0;)
@@ -159,7 +158,7 @@ const FlatBuffer& ParameterSpace::values() const {
     const FlatBuffer all = FlatBuffer::make(Placement::whole(elements()), dtype_, stream_);
     write_values({0, elements()}, all.memory());
     const_cast<ParameterSpace*>(this)->place_values(all);
-    release_cached_memory(stream_);  // where they were
+    release_cached_memory(stream_);  // frees the old memory of the values
   }
   return memory_->values;
 }
@@ -308,7 +307,7 @@ const FlatBuffer& ParameterSpace::gradients() {
   if (!memory_->gradients) {
     const MemoryScope scope("gradients");
     const Tensor flat = full({trainable_}, 0.0, dtype_, stream_);
-    for (const Parameter& parameter : parameters_)  // what backward() has left so far
+    for (const Parameter& parameter : parameters_)  // gradients that backward() has left so far
       if (const Tensor gradient = parameter.tensor.grad())
         copy(gradient, flat.slice(parameter.place.begin, parameter.place.end));
     bind_gradients(flat);
@@ -329,7 +328,7 @@ void ParameterSpace::set_gradients_have_no_scale() { memory_->gradients_are_scal
 void ParameterSpace::expect_gradients_without_scale() const {
   expect(!memory_->gradients_are_scaled,
          "the gradients are multiplied by a GradScaler's scale: call its unscale() after its backward(), or "
-         "its step(), which does all that is to be done");
+         "call its step() instead");
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace lockstep {
 struct ParameterGroup {
   bool decays = true;                           ///< weight decay applies
   double learning_rate_factor = 1.0;            ///< times the learning rate of the step
-  std::optional<double> own_weight_decay = {};  ///< instead of the optimizer's, and whatever `decays` says
+  std::optional<double> own_weight_decay = {};  ///< replaces the optimizer's, whatever `decays` is
 
   double weight_decay(double of_optimizer) const {
     return own_weight_decay ? *own_weight_decay : decays ? of_optimizer : 0.0;
@@ -25,131 +25,134 @@ struct ParameterGroup {
   bool operator==(const ParameterGroup&) const = default;
 };
 
-/// Says the group of a parameter.
+/// A function that returns the group of a parameter.
 using GroupRule = std::function<ParameterGroup(const std::string& name, const Tensor& tensor)>;
 
-/// The usual one for transformers: tensors of two and more dimensions decay; biases and norm weights do not.
+/// Returns the usual group for transformers. Tensors of two and more dimensions decay; biases and norm
+/// weights do not.
 ParameterGroup matrices_decay(const std::string& name, const Tensor& tensor);
 
-/// One tensor of a model, however often it is listed, and its place in the flat space.
+/// One tensor of a model and its place in the flat space. A tensor that is listed several times is one
+/// parameter.
 struct Parameter {
-  std::string name;                      ///< under which it is listed first
-  std::vector<std::string> other_names;  ///< a tied tensor's
+  std::string name;                      ///< the first name under which it is listed
+  std::vector<std::string> other_names;  ///< the further names of a tied tensor
   Tensor tensor;
   Range place;
   ParameterGroup group;
-  bool is_frozen = false;  ///< it requires no gradient: there is neither gradient nor state for it
+  bool is_frozen = false;  ///< it requires no gradient, so it has neither gradient nor state
 };
 
-/// Brings values that a rank does not keep to where operations read them.
+/// Provides values that a rank does not keep to operations that read them.
 class Residency {
  public:
   virtual ~Residency() = default;
-  /// As ParameterMemory::find().
+  /// Returns the address of values, as ParameterMemory::find() does.
   virtual std::byte* find(Range place, DType dtype) = 0;
 };
 
-/// All parameters of a model in one flat space: every walk over parameters is a walk over it.
+/// All parameters of a model in one flat space. Every walk over parameters is a walk over it.
 ///
-/// Parameters are cut into units: a numbered part of the model ("transformer.h.0", "layers.3") each, and each
-/// module outside of those; a tensor that is listed twice is a unit of its own. Units begin at multiples of
-/// 4096 elements and lie in reverse order of registration, which is about the order in which gradients become
-/// ready; so do the parameters in them, each on a multiple of 16 elements (64 bytes of fp32). Frozen
-/// parameters lie last. What lies between parameters is zero and stays so.
+/// The space is cut into units. Each numbered part of the model is one ("transformer.h.0", "layers.3"), and
+/// so is each module outside of those. A tensor that is listed twice is a unit of its own. Units begin at
+/// multiples of 4096 elements, in reverse order of registration. Gradients become ready in about this order.
+/// Parameters of a unit are in the same order, each on a multiple of 16 elements (64 bytes of fp32). Frozen
+/// parameters come last. Gaps between parameters are zero and stay so.
 ///
-/// Memory is made at first use, so that whoever shares the work between ranks can place it before: values,
-/// their copies in 16 bits, gradients and an optimizer's states are flat buffers, of which a rank may hold a
-/// part.
+/// Memory is made at first use, so that DataParallel can place it before. Values, their copies in 16 bits,
+/// gradients and an optimizer's states are flat buffers. A rank may hold a part of them.
 class ParameterSpace {
  public:
-  /// Elements to which units, segments, buckets and the blocks of the norm are cut.
+  /// Units, owned ranges, buckets and the blocks of the norm are cut at multiples of this number of elements.
   static constexpr int64_t block = sum_block;
-  /// Says the unit of a parameter, by its name.
+  /// A function that returns the unit of a parameter, from the parameter's name.
   using UnitRule = std::function<std::string(const std::string& name)>;
 
-  /// Takes the listed tensors over. Without a rule all are alike, as in PyTorch. Throws Error naming one that
-  /// is not a leaf, has another dtype or device than the first, or shares a name.
+  /// Takes over the listed tensors. Without a rule all are in one group, as in PyTorch. Throws Error naming a
+  /// tensor that is not a leaf, has another dtype or device than the first, or shares a name.
   explicit ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group = {},
                           const UnitRule& unit = {});
   ~ParameterSpace();
   ParameterSpace(const ParameterSpace&) = delete;
   ParameterSpace& operator=(const ParameterSpace&) = delete;
 
-  /// In canonical order, that of registration.
+  /// Returns the parameters in canonical order, which is that of registration.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Each parameter once, under its first name, in canonical order.
+  /// Returns each parameter once, under its first name, in canonical order.
   std::vector<NamedTensor> named() const;
   const Stream& stream() const { return stream_; }
   DType dtype() const { return dtype_; }
 
   int64_t elements() const { return units_.empty() ? 0 : units_.back().end; }
-  /// Those before the frozen ones.
+  /// Returns the number of elements before the frozen ones.
   int64_t trainable_elements() const { return trainable_; }
-  /// Units in flat order; those of frozen parameters, if there are any, are the last.
+  /// Returns the units in flat order. Units of frozen parameters are the last.
   const std::vector<Range>& units() const { return units_; }
-  /// The index of the unit that a parameter's place is in.
+  /// Returns the index of the unit that contains a parameter's place.
   int unit_of(Range place) const;
-  /// What each of `ranks` owns: of each unit the blocks [blocks * rank / ranks, ...); of trainable units
-  /// alone, or of all.
+  /// Returns the ranges that each of `ranks` owns. Rank r owns the blocks [b * r / ranks, b * (r + 1) /
+  /// ranks) of a unit with b blocks. `frozen_too`: of all units, not only of trainable ones.
   Ownership owned_ranges(int ranks, bool frozen_too = false) const;
 
-  /// A part of the space, all of whose parameters are in one group.
+  /// A part of the space whose parameters are all in one group.
   struct GroupRange {
     Range range;
     ParameterGroup group;
   };
-  /// The trainable part of the ranges, cut by group.
+  /// Returns the trainable part of the ranges, cut by group.
   std::vector<GroupRange> by_group(std::span<const Range> ranges) const;
 
-  /// Each parameter in a buffer of this space, under "<parameter>.<suffix>": [elements()], or
-  /// [trainable_elements()], which leaves frozen ones out.
+  /// Returns each parameter's part of a buffer of this space, named "<parameter>.<suffix>". The buffer has
+  /// [elements()], or [trainable_elements()] without the frozen parameters.
   std::vector<NamedTensor> named_parts(const Tensor& flat, const std::string& suffix) const;
 
-  /// Says how values will be made; empty once they are. Equal texts mean equal values.
+  /// Returns a text that defines how values will be made. It is empty once they are made. Equal texts mean
+  /// equal values.
   std::string initial_values() const;
-  /// The values that this rank keeps: all, unless place_values() was told otherwise.
+  /// Returns the values that this rank keeps: all, unless place_values() has chosen a part.
   const FlatBuffer& values() const;
   bool values_are_whole() const { return values().is_whole(elements()); }
-  /// Writes what the values are in a range, [range.size()], wherever they are now: on this rank, or nowhere
+  /// Writes the values of a range to `target`, [range.size()]. The values are kept by this rank, or not made
   /// yet.
   void write_values(Range range, const Tensor& target) const;
-  /// From now on they lie in `buffer`, which holds them already. Copies are kept as they are.
+  /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
   void place_values(const FlatBuffer& buffer);
-  /// Who brings what this rank does not keep, or null.
+  /// Sets the object that provides values which this rank does not keep. It may be null.
   void set_residency(Residency* residency);
-  /// Whether values, and so an optimizer's states, lie on the host while the model computes on a GPU.
+  /// Returns whether values and optimizer states are on the host while the model computes on a GPU.
   bool is_offloaded() const;
-  /// Where optimizers work.
+  /// Returns the stream on which optimizers work.
   const Stream& update_stream() const { return is_offloaded() ? cpu_stream() : stream_; }
 
-  /// Copies in a 16-bit dtype, in which the model then computes; f32 takes them away. The f32 values stay
-  /// what optimizers update, snapshots keep and gradients belong to (Micikevicius et al. 2018).
+  /// Makes copies in a 16-bit dtype, in which the model then computes. f32 removes the copies. Optimizers
+  /// still update the f32 values and snapshots keep them. Gradients belong to them too (Micikevicius et al.
+  /// 2018).
   void set_precision(DType dtype);
-  /// That, or the dtype of the values.
+  /// Returns the dtype of set_precision(), or the dtype of the values.
   DType precision() const;
-  /// From now on operations read copies, also in the dtype of the values, which may then lie elsewhere.
+  /// Makes operations read copies from now on, also in the dtype of the values. The values may then be stored
+  /// elsewhere.
   void keep_copies();
   bool has_copies() const;
-  /// The copies that this rank keeps, or empty.
+  /// Returns the copies that this rank keeps, or an empty buffer.
   const FlatBuffer& copies() const;
   void place_copies(const FlatBuffer& buffer);
-  /// Brings the copies of what this rank keeps up to date, after something else than an optimizer has changed
-  /// values.
+  /// Updates the copies that this rank keeps, after code other than an optimizer has changed values.
   void refresh_copies() const;
 
-  /// Lets backward() leave gradients in `flat`, [trainable_elements()], or add them to what is there.
+  /// Makes backward() write gradients to `flat`, [trainable_elements()], or add them with `accumulate`.
   void bind_gradients(const Tensor& flat, bool accumulate = false);
-  /// The finished gradients of what this rank updates, which nobody's backward() leaves there.
+  /// Sets the buffer of finished gradients that this rank updates from. No backward() writes to it.
   void place_gradients(const FlatBuffer& buffer);
-  /// Where they are; made if nothing is bound.
+  /// Returns the gradient buffer, which is made if none is bound.
   const FlatBuffer& gradients();
   /// Throws Error naming a trainable parameter that has no gradient.
   void expect_gradients() const;
-  /// Tells whether this rank holds gradients of all elements. Else grad() throws Error.
+  /// Sets whether this rank holds gradients of all elements. If it does not, grad() throws Error.
   void set_gradients_are_whole(bool whole);
-  /// Throws Error if the last backward() has left gradients that hold a loss scale.
+  /// Throws Error if the last backward() has left gradients that contain a loss scale.
   void expect_gradients_without_scale() const;
-  /// Tells that it has been divided out of them.
+  /// Records that the loss scale has been divided out of the gradients.
   void set_gradients_have_no_scale();
 
  private:
@@ -160,10 +163,10 @@ class ParameterSpace {
   std::vector<Parameter> parameters_;
   std::vector<Range> units_;
   int64_t trainable_ = 0;
-  std::vector<GroupRange> groups_;  ///< of the trainable part, without gaps
+  std::vector<GroupRange> groups_;  ///< ranges of the trainable part, without gaps
   DType dtype_ = DType::f32;
   Stream stream_;
-  std::shared_ptr<Memory> memory_;  ///< known to the tensors too
+  std::shared_ptr<Memory> memory_;  ///< shared with the tensors
 };
 
 }  // namespace lockstep

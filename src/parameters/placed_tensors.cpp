@@ -27,7 +27,7 @@ SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, co
         {.state = name, .dtype = space.dtype(), .elements = space.trainable_elements(), .held = states});
 }
 
-/// As it lies now: DataParallel may move states.
+/// Returns the buffer at its current address. DataParallel may move states.
 const FlatBuffer& SpaceTensors::flat(size_t buffer) const {
   return buffer == 0 ? space_.values() : optimizer_->states().at(buffer - 1).flat;
 }

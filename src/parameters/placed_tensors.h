@@ -11,33 +11,35 @@
 
 namespace lockstep {
 
-/// The tensors of a run in flat buffers, of which each rank holds everything or some ranges: what a snapshot
-/// is made of, and what it is read into. Who else keeps parts of a model on each rank derives from it.
+/// The tensors of a run in flat buffers, which a snapshot writes and reads. Each rank holds all or some
+/// ranges of a buffer. A class that distributes a model in another way derives from it.
 class PlacedTensors {
  public:
-  /// A tensor of the model: its place in every buffer that reaches so far.
+  /// A tensor of the model and its place, which is the same in every buffer that is long enough.
   struct Entry {
     std::string name;
     Shape shape;
     Range place;
   };
   struct Buffer {
-    std::string state;  ///< empty: the model's values; else what an optimizer keeps of each: "exp_avg"
+    std::string state;  ///< empty: the model's values; otherwise an optimizer state: "exp_avg"
     DType dtype = DType::f32;
     int64_t elements = 0;
-    Ownership held = {};  ///< [rank]: each in order, cut at multiples of `block`, all of it together
+    Ownership held = {};  ///< [rank], in order, cut at multiples of `block`; together the whole buffer
   };
-  /// A snapshot's checksums are made of those of such blocks, so that each is some rank's own.
+  /// The number of elements in a block. A snapshot's checksums are made of those of blocks. So each block
+  /// belongs to one rank.
   static constexpr int64_t block = ParameterSpace::block;
 
   virtual ~PlacedTensors() = default;
 
-  /// In the order in which files have them.
+  /// Returns the tensors in the order in which files have them.
   const std::vector<Entry>& tensors() const { return tensors_; }
-  /// The values, then the states. Ranks are those of the world that writes and reads.
+  /// Returns the buffer of the values, then the buffers of states. Ranks are those of the world that writes
+  /// and reads.
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
-  /// Copies elements of one tensor, which this rank holds, to or from the host's memory.
+  /// Copies elements of one tensor, which this rank holds, to or from host memory.
   virtual void get(size_t buffer, Range range, std::byte* to) const = 0;
   virtual void set(size_t buffer, Range range, const std::byte* from) = 0;
 
@@ -46,14 +48,14 @@ class PlacedTensors {
   std::vector<Buffer> buffers_;
 };
 
-/// A parameter space and what its optimizer keeps, of which each rank holds something: a run with
-/// DataParallel, or one rank alone.
+/// The tensors of a parameter space and its optimizer. Each rank holds a part of them. Used by runs with
+/// DataParallel and by a single rank.
 class SpaceTensors : public PlacedTensors {
  public:
-  /// Keeps references. `optimizer` may be null. `values` and `states` say what each rank holds.
+  /// Keeps references. `optimizer` may be null. `values` and `states` are the ranges that each rank holds.
   SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, const Ownership& values,
                const Ownership& states);
-  /// The same where each rank holds all values, and the states of its segments.
+  /// Describes ranks that hold all values and the states of their owned ranges.
   SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, int ranks);
 
   void get(size_t buffer, Range range, std::byte* to) const override;

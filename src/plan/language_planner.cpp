@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t most_planned_layers = 256;
 
-/// b, and `times` what it has more than a.
+/// Returns b plus `times` the difference of b and a.
 MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
   for (MemoryRow& row : b.rows) {
     const auto before = std::ranges::find(a.rows, row.name, &MemoryRow::name);
@@ -24,7 +24,7 @@ MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
   return b;
 }
 
-/// Those that there are, and what the user leaves a rank of them.
+/// Returns the machine's memory limits, plus train.memory_gib if it is set.
 std::vector<MemoryLimit> limits_of(const Config& config, const World& world) {
   std::vector<MemoryLimit> limits = memory_limits(world);
   const double bytes = config.train.memory_gib * 1073741824.0;
@@ -48,11 +48,12 @@ Planner language_planner(const Config& config, const World& world, const Languag
   const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of, const PlannedRanks& place) {
     of.model.vocab_size = vocabulary;
     const int64_t layers = of.model.n_layer;
-    // As many segments as are asked for need as many layers, and so may names of parameters.
+    // N recompute segments need at least N layers. Rules that name parameters may need certain layers.
     const bool names_layers = !of.train.freeze.empty() || !of.train.groups.empty();
     if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers || names_layers)
       return plan(of, place);
-    // A row is a line in the number of layers, and that many would take long.
+    // Each row is linear in the number of layers. Planning all layers would take long, so two plans of fewer
+    // layers are extended.
     of.model.n_layer = most_planned_layers / 2;
     const MemoryPlan half = plan(of, place);
     of.model.n_layer = most_planned_layers;

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// Plans trainings like this one on that data, to which it keeps a reference. All ranks call it.
+/// Returns a planner for trainings like `config` on `data`. It keeps a reference to `data`. All ranks call
+/// it.
 Planner language_planner(const Config& config, const World& world, const LanguageData& data);
 
 }  // namespace lockstep

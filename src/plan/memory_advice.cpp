@@ -26,7 +26,8 @@ bool can_be_sharded(const Config& config, int ranks) {
   }
 }
 
-/// The configuration with these changes; nothing where it would be refused, or the last changes nothing.
+/// Returns the configuration with these changes. Returns nothing if it would be refused, or if the last
+/// change has no effect.
 std::optional<Config> with(const Config& config, const std::vector<MemoryChange>& changes, int ranks) {
   std::vector<Setting> settings;
   for (const MemoryChange& change : changes) {
@@ -43,10 +44,10 @@ std::optional<Config> with(const Config& config, const std::vector<MemoryChange>
   }
 }
 
-/// Changes of one key, the mildest first, of which at most one is taken.
+/// Changes of one key, the mildest first. At most one is taken.
 using Kind = std::vector<MemoryChange>;
 
-/// What ranks can cut between them, and its price.
+/// Returns the stages of sharding with their prices.
 const Kind& stages() {
   static const Kind stages = {
       {"dist.shard=optimizer", "the same time and bits"},
@@ -55,14 +56,17 @@ const Kind& stages() {
   return stages;
 }
 
-/// What a GPU can leave to its host.
+/// Returns the ways to offload a GPU's memory to its host, with their prices.
 Kind offloads() {
   if (gpu_of(current_stream()) < 0) return {};
-  return {{"dist.offload=optimizer", "gradients go to the host, which updates; the same bits"},
-          {"dist.offload=all", "and each block comes from there; the same bits"}};
+  return {
+      {"dist.offload=optimizer", "gradients are sent to the host, which updates the values; the same bits"},
+      {"dist.offload=all",
+       "values are stored on the host, and each block is copied when it is read; the same bits"}};
 }
 
-/// Kinds in the order of their price: first no bit, then no time.
+/// Returns kinds of changes in the order of their price: first those that keep the bits, then those that keep
+/// the time.
 std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& place) {
   const TrainConfig& train = config.train;
   const int64_t rows = train.batch_size / train.accumulate * config.data.block_size;
@@ -78,18 +82,20 @@ std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& pla
   Kind precision;
   if (train.precision == "fp32")
     precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});
-  const Kind no_copy = {{"snapshot.path=none", "the same bits; a run that is cut off starts over"}};
+  const Kind no_copy = {
+      {"snapshot.path=none", "the same bits; an interrupted run starts from the beginning"}};
   return {recompute, place.ranks > 1 ? stages() : Kind{}, offloads(), pieces, parts, precision, no_copy};
 }
 
-/// The verdict on a configuration with these changes, if there is such a one.
+/// Returns the verdict on a configuration with these changes, or nothing if it would be refused.
 std::optional<MemoryVerdict> try_changes(const Config& config, const Planner& planner,
                                          const std::vector<MemoryChange>& changes) {
   const std::optional<Config> other = with(config, changes, planner.place.ranks);
   return other ? std::optional(judge(planner.plan(*other), planner.limits)) : std::nullopt;
 }
 
-/// Without those that are not needed, the last to be taken is the last to be kept.
+/// Removes changes that are not needed, in the order in which they were taken. So the last change is kept
+/// longest.
 MemoryRemedy pruned(const Config& config, const Planner& planner, MemoryRemedy remedy) {
   for (size_t i = 0; i < remedy.changes.size() && remedy.changes.size() > 1;) {
     std::vector<MemoryChange> fewer = remedy.changes;
@@ -110,7 +116,7 @@ std::string line(const std::string& name, double bytes) {
   return out.str();
 }
 
-/// The rows that say where it goes.
+/// Returns the rows of at least 1 % of the peak, as text.
 std::string large_rows(const MemoryPlan& plan) {
   std::vector<std::string> all;
   for (const MemoryRow& row : plan.rows)
@@ -118,7 +124,7 @@ std::string large_rows(const MemoryPlan& plan) {
   return joined(all);
 }
 
-/// At which stage how many ranks would do; empty if no number of them does.
+/// Returns the number of ranks that each stage needs, as text. It is empty if no number is enough.
 std::string describe_ranks(const Config& config, const Planner& planner) {
   std::vector<std::string> all;
   for (const MemoryChange& stage : stages()) {
@@ -138,7 +144,7 @@ std::string describe(const MemoryRemedy& remedy) {
   return concat(joined(all, " and "), ", which takes ", bytes_text(remedy.verdict.needed));
 }
 
-/// What a limit bounds, of how many ranks.
+/// Returns the needed memory as text, for a rank or for all ranks of a host.
 std::string needs(const MemoryVerdict& verdict, const PlannedRanks& place) {
   const bool is_shared_out = verdict.limit.bounds == MemoryLimit::Bounds::host && place.ranks_of_host > 1;
   return concat(is_shared_out ? concat(place.ranks_of_host, " ranks need") : "a rank needs", " at least ",
@@ -177,7 +183,7 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
   std::vector<MemoryChange> taken;
   double least = judge(planner.plan(config), planner.limits).share();
   const auto from = [&](const Kind& kind) -> std::optional<MemoryRemedy> {
-    std::optional<MemoryChange> best;  // of those that do not suffice
+    std::optional<MemoryChange> best;  // the best change of those that are not enough
     for (const MemoryChange& change : kind) {
       std::vector<MemoryChange> changes = taken;
       changes.push_back(change);
@@ -193,7 +199,7 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
   for (const Kind& kind : kinds_of_changes(config, planner.place))
     if (const auto remedy = from(kind)) return remedy;
   if (const auto batch = largest_batch(config, planner)) {
-    const std::vector<MemoryChange> smaller = {{concat("train.batch_size=", *batch), "another training"}};
+    const std::vector<MemoryChange> smaller = {{concat("train.batch_size=", *batch), "another run"}};
     if (const auto verdict = try_changes(config, planner, smaller)) return MemoryRemedy{smaller, *verdict};
   }
   Kind models;
@@ -203,7 +209,7 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
 }
 
 std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
-  // More ranks than the data has batches for would have less to do, which is no way to train.
+  // With more ranks than the data has batches, some ranks would have less to do.
   const int64_t batches =
       std::max<int64_t>(1, config.dist.replicas) * planner.most_samples / config.train.batch_size;
   const int most_hosts =
@@ -240,10 +246,9 @@ std::string describe_plan(const Config& config, const Planner& planner) {
   const bool on_gpu = gpu_of(current_stream()) >= 0;
   if (on_gpu) text += line("on the host", plan.on_host);
   if (place.ranks_of_host > 1)
-    text += concat(
-        place.ranks_of_host, " ranks of this host: ", bytes_text(plan.host),
-        on_gpu ? "" : concat(", of which ", bytes_text(plan.shared), " are memory that they share"), "\n");
-  if (on_gpu) text += "on a GPU kernels and libraries take more while they run, which is not in the plan\n";
+    text += concat(place.ranks_of_host, " ranks of this host: ", bytes_text(plan.host),
+                   on_gpu ? "" : concat(", including ", bytes_text(plan.shared), " of shared memory"), "\n");
+  if (on_gpu) text += "on a GPU, kernels and libraries take further memory that is not in the plan\n";
   if (verdict.limit.bounds == MemoryLimit::Bounds::mapped)
     text += concat("address space: ", bytes_text(plan.mapped), "\n");
   text += concat(verdict.fits() ? "it fits: " : "it does not fit: ", verdict.limit.owner, "\n");
@@ -265,12 +270,12 @@ MemoryPlan require_memory(const Config& config, const Planner& planner) {
   if (verdict.fits()) return plan;
   const auto blamed = [](const MemoryRow& row) { return row.key.empty() ? -1.0 : row.bytes; };
   const MemoryRow& largest = *std::ranges::max_element(plan.rows, {}, blamed);
-  // Rows are of the memory of the device that computes.
+  // Rows describe the memory of the device that computes.
   const bool is_beside = plan.on_host > 0 && verdict.limit.bounds != MemoryLimit::Bounds::resident;
   const std::string key = is_beside ? "dist.offload" : largest.key;
   const auto remedy = cheapest_remedy(config, planner);
   throw UserError(concat(key, " = ", value_of(config, key), ": ", needs(verdict, planner.place), " (",
-                         is_beside ? "beside a GPU, on the host" : large_rows(plan), "), but ",
+                         is_beside ? "host memory of a rank with a GPU" : large_rows(plan), "), but ",
                          verdict.limit.owner, "; ",
                          remedy      ? "what fits: " + describe(*remedy)
                          : is_beside ? "train a smaller model, or set snapshot.path=none"

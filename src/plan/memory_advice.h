@@ -10,53 +10,55 @@
 
 namespace lockstep {
 
-/// Plans trainings, whatever their configuration, and knows what they have to fit into.
+/// A planner for trainings of any configuration, with the limits that they must fit.
 struct Planner {
   std::function<MemoryPlan(const Config&, const PlannedRanks&)> plan_at;
   PlannedRanks place;
   std::vector<MemoryLimit> limits;
-  int64_t most_samples = 1;  ///< of a replica's batch
+  int64_t most_samples = 1;  ///< the largest batch of a replica
 
   MemoryPlan plan(const Config& config) const { return plan_at(config, place); }
 };
 
-/// How a plan stands to the limit that it comes nearest to.
+/// A plan compared with the limit that it comes nearest to.
 struct MemoryVerdict {
   double needed = 0;
   MemoryLimit limit = {};
   bool fits() const { return needed <= limit.bytes; }
-  /// Of the limit: verdicts on one configuration may be about different ones.
+  /// Returns the needed share of the limit. Verdicts on one configuration may be about different limits, so
+  /// compare shares.
   double share() const { return needed / limit.bytes; }
 };
 MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limits);
 
-/// The largest train.batch_size, with everything else as it is, that fits, if one does.
+/// Returns the largest train.batch_size that fits, with all other settings unchanged. Returns nothing if none
+/// fits.
 std::optional<int64_t> largest_batch(const Config& config, const Planner& planner);
 
-/// One setting, and what it costs.
+/// A setting and its price.
 struct MemoryChange {
   std::string setting;  ///< "train.recompute=block"
   std::string price;
 };
 
-/// Changes which together make a training fit.
+/// Changes that together make a training fit.
 struct MemoryRemedy {
   std::vector<MemoryChange> changes;
   MemoryVerdict verdict;
 };
 
-/// The cheapest one: changes that keep the bits first, then those that keep the time, then other trainings,
-/// and none that is not needed.
+/// Returns the cheapest remedy. Changes that keep the bits come first, then changes that keep the time, then
+/// other trainings. It has only changes that are needed.
 std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner);
 
-/// The fewest ranks that can train it, as many on each host as here, with memory like here, and a place for
-/// snapshots that all of them see; nothing if no number of them can. There is a replica for each rank.
+/// Returns the fewest ranks that can train `config`, or nothing if no number can. Each host has the number of
+/// ranks and the memory of this one. All ranks see the place for snapshots. There is a replica for each rank.
 std::optional<int> fewest_ranks(const Config& config, const Planner& planner);
 
-/// What --plan prints: rows, sums, the limit, the largest batch, and the remedies if it does not fit.
+/// Returns the text of --plan: rows, sums, the limit, the largest batch, and remedies if it does not fit.
 std::string describe_plan(const Config& config, const Planner& planner);
 
-/// The plan. Throws UserError that names the key of the largest need, and the remedy, if it does not fit.
+/// Returns the plan. If it does not fit, throws UserError naming the key of the largest need and the remedy.
 MemoryPlan require_memory(const Config& config, const Planner& planner);
 
 }  // namespace lockstep

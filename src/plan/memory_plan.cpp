@@ -12,14 +12,14 @@
 namespace lockstep {
 namespace {
 
-/// A key that a need is proportional to, and its value in GPT-2.
+/// A key that memory is proportional to, with its value here and in GPT-2.
 struct Factor {
   std::string key;
   int64_t value = 0;
   double ordinary = 1;
 };
 
-/// What is furthest above the ordinary is what somebody mistyped, or asks too much of.
+/// Returns the key that exceeds its ordinary value most. Such a key is mistyped or set too high.
 std::string dominant(const std::vector<Factor>& factors) {
   const auto excess = [](const Factor& factor) {
     return static_cast<double>(factor.value) / factor.ordinary;
@@ -27,7 +27,7 @@ std::string dominant(const std::vector<Factor>& factors) {
   return std::ranges::max_element(factors, {}, excess)->key;
 }
 
-/// Whom to blame for what grows with the model, and with the batch.
+/// The keys to blame for memory that grows with the model or with the batch.
 struct Blame {
   explicit Blame(const Config& config) {
     const Factor width{"model.n_embd", config.model.n_embd, 768};
@@ -49,7 +49,7 @@ struct Blame {
       return {name, bytes, logits,
               in_pieces ? "lower train.logit_rows" : shorter + ", or set train.logit_rows"};
     if (name == "batches" || name == "validation") return {name, bytes, "train.batch_size", shorter};
-    if (name == "order of samples") return {name, bytes, "data.dataset", "take a smaller one"};
+    if (name == "order of samples") return {name, bytes, "data.dataset", "use a smaller data set"};
     if (name == "snapshot") return {name, bytes, model, "train a smaller model, or set snapshot.path=none"};
     return {name, bytes, model, "train a smaller model"};
   }
@@ -58,16 +58,17 @@ struct Blame {
   bool in_pieces = false;
 };
 
-/// What threads that start with the training will map, besides what they use, and the heap.
+/// Returns the address space that is mapped but not used: stacks of threads that start with the training, and
+/// the heap.
 double stacks_of_threads() {
-  constexpr double threads = 3;  // the loader's, that of the tree, and a snapshot's
+  constexpr double threads = 3;  // the loader, the reduction and a snapshot
   rlimit limit{};
   const bool is_known = ::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  constexpr double heap = 8 << 20;  // what is smaller than a page, and what the C library keeps beside it
+  constexpr double heap = 8 << 20;  // allocations smaller than a page, and memory that the C library keeps
   return heap + threads * (is_known ? static_cast<double>(limit.rlim_cur) : 2097152.0);
 }
 
-/// Puts the rows of a rank together: what it has for itself, and what ranks of a host share.
+/// A builder of a rank's rows: its own memory, and memory that ranks of a host share.
 class Builder {
  public:
   Builder(const Config& config, const PlannedRanks& place, const Rehearsal& rehearsal)
@@ -96,12 +97,12 @@ class Builder {
     }
     for (const char* name : {"batches", "activations", "logits", "backward", "validation", "sample text"})
       add(name, take(name));
-    // Ranks of one host write to one disk, each its part; else rank 0 may have to write everything.
+    // Ranks of one host write to one disk, each its part. Otherwise rank 0 may have to write everything.
     const bool all_write = place_.ranks == place_.ranks_of_host || place_.writes_together;
     const double copied = copy_for_snapshot();
     const double snapshot = copied / (all_write ? place_.ranks : 1);
     if (!on_gpu_) add("snapshot", snapshot);
-    // Blocks are rounded up: on a CPU nobody touches their ends, on a GPU they are taken.
+    // Blocks are rounded up. On a CPU their ends are never touched; on a GPU they are taken.
     const auto rounding = static_cast<double>(rehearsal_.memory.mapped_bytes - rehearsal_.memory.used_bytes);
     for (const auto& [label, bytes] : left_) other_ += bytes;
     add_others(on_gpu_ ? other_ + rounding : other_);
@@ -128,7 +129,7 @@ class Builder {
     left_.erase(label);
     return bytes;
   }
-  /// Of everything; where a GPU computes it is on the host.
+  /// Takes the copy of all tensors for a snapshot. With a GPU it is on the host.
   double copy_for_snapshot() {
     if (!on_gpu_) return take("snapshot");
     const auto& labels = rehearsal_.on_host.used_by_label;
@@ -140,7 +141,7 @@ class Builder {
     plan_.peak += bytes;
     if (shared) shared_touched_ += bytes;
   }
-  /// What is too little to be a row of its own goes there, too.
+  /// Adds the row "other". It also receives the rows that are too small.
   void add_others(double bytes) {
     add("other", bytes);
     const double least = 0.001 * plan_.peak;
@@ -148,26 +149,26 @@ class Builder {
       if (row.bytes < least && row.name != "other") plan_.rows.back().bytes += row.bytes;
     std::erase_if(plan_.rows, [&](const MemoryRow& row) { return row.bytes < least && row.name != "other"; });
   }
-  /// A block of each rank, of which this one touches its own, and a part of the others'.
+  /// Counts a shared block of each rank. This rank touches its own block and a part of the others.
   void share_blocks(double bytes) {
     plan_.shared += place_.ranks * bytes;
     shared_mapped_ += place_.ranks * bytes;
   }
 
-  /// What rank 0 keeps of what ranks cut, as it was rehearsed. What it reads of others' memory it lets go of,
-  /// of their gradients bucket by bucket.
+  /// Adds rank 0's rows of a sharded or offloaded training, as rehearsed. The rank releases other ranks'
+  /// memory after it has read it, gradients bucket by bucket.
   void add_parts() {
     const auto shared = static_cast<double>(rehearsal_.shared_bytes);
     add("weights", take("parameters"));
     add("gathered weights", take("gathered values"));
     const auto trainable = static_cast<double>(rehearsal_.trainable);
-    // Rounds that were not rehearsed: a rank has slots for them, or levels of the counter where it cuts them.
+    // Rounds that were not rehearsed need further slots, or further partial sums if gradients are sharded.
     const int slots = rehearsal_.cuts_gradients ? 1 : reduction_.slots;
     const double missing = rehearsal_.cuts_gradients
                                ? std::ceil(rehearsal_.missing_levels) * 4.0 * trainable / place_.ranks
                                : (slots - rehearsal_.slots) * 4.0 * (trainable + BucketPlan::reserved);
     add("gradients", take("gradients") + missing);
-    add("segments of other ranks", slots * static_cast<double>(rehearsal_.foreign_bytes), true);
+    add("ranges of other ranks", slots * static_cast<double>(rehearsal_.foreign_bytes), true);
     add("optimizer", take("optimizer"));
     const double all_shared = shared > 0 && !rehearsal_.cuts_gradients ? shared + missing : shared;
     shared_touched_ += all_shared;
@@ -187,14 +188,15 @@ class Builder {
   void add_gradients() {
     const double ranks = place_.ranks;
     const double slot = 4.0 * static_cast<double>(rehearsal_.trainable + BucketPlan::reserved);
-    const double summary = take("gradients") - slot;  // squares of blocks, which travel
+    const double summary = take("gradients") - slot;  // squares of blocks, in the step summary
     const double of_rank = slot * reduction_.slots + summary;
     add("gradients", of_rank, shares_);
     add("gradients between rounds", slot * reduction_.partial_sums / ranks);
     const double foreign = (ranks - 1) / ranks;
-    // In place: its ranges of the slots of others, and theirs of the values. Else as messages, by bucket.
+    // In place, a rank reads its ranges in other ranks' slots, and their ranges of the values. Messages
+    // arrive bucket by bucket.
     const double bucket = std::min(slot, config_.dist.bucket_mib * 1048576.0);
-    add("segments of other ranks",
+    add("ranges of other ranks",
         foreign * reduction_.slots *
                 (shares_   ? slot
                  : on_gpu_ ? 0
@@ -204,14 +206,14 @@ class Builder {
     if (shares_) share_blocks(of_rank);
   }
 
-  /// Shared ones lie in one block, of which a rank touches its segments.
+  /// Adds the optimizer's states. Shared states are in one block, and a rank touches its owned ranges of it.
   void add_states() {
     const double all = 4.0 * static_cast<double>(rehearsal_.states * rehearsal_.trainable);
     add("optimizer", shares_ ? all / place_.ranks : all, shares_);
     other_ += take("optimizer") - all;
     if (!shares_) return;
     plan_.shared += all;
-    // Before the first step each rank has states of its own, too.
+    // Before the first step each rank also has states of its own.
     const double later = left("activations") + left("logits") + left("backward");
     shared_mapped_ += all + std::max(0.0, all - later);
   }
@@ -223,7 +225,7 @@ class Builder {
   ReductionPlan reduction_;
   bool on_gpu_;
   bool shares_;
-  std::map<std::string, double> left_;  ///< by label, what is in no row yet
+  std::map<std::string, double> left_;  ///< [label], bytes that are in no row yet
   double other_ = 0;
   double shared_touched_ = 0, shared_mapped_ = 0;
   MemoryPlan plan_;

@@ -13,35 +13,36 @@
 
 namespace lockstep {
 
-/// Something that a rank keeps in memory.
+/// A kind of data that a rank keeps in memory.
 struct MemoryRow {
   std::string name;  ///< "logits"
   double bytes = 0;
-  std::string key = {};     ///< of the configuration, that it grows with most; may be empty
-  std::string advice = {};  ///< what to do if it is too much
+  std::string key = {};     ///< configuration key that it grows with most; may be empty
+  std::string advice = {};  ///< the remedy if it is too much
 };
 
-/// What a training takes: of rank 0, which has most.
+/// The memory that a training takes on rank 0, which has the most.
 struct MemoryPlan {
-  std::vector<MemoryRow> rows;  ///< what lies in memory where that is most
-  double peak = 0;              ///< their sum: VmHWM, or on a GPU the memory that is taken there
-  double mapped = 0;            ///< at most, of the address space: what `ulimit -v` bounds
-  double on_host = 0;           ///< where that is a GPU's: what a rank has besides on the host
-  double host = 0;              ///< of all ranks of a host, in its own memory, what they share once
-  double shared = 0;            ///< part of it, in shared memory
-  double blocks = 0;            ///< of a rank alone with one replica: in use, or kept for later
-  std::vector<MemoryUse> uses;  ///< of a rank alone with one replica: what its memory_table() will say
+  std::vector<MemoryRow> rows;  ///< contents of memory at its peak
+  double peak = 0;              ///< sum of the rows: VmHWM, or the memory that is taken on a GPU
+  double mapped = 0;            ///< largest address space, which `ulimit -v` bounds
+  double on_host = 0;           ///< with a GPU: further memory of a rank on the host
+  double host = 0;              ///< host memory of all ranks of a host; shared memory counts once
+  double shared = 0;            ///< the part of `host` that is shared memory
+  double blocks = 0;            ///< blocks in use or kept for later, on a single rank with one replica
+  std::vector<MemoryUse> uses;  ///< expected memory_table() of a single rank with one replica
 };
 
-/// Of this run, the most that any of its ranks has; all ranks call it.
+/// Returns the ranks of this run, with the largest process memory of any rank. All ranks call it.
 PlannedRanks planned_ranks(const World& world);
 
-/// Runs a step of a training dry, with all that belongs to it, and adds what ranks share. `config` is settled
-/// (dist.replicas). Nothing is allocated. Throws what the model throws where sizes do not fit together.
+/// Runs a step of a training dry, with all work that belongs to it, and adds the memory that ranks share.
+/// `config` must be resolved (dist.replicas). Nothing is allocated. Throws the model's error if sizes do not
+/// fit together.
 MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make);
 
-/// The same for a training loop of one's own: runs `steps` dry and returns what it would take at most, by the
-/// scopes of memory.h, on one rank and without the program.
+/// Plans a user's own training loop. Runs `steps` dry and returns its peak memory by the scopes of memory.h.
+/// The plan is for one rank and without the program.
 MemoryPlan plan_memory(const std::function<void()>& steps);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// In which a sharded step is rehearsed at most.
+/// The most rounds in which a sharded step is rehearsed.
 constexpr int most_rounds = 8;
 
 int64_t samples_of_step(const Config& config, const Dataset& data) {
@@ -21,8 +21,8 @@ int64_t samples_of_step(const Config& config, const Dataset& data) {
   return std::min(config.train.batch_size, (data.size() + replicas - 1) / replicas);
 }
 
-/// The micro-batches of a rank's replicas, for a step, and for the next one: the memory of all, in few pieces
-/// where they are many. A step takes the first rows of the first.
+/// Returns the micro-batches of a rank's replicas, for this step and the next one. If they are many, their
+/// memory is made in few pieces. A step takes the first rows of the first piece.
 std::vector<Batch> dry_batches(const Config& config, const Dataset& data, int64_t replicas) {
   const MemoryScope scope("batches");
   const int64_t samples = samples_of_step(config, data) / config.train.accumulate;
@@ -44,7 +44,7 @@ Batch part_of(Batch batch, int64_t samples) {
   return batch;
 }
 
-/// A last batch of other size makes blocks of its own, on the last rank.
+/// Rehearses a validation. A last batch of another size makes its own blocks, on the last rank.
 void rehearse_validation(const Config& config, const TrainingTask& task) {
   if (!task.validation_data || config.train.eval_every < 0) return;
   const NoGrad no_grad;
@@ -57,8 +57,8 @@ void rehearse_validation(const Config& config, const TrainingTask& task) {
                 make_batch_memory(data.target(), samples, current_stream()), {});
 }
 
-/// The samples of a replica's last batch in an epoch, if that is another size and the run comes to it; else
-/// 0.
+/// Returns the samples of a replica's last batch in an epoch. Returns 0 if its size is the usual one or the
+/// run does not reach it.
 int64_t short_batch(const Config& config, const Dataset& data) {
   const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
   const int64_t of_replica = (data.size() + replicas - 1) / replicas;
@@ -68,7 +68,7 @@ int64_t short_batch(const Config& config, const Dataset& data) {
              : 0;
 }
 
-/// The copy of everything that is written while training goes on, in one piece.
+/// Returns the copy of everything that a snapshot writes while training continues, in one piece.
 Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, const Optimizer& optimizer) {
   if (config.snapshot.path.empty()) return {};
   const MemoryScope scope("snapshot");
@@ -80,11 +80,11 @@ Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, cons
   return empty({elements}, space.dtype(), cpu_stream());
 }
 
-/// The run in as few rounds and micro-batches as show what more of them need too.
+/// Returns the run with few rounds and micro-batches. They show the memory that more of them need too.
 Config shortened(const Config& config, bool is_sharded, int ranks) {
   Config few = config;
   if (is_sharded) {
-    // More rounds show nothing else, but for levels of the counter.
+    // More rounds only add partial sums.
     few.dist.replicas =
         std::min<int64_t>(std::max<int64_t>(config.dist.replicas, 1), int64_t{most_rounds} * ranks);
     few.train.accumulate = std::min<int64_t>(config.train.accumulate, 3);
@@ -94,11 +94,11 @@ Config shortened(const Config& config, bool is_sharded, int ranks) {
   few.dist.shard = "none";
   few.dist.group = 0;
   few.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
-  few.dist.bucket_mib = 1e9;  // one bucket takes no longer for a large model
+  few.dist.bucket_mib = 1e9;  // with one bucket, a large model takes no longer
   return few;
 }
 
-/// What a rank that folds a bucket reads of each slot of the others, at most.
+/// Returns the most bytes that the fold of a bucket reads in each slot of other ranks.
 int64_t foreign_bytes(const ParameterSpace& space, const Sharding& sharding, double bucket_mib) {
   const BucketPlan buckets(space, sharding, static_cast<int64_t>(bucket_mib * 1048576.0));
   const std::vector<int> one_each(sharding.updates.size(), 1);
@@ -135,7 +135,7 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   }
   if (is_sharded) engine.data_parallel.gather_values(0);  // for the hash of the parameters
   const Tensor snapshot = rehearse_snapshot(config, space, *engine.optimizer);
-  runner.start({.batches = step}, config.train.learning_rate);  // while that is being written
+  runner.start({.batches = step}, config.train.learning_rate);  // while the snapshot is being written
   if (task.sample_text && config.train.sample_every > 0) {
     const MemoryScope scope("sample text");
     const DataParallel::Together together(engine.data_parallel);

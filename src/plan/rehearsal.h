@@ -12,40 +12,40 @@
 
 namespace lockstep {
 
-/// Makes a model and its training on the current stream. What the task refers to lives as long as the first.
+/// A function that makes a model and its training on the current stream. The first element owns everything
+/// that the task refers to.
 using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
 
-/// What a plan is told besides the configuration.
+/// The input of a plan besides the configuration.
 struct PlannedRanks {
   int ranks = 1;
   int ranks_of_host = 1;
-  bool writes_together = false;  ///< snapshots, by all ranks, though they are not on one host
-  ProcessMemory program = {};    ///< of a rank's process before there is a model
+  bool writes_together = false;  ///< all ranks write snapshots, though they are not on one host
+  ProcessMemory program = {};    ///< memory of a rank's process before there is a model
 };
 
-/// What a step of one rank takes: of rank 0 where ranks cut what they keep or offload it, else if it shares
-/// nothing, and the sizes of what ranks would share.
+/// The memory that a step takes on one rank. This is rank 0 if ranks shard or offload, otherwise a rank that
+/// shares nothing. The sizes of memory that ranks would share are included.
 struct Rehearsal {
   DryMemory memory;
-  DryMemory on_host;  ///< where that is a GPU's: what it has besides on the host
+  DryMemory on_host;  ///< with a GPU: further memory on the host
   std::vector<MemoryUse> uses;
-  int64_t elements = 0;   ///< of the parameter space
-  int64_t trainable = 0;  ///< of these
-  int64_t states = 0;     ///< of the optimizer, numbers for each
+  int64_t elements = 0;   ///< elements of the parameter space
+  int64_t trainable = 0;  ///< trainable elements
+  int64_t states = 0;     ///< the optimizer's numbers for each element
   int64_t copy_bytes = 0;
-  int64_t order_bytes = 0;  ///< of the samples of an epoch, shuffled
-  bool is_sharded = false;  ///< or offloaded
+  int64_t order_bytes = 0;  ///< the shuffled order of an epoch's samples
+  bool is_sharded = false;  ///< sharded or offloaded
   bool cuts_gradients = false;
-  double missing_levels = 0;  ///< of a sharded rank's counter: rounds that were not rehearsed
-  int slots = 1;              ///< of gradients, that were rehearsed
-  int64_t shared_bytes = 0;   ///< of what a sharded rank has, in memory that others can read
-  int64_t foreign_bytes = 0;  ///< that a fold reads there of others, in each of their slots, until it lets go
+  double missing_levels = 0;  ///< further partial sums of a sharded rank, in rounds that were not rehearsed
+  int slots = 1;              ///< gradient slots that were rehearsed
+  int64_t shared_bytes = 0;   ///< memory of a sharded rank that other ranks can read
+  int64_t foreign_bytes = 0;  ///< bytes that a fold reads in each slot of other ranks before it releases them
 };
 
-/// Runs steps of a training dry on one rank that has the replicas of one of several, with all that belongs to
-/// them: a last batch of an epoch, a validation, a snapshot that is being written, a sample text. `config` is
-/// settled (dist.replicas). Nothing is allocated. Throws what the model throws where sizes do not fit
-/// together.
+/// Runs steps of a training dry on one rank, with the replicas of one of several ranks. Includes the last
+/// batch of an epoch, a validation, a snapshot in progress and a sample text. `config` must be resolved
+/// (dist.replicas). Nothing is allocated. Throws the model's error if sizes do not fit together.
 Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make);
 
 }  // namespace lockstep

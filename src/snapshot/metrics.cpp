@@ -28,13 +28,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A NaN is that of C++: processors give a new one other signs.
+/// Returns the bits in hexadecimal. Replaces a NaN by quiet_NaN(), because processors produce NaNs of
+/// different signs.
 std::string bits_of(float value) {
   const float named = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
   return hash_text(std::bit_cast<uint32_t>(named)).substr(8);
 }
 
-/// The double whose shortest text is the shortest text of the float: 4.17 instead of 4.170000076293945.
+/// Returns the double whose shortest text equals the float's shortest text: 4.17 instead of
+/// 4.170000076293945.
 double printable(float value) {
   std::array<char, 32> digits{};
   double shortest = value;
@@ -46,14 +48,14 @@ double printable(float value) {
 
 double rounded(double value, double digits) { return std::round(value * digits) / digits; }
 
-/// None if there is no step, or no number.
+/// Returns the step of a line, or nothing if it has no step that is an integer.
 std::optional<int64_t> step_of(const Json& line) {
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number_integer()) return std::nullopt;
   return step->get<int64_t>();
 }
 
-/// The leading lines whose step is at most `last_step`; a torn line ends them.
+/// Returns the leading lines whose step is at most `last_step`. Stops at a torn line.
 std::string lines_up_to(const std::string& path, int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
   std::string lines;
@@ -65,13 +67,13 @@ std::string lines_up_to(const std::string& path, int64_t last_step) {
   return lines;
 }
 
-/// Of a double as it is written, with its bits as an fp32 number.
+/// Adds a loss as a double, and its bits as an fp32 number.
 void add_validation(Json& line, double loss) {
   line["val_loss"] = loss;
   line["val_loss_bits"] = bits_of(static_cast<float>(loss));
 }
 
-/// The last whole lines of a file, as far as its last 64 KiB go, and where each begins.
+/// Returns the whole lines in the last 64 KiB of a file, each with the byte where it begins.
 std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
   constexpr int64_t most_bytes = 65536;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -79,7 +81,7 @@ std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
   file.seekg(begin);
   std::vector<std::pair<int64_t, Json>> lines;
   for (std::string line; std::getline(file, line) && !file.eof();) {
-    // The first may have been cut, which is no object then.
+    // The first line may be cut. It is not a JSON object then.
     Json object = Json::parse(line, nullptr, false);
     if (object.is_object()) lines.emplace_back(begin, std::move(object));
     begin += static_cast<int64_t>(line.size()) + 1;
@@ -131,8 +133,8 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : pat
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const std::string kept = lines_up_to(path, resume_step);
-  // The lines that stay move to a new file, if there is room for it: whoever still appends to the old one, an
-  // earlier start of the run that lingers, does so unseen.
+  // Moves the kept lines to a new file if the disk has room for it. An earlier start of this run may still
+  // append to the old file. Its lines are lost then.
   try {
     if (::access(path.c_str(), R_OK) == 0) write_file(path, kept);
   } catch (const Error& problem) {
@@ -140,7 +142,8 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : pat
   }
   file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   require(bool(file_), "log.dir: ", path, " cannot be written: ", std::strerror(errno));
-  // Lines are in the order of steps, so cutting the tail off in place is enough where the disk is full.
+  // If the disk is full, the file is truncated in place. This suffices because lines are in the order of
+  // steps.
   const bool is_cut = ::ftruncate(file_.get(), std::ssize(kept)) == 0 && ::fsync(file_.get()) == 0;
   require(is_cut, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno));
 }
@@ -151,13 +154,13 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   auto lines = last_lines(path_);
   if (lines.empty() || step_of(lines.back().second) != step) {
     log_warning(
-        concat(path_, " has no line of step ", step, " to which its validation loss ", loss, " belongs"));
+        concat(path_, " has no line of step ", step, "; its validation loss ", loss, " is not recorded"));
     return;
   }
   add_validation(lines.back().second, loss);
   const std::string line = lines.back().second.dump() + "\n";
-  // In one write over the shorter line, through a descriptor that does not append: there is a whole line at
-  // any time.
+  // Overwrites the shorter line in one write, so the file has a whole line at any time. This needs a
+  // descriptor that does not append.
   const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
   const ssize_t written =
       file ? ::pwrite(file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};
@@ -181,13 +184,13 @@ void MetricsWriter::append(std::string line) {
   if (written == static_cast<ssize_t>(line.size())) return;
   const std::string reason = written < 0 ? std::strerror(errno) : "the disk is full";
   struct stat status {};
-  // A part of a line would spoil the next one.
+  // A partial line would corrupt the next one.
   const bool is_whole = written <= 0 || (::fstat(file_.get(), &status) == 0 &&
                                          ::ftruncate(file_.get(), status.st_size - written) == 0);
   if (failed_) return;
   failed_ = true;
-  log_error(concat(path_, " misses lines: ", reason, is_whole ? "" : "; its last line is torn",
-                   "; training goes on"));
+  log_error(concat(path_, ": lines are missing: ", reason, is_whole ? "" : "; the last line is torn",
+                   "; training continues"));
 }
 
 }  // namespace lockstep

@@ -10,38 +10,39 @@
 
 namespace lockstep {
 
-/// What is recorded of one training step.
+/// The metrics recorded for one training step.
 struct StepMetrics {
   int64_t step = 0;         ///< completed steps, from 1
-  int64_t epoch = 0;        ///< of its samples, from 0
-  double unix_seconds = 0;  ///< when it ended: since 1970, by this machine's clock
+  int64_t epoch = 0;        ///< epoch of the samples, from 0
+  double unix_seconds = 0;  ///< end of the step: seconds since 1970 by this machine's clock
   float loss = 0;           ///< mean over the replicas, before the update
   double learning_rate = 0;
   double gradient_norm = 0;  ///< before clipping
   double tokens_per_second = 0;
   double step_ms = 0;
-  double exposed_communication_ms = 0;  ///< part of the step that waited for other ranks
+  double exposed_communication_ms = 0;  ///< time that the step waited for other ranks
   double data_wait_ms = 0;
   double model_flops_utilization = 0;  ///< share of the processor's peak
   double memory_mib = 0;
-  std::optional<double> validation_loss = {};  ///< where evaluated
-  std::optional<GradScale> grad_scale = {};    ///< after the step, of a run in fp16
+  std::optional<double> validation_loss = {};  ///< only if evaluated after this step
+  std::optional<GradScale> grad_scale = {};    ///< after the step; only in fp16 runs
 };
 
-/// Appends to metrics.jsonl: one whole line a step, out of the process at once. Rank 0 only. If the disk is
-/// full that is reported once, the line is left out whole, and training goes on.
+/// A writer of metrics.jsonl, on rank 0 only. Each step appends one whole line, which leaves the process at
+/// once. If the disk is full, the line is omitted whole and training continues. An error is logged once.
 class MetricsWriter {
  public:
-  /// Makes the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest.
-  /// Throws UserError naming log.dir if the file cannot be written.
+  /// Creates the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest. Throws
+  /// UserError naming log.dir if the file cannot be written.
   MetricsWriter(const std::string& path, int64_t resume_step);
 
   void write(const StepMetrics& metrics);
-  /// Adds a validation loss to the line of this step, which is the last one.
+  /// Adds a validation loss to the line of `step`, which is the last line.
   void add_validation_loss(int64_t step, double loss);
-  /// Makes the lines so far durable.
+  /// Syncs the lines written so far to disk.
   void sync();
-  /// The last line of a run that is complete; `patience`: it stopped early, with that much of it.
+  /// Appends the last line of a complete run. `patience`: the patience with which the run stopped early; 0:
+  /// it did not.
   void finish(uint64_t parameters_hash, int64_t patience = 0);
 
  private:
@@ -52,16 +53,17 @@ class MetricsWriter {
   bool failed_ = false;
 };
 
-/// What the end of a metrics.jsonl tells of its run.
+/// The state of a run, from the end of its metrics.jsonl.
 struct MetricsEnd {
-  int64_t step = 0;             ///< of the last whole line; 0: there is none
-  std::string parameters_hash;  ///< of a run that is complete; else empty
-  int64_t patience = 0;         ///< of a run that stopped early; else 0
+  int64_t step = 0;             ///< step of the last whole line; 0: none
+  std::string parameters_hash;  ///< only if the run is complete; else empty
+  int64_t patience = 0;         ///< only if the run stopped early; else 0
 };
+/// Reads the end of a metrics.jsonl.
 MetricsEnd read_metrics_end(const std::string& path);
 
-/// The line of metrics.jsonl for a step, without the line's end. A loss that is not finite is null there, but
-/// exact in loss_bits.
+/// Returns the line of metrics.jsonl for a step, without the newline. A loss that is not finite is null in
+/// the line. Its exact value is in loss_bits.
 std::string to_json(const StepMetrics& metrics);
 
 }  // namespace lockstep

@@ -3,7 +3,8 @@
 
 #define XXH_INLINE_ALL
 #if defined(__AVX512F__)
-// The AVX-512 form makes gcc 12 warn of uninitialised values in its own intrinsics; the hash is the same.
+// gcc 12 warns of uninitialised values in its own intrinsics of the AVX-512 version. The AVX2 version has the
+// same hash.
 #define XXH_VECTOR XXH_AVX2
 #endif
 #include <algorithm>
@@ -79,7 +80,7 @@ uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_paralle
 
 namespace {
 
-/// Throws Error where the ranks' hashes are not all the same.
+/// Throws Error unless all ranks have the same hash.
 void require_same(const std::vector<uint64_t>& hashes, int64_t step) {
   std::map<uint64_t, std::vector<size_t>> ranks;
   for (size_t rank = 0; rank < hashes.size(); ++rank) ranks[hashes[rank]].push_back(rank);

@@ -15,37 +15,38 @@
 
 namespace lockstep {
 
-/// XXH3-64 (seed 0) of the parameters in ASCII order of their names. For each: the bytes of the name, a zero
-/// byte, every extent as int64, the elements as stored (fp32 masters); all little-endian. A tensor with
-/// several names (a tied weight) counts once, under the first of them.
+/// Returns the XXH3-64 (seed 0) of the parameters in ASCII order of their names. Each parameter contributes
+/// the bytes of its name, a zero byte, every extent as int64 and the elements as stored (fp32 masters). All
+/// numbers are little-endian. A tensor with several names (a tied weight) counts once, under its first name.
 uint64_t parameters_hash(std::vector<NamedTensor> parameters);
-/// The same of parameters that ranks keep between them. All ranks call it.
+/// Returns the parameters_hash() of a model whose values may be sharded over the ranks. All ranks call it.
 uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_parallel);
 
-/// Whether all ranks have the same parameters, by their hash: one that computes or remembers wrongly is found
-/// at the next snapshot, and not when the run is over. All ranks call it alike.
+/// A check that all ranks have the same parameters, by their hash. It finds a rank that computes or stores
+/// wrong values at the next snapshot instead of after the run. All ranks call its functions in the same
+/// order.
 class ParameterCheck {
  public:
-  /// Keeps references.
+  /// Keeps references to all arguments.
   ParameterCheck(const World& world, const ParameterSpace& space, DataParallel& data_parallel)
       : world_(world), space_(space), data_parallel_(data_parallel) {}
 
-  /// Returns the hash. Error naming the ranks that differ from most of the others, or all where no hash has
-  /// most of them.
+  /// Returns this rank's hash after comparing those of all ranks. Throws Error naming the ranks that differ
+  /// from the majority. Without a majority it names all ranks.
   uint64_t compare(int64_t step);
-  /// The same before a snapshot, unless it would take more than a hundredth of the time since the last one,
-  /// by rank 0's clock.
+  /// Calls compare() before a snapshot, unless that would take more than a hundredth of the time since the
+  /// last snapshot. Rank 0's clock decides.
   void compare_if_cheap(int64_t step);
 
  private:
   const World& world_;
   const ParameterSpace& space_;
   DataParallel& data_parallel_;
-  double seconds_ = 0.0;  ///< that it took
+  double seconds_ = 0.0;  ///< duration of the last compare()
   Clock::time_point last_ = Clock::now();
 };
 
-/// XXH3-64 (seed 0) of bytes that come piece after piece.
+/// An incremental XXH3-64 (seed 0) of bytes that arrive in pieces.
 class Hasher {
  public:
   Hasher();
@@ -62,12 +63,12 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// XXH3-64 (seed 0) of some bytes.
+/// Returns the XXH3-64 (seed 0) of some bytes.
 uint64_t hash_of(std::string_view bytes);
-/// The same of bytes that lie in several places of memory.
+/// Returns the XXH3-64 (seed 0) of the concatenation of several pieces of memory.
 uint64_t hash_of(std::span<const std::span<const std::byte>> pieces);
 
-/// 16 hexadecimal digits.
+/// Returns a hash as 16 hexadecimal digits.
 std::string hash_text(uint64_t hash);
 
 }  // namespace lockstep

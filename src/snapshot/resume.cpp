@@ -14,10 +14,10 @@
 namespace lockstep {
 namespace {
 
-/// Reading less than this between two parts costs no more than another request.
+/// A gap shorter than this between two parts is read too: that costs no more than another request.
 constexpr int64_t gap_bytes = int64_t{64} << 10;
 
-/// Runs the body, which is this rank's own, and throws the first rank's UserError, if one has any, on all.
+/// Runs each rank's own body. If bodies throw UserError, all ranks throw the error of the first such rank.
 template <class Body>
 void agree_on(const World& world, Body body) {
   std::string problem;
@@ -31,21 +31,22 @@ void agree_on(const World& world, Body body) {
 
 Shape reversed(const Shape& shape) { return shape.rank() == 2 ? Shape{shape[1], shape[0]} : shape; }
 
-/// Whether a tensor of one shape may be a part of one of the other: all of it, or fewer rows.
+/// Returns whether a tensor of shape `part` can be some or all rows of a tensor of shape `whole`.
 bool has_rows_of(const Shape& part, const Shape& whole) {
   if (part.rank() != whole.rank() || part.rank() == 0) return part == whole;
   return part[0] <= whole[0] && std::equal(part.begin() + 1, part.end(), whole.begin() + 1);
 }
 
-/// Whether this lay [out, in] in format 1: a weight of a GPT's products, or what an optimizer keeps of one.
+/// Returns whether format 1 stored this tensor as [out, in]: a linear weight of a GPT or an optimizer state
+/// of one.
 bool was_out_in(const std::string& name) {
   return is_in_out(name) || is_in_out(name.substr(0, name.rfind('.')));
 }
 
-/// One file of a snapshot on its way to where this rank keeps its tensors.
+/// A file of a snapshot that is loaded into this rank's tensors.
 class Restoration {
  public:
-  /// UserError naming a tensor of another shape.
+  /// Throws UserError naming a tensor whose shape or dtype differs from the model's.
   Restoration(const StoredSnapshot& snapshot, const SnapshotFile& file, PlacedTensors& tensors, size_t rank)
       : file_(file), tensors_(tensors), rank_(rank) {
     try {
@@ -56,7 +57,7 @@ class Restoration {
   }
 
   const SnapshotFile& file() const { return file_; }
-  /// Of these elements of a buffer those that it brings.
+  /// Returns how many of these elements of a buffer the file contains.
   int64_t brings(size_t buffer, Range place) const {
     int64_t elements = 0;
     for (size_t t = 0; t < targets_.size(); ++t)
@@ -68,7 +69,8 @@ class Restoration {
     return elements;
   }
 
-  /// The parts of the file that this rank needs, in order: whole blocks of what it holds.
+  /// Returns the parts of the file that this rank needs, in order. They cover whole blocks of the tensors
+  /// that it holds.
   std::vector<Range> needed() const {
     std::vector<Range> parts;
     for (size_t t = 0; t < file_.tensors.size(); ++t)
@@ -82,8 +84,8 @@ class Restoration {
     return parts;
   }
 
-  /// Of the tensors that are restored those that each rank holds whole, so that it verifies them alone, or
-  /// the others.
+  /// Selects restored tensors ([tensor of the file]): those that every rank holds whole, or the others. A
+  /// rank verifies a tensor that it holds whole without the other ranks.
   std::vector<bool> targets(bool whole_on_each) const {
     std::vector<bool> chosen(file_.tensors.size());
     for (size_t t = 0; t < chosen.size(); ++t) {
@@ -96,7 +98,7 @@ class Restoration {
     return chosen;
   }
 
-  /// What the file holds from byte `begin` on. Pieces come in order.
+  /// Loads a piece of the file that begins at byte `begin`. Pieces arrive in order.
   void take(int64_t begin, std::span<const std::byte> piece) {
     const Range bytes{begin, begin + std::ssize(piece)};
     auto tensor =
@@ -109,10 +111,10 @@ class Restoration {
   }
 
  private:
-  /// Where a tensor of the file goes.
+  /// The destination of a tensor of the file.
   struct Target {
     size_t buffer = 0;
-    int64_t shift = 0;  ///< from its place in the file's buffer to that in this one
+    int64_t shift = 0;  ///< position in this run's buffer minus position in the file's
     bool turns = false;
     Tensor unturned = {};
   };
@@ -135,19 +137,20 @@ class Restoration {
         const bool is_turned_one = is_linear && stored.shape != one.shape;
         require(stored.dtype == buffer.dtype && (is_turned_one ? reversed(stored.shape) == one.shape
                                                                : has_rows_of(stored.shape, one.shape)),
-                name, " is ", stored.dtype, stored.shape, " where the model has ", buffer.dtype, one.shape);
+                name, " is ", stored.dtype, stored.shape, ", but the model has ", buffer.dtype, one.shape);
         is_turned |= is_turned_one;
         const int64_t shift =
             is_padding ? one.place.end - stored.place.end : one.place.begin - stored.place.begin;
         targets_[t] = Target{.buffer = b, .shift = shift, .turns = is_linear};
       }
     }
-    // A square one does not tell, but every block has others beside it.
+    // A square weight has the same shape in both orientations. The other weights of its transformer block
+    // decide.
     for (auto& target : targets_)
       if (target) target->turns &= is_turned;
   }
 
-  /// What a rank holds of a tensor, as elements of the file's buffer.
+  /// Returns the elements of a tensor that a rank holds, as ranges of the file's buffer.
   std::vector<Range> held_of(size_t t, size_t rank) const {
     std::vector<Range> ranges;
     if (!targets_[t]) return ranges;
@@ -172,7 +175,7 @@ class Restoration {
     }
   }
 
-  /// Collects all of it first.
+  /// Collects the whole tensor before it transposes and places it.
   void place_turned(size_t t, Range elements, const std::byte* from) {
     const StoredTensor& stored = file_.tensors[t];
     Target& target = *targets_[t];
@@ -192,7 +195,7 @@ class Restoration {
   std::vector<std::optional<Target>> targets_;  ///< [tensor of the file]
 };
 
-/// Rank 0 reads the file and hands on each piece.
+/// Reads the file on rank 0, which broadcasts each piece.
 void read_through_first(const StoredSnapshot& snapshot, const World& world, const std::string& file,
                         Restoration& restoration) {
   Communicator& communicator = world.communicator();
@@ -225,7 +228,8 @@ void read_through_first(const StoredSnapshot& snapshot, const World& world, cons
   });
 }
 
-/// Each rank reads and verifies what it holds; tensors that some hold in part all verify together.
+/// Reads and verifies on each rank the tensors that it holds. A tensor that some ranks hold only in part is
+/// verified by all ranks together.
 void read_by_each(const StoredSnapshot& snapshot, const World& world, const SnapshotFile& file,
                   Restoration& restoration) {
   TensorSums sums(file.tensors);
@@ -245,6 +249,7 @@ void read_by_each(const StoredSnapshot& snapshot, const World& world, const Snap
   });
 }
 
+/// Reads the header of a file on rank 0 and returns its description on all ranks.
 SnapshotFile shared_file(const StoredSnapshot& snapshot, const World& world, const std::string& key) {
   std::string header;
   on_first_rank(world, [&] {
@@ -254,7 +259,7 @@ SnapshotFile shared_file(const StoredSnapshot& snapshot, const World& world, con
   return snapshot.file_of(key, world.communicator().broadcast_text(header, 0));
 }
 
-/// Every tensor comes whole, from one file or several.
+/// Throws UserError unless the files contain every tensor whole. A tensor may be in several files.
 void require_all(const StoredSnapshot& snapshot, const std::deque<Restoration>& restorations,
                  const PlacedTensors& tensors, size_t buffers) {
   for (size_t b = 0; b < buffers; ++b)
@@ -266,7 +271,7 @@ void require_all(const StoredSnapshot& snapshot, const std::deque<Restoration>& 
       const std::string name = b == 0 ? one.name : concat(one.name, ".", tensors.buffers()[b].state);
       require(brought > 0, file, ": there is no tensor ", name);
       require(brought == one.place.size(), file, ": ", name, " has ", brought,
-              " elements where the model has ", one.place.size(), ", ", one.shape);
+              " elements, but the model has ", one.place.size(), ", ", one.shape);
     }
 }
 

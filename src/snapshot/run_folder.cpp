@@ -22,20 +22,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first of path.1, path.2, ... that is free.
+/// Returns the first of path.1, path.2, ... that does not exist.
 std::string free_name(const std::string& path) {
   int number = 1;
   while (fs::exists(concat(path, ".", number))) ++number;
   return concat(path, ".", number);
 }
 
-/// "runs/a/", "runs/./a" and a link to it are one place.
+/// Returns the canonical path. "runs/a/", "runs/./a" and a link to it have the same one.
 fs::path place_of(const std::string& path) {
   fs::path place = fs::weakly_canonical(fs::absolute(path));
   return place.has_filename() ? place : place.parent_path();
 }
 
-/// Without a slash at its end, so that a number can be added.
+/// Returns the path without a slash at its end, so that a number can be appended.
 std::string plain(const std::string& path) {
   const std::string normal = fs::path(path).lexically_normal().string();
   return normal.size() > 1 && normal.ends_with('/') ? normal.substr(0, normal.size() - 1) : normal;
@@ -53,7 +53,7 @@ void rename_aside(const std::string& key, const std::string& path) {
 std::string settings_path(const Config& config) { return config.log.dir + "/config.ini"; }
 std::string data_path(const Config& config) { return config.log.dir + "/data.hash"; }
 
-/// Keys that fix the bits and have other values, and fewer steps than are done.
+/// Lists semantic keys whose values differ. Also lists train.steps if fewer steps are set than are completed.
 std::vector<std::string> differences_of(const Config& there, int64_t step, const Config& here) {
   std::map<std::string, std::string> values;
   for (const ConfigValue& value : config_values(there)) values[value.key] = value.value;
@@ -68,7 +68,7 @@ std::vector<std::string> differences_of(const Config& there, int64_t step, const
   return differences;
 }
 
-/// Whether a run that stopped early would do so with the patience of this start, too.
+/// Returns whether a run that stopped early would also stop with the patience of this start.
 bool has_run_out_of_patience(const FoundRun& run, const Config& config) {
   return config.train.patience > 0 && config.train.patience <= run.patience;
 }
@@ -78,7 +78,7 @@ bool has_run_out_of_patience(const FoundRun& run, const Config& config) {
 RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
     : config_(config), world_(world), artifacts_(artifacts) {
   Communicator& communicator = world.communicator();
-  // Reading a large snapshot may take longer than any collective.
+  // Disables the deadline: reading a large snapshot may take longer than any collective.
   communicator.set_timeout(std::numeric_limits<double>::infinity());
   on_first_rank(world, [&] {
     take();
@@ -95,7 +95,7 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
   communicator.set_timeout(config.dist.timeout_s);
 }
 
-/// Rank 0's, on all ranks.
+/// Sends rank 0's snapshot, without its tensors, to all ranks.
 void RunFolder::share_snapshot() {
   Communicator& communicator = world_.communicator();
   const std::string text = communicator.broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
@@ -116,7 +116,7 @@ void RunFolder::load(PlacedTensors& tensors) {
       is_loaded = true;
     } catch (const UserError& damage) {
       on_first_rank(world_, [&] {
-        log_warning(concat(damage.what(), "; an older snapshot is tried"));
+        log_warning(concat(damage.what(), "; trying an older snapshot"));
         auto older = newest_below(snapshot_->state().step);
         require(older && run_of(older->state(), config_, artifacts_).differences.empty(), damage.what(),
                 "; no valid snapshot is left in ", config_.snapshot.path,
@@ -138,13 +138,13 @@ void RunFolder::check_recently() const {
   for (const auto& owner : owners_) owner->check_recently();
 }
 
-/// So every place is tried before anything is computed.
+/// Takes ownership of the folders. Every location is tried before anything is computed.
 void RunFolder::take() {
   const std::string& path = config_.snapshot.path;
   owners_.push_back(std::make_unique<FolderOwner>("log.dir", config_.log.dir));
   const std::optional<std::string> folder = local_path(path);
   if (path.empty() || (folder && place_of(*folder) == place_of(config_.log.dir))) return;
-  // Whoever lingers or is silent in one is so in the other.
+  // An earlier start of the run holds both folders. The wait for the first folder counts for the second.
   const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front()->waited_seconds());
   if (folder)
     owners_.push_back(
@@ -160,18 +160,18 @@ bool RunFolder::snapshots_are_inside() const {
   return std::mismatch(around.begin(), around.end(), inside.begin(), inside.end()).first == around.end();
 }
 
-/// UserError if there are only damaged ones.
+/// Returns the newest valid snapshot of a step below `step`. Throws UserError if all of them are damaged.
 std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step) const {
   const SnapshotConfig& snapshot = config_.snapshot;
   std::string damage;
   auto found = SnapshotStore(snapshot.path, snapshot.keep)
                    .newest(
                        [&](const std::string& problem) {
-                         log_warning(concat(problem, "; an older snapshot is tried"));
+                         log_warning(concat(problem, "; trying an older snapshot"));
                          damage = problem;
                        },
                        step);
-  // Starting over would overwrite what a person might still want to save.
+  // Starting over would overwrite data that the user may still want to save.
   require(found || damage.empty(), "snapshot.path: no valid snapshot is left in ", snapshot.path, ": ",
           damage, "; --fresh moves it away and starts from scratch");
   return found;
@@ -197,17 +197,18 @@ void RunFolder::decide() {
   }
   find();
   const bool is_one_run = snapshots_are_inside() || (in_log_folder_ && in_log_folder_->snapshot_path == path);
-  // The newest snapshot knows better than the metrics, whose end may have been lost or outlived it.
-  // It may be that of a length which the run has outgrown.
+  // The newest snapshot is more reliable than the metrics. Their last line may be lost, or may survive the
+  // last snapshot. A snapshot may also be the end of a run that was extended afterwards.
   if (in_log_folder_ && in_snapshots_ && is_one_run) {
     in_snapshots_->is_finished &= in_log_folder_->step <= in_snapshots_->step;
     in_log_folder_->is_finished &= in_snapshots_->is_finished;
   }
-  // A snapshot has the count of validations, and says itself whether it is over.
+  // A snapshot stores the count of validations. So the resumed run decides itself whether its patience is
+  // over.
   const bool has_snapshot = in_snapshots_ && is_one_run;
   const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps &&
                         (has_snapshot || !has_run_out_of_patience(*in_log_folder_, config_));
-  // Without a snapshot there is nothing that further steps could follow.
+  // Without a snapshot a finished run cannot get more steps.
   if (is_short && in_log_folder_->is_finished && !has_snapshot)
     in_log_folder_->differences.push_back(
         concat("train.steps = ", in_log_folder_->step, " there, ", config_.train.steps, " here"));
@@ -220,33 +221,35 @@ void RunFolder::decide() {
   if (!is_over && !has_snapshot) require_same_snapshot_path();
 }
 
-/// False where the run has the same meaning. UserError where it has another and has to stay.
+/// Returns false if the run has the same meaning. Throws UserError if the meaning differs and the run has to
+/// stay.
 bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool may_move) const {
   if (run.differences.empty()) return false;
   const bool is_elsewhere = place == config_.snapshot.path && !snapshots_are_inside();
   const std::string key = is_elsewhere ? "snapshot.path" : "log.dir";
   const std::string moved = free_name(plain(is_elsewhere ? place : config_.log.dir));
   const std::string anew =
-      local_path(place) ? concat("--fresh moves it to ", moved, " and starts anew; ") : "";
+      local_path(place) ? concat("--fresh moves it to ", moved, " and starts from scratch; ") : "";
   require(run.is_finished && may_move, place, " holds ", run.is_finished ? "a run" : "an unfinished run",
           " with other settings, at step ", run.step, ": ", joined(run.differences, "; "),
-          ". To go on with it use its values; ", anew, "another ", key, " leaves it alone");
+          ". To resume it, use its values; ", anew, "another ", key, " leaves it unchanged");
   return true;
 }
 
-/// Going on from elsewhere would cut the metrics of a run.
+/// Throws UserError if an unfinished run keeps its snapshots elsewhere. A start without them would cut its
+/// metrics.
 void RunFolder::require_same_snapshot_path() const {
   const std::string& theirs = in_log_folder_->snapshot_path;
   require(theirs.empty() || theirs == config_.snapshot.path, config_.log.dir,
           " holds an unfinished run, at step ", in_log_folder_->step, ", that keeps its snapshots in ",
-          theirs, ": snapshot.path=", theirs, " goes on with it; --fresh starts anew");
+          theirs, ": snapshot.path=", theirs, " resumes it; --fresh starts from scratch");
 }
 
 void RunFolder::move_aside(bool log_folder, bool snapshots) {
   const bool is_inside = snapshots_are_inside();
   const std::string& path = config_.snapshot.path;
   const std::optional<std::string> folder = local_path(path);
-  // Renaming is all that a bucket cannot do, so there its user has to decide.
+  // A bucket cannot rename, so the user has to decide.
   require(!snapshots || folder, path,
           " holds the snapshots of an earlier run; use another snapshot.path, or delete them (aws s3 rm "
           "--recursive ",
@@ -266,12 +269,12 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
 
 void RunFolder::log_opening() const {
   if (finished_run_) return;
-  const std::string how_to_start_anew = restart_count() > 0 ? "" : "; --fresh starts anew";
+  const std::string how_to_start_anew = restart_count() > 0 ? "" : "; --fresh starts from scratch";
   if (snapshot_)
     log_info(concat("resuming after step ", snapshot_->state().step, " from ", config_.snapshot.path,
                     how_to_start_anew));
   else if (in_log_folder_)
-    log_info(concat("the run in ", config_.log.dir, " has no snapshot: it starts from its first step again"));
+    log_info(concat("the run in ", config_.log.dir, " has no snapshot: it starts again from the first step"));
 }
 
 std::string hash_lines(const Artifacts& artifacts) {
@@ -286,7 +289,7 @@ void write_fingerprint(const Config& config, const Artifacts& artifacts) {
     write_file(settings_path(config), to_ini(config));
     write_file(data_path(config), hash_lines(artifacts));
   } catch (const Error& problem) {
-    log_error(concat(problem.what(), "; training goes on"));
+    log_error(concat(problem.what(), "; training continues"));
   }
 }
 
@@ -301,14 +304,14 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
     const Config& settings = run.settings =
         config_of_earlier_run(read_config_file(settings_path(config)), settings_path(config));
     run.differences = differences_of(settings, run.step, config);
-    // A folder that was moved took its snapshots along.
+    // A folder that was moved still contains its snapshots.
     run.snapshot_path = settings.snapshot.path == default_snapshot_path(settings)
                             ? default_snapshot_path(config)
                             : settings.snapshot.path;
     std::error_code ignored;
     const bool has_hash = std::filesystem::exists(data_path(config), ignored);
     if (has_hash && read_config_file(data_path(config)) != hash_lines(artifacts))
-      run.differences.emplace_back("data.dataset: the data are others");
+      run.differences.emplace_back("data.dataset: the data differ");
   } catch (const UserError& problem) {
     run.differences = {concat("its settings cannot be read: ", problem.what())};
   }
@@ -324,8 +327,8 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
   for (const auto& [name, artifact] : artifacts)
     if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
       run.differences.push_back(name.find('.') != std::string::npos  // a key
-                                    ? concat(name, ": what it names is another")
-                                    : concat("data.dataset: the ", name, " is another"));
+                                    ? concat(name, ": its content differs")
+                                    : concat("data.dataset: the ", name, " differs"));
   return run;
 }
 
@@ -338,7 +341,7 @@ std::string settings_to_go_on_with(const Config& config) {
   try {
     if (step > 0) text = read_config_file(settings_path(config));
   } catch (const UserError&) {
-    return "";  // find_run() says what is wrong with them
+    return "";  // find_run() reports the problem
   }
   if (step == 0 && !config.snapshot.path.empty())
     if (const auto found =
@@ -360,7 +363,7 @@ std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config) {
   const bool is_restart = restart_count() > 0;
   const bool begins = config.snapshot.resume == "never" && !is_restart;
   if (begins || config.snapshot.path.empty()) return std::nullopt;
-  // RunFolder tells of damaged ones.
+  // RunFolder logs the damaged ones.
   auto found = SnapshotStore(config.snapshot.path, config.snapshot.keep).newest([](const std::string&) {});
   return found && (is_restart || !found->state().is_finished) ? std::move(found) : std::nullopt;
 }

@@ -14,74 +14,78 @@
 
 namespace lockstep {
 
-/// What a folder holds of a run that was started there, compared with the run that is to start.
+/// A run found in a folder, compared with the run that is to start.
 struct FoundRun {
-  Config settings = {};                       ///< as far as they can be read
-  std::vector<std::string> differences = {};  ///< in what fixes the bits: "train.seed = 5 there, 7 here"
+  Config settings = {};                       ///< the readable part of them
+  std::vector<std::string> differences = {};  ///< keys and data that differ: "train.seed = 5 there, 7 here"
   bool is_finished = false;
-  int64_t step = 0;                  ///< the last that is recorded
-  std::string parameters_hash = {};  ///< of a finished run, from its metrics
-  int64_t patience = 0;              ///< of one that stopped early, from its metrics; else 0
-  std::string snapshot_path = {};    ///< where it keeps its snapshots; empty: nowhere
+  int64_t step = 0;                  ///< the last recorded one
+  std::string parameters_hash = {};  ///< only if the run is finished; from its metrics
+  int64_t patience = 0;              ///< only if the run stopped early; from its metrics; else 0
+  std::string snapshot_path = {};    ///< folder or bucket of its snapshots; empty: none
 };
 
-/// What tells data from other data.
+/// Texts by name that identify the data of a run.
 using Artifacts = std::map<std::string, std::string>;
 
-/// The run whose metrics are in log.dir; nothing if none of its steps was completed. `config`, whose
-/// train.steps is settled, and `artifacts`, the data, are those of the run that is to start.
+/// Returns the run whose metrics are in log.dir, or nothing if it completed no step. `config` and `artifacts`
+/// (the data) belong to the run that is to start. train.steps of `config` is resolved.
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
 
-/// Writes into log.dir what find_run() compares: the settings, as config.ini, and a hash of the data. What
-/// cannot be written is said.
+/// Writes the files that find_run() compares into log.dir: the settings as config.ini and a hash of the data.
+/// Logs an error if they cannot be written.
 void write_fingerprint(const Config& config, const Artifacts& artifacts);
 
-/// A line for each of the data: its name and a hash.
+/// Returns a line for each artifact: its name and a hash.
 std::string hash_lines(const Artifacts& artifacts);
 
-/// The run of a snapshot.
+/// Returns the run that wrote a snapshot, compared with the run that is to start.
 FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts);
 
-/// The settings, as INI, of the run in log.dir or else of the newest snapshot, if what was set for this start
-/// goes with them; empty: there is no such run, or it is finished and another is meant. UserError where the
+/// Returns the settings, as INI, of the run in log.dir, else of the newest snapshot. Returns an empty text if
+/// there is no run to resume, or if it is finished and this start means another run. Throws UserError if the
 /// snapshots cannot be read.
 std::string settings_to_go_on_with(const Config& config);
 
-/// On one rank: the newest valid snapshot from which a start with these settings goes on, or else is refused:
-/// of an unfinished run, or of any where a supervisor starts it again. Nothing where a run may begin.
+/// Returns the newest valid snapshot of an unfinished run, or of any run if a supervisor restarts it. A start
+/// with these settings resumes from it or is refused. Returns nothing if a new run may begin. One rank calls
+/// it.
 std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config);
 
-/// The places of a run, log.dir and snapshot.path, which rank 0 owns while this lives, and what a start finds
-/// there:
+/// The two locations of a run, log.dir and snapshot.path. Rank 0 owns them during the lifetime of this
+/// object. A start handles a run that it finds there like this:
 ///
-/// | a run that is      | of the same meaning          | of another meaning                |
+/// | a run that is      | of the same meaning       | of another meaning                  |
 /// |---|---|---|
-/// | unfinished         | goes on                      | UserError with the keys           |
-/// | finished           | stays, or gets further steps | moves whole to the next free NAME.n |
+/// | unfinished         | is resumed                | UserError with the keys             |
+/// | finished           | stays, or gets more steps | moves whole to the next free NAME.n |
 ///
-/// Meaning is what fixes the bits of the steps that are done. With snapshot.resume = never any run moves;
-/// where a supervisor starts a run again none does.
+/// The meaning of a run is its semantic keys and its data. They fix the bits of its finished steps. With
+/// snapshot.resume = never any run is moved. If a supervisor restarts a run, none is moved.
 class RunFolder {
  public:
-  /// All ranks call it. `config` is settled but for train.decay_steps. `artifacts` (the data) are part of the
-  /// meaning. UserError where a place cannot be written, belongs to another process, holds damaged snapshots
-  /// only, or snapshot.resume forbids what is found.
+  /// All ranks call it. `config` is resolved except for train.decay_steps. `artifacts` (the data) are part of
+  /// the meaning. Throws UserError if a location cannot be written, belongs to another process or has only
+  /// damaged snapshots. Also throws it if snapshot.resume does not allow the state of the locations.
   RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
 
-  /// What to go on from, without its tensors, on all ranks; null: from the beginning.
+  /// Returns on all ranks the snapshot to resume from, without its tensors. Null: the run starts from the
+  /// beginning.
   const Snapshot* snapshot() const { return snapshot_ ? &snapshot_->state() : nullptr; }
-  /// train.decay_steps of the run that goes on; 0: none does.
+  /// Returns train.decay_steps of the resumed run, or 0 if none is resumed.
   int64_t decay_steps() const { return decay_steps_; }
-  /// Brings what the snapshot holds, if there is one, to its places on all ranks. One that turns out damaged
-  /// only now gives way to the one before; UserError if none is left.
+  /// Loads the snapshot, if there is one, into the tensors of all ranks. If it turns out to be damaged, loads
+  /// the one before instead. Throws UserError if none is left.
   void load(PlacedTensors& tensors);
-  /// Whether all ranks read and write snapshots; else rank 0 does.
+  /// Returns whether all ranks read and write snapshots. If not, rank 0 does it for all.
   bool is_shared() const { return is_shared_; }
-  /// The run, on rank 0, if it is finished and all of it is there; on the other ranks only that it is.
+  /// Returns the run in log.dir if it is finished and needs no more steps. Only rank 0 has all fields; other
+  /// ranks only know that it is finished.
   const std::optional<FoundRun>& finished_run() const { return finished_run_; }
 
-  /// Throws Error if the places are no longer this run's: now, and as of a second ago at most.
+  /// Throws Error if the locations no longer belong to this run.
   void check() const;
+  /// Calls check() of a location if its last background check, about a second ago, found it lost.
   void check_recently() const;
 
  private:

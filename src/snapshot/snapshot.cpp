@@ -19,7 +19,7 @@ constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
 
-/// "step-", 1000 -> "step-00001000".
+/// Returns "step-00001000" for "step-" and 1000.
 std::string numbered(const std::string& prefix, int64_t step) { return prefix + zero_padded(step, 8); }
 
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
@@ -30,7 +30,7 @@ std::optional<int64_t> number_of(const std::string& name, const std::string& pre
   return std::stoll(digits);
 }
 
-/// What fails says which snapshot.
+/// Runs the body and adds the name of the snapshot to its errors.
 template <class Body>
 auto naming(const std::string& name, Body body) {
   try {
@@ -61,7 +61,8 @@ std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string
   std::vector<std::pair<int64_t, std::string>> found;
   for (const auto& [name, has_state] : groups(prefix)) {
     const std::optional<int64_t> number = number_of(name, prefix);
-    // Where a group appears at once, one without its state has lost it, which has to be said.
+    // If groups are atomic, a group without a state has lost it. It stays in the list, so that the damage is
+    // reported.
     if (number && (has_state || store_->has_atomic_groups())) found.emplace_back(*number, name);
   }
   std::sort(found.rbegin(), found.rend());
@@ -83,7 +84,7 @@ bool SnapshotStore::holds_any() const {
 
 std::string SnapshotStore::group_of(Kind kind, int64_t step) const {
   if (kind == Kind::step) return numbered(step_prefix, step);
-  // In a bucket nothing is renamed: the old one stays until the new one is whole.
+  // A bucket cannot rename. The old snapshot stays until the new one is whole.
   return store_->has_atomic_groups() ? best_name : numbered(best_prefix, step);
 }
 
@@ -136,7 +137,8 @@ void SnapshotStore::drop(Kind kind, int64_t step, const std::string& begun) {
   store_->drop_group(group_of(kind, step), begun);
 }
 
-/// Deletes what is no longer wanted. The snapshot is safe by then: what stays costs only room.
+/// Deletes snapshots that are no longer kept. Only logs a failure: the new snapshot is safe, and the old ones
+/// only take up space.
 void SnapshotStore::make_room(const std::function<void()>& remove) const {
   try {
     remove();
@@ -146,8 +148,8 @@ void SnapshotStore::make_room(const std::function<void()>& remove) const {
   }
 }
 
-/// What writers left that were killed before a snapshot was whole, or before the one that it replaced was
-/// gone.
+/// Removes what killed writers left: snapshots that are not whole, and replaced ones that were not deleted
+/// yet.
 void SnapshotStore::remove_leftovers(const std::string& prefix) {
   for (const auto& [name, has_state] : groups(prefix)) {
     const bool is_beside = name.ends_with(".tmp") || name.ends_with(".old");
@@ -165,7 +167,8 @@ void SnapshotStore::remove_older(Kind kind, const std::string& saved) {
   }
   remove_leftovers(step_prefix);
   std::vector<std::string> names = snapshots_newest_first(step_prefix);
-  // A later one is damaged, or this run would have gone on from it: it takes no place from the valid ones.
+  // Later snapshots are damaged, otherwise this run would have resumed from them. They do not count as kept
+  // ones.
   names.erase(names.begin(), std::find(names.begin(), names.end(), saved));
   for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
     store_->remove_group(names[i], state_file);
@@ -191,7 +194,7 @@ bool is_shared_by_all(const World& world, const std::string& path) {
   if (world.is_first()) attempt(put);
   world.communicator().barrier();
   if (!world.is_first()) {
-    attempt([&] { require(store->get(object(0)) == object(0), "it does not see there what rank 0 writes"); });
+    attempt([&] { require(store->get(object(0)) == object(0), "it does not see the object of rank 0"); });
     attempt(put);
     attempt([&] { store->remove(object(world.rank())); });
   }
@@ -200,8 +203,8 @@ bool is_shared_by_all(const World& world, const std::string& path) {
     attempt([&] { store->remove(object(0)); });
     for (size_t rank = 0; rank < problems.size(); ++rank) {
       if (problems[rank].empty()) continue;
-      log_info(
-          concat("snapshots: through rank 0, since rank ", rank, " cannot use ", path, ": ", problems[rank]));
+      log_info(concat("snapshots: through rank 0, because rank ", rank, " cannot use ", path, ": ",
+                      problems[rank]));
       break;
     }
   }
@@ -226,8 +229,8 @@ std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(con
   return std::nullopt;
 }
 
-/// The folder or bucket in which the run of a folder keeps its snapshots; the folder itself where it is none
-/// of a run.
+/// Returns the folder or bucket in which the run of a folder keeps its snapshots. Returns the folder itself
+/// if it is not that of a run.
 std::string snapshots_of_run(const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path inside = fs::path(folder) / "snapshots", settings = fs::path(folder) / "config.ini";

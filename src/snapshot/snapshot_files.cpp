@@ -21,7 +21,7 @@ struct Content {
   size_t buffer = SnapshotFile::no_buffer;
 };
 
-/// Zeros lie in front, where they are a part of what the first rank writes.
+/// Makes a file of these tensors. Zeros come first, because rank 0 writes the front of a file.
 SnapshotFile make_file(const std::string& key, std::vector<Content> contents) {
   std::stable_partition(contents.begin(), contents.end(),
                         [](const Content& one) { return one.buffer == SnapshotFile::no_buffer; });
@@ -42,7 +42,7 @@ SnapshotFile make_file(const std::string& key, std::vector<Content> contents) {
   return file;
 }
 
-/// The part of a tensor of a buffer that has these rows; all of one without dimensions.
+/// Returns the part of a tensor that has these rows. Returns a tensor without dimensions whole.
 Content part_of_tensor(const PlacedTensors::Entry& one, const std::string& name, DType dtype, size_t buffer,
                        Range rows) {
   Content part{.tensor = {name, dtype, one.shape, one.place}, .buffer = buffer};
@@ -59,8 +59,8 @@ SnapshotFile text_file(const std::string& key, const std::string& text) {
   return {.key = key, .header = text, .tensors = {}, .bytes = std::ssize(text)};
 }
 
-/// The model in one file, or in several that an index names, none with more bytes of tensors than it may
-/// have but for a tensor that is larger.
+/// Puts the model into one file, or into several files and an index that lists them. The tensors of a file
+/// have at most `layout.most_bytes`, unless a single tensor is larger.
 std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, const ModelLayout& layout,
                                       std::map<std::string, std::string>& texts) {
   std::vector<std::vector<Content>> shards(1);
@@ -88,10 +88,10 @@ std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, cons
   return files;
 }
 
-/// Which blocks of a buffer each rank writes: of several ranks that hold one, each in turn has equal parts of
-/// the whole buffer.
+/// Returns the blocks of a buffer that each rank writes. If several ranks hold a block, its position decides:
+/// each of them has an equal part of the whole buffer.
 Ownership givers(const PlacedTensors::Buffer& buffer) {
-  std::map<int64_t, std::vector<std::pair<int, bool>>> changes;  // [element]: whose range begins or ends
+  std::map<int64_t, std::vector<std::pair<int, bool>>> changes;  // [element]: (rank, begins or ends there)
   for (size_t rank = 0; rank < buffer.held.size(); ++rank)
     for (const Range& range : buffer.held[rank]) {
       if (range.size() == 0) continue;
@@ -123,7 +123,7 @@ Ownership givers(const PlacedTensors::Buffer& buffer) {
   return given;
 }
 
-/// The parts of `range` that are in none of the others, which are in order.
+/// Returns the parts of `range` that are in none of the `others`, which are in order.
 std::vector<Range> without(Range range, const std::vector<Range>& others) {
   std::vector<Range> rest;
   for (const Range& other : others) {
@@ -136,8 +136,8 @@ std::vector<Range> without(Range range, const std::vector<Range>& others) {
   return rest;
 }
 
-/// Where the pieces of one rank come from: `local(buffer, range, byte of its memory)` for what it holds,
-/// `from(giver, buffer, range, byte)` for the rest.
+/// Finds the sources of one rank's pieces. Calls `local(buffer, range, byte of its memory)` for ranges that
+/// the rank holds. Calls `from(giver, buffer, range, byte)` for ranges that another rank sends.
 template <class Local, class From>
 void for_each_source(const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
                      const std::vector<Ownership>& given, const RankShare& share, size_t rank, Local local,
@@ -213,7 +213,7 @@ Deal deal_parts(const std::vector<SnapshotFile>& files, int ranks,
     const SnapshotFile& file = files[f];
     const int64_t size = part_bytes(file.bytes), count = (file.bytes - 1) / size + 1;
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      // Part p of all belongs to rank p * ranks / parts.
+      // Part p of all files belongs to rank p * ranks / parts.
       const auto first_of = [&](int64_t of) {
         return std::clamp((parts * of + ranks - 1) / ranks - before, int64_t{0}, count);
       };
@@ -257,7 +257,7 @@ void collect(const World& world, const PlacedTensors& tensors, const std::vector
   const auto size_of = [&](size_t buffer, const Range& range) {
     return range.size() * bytes(tensors.buffers()[buffer].dtype);
   };
-  // What others lack, in the order in which they expect it.
+  // Copies for other ranks, in the order in which they receive them.
   std::vector<std::vector<std::byte>> staged;
   std::vector<Message> sends, receives;
   bool exchanges = false;

@@ -25,7 +25,7 @@ SnapshotWriter::SnapshotWriter(const World& world, const PlacedTensors& tensors,
   const int ranks = world.size();
   expect(std::ssize(tensors.buffers().front().held) == ranks, "the tensors are held by ",
          tensors.buffers().front().held.size(), " ranks, not ", ranks);
-  // Who only watches needs no credentials.
+  // A rank that writes nothing needs no credentials.
   if (options.is_shared || world.is_first())
     store_ = std::make_unique<SnapshotStore>(options.path, options.keep, std::move(options.guard));
   if (!options.is_shared || ranks == 1)
@@ -44,21 +44,22 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   const Clock::time_point begin = Clock::now();
   for (char is_over = 0; !is_idle() && is_over == 0;) {
     meet(std::max(0.0, patience_seconds - seconds_since(begin)));
-    // By rank 0's clock, so that all leave it out.
+    // Rank 0's clock decides, so that all ranks skip the snapshot.
     is_over = seconds_since(begin) >= patience_seconds ? 1 : 0;
     world_.communicator().broadcast(&is_over, sizeof is_over, 0);
   }
   if (!is_idle()) {
     if (world_.is_first())
-      log_error(concat("no snapshot of step ", snapshot.step, ": that of step ", snapshot_.step,
-                       " is still being written; training goes on"));
+      log_error(concat("skipped the snapshot of step ", snapshot.step, ": that of step ", snapshot_.step,
+                       " is still being written; training continues"));
     return;
   }
   copy();
   snapshot_ = snapshot;
   kinds_.clear();
   if (purpose.step) kinds_.push_back(SnapshotStore::Kind::step);
-  // First, so that no snapshot to go on from tells of a best one that is not there.
+  // The last kind is written first. So no snapshot to resume from names a best loss whose snapshot is
+  // missing.
   if (purpose.best) kinds_.push_back(SnapshotStore::Kind::best);
   best_loss_before_ = best_loss_;
   if (purpose.best) best_loss_ = snapshot.best_validation_loss;
@@ -66,7 +67,7 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   start_next();
 }
 
-/// This rank's part, into the memory of the last copy: fresh memory costs as much as the copy.
+/// Copies this rank's part into the memory of the last copy. Fresh memory would cost as much as the copy.
 void SnapshotWriter::copy() {
   const MemoryScope scope("snapshot");
   const int64_t bytes = bytes_of(files_, deal_[static_cast<size_t>(world_.rank())]);
@@ -74,8 +75,7 @@ void SnapshotWriter::copy() {
   collect(world_, tensors_, files_, deal_, copy_.get());
 }
 
-/// Work for a thread of this rank, if it has any. Where there is no thread to be had that is a failure as any
-/// other.
+/// Starts the work of this rank, if any, in a thread. If no thread can be started, the work counts as failed.
 void SnapshotWriter::start(Phase phase, const std::function<std::string()>& work) {
   phase_ = phase;
   progress_ = work ? Progress::busy : Progress::done;
@@ -104,7 +104,7 @@ void SnapshotWriter::start_next() {
     start_on_first(Phase::begin, [this] { return store_->begin(kinds_.back(), snapshot_.step, files_); });
 }
 
-/// This rank's part of what begin() has begun.
+/// Writes this rank's part of the snapshot that begin() started.
 std::string SnapshotWriter::write_part() {
   return store_->write(kinds_.back(), snapshot_.step, begun_, files_,
                        deal_[static_cast<size_t>(world_.rank())], copy_.get());
@@ -141,7 +141,7 @@ std::string SnapshotWriter::drop() {
   return "";
 }
 
-/// How far this rank is with its work, after waiting for it for so long.
+/// Updates the progress of this rank, after waiting at most `patience_seconds` for its work.
 void SnapshotWriter::look(double patience_seconds) {
   if (progress_ != Progress::busy) return;
   if (patience_seconds == forever)
@@ -157,7 +157,8 @@ void SnapshotWriter::look(double patience_seconds) {
   }
 }
 
-/// One round of all ranks. What is being written goes on where every rank is done with its part.
+/// Exchanges the progress of all ranks once. Advances to the next phase if every rank has completed its part,
+/// and gives up if one failed.
 void SnapshotWriter::meet(double patience_seconds) {
   if (is_idle()) return;
   look(patience_seconds);
@@ -180,13 +181,13 @@ void SnapshotWriter::advance() {
   }
 }
 
-/// Rank 0 says what failed, and removes what was written where others were at it.
+/// Logs the first failure on rank 0. If it happened while ranks wrote their parts, rank 0 deletes them.
 void SnapshotWriter::give_up() {
   const std::vector<std::string> problems =
       world_.communicator().all_gather_text(progress_ == Progress::failed ? result_ : "");
   for (size_t rank = 0; world_.is_first() && rank < problems.size(); ++rank) {
     if (problems[rank].empty()) continue;
-    log_error(concat(rank > 0 ? concat("rank ", rank, ": ") : "", problems[rank], "; training goes on"));
+    log_error(concat(rank > 0 ? concat("rank ", rank, ": ") : "", problems[rank], "; training continues"));
     break;
   }
   if (phase_ != Phase::write) return close(false);
@@ -204,7 +205,7 @@ void SnapshotWriter::close(bool is_kept) {
 void SnapshotWriter::go_on() { meet(0.0); }
 
 int64_t SnapshotWriter::finish() {
-  // Writing may take longer than any deadline.
+  // Disables the deadline: writing may take longer than any.
   const double timeout = world_.communicator().timeout();
   world_.communicator().set_timeout(forever);
   while (!is_idle()) meet(forever);

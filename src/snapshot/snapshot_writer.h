@@ -15,17 +15,17 @@
 
 namespace lockstep {
 
-/// Writes snapshots while training goes on: each rank copies its part to host memory, and a thread of each
-/// brings the copy to its place. Rank 0 begins a snapshot and makes it whole; who is done with what is found
-/// out by ranks that meet: all call all functions alike. A snapshot that cannot be written is reported, and
-/// training goes on.
+/// A writer of snapshots in the background, while training continues. Each rank copies its part to host
+/// memory, and a thread of the rank writes the copy. Rank 0 begins and completes a snapshot. All ranks call
+/// all functions in the same order, and exchange their progress there. If a snapshot cannot be written, rank
+/// 0 logs the error and training continues.
 ///
 ///     begin (rank 0) → write (every rank its part) → end (rank 0)
 ///
-/// Where one rank writes everything it does all three at once.
+/// If one rank writes everything, it does all three at once.
 class SnapshotWriter {
  public:
-  /// What a snapshot is kept as: the newest of the run, the best, or both.
+  /// The reasons to keep a snapshot: it is the newest of the run, the best, or both.
   struct Purpose {
     bool step = false;
     bool best = false;
@@ -34,33 +34,33 @@ class SnapshotWriter {
     std::string path;
     int64_t keep = 1;
     bool is_shared = true;                 ///< every rank writes; else rank 0 alone: see is_shared_by_all()
-    std::optional<double> best_loss = {};  ///< of the best snapshot that is there already
-    std::function<void()> guard = {};      ///< as SnapshotStore's, of rank 0
+    std::optional<double> best_loss = {};  ///< loss of the best snapshot that exists already
+    std::function<void()> guard = {};      ///< the guard of SnapshotStore, on rank 0
     ModelLayout layout = {};
   };
 
-  /// Keeps references.
+  /// Keeps references to `world` and `tensors`.
   SnapshotWriter(const World& world, const PlacedTensors& tensors, Options options);
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
-  /// Only one is written at a time: if the one before takes longer than `patience_seconds`, this one is left
-  /// out.
+  /// Copies the tensors and starts to write a snapshot. Only one is written at a time. If the one before
+  /// takes longer than `patience_seconds`, this one is skipped.
   void save(const Snapshot& snapshot, Purpose purpose, double patience_seconds);
-  /// Goes on with what is being written where all ranks are done with the last part of it; waits for nothing.
-  /// To be called now and then.
+  /// Starts the next phase of the current snapshot if all ranks have completed their part of the last phase.
+  /// Does not wait for writing. To be called regularly.
   void go_on();
-  /// The validation loss of the best snapshot that is kept or being written; one that could not be does not
-  /// count.
+  /// Returns the validation loss of the best snapshot that is kept or being written. A snapshot that could
+  /// not be written does not count.
   std::optional<double> best_loss() const { return best_loss_; }
-  /// Waits until nothing is being written, however long. Returns the step of the newest snapshot that was;
-  /// -1: none was.
+  /// Waits without a deadline until nothing is being written. Returns the step of the newest snapshot that
+  /// was written, or -1 if there is none.
   int64_t finish();
 
  private:
-  /// What the ranks are at.
+  /// The phase of the current snapshot.
   enum class Phase { idle, begin, write, end, drop };
-  /// What a rank says of its work.
+  /// The progress of a rank in the current phase.
   enum class Progress : char { busy, done, failed };
 
   bool is_idle() const { return phase_ == Phase::idle; }
@@ -73,7 +73,7 @@ class SnapshotWriter {
   void advance();
   void give_up();
   void close(bool is_kept);
-  // In the background:
+  // Run in the background:
   std::string write_alone();
   std::string write_part();
   std::string end(const std::vector<std::string>& written);
@@ -81,22 +81,22 @@ class SnapshotWriter {
 
   const World& world_;
   const PlacedTensors& tensors_;
-  std::unique_ptr<SnapshotStore> store_;  ///< of ranks that write
+  std::unique_ptr<SnapshotStore> store_;  ///< null on ranks that do not write
   std::vector<SnapshotFile> files_;
   Deal deal_;
   bool first_writes_alone_ = false;
-  std::shared_ptr<std::byte> copy_;  ///< of this rank's part; used again by the next snapshot
+  std::shared_ptr<std::byte> copy_;  ///< this rank's part; the next snapshot uses the same memory
   Snapshot snapshot_;
-  std::vector<SnapshotStore::Kind> kinds_;  ///< as which it is still to be written, the last one now
+  std::vector<SnapshotStore::Kind> kinds_;  ///< kinds still to be written; the last one is written now
   Phase phase_ = Phase::idle;
   Progress progress_ = Progress::done;
-  std::string result_;  ///< of this rank's work: its outcome, or why it failed
+  std::string result_;  ///< outcome of this rank's work, or the reason why it failed
   std::string begun_;
   int64_t newest_step_ = -1;
   std::optional<double> best_loss_;
-  std::optional<double> best_loss_before_;  ///< that of the best snapshot while another is being written
+  std::optional<double> best_loss_before_;  ///< best_loss_ to restore if the new best one fails
   Clock::time_point began_;                 ///< when the copy was made
-  std::future<std::string> work_;           ///< goes first: it uses the others
+  std::future<std::string> work_;           ///< destroyed first, because it uses the others
 };
 
 }  // namespace lockstep

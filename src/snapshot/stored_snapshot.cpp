@@ -14,11 +14,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t piece_bytes = int64_t{8} << 20;
 
-/// The state with a checksum of its own text in front. Only exactly this text is accepted back.
+/// Returns the state as text, with its checksum in front. unseal() accepts exactly this text.
 std::string seal(const Json& state) {
   return Json{{"checksum", hash_text(hash_of(state.dump()))}, {"state", state}}.dump(2) + "\n";
 }
 
+/// Returns the state in a text of seal(). Throws UserError if the checksum does not match.
 Json unseal(const std::string& bytes) {
   const Json sealed = Json::parse(bytes);
   Json state = sealed.at("state");
@@ -109,7 +110,7 @@ void StoredSnapshot::parse() {
   try {
     const Json state = unseal(text_);
     format_ = state.value("format", int64_t{1});
-    if (format_ > snapshot_format) return;  // the rest may mean anything
+    if (format_ > snapshot_format) return;  // the other fields may have changed their meaning
     const Json& best = state.at("best_validation_loss");
     state_ = {.step = state.at("step"),
               .optimizer_steps = state.at("optimizer_steps"),
@@ -137,7 +138,7 @@ void StoredSnapshot::parse() {
   }
 }
 
-/// Of a file; a snapshot that lies at the store's own place has no group.
+/// Returns the key of a file. A snapshot at the root of the store has no group.
 std::string StoredSnapshot::key(const std::string& file) const {
   return group_.empty() ? file : concat(group_, "/", file);
 }
@@ -146,7 +147,7 @@ std::string StoredSnapshot::name_of(const std::string& file) const {
   return store_ ? store_->name_of(key(file)) : concat(name_, "/", file);
 }
 
-/// Of one that has a single one; empty: none is known.
+/// Returns the checksum of a file that has a single one, or an empty text if none is known.
 std::string StoredSnapshot::whole_checksum(const std::string& file) const {
   if (const auto told = checksums_.find(file); told != checksums_.end()) return told->second.header;
   const auto told = whole_.find(file);
@@ -168,7 +169,7 @@ std::string StoredSnapshot::header(const std::string& file) const {
   std::optional<std::string> header = store_->get(key(file), 0, length_bytes);
   require(header.has_value(), name_of(file), " is missing");
   require(std::ssize(*header) == length_bytes, name_of(file), " is damaged: it is cut off");
-  // Whoever asks for more than there is gets what there is.
+  // get() returns fewer bytes if the file ends before.
   const auto bytes =
       static_cast<int64_t>(std::min<uint64_t>(SafeTensorsHeader::text_bytes(*header), 1 << 30));
   return *header + store_->get(key(file), length_bytes, bytes).value_or("");
@@ -179,7 +180,7 @@ SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string&
   const FileChecksums* checksums = nullptr;
   if (has_tensor_checksums()) {
     const auto told = checksums_.find(file);
-    require(told != checksums_.end(), name_, "/", state_file, " tells nothing of ", file);
+    require(told != checksums_.end(), name_, "/", state_file, " has no entry for ", file);
     checksums = &told->second;
     require(hash_text(hash_of(header)) == checksums->header, name_of(file),
             " is damaged: the checksum of its header does not match");
@@ -197,7 +198,7 @@ SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string&
                                .begin = found.bytes});
       found.bytes += entry.bytes();
     }
-    require(!checksums || found.bytes == checksums->bytes, "its tensors have another size");
+    require(!checksums || found.bytes == checksums->bytes, "its tensors have a different size");
   } catch (const std::exception& problem) {
     throw UserError(concat(name_of(file), " is damaged: ", problem.what()));
   }
@@ -214,7 +215,7 @@ void StoredSnapshot::read(const std::string& file, Range bytes, const Take& take
   }
 }
 
-/// Whatever its size is.
+/// Reads a file to its end, whatever its size.
 void StoredSnapshot::read_to_end(const std::string& file, const Take& take) const {
   std::optional<std::string> piece;
   for (int64_t begin = 0; !piece || std::ssize(*piece) == piece_bytes; begin += piece_bytes) {
@@ -244,7 +245,7 @@ void StoredSnapshot::read(const std::string& file, const Take& take) const {
     end = begin + std::ssize(piece);
   });
   compare(whole, sums, std::vector<bool>(whole.tensors.size(), true));
-  require(end == whole.bytes, name_of(file), " is damaged: it has ", end, " bytes in place of ", whole.bytes);
+  require(end == whole.bytes, name_of(file), " is damaged: it has ", end, " bytes instead of ", whole.bytes);
 }
 
 void StoredSnapshot::compare(const SnapshotFile& file, const TensorSums& sums,
@@ -260,7 +261,7 @@ void StoredSnapshot::compare(const SnapshotFile& file, const TensorSums& sums,
 
 void StoredSnapshot::require_readable() const {
   require(format_ <= snapshot_format, name_, " was written by a newer version of this program (format ",
-          format_, "; this one reads up to ", snapshot_format, "): use that version, or another place");
+          format_, "; this one reads up to ", snapshot_format, "): use that version, or another snapshot");
 }
 
 void StoredSnapshot::verify() const {

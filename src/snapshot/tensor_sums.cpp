@@ -22,10 +22,10 @@ void append(std::string& text, uint64_t number) {
   text.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-/// Takes a number from the front.
+/// Removes a number from the front of a text and returns it.
 uint64_t take_number(std::string_view& text) {
   uint64_t number = 0;
-  expect(text.size() >= sizeof number, "what another rank sent is cut off");
+  expect(text.size() >= sizeof number, "the data from another rank are cut off");
   std::memcpy(&number, text.data(), sizeof number);
   text.remove_prefix(sizeof number);
   return number;
@@ -70,7 +70,7 @@ void TensorSums::take(int64_t begin, std::span<const std::byte> bytes) {
   auto tensor =
       std::ranges::upper_bound(tensors_, begin, {}, [](const StoredTensor& one) { return one.end(); });
   while (!bytes.empty() && tensor != tensors_.end()) {
-    if (const int64_t before = tensor->begin - begin; before > 0) {  // of the header
+    if (const int64_t before = tensor->begin - begin; before > 0) {  // bytes of the header
       const int64_t skipped = std::min<int64_t>(before, std::ssize(bytes));
       bytes = bytes.subspan(static_cast<size_t>(skipped));
       begin += skipped;
@@ -140,7 +140,7 @@ std::vector<std::string> unpack(const std::string& packed) {
   std::vector<std::string> texts;
   for (std::string_view rest = packed; !rest.empty();) {
     const uint64_t size = take_number(rest);
-    expect(size <= rest.size(), "what another rank sent is cut off");
+    expect(size <= rest.size(), "the data from another rank are cut off");
     texts.emplace_back(rest.substr(0, size));
     rest.remove_prefix(size);
   }

@@ -13,41 +13,43 @@
 
 namespace lockstep {
 
-/// A tensor in a file, and its place in a flat buffer, which says where its blocks begin.
+/// A tensor in a file, and its range in a flat buffer. The range determines where its blocks begin.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
   Range place;
-  int64_t begin = 0;  ///< of its bytes in the file
+  int64_t begin = 0;  ///< its first byte in the file
 
   int64_t bytes() const { return place.size() * lockstep::bytes(dtype); }
   int64_t end() const { return begin + bytes(); }
-  /// The part of the file that these elements of the buffer are.
+  /// Returns the bytes of the file that store these elements of the buffer.
   Range bytes_of(Range elements) const;
-  /// The elements of the buffer in this part of the file.
+  /// Returns the elements of the buffer that these bytes of the file store.
   Range elements_of(Range bytes) const;
-  /// These elements and those beside them of blocks that they only begin or end in.
+  /// Extends a range of elements to whole blocks, within the tensor.
   Range whole_blocks(Range elements) const;
 };
 
-/// The checksums of the tensors of one file. A tensor's is the XXH3-64 of those of its blocks, 8 bytes each,
-/// little-endian; its blocks are what multiples of 4096 elements of the flat buffer cut it into. So it is the
-/// same whoever computed which blocks, in whatever order.
+/// The checksums of the tensors of one file. The checksum of a tensor is the XXH3-64 of the checksums of its
+/// blocks, 8 bytes each, little-endian. Multiples of 4096 elements of the flat buffer cut a tensor into
+/// blocks. So the checksum does not depend on which ranks compute which blocks, nor on their order.
 class TensorSums {
  public:
   /// Keeps a reference to the tensors, which are in the order of their bytes.
   explicit TensorSums(const std::vector<StoredTensor>& tensors);
 
-  /// What the file holds from byte `begin` on. A block counts if it came whole, in one or in successive
-  /// calls.
+  /// Adds bytes of the file that begin at byte `begin`. A block counts if it arrives whole, in one call or in
+  /// successive calls.
   void take(int64_t begin, std::span<const std::byte> bytes);
-  /// Those that another rank has computed. Where both have a block they have to agree.
+  /// Adds the checksums of blocks that another rank computed. If both ranks have a block, their checksums
+  /// have to agree.
   void add(const std::string& packed);
-  /// For add(): the blocks that are known, of the tensors that are `wanted` ([tensor]).
+  /// Returns the checksums of the known blocks, for add() on another rank. Includes only tensors that are
+  /// `wanted` ([tensor]).
   std::string packed(const std::vector<bool>& wanted) const;
 
-  /// Nothing while blocks are missing, or where ranks differ.
+  /// Returns the checksum of a tensor. Returns nothing while blocks are missing, or if ranks differ.
   std::optional<uint64_t> of(size_t tensor) const;
 
  private:
@@ -61,12 +63,13 @@ class TensorSums {
 
   const std::vector<StoredTensor>& tensors_;
   std::vector<Sum> sums_;
-  Hasher running_;     ///< of the block that came in part
-  int64_t next_ = -1;  ///< byte of the file where that goes on
+  Hasher running_;     ///< hash of a block that has arrived in part
+  int64_t next_ = -1;  ///< byte of the file where that block continues
 };
 
-/// Texts of any content as one, and back.
+/// Joins texts of any content into one.
 std::string pack(std::span<const std::string> texts);
+/// Splits a text that pack() made.
 std::vector<std::string> unpack(const std::string& packed);
 
 }  // namespace lockstep

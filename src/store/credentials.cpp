@@ -26,13 +26,13 @@ std::string shared_file(const char* variable, const char* name) {
   return path.empty() ? concat(environment("HOME"), "/.aws/", name) : path;
 }
 
-/// Adds the keys of one section of an INI file. True if it has the section.
+/// Adds the keys of one section of an INI file. Returns whether the file has the section.
 bool read_section(const std::string& path, const std::string& section, Profile& keys) {
   std::ifstream file(path);
   bool is_inside = false;
   bool found = false;
   for (std::string line; std::getline(file, line);) {
-    // Indented lines belong to nested settings, which none of our keys is.
+    // Indented lines belong to nested settings. The keys read here are never nested.
     const bool is_nested = line.starts_with(' ') || line.starts_with('\t');
     line = trimmed(line);
     if (line.empty() || line.starts_with('#') || line.starts_with(';') || is_nested) continue;
@@ -63,8 +63,9 @@ std::optional<Credentials> environment_credentials(std::string& tried) {
   return std::nullopt;
 }
 
-/// The keys of a profile (AWS_PROFILE, else "default") in AWS's shared files, the credentials file over the
-/// configuration file. Empty if there is none. Throws UserError if AWS_PROFILE names one that is missing.
+/// Returns the keys of a profile (AWS_PROFILE, else "default") in AWS's shared files. The credentials file
+/// overrides the configuration file. Returns no keys if there is no profile. Throws UserError if AWS_PROFILE
+/// names a missing one.
 Profile read_aws_profile() {
   const std::string name = profile_name();
   Profile keys;
@@ -104,7 +105,7 @@ constexpr const char* roles_path = "/latest/meta-data/iam/security-credentials/"
 constexpr RetryPolicy metadata_retries{.attempts = 2};
 
 std::string ask(HttpClient& client, HttpRequest request) {
-  // The service is next door or not there at all; no proxy is between.
+  // The service is local or absent: short deadlines suffice, and no proxy is between.
   request.may_use_proxy = false;
   request.connect_seconds = 1.0;
   request.total_seconds = 2.0;
@@ -117,12 +118,12 @@ std::string ask(HttpClient& client, HttpRequest request) {
 std::chrono::system_clock::time_point parse_time(const std::string& text) {
   std::tm time{};
   const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
-  expect(end != nullptr, "answered with a time that is none");
+  expect(end != nullptr, "answered with an invalid time");
   return std::chrono::system_clock::from_time_t(::timegm(&time));
 }
 
 Credentials parse_credentials(const std::string& reply, const std::string& source) {
-  // The exception of a parser would quote the reply, which holds the secret.
+  // A parser's exception would quote the reply, which contains the secret.
   const auto json = nlohmann::json::parse(reply, nullptr, /*allow_exceptions=*/false);
   const auto text = [&](const char* key) {
     return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>()
@@ -137,7 +138,8 @@ Credentials parse_credentials(const std::string& reply, const std::string& sourc
   return credentials;
 }
 
-/// Credentials may only be asked of a host that nobody on the way can pose as.
+/// Returns whether credentials may be requested from this URL: no other host on the network can impersonate
+/// it.
 bool is_trusted(const std::string& url) {
   if (url.starts_with("https://")) return true;
   for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]", "http://169.254.170.2",
@@ -169,8 +171,8 @@ Credentials ask_instance(HttpClient& client, const std::string& service) {
   return parse_credentials(reply, concat("the instance's role ", role));
 }
 
-/// What the metadata service of a container, or below of an EC2 instance (IMDSv2), says; nothing if there is
-/// none or it is switched off. Appends to `tried` what it asked and why it got nothing.
+/// Returns credentials from a container's metadata service, or nothing if it has none. Appends to `tried`
+/// which service was asked and why it failed.
 std::optional<Credentials> container_credentials(std::string& tried) {
   const std::string relative = environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const std::string url =
@@ -191,9 +193,11 @@ std::optional<Credentials> container_credentials(std::string& tried) {
   }
 }
 
+/// Returns credentials from an EC2 instance's metadata service (IMDSv2). Returns nothing if there is none or
+/// it is disabled. Appends the reason to `tried`.
 std::optional<Credentials> instance_credentials(std::string& tried) {
   if (environment("AWS_EC2_METADATA_DISABLED") == "true") {
-    tried += "; the instance's metadata service is switched off (AWS_EC2_METADATA_DISABLED)";
+    tried += "; the instance's metadata service is disabled (AWS_EC2_METADATA_DISABLED)";
     return std::nullopt;
   }
   std::string service = environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
@@ -232,7 +236,7 @@ const Credentials& CredentialsProvider::current() {
   if (!found) found = profile_credentials(tried);
   if (!found) found = container_credentials(tried);
   if (!found) found = instance_credentials(tried);
-  // A metadata service that is down for a moment does not end what still has some minutes.
+  // If the metadata service is down for a moment, credentials that are still valid stay in use.
   const bool still_valid = found_ && found_->expires && std::chrono::system_clock::now() < *found_->expires;
   require(found || still_valid, "no credentials for S3 were found: ", tried);
   if (found) found_ = std::move(found);
@@ -243,7 +247,7 @@ bool CredentialsProvider::renew() {
   if (!found_) return false;
   const Credentials before = *std::exchange(found_, std::nullopt);
   if (before.expires) return true;
-  // Whoever writes the shared file may have put others there.
+  // The shared file may have other credentials by now.
   const Credentials& now = current();
   return now.access_key != before.access_key || now.session_token != before.session_token;
 }

@@ -44,7 +44,7 @@ std::string download(const std::string& url, const std::string& expected_sha256)
   }
   if (expected_sha256.empty()) return contents;
   const std::string actual = sha256(contents);
-  require(actual == expected_sha256, "what ", url, " sent is refused: its sha256 is ", actual, ", not ",
+  require(actual == expected_sha256, "the download of ", url, " is refused: its sha256 is ", actual, ", not ",
           expected_sha256);
   return contents;
 }

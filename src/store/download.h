@@ -5,8 +5,9 @@
 
 namespace lockstep {
 
-/// The contents of an http(s), file or s3 URL. Gives up within seconds if nothing answers. Throws UserError
-/// with the cause, or if `expected_sha256` is not empty and differs from what came.
+/// Returns the contents of an http(s), file or s3 URL. Gives up within seconds if nothing answers. Throws
+/// UserError with the cause. Also throws it if `expected_sha256` is not empty and differs from the actual
+/// one.
 std::string download(const std::string& url, const std::string& expected_sha256 = "");
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ constexpr const char* owner_file = "/.owner";
 constexpr std::chrono::seconds touch_interval{1};
 constexpr std::chrono::milliseconds poll_interval{50};
 
-/// Of a file that cannot be read yet.
+/// The owner in a file that cannot be read yet.
 const Owner unknown_owner = {.host = "an unknown host", .since = "an unknown time"};
 
 std::string now_as_text() {
@@ -54,7 +54,8 @@ std::string to_text(const Owner& owner) {
          "\n";
 }
 
-/// What the file says; nothing if it is empty, which is how an owner that has left leaves it.
+/// Returns the owner that the file names. Returns nothing if the file is empty: an owner that releases the
+/// folder empties it.
 std::optional<Owner> read_owner(int file) {
   std::array<char, 4096> bytes{};
   const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
@@ -88,7 +89,7 @@ Owner Owner::this_process() {
               .since = now_as_text()};
   if (!owner.run.empty()) return owner;
   owner.run = job.empty() ? fresh_id() : "slurm-" + job;
-  // As lockrun counts where it runs within a job: its own starts come below the job's.
+  // Counts as lockrun does within a job: a requeue counts a million, and a start by lockrun one.
   owner.generation = job.empty() ? 0 : starts_of_job * 1000000;
   return owner;
 }
@@ -101,7 +102,8 @@ FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double
       patience_(patience) {
   std::error_code problem;
   std::filesystem::create_directories(folder_, problem);
-  require(!problem, key_, ": ", folder_, " cannot be made: ", problem.message(), "; choose another ", key_);
+  require(!problem, key_, ": ", folder_, " cannot be created: ", problem.message(), "; choose another ",
+          key_);
   const Clock::time_point begin = Clock::now();
   take();
   waited_seconds_ = seconds_since(begin);
@@ -111,7 +113,8 @@ FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double
 FolderOwner::~FolderOwner() {
   touching_.request_stop();
   touching_.join();
-  // Not removed: by its name it may be another's by now, by its descriptor it is this one's for sure.
+  // Empties the file instead of removing it. The path may lead to the file of another owner by now, the
+  // descriptor cannot.
   [[maybe_unused]] const int emptied = ::ftruncate(file_.get(), 0);
 }
 
@@ -121,32 +124,32 @@ void FolderOwner::take() {
     if (seconds_since(begin) >= patience_) {
       if (!self_.supersedes(*other)) refuse(*other);
       log_warning(concat(key_, ": process ", other->process, " on ", other->host,
-                         ", of an earlier start of this run, lingers; ", folder_, " is taken from it"));
+                         ", of an earlier start of this run, still runs; ", folder_, " is taken from it"));
       return make_own_file();
     }
     std::this_thread::sleep_for(poll_interval);
   }
 }
 
-/// Nothing once it is taken, else who still holds it.
+/// Returns nothing once the folder is taken, else the owner that still holds it.
 std::optional<Owner> FolderOwner::try_to_take() {
   Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  // Of another member of a group that shares the folder: a lock needs no more than reading.
+  // The file may belong to another user of a shared folder. A lock only needs read access.
   if (!file && errno == EACCES) file = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   require(bool(file), key_, ": ", folder_, " cannot be written: ", std::strerror(errno), "; choose another ",
           key_);
   const Lock state = lock(file.get());
-  // Replaced between the two calls: what is there now counts.
+  // If the file was replaced between the two calls, the new file counts.
   if (place_of(file.get()) != Possession::own) return unknown_owner;
   const std::optional<Owner> other = read_owner(file.get());
   if (state == Lock::held) {
     if (other && !self_.supersedes(*other)) refuse(*other);
     return other.value_or(unknown_owner);
   }
-  // A lock that could be taken says of this host alone that nobody is left.
+  // A lock that could be taken only proves that this host has no other owner.
   const bool has_left = !other || (state == Lock::taken && other->boot_id == self_.boot_id);
   if (!has_left && !self_.supersedes(*other)) {
-    log_info(concat(key_, ": looking for ", patience_, " s whether process ", other->process, " on ",
+    log_info(concat(key_, ": waiting ", patience_, " s to see whether process ", other->process, " on ",
                     other->host, " still writes to ", folder_));
     if (is_touched_by_others()) refuse(*other);
   }
@@ -159,12 +162,12 @@ FolderOwner::Lock FolderOwner::lock(int file) {
   if (errno == EWOULDBLOCK) return Lock::held;
   if (!lock_was_missing_)
     log_warning(concat(key_, ": files in ", folder_, " cannot be locked (", std::strerror(errno),
-                       "): whether somebody else writes there is told from ", path_, " alone"));
+                       "): another writer is detected by watching ", path_, " alone"));
   lock_was_missing_ = true;
   return Lock::missing;
 }
 
-/// Renamed into place, so that whoever has the old file open sees that it is no longer the owner's.
+/// Renames a new file into place. A process that has the old file open sees that it is no longer the owner.
 void FolderOwner::make_own_file() {
   const std::string beside = concat(path_, ".", process_mark());
   file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -179,8 +182,8 @@ void FolderOwner::make_own_file() {
           "; choose another ", key_);
 }
 
-/// Whether the path still leads to this open file. Opened anew, because so a network's file system asks its
-/// server, which may not answer for a while.
+/// Returns whether the path still leads to this open file. Opens the path again, because a network file
+/// system then asks its server. The server may not answer for a while.
 FolderOwner::Possession FolderOwner::place_of(int file) const {
   const Descriptor now(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!now)
@@ -212,9 +215,9 @@ void FolderOwner::refuse(const Owner& owner) const {
 
 void FolderOwner::check() const {
   const Possession place = place_of(file_.get());
-  expect(place != Possession::unknown, key_, ": ", path_, " cannot be looked at: ", std::strerror(errno));
+  expect(place != Possession::unknown, key_, ": ", path_, " cannot be checked: ", std::strerror(errno));
   expect(place == Possession::own, key_, ": ", folder_,
-         " is no longer this process's: another start of the run has taken it, or it was moved or deleted");
+         " no longer belongs to this process: another start of the run took it, or it was moved or deleted");
 }
 
 void FolderOwner::check_recently() const {

@@ -14,44 +14,46 @@ namespace lockstep {
 
 /// A process that writes to a run's folders.
 struct Owner {
-  std::string run = {};    ///< the same for all starts of a run by a supervisor or a batch system
-  int64_t generation = 0;  ///< which of these starts
+  std::string run = {};    ///< equal for all starts of a run by a supervisor or a batch system
+  int64_t generation = 0;  ///< number of the start; later starts have higher ones
   std::string host = {};
-  std::string boot_id = {};  ///< tells hosts apart, whatever they are called
+  std::string boot_id = {};  ///< distinguishes hosts, also those of the same name
   int process = 0;
   std::string since = {};  ///< when it took the folder, UTC
 
-  /// LOCKSTEP_RUN_ID and LOCKSTEP_GENERATION as lockrun sets them, else the Slurm job and how often it was
-  /// requeued, else a run of its own.
+  /// Returns this process as an owner. run and generation are LOCKSTEP_RUN_ID and LOCKSTEP_GENERATION if
+  /// lockrun set them. Otherwise they are the Slurm job and its count of requeues, or a new run.
   static Owner this_process();
-  /// True if this is a later start of the same run.
+  /// Returns whether this is a later start of the same run.
   bool supersedes(const Owner& other) const { return run == other.run && generation > other.generation; }
 };
 
-/// A folder that one run at a time writes to. Its file .owner says who, is locked (flock), and is touched all
-/// the time: the lock decides, and where locks are missing or known to one host alone, whether the file is
-/// still touched. A later start of the same run takes the folder from an earlier one that lingers.
+/// Ownership of a folder that one run at a time writes to. The file .owner names the owner, is locked (flock)
+/// and is touched every second. The lock decides. If locks are missing or known to one host alone, a file
+/// that is still touched has an owner. A later start of the same run takes the folder from an earlier one
+/// that still runs.
 class FolderOwner {
  public:
   static constexpr double patience_seconds = 5.0;
 
-  /// Makes the folder and takes it. UserError naming `key` if it cannot be written, or if another run has it:
-  /// then with the owner's host, process and start.
-  /// `patience`: how many seconds an earlier start of the same run may hold the lock before the folder is
-  /// taken from it, and how long a file whose lock says nothing is watched for a touch.
+  /// Creates the folder and takes it. Throws UserError naming `key` if it cannot be written. If another run
+  /// owns it, the error names the host, process and start of the owner. `patience`: seconds before the folder
+  /// is taken from an earlier start of the same run that holds the lock. If the lock is not conclusive, the
+  /// file is watched for a touch during these seconds.
   FolderOwner(std::string key, std::string folder, Owner self = Owner::this_process(),
               double patience = patience_seconds);
-  /// Gives it back.
+  /// Releases the folder.
   ~FolderOwner();
   FolderOwner(const FolderOwner&) = delete;
   FolderOwner& operator=(const FolderOwner&) = delete;
 
-  /// Throws Error if the folder is no longer this process's: a later start has taken it, or it was moved
-  /// away; or if that cannot be told.
+  /// Throws Error if the folder no longer belongs to this process: a later start took it, or it was moved
+  /// away. Also throws Error if this cannot be determined.
   void check() const;
-  /// Throws if it was not when last looked at, about a second ago, for the price of reading a number.
+  /// Calls check() if the last background check, about a second ago, found the folder lost. Otherwise only
+  /// reads a number.
   void check_recently() const;
-  /// How long it took to get, in seconds.
+  /// Returns how long it took to get the folder, in seconds.
   double waited_seconds() const { return waited_seconds_; }
 
  private:
@@ -75,7 +77,7 @@ class FolderOwner {
   Descriptor file_;
   double waited_seconds_ = 0.0;
   bool lock_was_missing_ = false;
-  std::atomic<bool> is_lost_{false};  ///< when it was last looked at
+  std::atomic<bool> is_lost_{false};  ///< result of the last background check
   std::jthread touching_;
 };
 

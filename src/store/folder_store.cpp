@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs the body; what the file system refuses becomes an Error without the two paths that it repeats.
+/// Runs the body. Turns errors of the file system into an Error without the two paths that their text
+/// repeats.
 template <class Body>
 void naming_failures(const std::string& what, Body body) {
   try {
@@ -30,10 +31,10 @@ void naming_failures(const std::string& what, Body body) {
   }
 }
 
-/// Adds those of a folder's keys, which begin with `above`, that have the prefix.
+/// Adds the keys of a folder that have the prefix. `above` is the beginning of all of its keys.
 void list_below(const fs::path& folder, const std::string& above, const std::string& prefix,
                 std::vector<std::string>& keys) {
-  // A folder that goes while it is read has nothing to list.
+  // A folder that is removed while it is read lists nothing.
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string key = above + entry.path().filename().string();
@@ -45,11 +46,11 @@ void list_below(const fs::path& folder, const std::string& above, const std::str
   }
 }
 
-/// Each process has its own, so that one which no longer owns the folder does not write into another's. In
-/// containers and on other hosts its number alone may be another's too.
+/// Returns the temporary name of a group, different for each process. So a process that lost the folder does
+/// not write into the files of another. Process numbers alone may be equal in containers and on other hosts.
 std::string beside_of(const std::string& group) { return concat(group, ".", process_mark(), ".tmp"); }
 
-/// A file of so many zeros.
+/// Creates a file of `bytes` zeros.
 void make_file(const std::string& path, int64_t bytes) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   const bool is_made = file && ::ftruncate(file.get(), bytes) == 0;
@@ -76,7 +77,8 @@ std::optional<std::string> FolderStore::get(const std::string& key) {
   return get(key, 0, std::numeric_limits<int64_t>::max());
 }
 
-/// What a disk or a server fails to give is no damage of the object: Error, where another try may succeed.
+/// Throws Error if a disk or a server fails to read. The object is not damaged then, and another try may
+/// succeed.
 std::optional<std::string> FolderStore::get(const std::string& key, int64_t begin, int64_t bytes) {
   const std::string path = name_of(key);
   std::error_code problem;
@@ -157,12 +159,12 @@ std::string FolderStore::write_parts(const std::string& /*group*/, const std::st
   return "";
 }
 
-/// A directory cannot be renamed over another, but exchanged with it. Where the file system cannot do that
-/// and it ends between the two steps, .old is still there.
+/// Exchanges two directories, because one cannot be renamed over another. If the file system cannot exchange,
+/// it renames twice. After a crash between the two steps .old is still there.
 void FolderStore::exchange(const std::string& group, const std::string& begun) {
   const fs::path target = name_of(group), beside = name_of(begun), replaced = name_of(group + ".old");
   fs::remove_all(replaced);
-  // Writing may have taken long.
+  // Writing may have taken long, so the owner is checked again.
   ask_guard();
   if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(folder_);
@@ -194,7 +196,7 @@ void FolderStore::remove_group(const std::string& group, const std::string& /*la
   const fs::path target = name_of(group);
   ask_guard();
   naming_failures(concat("cannot remove ", target.string()), [&] {
-    // Renamed first: a crash leaves it whole, or under a name that is not a group's.
+    // Renames the group first. So a crash leaves it whole, or under a name that is not that of a group.
     const fs::path beside = group.ends_with(".tmp") ? target : fs::path(target.string() + ".tmp");
     if (beside != target) {
       fs::remove_all(beside);

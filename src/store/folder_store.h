@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Objects as files below a folder, which is made by the first put. What is written is on the disk (synced)
-/// when put returns.
+/// A store that keeps objects as files below a folder. The first put creates the folder. The data are synced
+/// to disk when put returns.
 class FolderStore : public ObjectStore {
  public:
   explicit FolderStore(std::string folder) : folder_(std::move(folder)) {}
@@ -19,8 +19,9 @@ class FolderStore : public ObjectStore {
   std::vector<std::string> list(const std::string& prefix) override;
   std::string name_of(const std::string& key) const override;
 
-  /// Written as <group>.<process>.tmp, the name that begin_group() returns, and exchanged with a group of
-  /// that name. Where the file system cannot exchange, that one is meanwhile <group>.old.
+  /// Begins a group in the folder <group>.<process>.tmp, whose name begin_group() returns. end_group()
+  /// exchanges it with an existing group. If the file system cannot exchange, the existing group is
+  /// <group>.old for a moment.
   std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                           const std::string& last) override;
   std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,

@@ -14,12 +14,12 @@ struct HttpRequest {
   std::string method = "GET";
   std::string url = {};
   std::vector<std::string> headers = {};  ///< "name: value"
-  Pieces body = {};                       ///< of PUT and POST
+  Pieces body = {};                       ///< for PUT and POST
   std::string ca_bundle = {};             ///< a file of certificates; empty: the system's
   bool may_redirect = false;
   bool may_use_proxy = true;
   double connect_seconds = 5.0;
-  double stall_seconds = 10.0;  ///< without a byte
+  double stall_seconds = 10.0;  ///< limit of the time without a byte
   double total_seconds = 0.0;   ///< 0: no limit
 };
 
@@ -29,13 +29,15 @@ struct HttpReply {
   std::string body;
 };
 
-/// Sends requests one after the other and keeps the connection between them. TLS is always verified.
+/// A client that sends requests one after the other and keeps the connection between them. TLS is always
+/// verified.
 class HttpClient {
  public:
   HttpClient();
 
-  /// Any status is a reply. Throws TransientError if there was none, or only a part of one; UserError for an
-  /// address that cannot work and a certificate that is not trusted.
+  /// Sends a request and returns the reply, whatever its status. Throws TransientError if there was no reply
+  /// or only a part of one. Throws UserError for an address that cannot work or a certificate that is not
+  /// trusted.
   HttpReply perform(const HttpRequest& request);
 
  private:

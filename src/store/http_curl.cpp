@@ -17,9 +17,9 @@ namespace {
 
 constexpr uint64_t largest_reservation = uint64_t{1} << 36;
 constexpr long upload_buffer_bytes = 512L << 10;
-constexpr long expect_milliseconds = 100;  // lost on each body where a server knows nothing of "Expect:"
+constexpr long expect_milliseconds = 100;  // delay of each body if a server ignores "Expect:"
 
-/// Where the next byte of a body comes from.
+/// The position of the next byte of a request body.
 struct BodyReader {
   Pieces pieces;
   size_t piece = 0;
@@ -43,7 +43,7 @@ size_t read_body(char* target, size_t item_bytes, size_t items, void* state) {
   return done;
 }
 
-/// libcurl goes back to the start when a kept connection turns out to be dead.
+/// Returns to the start of the body. libcurl asks for this when a kept connection turns out to be dead.
 int seek_body(void* state, curl_off_t offset, int origin) {
   auto& reader = *static_cast<BodyReader*>(state);
   if (origin != SEEK_SET || offset != 0) return CURL_SEEKFUNC_CANTSEEK;
@@ -71,7 +71,7 @@ size_t append_body(const char* data, size_t item_bytes, size_t items, void* stat
 size_t read_header(const char* data, size_t item_bytes, size_t items, void* state) {
   auto& reply = *static_cast<HttpReply*>(state);
   const std::string_view line(data, item_bytes * items);
-  // A redirect or an interim reply came before.
+  // Discards the headers of a redirect or an interim reply.
   if (line.starts_with("HTTP/")) reply.headers.clear();
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return line.size();
@@ -95,7 +95,7 @@ HeaderList make_headers(const HttpRequest& request) {
   HeaderList list(nullptr, curl_slist_free_all);
   for (const std::string& header : request.headers) {
     curl_slist* longer = curl_slist_append(list.get(), header.c_str());
-    expect(longer != nullptr, "libcurl takes no header");
+    expect(longer != nullptr, "libcurl cannot add a header");
     static_cast<void>(list.release());
     list.reset(longer);
   }
@@ -150,9 +150,9 @@ void set_method(CURL* curl, const HttpRequest& request, BodyReader& reader) {
 
 HttpClient::HttpClient() : curl_(nullptr, curl_easy_cleanup) {
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  expect(initialised == CURLE_OK, "libcurl does not start: ", curl_easy_strerror(initialised));
+  expect(initialised == CURLE_OK, "libcurl cannot start: ", curl_easy_strerror(initialised));
   curl_.reset(curl_easy_init());
-  expect(curl_ != nullptr, "libcurl opens no handle");
+  expect(curl_ != nullptr, "libcurl cannot open a handle");
 }
 
 HttpReply HttpClient::perform(const HttpRequest& request) {
@@ -174,7 +174,7 @@ HttpReply HttpClient::perform(const HttpRequest& request) {
   set_method(curl, request, reader);
   const CURLcode result = curl_easy_perform(curl);
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
-  // The handle must not keep a pointer into what ends with this call.
+  // The handle must not keep pointers to variables of this call.
   curl_easy_reset(curl);
   if (result == CURLE_OK) return reply;
   const std::string problem = reason[0] != 0 ? reason.data() : curl_easy_strerror(result);

@@ -12,7 +12,7 @@ namespace {
 constexpr RetryPolicy folder_retries{.attempts = 3};
 
 [[noreturn]] void refuse_to_write(const std::string& name) {
-  throw Error(concat(name, ": what has a web address can only be read"));
+  throw Error(concat(name, ": objects at a web address are read-only"));
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ HttpFolder::HttpFolder(std::string address) : address_(std::move(address)) {
   while (address_.ends_with('/')) address_.pop_back();
 }
 
-/// UserError for what the server refuses, Error where it does not answer.
+/// Requests an object. Throws UserError if the server refuses, and Error if it does not answer.
 HttpReply HttpFolder::ask(const std::string& key, const std::vector<std::string>& headers) {
   try {
     return with_retries(folder_retries, [&] {
@@ -65,7 +65,7 @@ std::string HttpFolder::name_of(const std::string& key) const {
 }
 
 std::vector<std::string> HttpFolder::list(const std::string& /*prefix*/) {
-  throw Error(concat(address_, ": a web address has no list of what lies below it"));
+  throw Error(concat(address_, ": objects below a web address cannot be listed"));
 }
 
 void HttpFolder::put(const std::string& key, Pieces /*contents*/) { refuse_to_write(name_of(key)); }

@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
-/// Objects below an http(s) address, to be read: "a/b.txt" is <address>/a/b.txt. A server that knows no
-/// ranges sends the whole object, which is then kept in memory. What writes or lists throws Error.
+/// A read-only store of objects below an http(s) address: "a/b.txt" is <address>/a/b.txt. A server that does
+/// not support ranges sends the whole object, which is then kept in memory. Functions that write or list
+/// throw Error.
 class HttpFolder : public ObjectStore {
  public:
   explicit HttpFolder(std::string address);
@@ -37,7 +38,7 @@ class HttpFolder : public ObjectStore {
 
   std::string address_;
   HttpClient client_;
-  std::map<std::string, std::string> whole_;  ///< what came without being asked for
+  std::map<std::string, std::string> whole_;  ///< objects that came whole instead of a range
 };
 
 }  // namespace lockstep

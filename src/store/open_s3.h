@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// Opens the objects below an address, with region and endpoint from the environment. Throws UserError for a
-/// wrong setting, and in a build that has no S3.
+/// wrong setting. Also throws it in a build that has no S3.
 std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const RetryPolicy& retries = {});
 
 }  // namespace lockstep

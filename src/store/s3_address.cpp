@@ -16,7 +16,7 @@ bool is_unreserved(char c) {
 }
 
 bool is_bucket_name(std::string_view name) {
-  // What AWS allows now, and the underscores and capitals that older buckets and other servers have.
+  // Allows the names that AWS allows now. Older buckets and other servers also have underscores and capitals.
   const auto may_hold = [](char c) { return is_unreserved(c) && c != '~'; };
   return name.size() >= 3 && name.size() <= 255 && std::all_of(name.begin(), name.end(), may_hold);
 }
@@ -27,7 +27,7 @@ std::string without_slashes(std::string text) {
   return text;
 }
 
-/// True if a name between slashes is "." or "..".
+/// Returns whether a name between slashes is "." or "..".
 bool has_dot_segment(const std::string& key) {
   const std::string path = concat("/", key, "/");
   return path.find("/./") != std::string::npos || path.find("/../") != std::string::npos;
@@ -44,10 +44,10 @@ S3Address parse_s3_address(const std::string& address) {
   S3Address parsed{.bucket = rest.substr(0, slash), .key = without_slashes(rest.substr(slash))};
   require(is_bucket_name(parsed.bucket), address, ": \"", parsed.bucket,
           "\" is not the name of a bucket; write s3://bucket/prefix");
-  // libcurl removes such names from what it sends, and since version 8 refuses to sign a path that keeps
+  // libcurl removes such names from paths that it sends. Since version 8 it refuses to sign a path that keeps
   // them.
   require(!has_dot_segment(parsed.key), address,
-          ": \".\" and \"..\" are no folders of a bucket; leave them out");
+          ": \".\" and \"..\" are not folders in a bucket; remove them");
   return parsed;
 }
 
@@ -80,7 +80,7 @@ S3Endpoint s3_endpoint(const std::string& bucket, const std::string& region, con
   }
   const std::string domain = region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com";
   const std::string service = concat("s3.", region, domain);
-  // Capitals and underscores are in no host name either.
+  // A host name cannot have capitals or underscores either.
   const bool fits_host = std::all_of(bucket.begin(), bucket.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   });

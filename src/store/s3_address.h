@@ -14,23 +14,26 @@ struct S3Address {
 };
 
 bool is_s3_address(std::string_view address);
-/// Throws UserError unless it is s3://bucket[/key] with a name that a bucket can have.
+/// Parses an address. Throws UserError unless it is s3://bucket[/key] with a name that a bucket can have.
 S3Address parse_s3_address(const std::string& address);
 
-/// Every byte but A-Z a-z 0-9 - . _ ~ as %XX (RFC 3986), as AWS signs it. Slashes stay if `keep_slashes`.
+/// Encodes every byte but A-Z a-z 0-9 - . _ ~ as %XX (RFC 3986), as AWS signs it. Keeps slashes if
+/// `keep_slashes`.
 std::string percent_encode(std::string_view text, bool keep_slashes = false);
 
-/// "a=1&b=": sorted and encoded, each with its "=", so that what is signed is what is sent.
+/// Returns the parameters as "a=1&b=": sorted and encoded, each with its "=". So the signed text is the sent
+/// one.
 std::string canonical_query(const std::map<std::string, std::string>& parameters);
 
-/// Where requests for a bucket go: scheme and host, and the path to put before the key.
+/// The address of requests for a bucket: scheme and host, and the path before the key.
 struct S3Endpoint {
   std::string host;  ///< "https://bucket.s3.eu-west-1.amazonaws.com"
   std::string path;  ///< "" or "/bucket" (path style)
 };
 
-/// `endpoint` is AWS_ENDPOINT_URL: path style. If it is empty, AWS's own in this region: virtual-host style,
-/// except for a bucket with dots, which no TLS certificate covers. Throws UserError if it is no http(s) URL.
+/// Returns the endpoint of a bucket. `endpoint` is AWS_ENDPOINT_URL, which uses path style. If it is empty,
+/// AWS's endpoint in this region is used in virtual-host style. A bucket with dots uses path style, because
+/// no TLS certificate covers its host. Throws UserError if `endpoint` is not an http(s) URL.
 S3Endpoint s3_endpoint(const std::string& bucket, const std::string& region, const std::string& endpoint);
 
 }  // namespace lockstep

@@ -19,26 +19,27 @@ struct S3Options {
   double stall_seconds = 20.0;
   RetryPolicy retries = {};
 
-  /// Region, endpoint and AWS_CA_BUNDLE as AWS's own tools read them; LOCKSTEP_S3_PART_MIB and
-  /// LOCKSTEP_S3_STALL_SECONDS. Throws UserError.
+  /// Reads region, endpoint and AWS_CA_BUNDLE like AWS's own tools. Also reads LOCKSTEP_S3_PART_MIB and
+  /// LOCKSTEP_S3_STALL_SECONDS. Throws UserError for a wrong value.
   static S3Options from_environment();
 };
 
 struct S3Request {
   std::string method = "GET";
-  std::string key = {};  ///< empty: of the bucket itself
+  std::string key = {};  ///< empty: the bucket itself
   std::map<std::string, std::string> query = {};
   std::vector<std::string> headers = {};  ///< "name: value"
   Pieces body = {};
 };
 
-/// Signed and retried requests to one bucket.
+/// A client of one bucket, which signs and retries requests.
 class S3Client {
  public:
   S3Client(std::string bucket, S3Options options);
 
-  /// The reply if its status is 2xx, 404 or 416. Throws UserError for what the user has to change (403, no
-  /// such bucket, no credentials), saying what was tried; Error if no attempt succeeded.
+  /// Sends a request and returns the reply if its status is 2xx, 404 or 416. Throws UserError for mistakes
+  /// that the user has to fix (403, no such bucket, no credentials). The UserError lists what was tried.
+  /// Throws Error if no attempt succeeded.
   HttpReply send(const S3Request& request);
 
   std::string name_of(const std::string& key) const;

@@ -13,14 +13,16 @@
 namespace lockstep {
 namespace {
 
-/// What S3 says in XML: the name of the root, and of a failure its code, such as NoSuchKey, and a sentence.
+/// The XML answer of S3: the name of its root element. A failure also has a code, such as NoSuchKey, and a
+/// sentence.
 struct S3Answer {
   std::string root;
   std::string code;
   std::string message;
 };
 
-/// All is empty in a proxy's page, which says no more than the status, and in a part of an answer.
+/// Parses an answer. All fields are empty for an incomplete answer, and for a proxy's page, which only
+/// repeats the status.
 S3Answer answer_of(const HttpReply& reply) {
   pugi::xml_document document;
   if (!document.load_string(reply.body.c_str())) return {};
@@ -41,7 +43,7 @@ double number_from(const char* variable, double otherwise) {
   return number;
 }
 
-/// The key of a request, or the prefix that it lists.
+/// Returns the key of a request, or the prefix that it lists.
 std::string subject_of(const S3Request& request) {
   const auto prefix = request.query.find("prefix");
   return prefix == request.query.end() ? request.key : prefix->second;
@@ -116,8 +118,8 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
 
 void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_success = reply.status >= 200 && reply.status < 300;
-  // S3 starts its answer to the last request of an upload before it knows how that ends: only its words
-  // count.
+  // S3 starts its answer to the last request of an upload before it knows the result. So only the body of the
+  // answer counts.
   const bool completes_upload = request.method == "POST" && request.query.contains("uploadId");
   if (is_success && (!completes_upload || answer_of(reply).root == "CompleteMultipartUploadResult")) return;
   const std::string code = answer_of(reply).code;
@@ -139,8 +141,9 @@ void S3Client::refuse(const S3Request& request, const HttpReply& reply) {
   const std::string said = concat(name_of(subject_of(request)), ": ", request.method, " was refused by ",
                                   host, " (", describe(reply), ")");
   require(reply.status == 401 || reply.status == 403, said,
-          reply.status == 404 ? "; make the bucket first, or correct its name, AWS_REGION or AWS_ENDPOINT_URL"
-                              : "");
+          reply.status == 404
+              ? "; create the bucket first, or correct its name, AWS_REGION or AWS_ENDPOINT_URL"
+              : "");
   throw UserError(concat(said, ". Tried: bucket ", bucket_, ", key ", subject_of(request), ", region ",
                          options_.region, ", credentials from ", credentials_.current().source,
                          ". They need ", permission_for(request)));

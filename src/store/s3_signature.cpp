@@ -21,7 +21,7 @@ std::string utc(std::time_t time, const char* format) {
   return {text, std::strftime(text, sizeof text, format, &fields)};
 }
 
-/// Values by name, sorted, with names in lower case.
+/// Returns the values by name, sorted, with names in lower case.
 std::map<std::string, std::string> by_name(const std::vector<std::string>& headers) {
   std::map<std::string, std::string> values;
   for (const std::string& header : headers) {
@@ -34,7 +34,7 @@ std::map<std::string, std::string> by_name(const std::vector<std::string>& heade
   return values;
 }
 
-/// The key for one day, region and service.
+/// Returns the signing key for one day, region and service.
 std::string signing_key(const S3Signer& signer, const std::string& day) {
   std::string key = "AWS4" + signer.secret_key;
   for (const std::string& part : {day, signer.region, std::string("s3"), std::string("aws4_request")})

@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// A part that a server has: its number, from 1, and the server's tag of its contents.
+/// An uploaded part: its number, from 1, and the server's tag of its contents.
 using SentPart = std::pair<int64_t, std::string>;
 
-/// Objects in a bucket of S3, or of a server that speaks its protocol, under a prefix. What is larger than
-/// S3Options::part_bytes is sent in parts.
+/// A store of objects under a prefix in a bucket of S3, or of a server that supports its protocol. An object
+/// larger than S3Options::part_bytes is uploaded in parts.
 class S3Store : public ObjectStore {
  public:
   S3Store(const S3Address& address, const S3Options& options);
@@ -24,8 +24,8 @@ class S3Store : public ObjectStore {
   std::vector<std::string> list(const std::string& prefix) override;
   std::string name_of(const std::string& key) const override;
 
-  /// Every object of more than a part is an upload, whose names begin_group() returns. Who writes it needs
-  /// permissions of its own.
+  /// Starts an upload for every object of more than a part and returns the names of the uploads. A process
+  /// that writes parts needs permissions of its own.
   std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                           const std::string& last) override;
   std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,

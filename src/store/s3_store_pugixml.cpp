@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr int64_t most_parts = 10'000;
 constexpr int uploads_to_try = 3;
 
-/// Bytes [begin, begin + count) of the pieces.
+/// Returns bytes [begin, begin + count) of the pieces.
 std::vector<std::span<const std::byte>> slice(Pieces pieces, size_t begin, size_t count) {
   std::vector<std::span<const std::byte>> part;
   for (auto piece : pieces) {
@@ -34,18 +34,19 @@ std::vector<std::span<const std::byte>> slice(Pieces pieces, size_t begin, size_
   return part;
 }
 
-/// The element `root` of an answer, as long as `document` lives.
+/// Returns the element `root` of an answer, valid as long as `document` lives. Throws Error if the answer has
+/// another root.
 pugi::xml_node parse_reply(pugi::xml_document& document, const HttpReply& reply, const char* root,
                            const std::string& name) {
   const pugi::xml_parse_result parsed = document.load_string(reply.body.c_str());
-  expect(static_cast<bool>(parsed), name, ": the server's answer is no XML: ", parsed.description());
+  expect(static_cast<bool>(parsed), name, ": the server's answer is not XML: ", parsed.description());
   const pugi::xml_node element = document.document_element();
   expect(std::string_view(element.name()) == root, name, ": the server answered with ", element.name(),
-         " in place of ", root);
+         " instead of ", root);
   return element;
 }
 
-/// A document as the body of a request.
+/// Returns a document as the body of a request.
 std::string text_of(const pugi::xml_document& document) {
   std::ostringstream text;
   document.save(text, "", pugi::format_raw | pugi::format_no_declaration);
@@ -71,12 +72,12 @@ void S3Store::put(const std::string& key, Pieces contents) {
   }
   for (int tried = 0; tried < uploads_to_try; ++tried)
     if (put_in_parts(key, contents)) return;
-  throw Error(concat(name_of(key), ": the server lost the upload of its parts ", uploads_to_try, " times"));
+  throw Error(concat(name_of(key), ": the server lost the multipart upload ", uploads_to_try, " times"));
 }
 
 int64_t S3Store::part_bytes(int64_t object_bytes) const {
   const auto bytes = static_cast<int64_t>(client_.options().part_bytes);
-  // Of elements of tensors none is cut.
+  // No part ends within an element of a tensor.
   constexpr int64_t largest_element = 8;
   return object_bytes / bytes < most_parts
              ? bytes
@@ -90,7 +91,8 @@ std::string S3Store::begin_upload(const std::string& key) {
   return parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key)).child_value("UploadId");
 }
 
-/// The server's tag; nothing if it does not know the upload (any more).
+/// Uploads a part and returns the server's tag. Returns nothing if the server does not know the upload (any
+/// more).
 std::optional<std::string> S3Store::send_part(const std::string& key, const std::string& upload,
                                               int64_t number, Pieces contents) {
   const HttpReply reply =
@@ -100,11 +102,12 @@ std::optional<std::string> S3Store::send_part(const std::string& key, const std:
                     .body = contents});
   if (reply.status == 404) return std::nullopt;
   const auto tag = reply.headers.find("etag");
-  expect(tag != reply.headers.end(), name_of(key), ": the server gave part ", number, " no ETag");
+  expect(tag != reply.headers.end(), name_of(key), ": the server's answer to part ", number, " has no ETag");
   return tag->second;
 }
 
-/// False if the server does not know the upload (any more): it was ended by a request whose answer was lost.
+/// Completes an upload. Returns false if the server does not know it (any more): it was completed by a
+/// request whose answer was lost.
 bool S3Store::complete(const std::string& key, const std::string& upload,
                        const std::vector<SentPart>& parts) {
   pugi::xml_document document;
@@ -121,12 +124,12 @@ bool S3Store::complete(const std::string& key, const std::string& upload,
   return completed.status != 404;
 }
 
-/// Parts that nobody completes cost money for ever.
+/// Aborts an upload. Parts of an upload that is never completed cost money for ever.
 void S3Store::drop_upload(const std::string& key, const std::string& upload) noexcept {
   try {
     client_.send({.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}});
   } catch (const std::exception&) {
-    // The first failure is the one to tell.
+    // Only the first failure is reported.
   }
 }
 
@@ -160,7 +163,7 @@ std::optional<std::string> S3Store::get(const std::string& key, int64_t begin, i
                                   .headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)}});
   if (reply.status == 404) return std::nullopt;
   if (reply.status == 416) return "";
-  // Who knows nothing of ranges answers 200, with all there is.
+  // A server that does not support ranges answers 200, with the whole object.
   if (reply.status == 206) return std::move(reply.body);
   const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
   return reply.body.substr(from, static_cast<size_t>(bytes));
@@ -182,12 +185,12 @@ std::vector<std::string> S3Store::list(const std::string& prefix) {
     for (const pugi::xml_node& element : page.children("Contents")) {
       const std::string key = element.child_value("Key");
       expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key),
-             ", which it was not asked for");
+             ", which was not requested");
       keys.push_back(key.substr(prefix_.size()));
     }
     if (std::string_view(page.child_value("IsTruncated")) != "true") break;
     const std::string next = page.child_value("NextContinuationToken");
-    expect(!next.empty(), name_of(prefix), ": the server's list goes on nowhere");
+    expect(!next.empty(), name_of(prefix), ": the server's list is cut off without a continuation token");
     query["continuation-token"] = next;
   }
   std::sort(keys.begin(), keys.end());
@@ -197,13 +200,13 @@ std::vector<std::string> S3Store::list(const std::string& prefix) {
 std::string S3Store::begin_group(const std::string& group, std::span<const PlannedObject> objects,
                                  const std::string& last) {
   ask_guard();
-  // An old last object would vouch for a mixture of old and new.
+  // With an old last object, a mixture of old and new objects would look whole.
   remove(group + "/" + last);
   Json uploads = Json::object();
   try {
     for (const auto& [key, bytes] : objects) {
       if (bytes <= part_bytes(bytes)) continue;
-      // So that one that is there later was completed by a request whose answer was lost.
+      // Removes the old object. If one exists later, it was completed by a request whose answer was lost.
       remove(group + "/" + key);
       uploads[key] = {{"upload", begin_upload(group + "/" + key)}, {"part_bytes", part_bytes(bytes)}};
     }
@@ -231,7 +234,7 @@ std::string S3Store::write_parts(const std::string& group, const std::string& be
   for (size_t begin = 0; begin < bytes; begin += whole_part) {
     const auto tag =
         send_part(object, uploads.at(key).at("upload"), ++number, slice(contents, begin, whole_part));
-    expect(tag.has_value(), name_of(object), ": the server lost the upload of its parts");
+    expect(tag.has_value(), name_of(object), ": the server lost the multipart upload");
     sent.push_back({key, number, *tag});
   }
   return sent.dump();
@@ -249,7 +252,7 @@ void S3Store::end_group(const std::string& group, const std::string& begun,
   for (const auto& [key, upload] : uploads.items()) {
     const std::string object = group + "/" + key;
     const bool is_complete = complete(object, upload.at("upload"), {tags[key].begin(), tags[key].end()});
-    expect(is_complete || exists(object), name_of(object), ": the server lost the upload of its parts");
+    expect(is_complete || exists(object), name_of(object), ": the server lost the multipart upload");
   }
   put(group + "/" + last.key, last.pieces);
 }

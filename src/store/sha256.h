@@ -8,10 +8,11 @@
 
 namespace lockstep {
 
-/// 64 hexadecimal digits.
+/// Returns the SHA-256 of some bytes in 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
+/// Returns the SHA-256 of the concatenated pieces in 64 hexadecimal digits.
 std::string sha256(Pieces pieces);
-/// 32 bytes.
+/// Returns the HMAC-SHA256 of a text in 32 bytes.
 std::string hmac_sha256(std::string_view key, std::string_view text);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ std::string sha256(Pieces pieces) {
   for (const auto& piece : pieces)
     done = done && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
   done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &digest_bytes) == 1;
-  expect(done, "OpenSSL computes no SHA-256");
+  expect(done, "OpenSSL cannot compute SHA-256");
   return hexadecimal({reinterpret_cast<const char*>(digest.data()), digest_bytes});
 }
 
@@ -33,7 +33,7 @@ std::string hmac_sha256(std::string_view key, std::string_view text) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   const auto* made = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, text.size(),
                           code.data(), &code_bytes);
-  expect(made != nullptr, "OpenSSL computes no HMAC-SHA256");
+  expect(made != nullptr, "OpenSSL cannot compute HMAC-SHA256");
   return {reinterpret_cast<const char*>(code.data()), code_bytes};
 }
 

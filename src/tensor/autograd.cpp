@@ -21,7 +21,8 @@ std::atomic<uint64_t> next_sequence{0};
 
 using Nodes = std::vector<std::shared_ptr<GradientNode>>;
 
-/// The operations below `root` since then, the newest last. None if there is no root, or it is older.
+/// Returns the operations below `root` whose sequence is at least `since`, newest last. Returns none if
+/// `root` is null or older.
 Nodes operations_below(const std::shared_ptr<GradientNode>& root, uint64_t since) {
   Nodes nodes;
   std::unordered_set<GradientNode*> seen;
@@ -37,7 +38,8 @@ Nodes operations_below(const std::shared_ptr<GradientNode>& root, uint64_t since
   return nodes;
 }
 
-/// What `nodes`, recorded since then, read from elsewhere: each once, in tape order.
+/// Returns the leaves and older results that `nodes` have read. `nodes` are recorded since `since`. Each
+/// tensor is listed once. Those of the newest operation come first.
 std::vector<std::shared_ptr<TensorState>> inputs_from_elsewhere(const Nodes& nodes, uint64_t since) {
   std::vector<std::shared_ptr<TensorState>> inputs;
   std::unordered_set<TensorState*> seen;
@@ -49,13 +51,13 @@ std::vector<std::shared_ptr<TensorState>> inputs_from_elsewhere(const Nodes& nod
   return inputs;
 }
 
-/// Whether nobody else can see it: there are as many handles as that.
+/// Returns whether the tensor has exactly `handles` handles and its storage has one owner.
 bool is_sole_owner(const Tensor& tensor, int64_t handles = 1) {
   const auto& state = Tape::state(tensor);
   return state.use_count() == handles && state->storage.use_count() == 1;
 }
 
-/// a + b, into whichever of the two nobody else can see.
+/// Returns a + b. It is computed in place if one of them has no other owner.
 Tensor add_gradients(Tensor a, Tensor b) {
   Tensor sum = is_sole_owner(a) ? a : is_sole_owner(b) ? b : empty_like(a);
   launch(a.stream(), Add{.a = a.view(), .b = b.view(), .y = sum.view()});
@@ -64,12 +66,12 @@ Tensor add_gradients(Tensor a, Tensor b) {
 
 }  // namespace
 
-/// One backward(): the operations still to run, and what has become of the leaves. The maps are only looked
-/// up, never walked, so their order cannot show.
+/// One backward(): the operations that are still to run and the state of the leaves. The maps are only looked
+/// up and never iterated. So their order cannot change results.
 class Walk {
  public:
-  /// `seed` is the gradient of `root` where the host knows it. `scale` is the loss scale that `root` may
-  /// hold.
+  /// `seed` is the gradient of `root` if the host knows it. `scale` is the loss scale that `root` may
+  /// contain.
   Walk(const std::shared_ptr<GradientNode>& root, Tensor gradient, std::optional<double> seed,
        const Tensor& scale)
       : root_(root.get()), seed_(seed), scale_(scale) {
@@ -88,7 +90,7 @@ class Walk {
  private:
   friend class GradientContext;
 
-  /// Operations that run before all that are still to run.
+  /// Adds operations that run before all that are still to run.
   void add(const Nodes& nodes) {
     for (const auto& node : nodes) {
       expect_scaled_once(*node);
@@ -100,13 +102,14 @@ class Walk {
 
   void expect_scaled_once(const GradientNode& node) const {
     const bool is_expected = &node == root_ && scale_ && scale_.view().data == node.loss_scale.view().data;
-    expect(!node.loss_scale || is_expected, "a loss, ", node.op,
-           ", was told a loss scale, which its gradient holds: walk that loss itself, by "
-           "GradScaler::backward(loss, factor) of that scale, or make it without loss_scale");
+    expect(!node.loss_scale || is_expected, "the gradient of the loss ", node.op,
+           " contains a loss scale already: call GradScaler::backward(loss, factor) with that scale on "
+           "this loss itself, or compute it without loss_scale");
   }
 
   void run(GradientNode& node) {
-    expect(node.gradient != nullptr, "the gradient of ", node.op, " was already walked and its memory freed");
+    expect(node.gradient != nullptr, "the gradient of ", node.op,
+           " was already computed and its memory freed");
     GradientContext context(*this, node);
     const uint64_t since = Tape::now();
     Tensor dy = std::exchange(node.output_gradient, {});
@@ -120,14 +123,14 @@ class Walk {
     node.clear();
   }
 
-  /// The node's operation was recorded again, as the operations below `y` since then. These use its leaves in
-  /// its place, so that a leaf is ready after its last use on either side.
+  /// Replaces the node by the operations below `y`. Its gradient function has recorded them since `since`.
+  /// They take over its uses of leaves. So a leaf is ready after its last use inside or outside of them.
   void replace(GradientNode& node, const Tensor& y, uint64_t since, Tensor dy) {
     const std::shared_ptr<GradientNode>& root = Tape::state(y)->node;
     const Nodes nodes = operations_below(root, since);
     std::erase_if(node.inputs, [](const auto& input) { return !input->wants_gradient(); });  // frozen since
     expect(y.shape() == dy.shape() && inputs_from_elsewhere(nodes, since) == node.inputs, node.op,
-           ": the second run of its function did not read what the first has read");
+           ": recomputing its function read other tensors than the forward");
     add(nodes);
     for (const auto& input : node.inputs)
       if (input->leaf) --uses_left_[input.get()];
@@ -151,8 +154,8 @@ class Walk {
     }
   }
 
-  /// Whether a leaf that accumulates has several uses here, whose sum is added then: as if this backward()
-  /// had been the only one, and its gradient were added.
+  /// Returns whether the uses of an accumulating leaf in this backward() are summed first and then added. The
+  /// result is the same as adding the gradient of a separate backward().
   bool is_summed_apart(TensorState* input) {
     return input->leaf->accumulate && (uses_left_[input] > 1 || apart_.contains(input));
   }
@@ -181,10 +184,10 @@ class Walk {
       launch(gradient.stream(), Add{.a = target, .b = gradient.view(), .y = target});
   }
 
-  Nodes nodes_;                                      ///< still to run, the next last
-  std::unordered_map<TensorState*, int> uses_left_;  ///< of leaves
-  std::unordered_set<TensorState*> used_;            ///< leaves that have their gradient, or are about to
-  std::unordered_map<TensorState*, Tensor> apart_;   ///< sums over uses
+  Nodes nodes_;                                      ///< still to run; the last one is next
+  std::unordered_map<TensorState*, int> uses_left_;  ///< remaining uses of each leaf
+  std::unordered_set<TensorState*> used_;            ///< leaves whose gradient is written or is about to be
+  std::unordered_map<TensorState*, Tensor> apart_;   ///< sums over the uses of accumulating leaves
   const GradientNode* root_;
   std::optional<double> seed_;
   Tensor scale_;
@@ -205,7 +208,7 @@ GradientTarget GradientContext::gradient_target(size_t i, const Tensor& model) {
   }
   if (leaf && leaf->begin) leaf->begin();
   if (!leaf || !is_like_model(leaf->buffer)) return {empty_like(model), {}};
-  // Marked as used at once, so that a second input that is the same leaf gets memory of its own, or adds.
+  // The leaf is marked as used now. So a second input that is the same leaf gets its own memory or adds.
   const bool overwrites = walk_.used_.insert(input).second && !leaf->accumulate;
   return {leaf->buffer, overwrites ? Tensor() : leaf->buffer};
 }
@@ -272,8 +275,9 @@ namespace {
 
 void walk(const Tensor& y, Tensor gradient, std::optional<double> seed, const Tensor& scale = {}) {
   const std::shared_ptr<GradientNode> root = Tape::state(y)->node;
-  expect(root != nullptr,
-         "this loss is not on the tape: nothing in it requires a gradient, or it was walked before");
+  expect(
+      root != nullptr,
+      "this loss is not on the tape: nothing in it requires a gradient, or backward() has already run on it");
   const NoGrad no_grad;
   Walk(root, std::move(gradient), seed, scale).run();
 }
@@ -287,7 +291,7 @@ void backward(const Tensor& loss, double seed) {
 
 void backward(const Tensor& loss, double seed, const Tensor& scale) {
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32,
-         "a scaled backward() starts from a scalar in f32: convert() makes it from one in 16 bits");
+         "a scaled backward() starts from an f32 scalar: convert() a 16-bit loss first");
   const auto& root = Tape::state(loss)->node;
   if (root && root->loss_scale)
     return walk(loss, full(loss.shape(), seed, loss.dtype(), loss.stream()), seed, scale);

@@ -11,38 +11,39 @@ namespace lockstep {
 
 class Walk;
 
-/// One gradient per recorded input, in order; empty only for inputs that require none.
+/// One gradient per input of the operation, in order. A gradient is empty only if its input requires none.
 using Gradients = std::vector<Tensor>;
 
-/// Where a gradient function leaves a gradient.
+/// Memory that a gradient function writes a gradient to.
 struct GradientTarget {
-  Tensor memory;  ///< to be written and returned
-  Tensor before;  ///< the same, where the finished gradient is to be added to what it holds; else empty
+  Tensor memory;  ///< the function writes the gradient here and returns it
+  Tensor before;  ///< equals `memory` if the gradient must be added to its contents; else empty
 };
 
-/// What a gradient function may ask the walk that runs it, about input `i` of its operation.
+/// Services of a running backward() for a gradient function. `i` is the index of an input of its operation.
 class GradientContext {
  public:
-  /// Whether anybody wants the gradient of input `i`: nobody does that of a frozen parameter.
+  /// Returns whether the gradient of input `i` is needed. A frozen parameter needs none.
   bool wants(size_t i) const;
 
-  /// Memory for the gradient of input `i`, to be overwritten and returned: where the leaf keeps it, if this
-  /// is its first use and it does not accumulate; else new, like `model`.
+  /// Returns memory like `model` for the gradient of input `i`. The function overwrites and returns it. This
+  /// is the leaf's own buffer at the first use of a leaf that does not accumulate. Else it is new.
   Tensor gradient_memory(size_t i, const Tensor& model);
 
-  /// The same for a function that can add in the pass that finishes the gradient: of a leaf that has a
-  /// gradient to which this one is to be added, that.
+  /// Returns memory for a gradient function that can add to existing contents in its last pass. If a leaf
+  /// already has a gradient to which this one is added, the target is that gradient.
   GradientTarget gradient_target(size_t i, const Tensor& model);
 
-  /// What later operations have handed back for input `i` so far, taken over: the function returns the total.
-  /// Empty if there is nothing yet.
+  /// Takes over the sum of the gradients that later operations have computed for input `i` so far. It is
+  /// empty if there are none yet. The function then returns the total.
   Tensor take_gradient(size_t i);
 
-  /// The value of dy where backward() starts from this operation with a seed, so that the host knows it.
+  /// Returns the value of dy if the host knows it. This is so if backward() starts at this operation with a
+  /// seed.
   std::optional<double> starting_gradient() const;
 
-  /// The function has run its operation again, recorded, and the result is `y`: the walk goes on through the
-  /// operations below `y` in place of this one, and what the function returns does not count.
+  /// Reports that the function has run its operation again on the tape with the result `y`. The backward
+  /// continues through the operations below `y` instead of this one. It ignores what the function returns.
   void continue_through(const Tensor& y) { again_ = y; }
 
  private:
@@ -53,47 +54,49 @@ class GradientContext {
   Tensor again_;
 };
 
-/// Given the gradient of the output, returns those of the inputs. Whatever it captures is what the tape
-/// saves: capture detached tensors only.
+/// Computes the gradients of the inputs from the gradient of the output. The tape saves everything that the
+/// function captures. So capture detached tensors only.
 using GradientFunction = std::function<Gradients(const Tensor& dy, GradientContext& context)>;
 
-/// Puts `y = op(inputs)` on the tape and returns y. If nothing in `inputs` requires a gradient, or recording
-/// is off, y is returned as it is and the function is dropped. Empty inputs are allowed (optional arguments).
+/// Puts `y = op(inputs)` on the tape and returns y. It returns y unchanged and drops the function if no input
+/// requires a gradient or recording is off. Inputs may be empty (optional arguments).
 Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, GradientFunction gradient);
-/// The same with a function that needs the gradient of the output only.
+/// Records an operation whose gradient function needs only the gradient of the output.
 Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
               std::function<Gradients(const Tensor& dy)> gradient);
 
-/// Tells that the gradient of `loss`, which record() has returned, holds this loss scale as a factor.
+/// Notes that the gradient of `loss` already contains the factor `scale`. `loss` is a result of record().
 void set_loss_scale(const Tensor& loss, const Tensor& scale);
 
-/// True if record() would keep the gradient: what an op may ask before it saves something costly.
+/// Returns whether record() would keep the gradient. An operation can check this before it saves costly data.
 bool is_recorded(const std::vector<Tensor>& inputs);
 
-/// Where and how backward() leaves the gradient of one leaf.
+/// The gradient of one leaf: its buffer and how backward() writes it.
 struct LeafGradient {
-  Tensor buffer;                ///< like the leaf; made at first use if empty
-  bool accumulate = false;      ///< add to what the buffer holds instead of overwriting it
-  bool is_written = false;      ///< some backward() has left a gradient
+  Tensor buffer;                ///< like the leaf; allocated at first use if empty
+  bool accumulate = false;      ///< add to the buffer's contents instead of overwriting them
+  bool is_written = false;      ///< a backward() has written a gradient
   std::function<void()> begin;  ///< called before a backward() writes the buffer, perhaps more than once
   std::function<void()> ready;  ///< called once per backward(), after the last use of the leaf
 };
 
-/// The leaf's sink, for DistributedDataParallel and its like. Throws Error if `leaf` is not a leaf.
+/// Returns where backward() writes the gradient of `leaf`; DataParallel sets its hooks there. Throws Error if
+/// `leaf` is not a leaf that requires a gradient.
 LeafGradient& leaf_gradient(const Tensor& leaf);
 
-/// Walks the tape from the scalar `loss`, newest operation first, with d loss = `seed`. The first use of a
-/// leaf overwrites its gradient, later uses add in tape order; a leaf that accumulates gets their sum. Each
-/// node is freed as soon as it has run, so a loss can be walked once. Throws Error if `loss` is not a scalar
-/// on the tape.
+/// Computes gradients from the scalar `loss` with d loss = `seed`, newest operation first. The first use of a
+/// leaf overwrites its gradient and later uses add in tape order. Their sum is added to a leaf that
+/// accumulates. Each node is freed as soon as it has run. So backward() runs once per loss. Throws Error if
+/// `loss` is not a scalar on the tape.
 void backward(const Tensor& loss, double seed = 1.0);
-/// The same with all gradients multiplied by `scale`, one f32 element beside the loss: GradScaler's. A loss
-/// that was told this scale holds it already; one that is computed from such a loss is an Error.
+/// Computes gradients multiplied by `scale` (one f32 element on the loss's device) for GradScaler. A loss
+/// that set_loss_scale() marked contains the factor already. Throws Error if `loss` was computed from such a
+/// loss.
 void backward(const Tensor& loss, double seed, const Tensor& scale);
-/// The same from a tensor of any shape, with the gradient that it has received.
+/// Computes gradients from a tensor `y` of any shape and its gradient `dy`.
 void backward(const Tensor& y, const Tensor& dy);
 
-/// Whether operations are recorded on this thread during its life.
+/// A scope in which this thread records operations (`on`) or does not.
 class Recording {
  public:
   explicit Recording(bool on);
@@ -104,11 +107,11 @@ class Recording {
  private:
   bool before_;
 };
-/// Nothing is recorded: evaluation and generation.
+/// A scope in which nothing is recorded, for evaluation and generation.
 struct NoGrad : Recording {
   NoGrad() : Recording(false) {}
 };
-/// Operations are recorded again, within NoGrad or a gradient function.
+/// A scope in which operations are recorded again, within NoGrad or a gradient function.
 struct EnableGrad : Recording {
   EnableGrad() : Recording(true) {}
 };

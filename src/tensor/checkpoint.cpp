@@ -7,13 +7,14 @@ namespace lockstep {
 
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>& inputs)>& function,
                   const std::vector<Tensor>& inputs) {
-  // Recorded, although the tape goes when `y` goes: operations choose their variants by that, and it tells
-  // which leaves the function reads.
+  // This run is recorded, although its tape is freed with `y`. Operations choose their variants by whether
+  // they are recorded. The tape also shows which leaves the function reads.
   const uint64_t since = Tape::now();
   const Tensor y = function(inputs);
   const std::vector<Tensor> read = Tape::read_since(y, since);
   if (read.empty()) return y;
-  // The inputs stay on the tape: what is recorded again hands its gradients to the operations that made them.
+  // The inputs stay on the tape. So the operations that are recorded again pass gradients to the operations
+  // that computed the inputs.
   return record("checkpoint", y.detach(), read, [function, inputs](const Tensor&, GradientContext& context) {
     const EnableGrad enable_grad;
     context.continue_through(function(inputs));

@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-/// function(inputs), of which the tape keeps the inputs only: the backward runs the function again for what
-/// else it needs (Chen et al. 2016). Results, gradients and the order in which leaves are ready are the same,
-/// bit for bit. Leaves may be captured; reading others when it runs again is an Error. The function lives
-/// until the backward: what it captures by reference must too.
+/// Returns function(inputs). The tape keeps only the inputs: the backward runs the function again for
+/// everything else (Chen et al. 2016). Results, gradients and the order in which leaves become ready are
+/// bit-identical. Leaves may be captured; a second run that reads other leaves is an Error. The function
+/// lives until the backward. So everything that it captures by reference must live as long.
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>& inputs)>& function,
                   const std::vector<Tensor>& inputs);
 
-/// functions, one after the other from `input` on, in this many runs of nearly equal length: each is a
-/// checkpoint() but the last, whose backward comes first, as in PyTorch. Throws Error unless there are from 1
-/// to functions.size() segments.
+/// Runs `functions` one after the other from `input` on. They form `segments` runs of nearly equal length. As
+/// in PyTorch, each run is a checkpoint() except the last: its backward comes first. Throws Error unless
+/// `segments` is from 1 to functions.size().
 Tensor checkpoint_sequential(const std::vector<std::function<Tensor(const Tensor& x)>>& functions,
                              int64_t segments, const Tensor& input);
 

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// The signs for what ops.h calls add, subtract, multiply, divide and scale.
+// Operators for the arithmetic functions of ops.h: add, subtract, multiply, divide and scale.
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }

@@ -18,14 +18,14 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// What both hold.
+/// Returns the elements that both ranges contain.
 constexpr Range intersection(Range a, Range b) {
   const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
   return {begin, begin < end ? end : begin};
 }
 
-/// Who keeps the values of a model's parameters, as its tensors know it: they hold a place, and ask for
-/// memory whenever an operation reads them.
+/// Interface of tensors to the memory of a model's parameter values. A parameter tensor stores its place in
+/// the flat space and asks for memory whenever an operation reads it.
 class ParameterMemory {
  public:
   ParameterMemory() = default;
@@ -33,14 +33,14 @@ class ParameterMemory {
   ParameterMemory(const ParameterMemory&) = delete;
   ParameterMemory& operator=(const ParameterMemory&) = delete;
 
-  /// Where the kernel that is launched next may read the elements `place` in `dtype`. Throws Error where they
-  /// are not, and nothing can bring them.
+  /// Returns memory in which the next kernel to be launched can read the elements `place` in `dtype`. Throws
+  /// Error if they are not available and cannot be gathered.
   virtual std::byte* find(Range place, DType dtype) = 0;
-  /// The dtype in which a model computes.
+  /// Returns the dtype in which the model computes.
   virtual DType compute_dtype() const = 0;
 
   bool gradients_are_whole = true;
-  bool gradients_are_scaled = false;  ///< by a loss scale: what walks leave
+  bool gradients_are_scaled = false;  ///< the last backward() left gradients that contain a loss scale
 };
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;  // sorts keys, so that a long header is read in O(n log n)
 using OrderedJson = nlohmann::ordered_json;
 
-/// In the order of DType.
+/// Names of dtypes in files, in the order of DType.
 constexpr std::array<std::string_view, 5> dtype_names = {"F32", "F64", "BF16", "F16", "I32"};
 
 DType dtype_named(const std::string& name) {
@@ -29,19 +29,19 @@ DType dtype_named(const std::string& name) {
 }
 
 int64_t integer(const Json& number) {
-  require(number.is_number_integer(), "it has ", number.dump(), " where an integer belongs");
+  require(number.is_number_integer(), "found ", number.dump(), " instead of an integer");
   return number;
 }
 
-/// Where a tensor's bytes begin and end.
+/// Returns the offsets at which a tensor's bytes begin and end.
 std::pair<int64_t, int64_t> read_offsets(const Json& fields) {
   const Json& offsets = fields.at("data_offsets");
   const int64_t begin = integer(offsets.at(0)), end = integer(offsets.at(1));
-  require(begin >= 0 && begin <= end, "data offsets ", begin, " to ", end);
+  require(begin >= 0 && begin <= end, "invalid data offsets: ", begin, " to ", end);
   return {begin, end};
 }
 
-/// The entry of a tensor whose bytes begin at the first of the pair.
+/// Returns the offset at which a tensor's bytes begin and the tensor's entry.
 std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Json& fields) {
   SafeTensorsEntry entry{.name = name, .dtype = dtype_named(fields.at("dtype")), .shape = {}};
   int64_t tensor_bytes = bytes(entry.dtype);
@@ -51,8 +51,8 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const J
   }
   const auto [begin, end] = read_offsets(fields);
   entry.end = end;
-  require(entry.end - begin == tensor_bytes, entry.shape, " of ", entry.dtype, " in ", entry.end - begin,
-          " bytes");
+  require(entry.end - begin == tensor_bytes, entry.shape, " of ", entry.dtype, " does not match its ",
+          entry.end - begin, " bytes of data");
   return {begin, std::move(entry)};
 }
 
@@ -109,8 +109,8 @@ SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
                            [](const auto& place) { return std::pair(place.first, place.second.end); });
   int64_t end = 0;
   for (auto& [begin, entry] : found) {
-    require(begin == end, "tensor ", entry.name, ": data offsets ", begin, " to ", entry.end, " where ", end,
-            " has to follow");
+    require(begin == end, "tensor ", entry.name, ": data offsets ", begin, " to ", entry.end, ", but byte ",
+            end, " must come next");
     end = entry.end;
     if (!ignored || !ignored(entry.name)) parsed.entries.push_back(std::move(entry));
   }
@@ -118,7 +118,7 @@ SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
   return parsed;
 }
 
-/// True once the header is whole; takes what belongs to it from the front of the piece.
+/// Removes the header's bytes from the front of `piece`. Returns true once the header is complete.
 bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
   const auto take_all = [&](uint64_t missing) {
     const std::span<const std::byte> part = piece.first(std::min<uint64_t>(missing, piece.size()));
@@ -145,12 +145,12 @@ void SafeTensorsReader::take(std::span<const std::byte> piece) {
   if (!read_header(piece)) return;
   while (!piece.empty()) {
     while (next_ < parsed_.entries.size() && parsed_.entries[next_].end == position_) ++next_;
-    require(next_ < parsed_.entries.size(), "there are bytes behind its last tensor");
+    require(next_ < parsed_.entries.size(), "there are bytes after its last tensor");
     const SafeTensorsEntry& entry = parsed_.entries[next_];
     const int64_t count = std::min(entry.end - position_, static_cast<int64_t>(piece.size()));
     if (const Tensor& target = targets_[next_]) {
       const int64_t offset = position_ - (entry.end - entry.bytes());
-      expect(target.view().bytes() == entry.bytes(), entry.name, " has another size than its place");
+      expect(target.view().bytes() == entry.bytes(), entry.name, " has another size than its target tensor");
       copy_bytes(static_cast<std::byte*>(target.view().data) + offset, target.stream(), piece.data(),
                  cpu_stream(), count);
     }
@@ -194,7 +194,7 @@ std::string to_safetensors(const SafeTensors& content) {
 
 namespace {
 
-/// The file whose pieces `feed` gives to the reader.
+/// Reads the file whose pieces `feed` passes to the reader.
 SafeTensors read_safetensors(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed) {
   SafeTensors content;
   SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
@@ -240,7 +240,7 @@ void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<Na
     const auto found = by_name.find(name);
     require(found != by_name.end(), what, " has no tensor ", name);
     require(found->second.shape() == tensor.shape() && found->second.dtype() == tensor.dtype(), what, ": ",
-            name, " is ", found->second.dtype(), found->second.shape(), " where the model has ",
+            name, " is ", found->second.dtype(), found->second.shape(), ", but in the model it is ",
             tensor.dtype(), tensor.shape());
     copy(found->second, tensor);
   }

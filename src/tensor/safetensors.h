@@ -14,51 +14,51 @@
 
 namespace lockstep {
 
-/// Tensors and text as a safetensors file holds them: a JSON header, then the data, little-endian and
-/// aligned.
+/// Contents of a safetensors file. The file is a JSON header, then the little-endian and aligned data.
 struct SafeTensors {
   std::vector<NamedTensor> tensors;  ///< in the order of their data
   std::map<std::string, std::string> metadata;
 };
 
-/// What the header of a file says of one tensor.
+/// The header's entry for one tensor.
 struct SafeTensorsEntry {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  int64_t end = 0;  ///< of its bytes among the data; they begin where those of the tensor before end
+  int64_t end = 0;  ///< end of its bytes in the data; they begin where the previous entry's end
 
   int64_t bytes() const { return shape.elements() * lockstep::bytes(dtype); }
 };
 
-/// What a file begins with.
+/// The header of a safetensors file.
 struct SafeTensorsHeader {
   static constexpr size_t length_bytes = sizeof(uint64_t);
 
   std::vector<SafeTensorsEntry> entries;  ///< in the order of their data
   std::map<std::string, std::string> metadata = {};
-  int64_t data_bytes = 0;  ///< as parse() found them
+  int64_t data_bytes = 0;  ///< size of the data, set by parse()
 
-  /// Its bytes, a multiple of 8: the length of the text and the text. Sets the entries' ends.
+  /// Returns the header's bytes, a multiple of 8: the length of the text, then the text. Sets each entry's
+  /// `end`.
   std::string to_bytes();
-  /// The length of the text behind these length_bytes.
+  /// Reads the length of the text from the first length_bytes of a file.
   static uint64_t text_bytes(std::string_view first_bytes);
-  /// Reads the text, made by anybody, but for tensors that are `ignored`, of any dtype. Throws UserError
-  /// saying what is wrong with it.
+  /// Parses the text of an untrusted file. Skips tensors that are `ignored`; they may have any dtype. Throws
+  /// UserError that describes the problem.
   static SafeTensorsHeader parse(std::string_view text,
                                  const std::function<bool(const std::string& name)>& ignored = {});
 };
 
-/// The bytes of such a file. F32, F64, BF16, F16 and I32 tensors on any device; those read back are on the
-/// CPU.
+/// Returns the bytes of a safetensors file. Its tensors may be F32, F64, BF16, F16 or I32 on any device.
+/// Reading the file returns them on the CPU.
 std::string to_safetensors(const SafeTensors& content);
 
-/// The same file as pieces of memory, with no second copy of tensors that are on the CPU.
+/// A safetensors file as pieces of memory without a second copy of tensors that are on the CPU.
 class SafeTensorsPieces {
  public:
   explicit SafeTensorsPieces(const SafeTensors& content);
 
-  /// The header, then the data of each tensor. Valid as long as this object.
+  /// Returns the header, then the data of each tensor. The spans are valid as long as this object.
   std::vector<std::span<const std::byte>> pieces() const;
 
  private:
@@ -66,17 +66,18 @@ class SafeTensorsPieces {
   std::vector<Tensor> tensors_;
 };
 
-/// Reads a file that comes piece after piece, bytes made by anybody, and keeps of it no more than its header.
-/// Throws UserError saying what is wrong with it.
+/// A reader of an untrusted file that arrives piece by piece. It keeps only the header in memory. Throws
+/// UserError that describes the problem.
 class SafeTensorsReader {
  public:
-  /// The tensors that receive the data of these entries, each of an entry's bytes; an empty one: none does.
+  /// A function that returns a tensor for the data of each entry. The tensor has the entry's size in bytes.
+  /// An empty tensor skips its entry.
   using Places = std::function<std::vector<Tensor>(const std::vector<SafeTensorsEntry>&)>;
 
   explicit SafeTensorsReader(Places places) : places_(std::move(places)) {}
 
   void take(std::span<const std::byte> piece);
-  /// After the last piece.
+  /// Checks after the last piece that the file is complete.
   void finish() const;
   const std::map<std::string, std::string>& metadata() const { return parsed_.metadata; }
 
@@ -85,22 +86,22 @@ class SafeTensorsReader {
   void parse_header();
 
   Places places_;
-  std::string header_;  ///< with its length in front, as far as it has come
+  std::string header_;  ///< its length and text as far as they have arrived
   SafeTensorsHeader parsed_;
-  std::vector<Tensor> targets_;  ///< of the entries, once the header is whole
+  std::vector<Tensor> targets_;  ///< one per entry, once the header is complete
   bool has_header_ = false;
-  int64_t position_ = 0;  ///< in the data
-  size_t next_ = 0;       ///< entry whose bytes come next
+  int64_t position_ = 0;  ///< offset of the next byte in the data
+  size_t next_ = 0;       ///< index of the entry whose bytes come next
 };
 
-/// The file of these bytes, made by anybody. Throws UserError naming `origin` and what is wrong.
+/// Parses the bytes of an untrusted file. Throws UserError that names `origin` and the problem.
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin);
 
-/// Reads a file. Throws UserError if it cannot be read or is not such a file.
+/// Reads a file. Throws UserError if it cannot be read or is not a safetensors file.
 SafeTensors load_safetensors(const std::string& path);
 
-/// Copies tensors by name. Throws UserError naming one that is missing or has another shape; `what` says of
-/// what.
+/// Copies saved tensors to the targets of the same names. Throws UserError that names a target without a
+/// saved tensor of its shape and dtype. Messages call the saved tensors `what`.
 void restore_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& targets,
                      const std::string& what);
 

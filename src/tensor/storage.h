@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// A block of memory that tensors share, on the stream it was made for.
 struct Storage {
-  std::shared_ptr<std::byte> data;  ///< or a part of what somebody else has made, which it keeps alive
+  std::shared_ptr<std::byte> data;  ///< own memory or a part of another owner's memory, kept alive by this
   int64_t bytes = 0;
   Stream stream;
 

@@ -33,8 +33,8 @@ void Tensor::initialize(InitialValues values) const {
   expect(state_ != nullptr && !state_->node, "only a leaf has initial values");
   if (state_->initial) return void(*state_->initial = std::move(values));
   expect(state_->storage->data != nullptr,
-         "this rank keeps a part of the parameter: initialize it before "
-         "DataParallel cuts it");
+         "this rank keeps only a part of the parameter: initialize it before "
+         "DataParallel shards it");
   values.fill(part(0, {size()}), 0);
 }
 
@@ -70,7 +70,7 @@ View Tensor::view() const {
 }
 
 Tensor Tensor::part(int64_t first, const Shape& part_shape) const {
-  if (state_->initial) state_->data();  // what is only declared must not be made twice, and not go away
+  if (state_->initial) state_->data();  // a declared tensor gets the memory that all parts share
   Tensor part;
   part.state_ = std::make_shared<TensorState>();
   part.state_->storage = state_->storage;
@@ -118,7 +118,7 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
 Tensor Tensor::detach() const { return state_ ? part(0, shape()) : Tensor(); }
 
 Tensor& Tensor::set_requires_grad(bool on) {
-  expect(state_ != nullptr && !state_->node, "only a leaf can be told to require a gradient");
+  expect(state_ != nullptr && !state_->node, "only a leaf can be set to require a gradient");
   if (on && !state_->leaf) state_->leaf = std::make_unique<LeafGradient>();
   if (!on) state_->leaf.reset();
   return *this;
@@ -129,8 +129,8 @@ bool Tensor::requires_grad() const { return state_ && state_->wants_gradient(); 
 Tensor Tensor::grad() const {
   if (!state_ || !state_->leaf || !state_->leaf->is_written) return {};
   expect(!state_->space || state_->space->gradients_are_whole,
-         "each rank holds the gradients of what it updates: call DataParallel::gather_gradients() for all, "
-         "unless dist.shard cuts them");
+         "this rank holds only the gradients that it updates: call DataParallel::gather_gradients() first; "
+         "dist.shard must not shard gradients");
   return state_->leaf->buffer;
 }
 

@@ -14,27 +14,27 @@ struct TensorState;
 struct GradientNode;
 class Tensor;
 
-/// What a parameter begins with, as a function of the element: so that any part of it can be made by whoever
-/// needs that part.
+/// Initial values of a parameter as a function of the element. So any part can be computed alone.
 struct InitialValues {
-  /// Fills `part`, [n], with elements [first, first + n) in the order in which the parameter lies in memory.
+  /// Fills `part` [n] with the elements [first, first + n) in the parameter's memory order.
   std::function<void(const Tensor& part, int64_t first)> fill;
-  /// Says which function that is: equal texts mean equal values.
+  /// Identifies the function: equal texts mean equal values.
   std::string name;
 };
 
-/// A contiguous array of one dtype, with a place on the tape. Copies are handles to the same tensor, as in
-/// PyTorch: what one copy sees (data, gradient, rebinding), all see.
+/// A contiguous array of one dtype that operations can record on the tape. As in PyTorch, copies are handles
+/// to the same tensor: all share its data and gradient and see its rebinding.
 class Tensor {
  public:
-  /// Nothing: operator bool is false.
+  /// Makes an empty tensor: operator bool is false.
   Tensor() = default;
-  /// `shape` elements of `dtype` in `storage` from byte `offset_bytes`. Throws Error if they do not fit.
+  /// Makes a tensor of `shape` and `dtype` in `storage` from byte `offset_bytes` on. Throws Error if it does
+  /// not fit.
   Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape shape, DType dtype);
-  /// A leaf without memory, until something reads or writes it: a parameter, which its model's space may
-  /// place elsewhere first, or cut between ranks.
+  /// Returns a leaf that gets memory when it is first read or written. This is a parameter: its model's space
+  /// may place it elsewhere or shard it before that.
   static Tensor declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values);
-  /// Gives such a leaf other initial values; one that has memory by now is filled with them.
+  /// Gives a declared leaf other initial values. A leaf that has memory already is filled with them.
   void initialize(InitialValues values) const;
 
   explicit operator bool() const { return state_ != nullptr; }
@@ -42,48 +42,48 @@ class Tensor {
   DType dtype() const;
   int64_t size() const { return shape().elements(); }
   const Stream& stream() const;
-  /// The elements in memory. Of a parameter that is cut between ranks: in a buffer that holds until the next
-  /// kernel has been launched; see ParameterMemory.
+  /// Returns the elements in memory. For a sharded parameter they are in a buffer that is valid until the
+  /// next kernel has been launched; see ParameterMemory.
   View view() const;
   template <class T>
   T* data() const {
     return view().as<T>();
   }
 
-  /// The same elements in the same order under another shape; one extent may be -1. Differentiable.
+  /// Returns the same elements in the same order under another shape; one extent may be -1. Differentiable.
   Tensor reshape(Shape shape) const;
   Tensor reshape(std::initializer_list<int64_t> extents) const;
-  /// Rows [begin, end) of the first dimension, sharing memory. Differentiable.
+  /// Returns rows [begin, end) of the first dimension, sharing memory. Differentiable.
   Tensor slice(int64_t begin, int64_t end) const;
-  /// The same memory, off the tape.
+  /// Returns a tensor with the same memory, off the tape.
   Tensor detach() const;
 
   /// Makes this a leaf whose gradient backward() computes.
   Tensor& set_requires_grad(bool on = true);
-  /// True for such leaves and for what is computed from them while the tape records.
+  /// Returns true for leaves that require a gradient and for results recorded from them.
   bool requires_grad() const;
-  /// The gradient of the last backward(); empty before the first. Throws Error where ranks hold only segments
-  /// of gradients.
+  /// Returns the gradient of the last backward(). Before the first it is empty. Throws Error if this rank
+  /// holds only a part of the gradients.
   Tensor grad() const;
 
-  /// This parameter as operations on tensors of `dtype` read it: itself, or the copy in 16 bits that its
-  /// parameter space keeps. Throws Error if there is none of that dtype.
+  /// Returns this parameter as operations on tensors of `dtype` read it: itself or the 16-bit copy in its
+  /// parameter space. Throws Error if it has no copy of that dtype.
   View operand(DType dtype) const;
-  /// The dtype in which a model computes with this parameter.
+  /// Returns the dtype in which a model computes with this parameter.
   DType compute_dtype() const;
 
-  /// Identity of the tensor: equal for copies of one handle.
+  /// Returns the identity of the tensor. Copies of a handle have the same one.
   const void* id() const { return state_.get(); }
 
  private:
   friend class Tape;
-  /// The same elements from the `first` on under another shape, off the tape.
+  /// Returns the elements from `first` on under another shape, off the tape.
   Tensor part(int64_t first, const Shape& shape) const;
 
   std::shared_ptr<TensorState> state_;
 };
 
-/// A parameter as models list them: a unique name with dots between levels, and its tensor.
+/// A parameter as models list it: a unique name with dots between levels and the tensor.
 struct NamedTensor {
   std::string name;
   Tensor tensor;

@@ -8,49 +8,50 @@
 
 namespace lockstep {
 
-/// An operation on the tape: what it was computed from, and how its gradient flows back.
+/// An operation on the tape: its inputs and the function that computes their gradients.
 struct GradientNode {
   const char* op = "";
   uint64_t sequence = 0;                             ///< creation order; inputs are always older
-  std::vector<std::shared_ptr<TensorState>> inputs;  ///< null where no gradient is wanted
+  std::vector<std::shared_ptr<TensorState>> inputs;  ///< null if the input needs no gradient
   GradientFunction gradient;
-  Tensor output_gradient;  ///< sum of what later operations have handed back so far
-  Tensor loss_scale;       ///< of a loss that was told it
+  Tensor output_gradient;  ///< sum of the gradients from later operations so far
+  Tensor loss_scale;       ///< set by set_loss_scale()
 
-  /// Frees what the operation has saved.
+  /// Frees the data that the operation has saved.
   void clear() {
     gradient = nullptr;
     inputs.clear();
   }
 };
 
-/// What all handles of one tensor share.
+/// State that all handles of one tensor share.
 struct TensorState {
-  std::shared_ptr<Storage> storage;  ///< without memory: of a parameter that has none of its own
+  std::shared_ptr<Storage> storage;  ///< its data is null for a parameter without memory of its own
   int64_t offset_bytes = 0;
   Shape shape;
   DType dtype = DType::f32;
-  Stream stream;  ///< its own, since storage may be replaced while somebody refers to it
+  Stream stream;  ///< its own copy: storage may be replaced while a reference to it exists
 
-  std::shared_ptr<GradientNode> node;      ///< set on what recorded operations return
+  std::shared_ptr<GradientNode> node;      ///< set on results of recorded operations
   std::unique_ptr<LeafGradient> leaf;      ///< set on leaves that require a gradient
-  std::unique_ptr<InitialValues> initial;  ///< of a parameter whose values nobody has made yet
-  std::shared_ptr<ParameterMemory> space;  ///< that a parameter lies in, or null
-  int64_t place = 0;                       ///< and its first element there
+  std::unique_ptr<InitialValues> initial;  ///< set if a parameter's values are not computed yet
+  std::shared_ptr<ParameterMemory> space;  ///< the space that a parameter belongs to, or null
+  int64_t place = 0;                       ///< index of its first element in the space
 
   bool wants_gradient() const { return node != nullptr || leaf != nullptr; }
-  /// Where the elements lie. Makes what was only declared, and asks the space for what lies there.
+  /// Returns the memory of the elements. Allocates and fills a declared tensor. Asks the space for elements
+  /// that it keeps.
   std::byte* data();
 };
 
-/// The tape's view of a handle's inside.
+/// The tape's access to the state of tensors.
 class Tape {
  public:
   static const std::shared_ptr<TensorState>& state(const Tensor& tensor) { return tensor.state_; }
-  /// The sequence of the next operation.
+  /// Returns the sequence of the next operation.
   static uint64_t now();
-  /// The leaves and older results that the operations below `y` since then read: each once, that of the
-  /// newest operation first.
+  /// Returns the leaves and older results that the operations below `y` have read since `since`. Each is
+  /// listed once. Those of the newest operation come first.
   static std::vector<Tensor> read_since(const Tensor& y, uint64_t since);
 };
 

@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-/// A token that is looked for in a text as it is written, before the text is split.
+/// A token that is searched verbatim in a text, before the text is split into pieces.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool is_special = false;
-  /// Looked for after those that are not: what it would be in a text that was normalized.
+  /// Normalized tokens are searched after all others, as in a normalized text. No text is normalized here.
   bool is_normalized = false;
 };
 
-/// Finds added tokens: of those that begin at a place the longest, from left to right.
+/// Finds added tokens from left to right. If several begin at one position, the longest matches.
 class AddedTokens {
  public:
   struct Match {
@@ -34,18 +34,19 @@ class AddedTokens {
   std::optional<int32_t> id_of(std::string_view content) const;
   /// All matches in a text, in order.
   std::vector<Match> find(std::string_view text) const;
-  /// Whether one is written over both sides of this place.
+  /// Returns true if an occurrence of an added token begins before `place` and ends after it.
   bool straddles(std::string_view text, size_t place) const;
 
  private:
-  /// The longest that is written at this place; null if none is.
+  /// Returns the longest added token that `text` has at `place`, or null. Considers only tokens whose
+  /// `is_normalized` equals `normalized`.
   const AddedToken* longest_at(std::string_view text, size_t place, bool normalized) const;
   void find_between(std::string_view text, size_t begin, size_t end, bool normalized,
                     std::vector<Match>& matches) const;
 
-  std::vector<AddedToken> tokens_;             // as given
-  std::vector<size_t> longest_first_;          // their indices, by first byte, the longest first
-  std::array<uint32_t, 257> begin_of_byte_{};  // where a first byte's begin in longest_first_
+  std::vector<AddedToken> tokens_;             // in the order of the constructor's argument
+  std::vector<size_t> longest_first_;          // indices of tokens_, sorted by first byte, then longest first
+  std::array<uint32_t, 257> begin_of_byte_{};  // first index in longest_first_ of each first byte
   size_t longest_ = 0;
   bool has_normalized_ = false;
 };

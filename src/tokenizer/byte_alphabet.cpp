@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr char32_t letters = 0x144;  // one beyond the last
+constexpr char32_t letters = 0x144;  // one past the last
 
 struct Alphabet {
   std::array<std::string, 256> spelling;
@@ -47,7 +47,7 @@ std::optional<std::string> unspell_bytes(std::string_view spelling) {
   for (size_t i = 0; i < spelling.size(); ++i) {
     const auto lead = static_cast<unsigned char>(spelling[i]);
     char32_t letter = lead;
-    // Of two bytes at most, as all of the alphabet are.
+    // Every character of the alphabet has at most two bytes in UTF-8.
     if (lead >= 0x80) {
       if ((lead & 0xE0) != 0xC0 || i + 1 == spelling.size()) return {};
       letter = (lead & 0x1Fu) << 6 | (static_cast<unsigned char>(spelling[++i]) & 0x3Fu);

@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// Bytes spelled as characters that show, as in GPT-2's vocabulary: those that show in Latin-1 are
-/// themselves, the others U+0100 and the following, in order.
+/// Spells bytes as printable characters, as in GPT-2's vocabulary. A byte that is printable in Latin-1 stays
+/// that character. The other bytes become U+0100 and the following in order.
 std::string spell_bytes(std::string_view bytes);
 
-/// The bytes that are spelled so; none if a character stands for no byte.
+/// Returns the bytes of a spelling by spell_bytes(), or nothing if a character spells no byte.
 std::optional<std::string> unspell_bytes(std::string_view spelling);
 
 }  // namespace lockstep

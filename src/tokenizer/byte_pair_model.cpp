@@ -16,7 +16,8 @@ using Ids = std::unordered_map<std::string_view, int32_t>;
 
 std::string shown(const std::string& token) { return concat("\"", token.substr(0, 60), "\""); }
 
-/// How many ids there are. More than twice as many as tokens are no vocabulary, but a damaged number.
+/// Returns the number of ids. Throws UserError if it is more than twice the number of tokens + 1024: such an
+/// id is a damaged number.
 size_t count_ids(const TokenizerFile& file, const std::string& origin) {
   size_t ids = file.vocabulary.empty() ? 0 : static_cast<size_t>(file.vocabulary.back().second) + 1;
   for (const AddedToken& token : file.added) ids = std::max(ids, static_cast<size_t>(token.id) + 1);
@@ -42,8 +43,8 @@ void place_vocabulary(const TokenizerFile& file, const std::string& origin, Byte
   }
 }
 
-/// `tokenizers` gives tokens that are not in the vocabulary the next ids, in their order, whatever the file
-/// says: a file that says other ids is refused.
+/// Adds the added tokens. `tokenizers` gives tokens outside the vocabulary the next ids in order and ignores
+/// the ids in the file. A file with other ids is therefore refused.
 void place_added_tokens(const TokenizerFile& file, const Ids& ids, BytePairModel& model) {
   std::set<int32_t> used;
   std::unordered_set<std::string_view> contents;
@@ -53,12 +54,12 @@ void place_added_tokens(const TokenizerFile& file, const Ids& ids, BytePairModel
     const std::string& name = file.added_names[i];
     const auto known = ids.find(token.content);
     require(known == ids.end() || known->second == token.id, name, " gives ", shown(token.content),
-            " the id ", token.id, ", but in the vocabulary it has another");
+            " the id ", token.id, ", but the vocabulary gives it another id");
     std::string& place = model.tokens[static_cast<size_t>(token.id)];
     const bool is_free = used.insert(token.id).second && (known != ids.end() || place.empty());
-    require(is_free, name, " has the id ", token.id, ", which is another token's");
+    require(is_free, name, " has the id ", token.id, ", which belongs to another token");
     require(contents.insert(token.content).second, name, " is ", shown(token.content),
-            ", which is one already");
+            ", which is already an added token");
     require(known != ids.end() || token.id == next, name, " gives ", shown(token.content), " the id ",
             token.id, ", but it is not in the vocabulary, and the next id is ", next);
     next = std::max(next, token.id + 1);
@@ -75,10 +76,10 @@ void resolve_merges(const TokenizerFile& file, const Ids& ids, BytePairModel& mo
     const auto id_of = [&](const std::string& token) {
       const auto found = ids.find(token);
       require(found != ids.end(), name(), " merges ", shown(left), " and ", shown(right), ", but ",
-              shown(token), " is no token of the vocabulary");
+              shown(token), " is not in the vocabulary");
       return found->second;
     };
-    require(!left.empty() && !right.empty(), name(), " merges a token with nothing");
+    require(!left.empty() && !right.empty(), name(), " merges an empty token");
     const Merge merge{id_of(left), id_of(right), static_cast<int32_t>(i), id_of(left + right)};
     const uint64_t pair =
         uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right);
@@ -92,7 +93,7 @@ void require_ids_exist(const std::vector<int32_t>& ids, const BytePairModel& mod
                        const std::string& origin) {
   for (int32_t id : ids)
     require(static_cast<size_t>(id) < model.tokens.size() && !model.tokens[static_cast<size_t>(id)].empty(),
-            origin, ": post_processor asks for the token ", id, ", which does not exist");
+            origin, ": post_processor has the token id ", id, ", which does not exist");
 }
 
 }  // namespace

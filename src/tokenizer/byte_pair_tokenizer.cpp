@@ -24,9 +24,9 @@ std::array<int32_t, 256> tokens_of_bytes(const BytePairModel& model) {
 
 }  // namespace
 
-/// What one call of encode() works with.
+/// The state of one call of encode().
 struct BytePairTokenizer::Encoding {
-  /// Where a piece that had to be merged stands in the text, and its ids in the result.
+  /// A piece that was merged before: its position in the text and its ids in the result.
   struct SeenPiece {
     uint64_t hash = 0;
     const char* begin = nullptr;
@@ -49,7 +49,7 @@ BytePairTokenizer::BytePairTokenizer(BytePairModel model)
       byte_tokens_(tokens_of_bytes(model_)),
       pieces_(tokens_of_one_piece()) {}
 
-/// The tokens that a piece of the same bytes becomes; the others left empty.
+/// Returns the tokens that a piece with the same bytes is encoded as. All other tokens are empty.
 std::vector<std::string_view> BytePairTokenizer::tokens_of_one_piece() const {
   std::vector<std::string_view> tokens(model_.tokens.begin(), model_.tokens.end());
   for (const AddedToken& token : model_.added) tokens[static_cast<size_t>(token.id)] = {};
@@ -89,7 +89,7 @@ void BytePairTokenizer::encode_between(std::string_view text, Encoding& encoding
     encode_pieces(text, encoding);
     return;
   }
-  // No rule looks back, so only the first piece is another than without the blank.
+  // No rule looks back, so the added blank changes only the first piece.
   const std::string with_blank = concat(" ", text);
   const char* const begin = with_blank.data();
   const char* const after = splitter_.end_of_piece(begin, begin + with_blank.size());
@@ -131,8 +131,8 @@ void BytePairTokenizer::merge_piece(std::string_view piece, Encoding& encoding) 
   int32_t* const symbols = encoding.ids.data() + first;
   for (size_t i = 0; i < piece.size(); ++i) {
     symbols[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
-    require(symbols[i] >= 0, encoding.source, " holds the byte 0x", hexadecimal(piece.substr(i, 1)),
-            " (in \"", piece.substr(0, 40), "\"), which is no token of the vocabulary");
+    require(symbols[i] >= 0, encoding.source, " has the byte 0x", hexadecimal(piece.substr(i, 1)), " (in \"",
+            piece.substr(0, 40), "\"), which has no token in the vocabulary");
   }
   encoding.ids.resize(first + merges_.merge(symbols, piece.size(), encoding.scratch));
 }
@@ -140,7 +140,8 @@ void BytePairTokenizer::merge_piece(std::string_view piece, Encoding& encoding) 
 std::string BytePairTokenizer::decode(std::span<const int32_t> ids) const {
   size_t bytes = 0;
   for (int32_t id : ids) {
-    expect(id >= 0 && id < vocabulary_size(), "token ", id, " of a vocabulary of ", vocabulary_size());
+    expect(id >= 0 && id < vocabulary_size(), "the token id ", id, " is outside the vocabulary of ",
+           vocabulary_size());
     bytes += model_.tokens[static_cast<size_t>(id)].size();
   }
   std::string text;
@@ -149,11 +150,10 @@ std::string BytePairTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-/// Splitter::safe_cut says where no piece goes on; an added token that is written there must not either. If
-/// none is, the same ones are found before and after as in the whole, since the search goes from left to
-/// right.
+/// Splitter::safe_cut() finds a position inside no piece. This function also skips positions inside an added
+/// token. Added tokens are searched from left to right, so both parts then have the matches of the whole.
 size_t BytePairTokenizer::safe_cut(std::string_view text, size_t near) const {
-  // Each part would get a blank.
+  // Every part would get a blank of its own, so the text must stay whole.
   if (model_.adds_blank_before_text) return near == 0 ? 0 : text.size();
   size_t place = splitter_.safe_cut(text, near);
   while (place < text.size() && added_.straddles(text, place)) place = splitter_.safe_cut(text, place + 1);

@@ -11,29 +11,31 @@
 
 namespace lockstep {
 
-/// What a byte-level BPE is made of.
+/// The data of a byte-level BPE tokenizer.
 struct BytePairModel {
-  std::vector<std::string> tokens;  ///< bytes by id; empty where no token has the id
+  std::vector<std::string> tokens;  ///< bytes by id; empty for an unused id
   std::vector<Merge> merges;        ///< in ascending order of their ranks
   std::vector<AddedToken> added;
   SplitRule rule = SplitRule::gpt2;
-  /// A piece that is a token becomes it even if merging gives others (ignore_merges, and all of tiktoken).
+  /// If true, a piece that equals a token becomes that token even if merging gives others. It is
+  /// ignore_merges of a tokenizer.json, and always true for tiktoken files.
   bool takes_whole_pieces = false;
   bool adds_blank_before_text = false;
-  std::vector<int32_t> before, after;  ///< what stands around a text that stands alone
+  std::vector<int32_t> before, after;  ///< special tokens around a whole text
   std::optional<int32_t> beginning_of_text, end_of_text;
-  std::string json;  ///< the file it was read from, if that was a tokenizer.json
+  std::string json;  ///< the tokenizer.json it was read from; empty for other formats
 };
 
-/// Byte-level byte-pair encoding: added tokens, then pieces of a pattern, then merges within each.
+/// Byte-level byte-pair encoding. Finds added tokens, splits the text between them into pieces, and merges
+/// bytes within each piece.
 class BytePairTokenizer : public Tokenizer {
  public:
   explicit BytePairTokenizer(BytePairModel model);
 
   std::string to_json() const override;
   int64_t vocabulary_size() const override { return static_cast<int64_t>(model_.tokens.size()); }
-  /// Added tokens that the text writes out become their ids, special ones too. Throws UserError with the byte
-  /// that is no UTF-8, or has no token.
+  /// Encodes each occurrence of an added token, special ones too, as its id. Throws UserError that names the
+  /// position of invalid UTF-8, or a byte without a token.
   std::vector<int32_t> encode(std::string_view text, std::string_view source = "the text") const override;
   std::string decode(std::span<const int32_t> ids) const override;
   size_t safe_cut(std::string_view text, size_t near) const override;

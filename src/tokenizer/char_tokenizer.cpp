@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// 'x' (U+0078), or the number alone for a character that does not show.
+/// Returns a character for a message: 'x' (U+0078). A blank or control character has only its number.
 std::string describe(char32_t character) {
   const bool shows = character > 0x20 && character != 0x7F;
   std::string number = hexadecimal(static_cast<uint64_t>(character), 4);
@@ -36,8 +36,8 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text, std::string_vi
   for (char32_t character : decode_utf8(text, source)) {
     const auto found = std::lower_bound(characters_.begin(), characters_.end(), character);
     if (found == characters_.end() || *found != character)
-      throw UserError(concat(source, " holds the character ", describe(character),
-                             ", which is not among the ", vocabulary_size(), " of the vocabulary"));
+      throw UserError(concat(source, " has the character ", describe(character), ", which is not among the ",
+                             vocabulary_size(), " characters of the vocabulary"));
     ids.push_back(static_cast<int32_t>(found - characters_.begin()));
   }
   return ids;
@@ -61,7 +61,8 @@ std::vector<int32_t> CharTokenizer::beginning() const {
 std::string CharTokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   for (int32_t id : ids) {
-    expect(id >= 0 && id < vocabulary_size(), "token ", id, " of a vocabulary of ", vocabulary_size());
+    expect(id >= 0 && id < vocabulary_size(), "the token id ", id, " is outside the vocabulary of ",
+           vocabulary_size());
     text += encode_utf8(characters_[static_cast<size_t>(id)]);
   }
   return text;

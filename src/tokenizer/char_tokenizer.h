@@ -5,23 +5,23 @@
 
 namespace lockstep {
 
-/// One token a code point; ids count the characters in ascending order of code points.
+/// A tokenizer with one token per code point. Ids number the characters in ascending order of code points.
 class CharTokenizer : public Tokenizer {
  public:
-  /// Knows the characters of this UTF-8 text. The vocabulary() of a tokenizer is such a text and makes an
-  /// equal one.
+  /// The vocabulary is the set of characters of this UTF-8 text. The vocabulary() of another tokenizer makes
+  /// an equal tokenizer.
   explicit CharTokenizer(std::string_view text);
 
   int64_t vocabulary_size() const override { return static_cast<int64_t>(characters_.size()); }
-  /// All characters in order of their ids, as UTF-8.
+  /// Returns all characters in order of their ids, as UTF-8.
   std::string vocabulary() const;
-  /// Model WordLevel over single characters.
+  /// Returns a tokenizer.json of the model WordLevel over single characters.
   std::string to_json() const override;
   /// Throws UserError that names a character outside the vocabulary.
   std::vector<int32_t> encode(std::string_view text, std::string_view source = "the text") const override;
   std::string decode(std::span<const int32_t> ids) const override;
   size_t safe_cut(std::string_view text, size_t near) const override;
-  /// The end of a line, or the first symbol of a vocabulary without one.
+  /// Returns the line end, or the first character of a vocabulary without line ends.
   std::vector<int32_t> beginning() const override;
 
   bool operator==(const CharTokenizer& other) const { return characters_ == other.characters_; }

@@ -24,7 +24,7 @@ std::vector<std::string_view> safe_parts(const Tokenizer& tokenizer, std::string
 
 std::vector<int32_t> encode_in_parallel(const Tokenizer& tokenizer, std::string_view text,
                                         std::string_view source, ThreadPool& pool, size_t part_bytes) {
-  expect(part_bytes > 0, "parts of no bytes");
+  expect(part_bytes > 0, "part_bytes must be above 0");
   const std::vector<std::string_view> parts = safe_parts(tokenizer, text, part_bytes);
   std::vector<std::vector<int32_t>> ids_of_part(parts.size());
   std::atomic<bool> failed{false};
@@ -36,7 +36,7 @@ std::vector<int32_t> encode_in_parallel(const Tokenizer& tokenizer, std::string_
       failed = true;
     }
   });
-  // An error that names a byte counts from the begin of the whole.
+  // Encoding the whole text again throws an error with the offset in the whole text.
   if (failed) return tokenizer.encode(text, source);
   size_t count = 0;
   for (const auto& ids : ids_of_part) count += ids.size();

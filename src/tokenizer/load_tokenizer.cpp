@@ -23,7 +23,7 @@ std::string read_file(const std::string& path) {
   std::error_code problem;
   const uintmax_t bytes = fs::file_size(path, problem);
   require(!problem, "cannot read ", path, ": ", problem.message());
-  require(bytes <= largest_file, path, " has ", bytes, " bytes, more than any tokenizer");
+  require(bytes <= largest_file, path, " has ", bytes, " bytes, which is too large for a tokenizer");
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -35,17 +35,17 @@ std::shared_ptr<const Tokenizer> characters_from(const TokenizerFile& file, cons
   std::string text;
   for (const auto& [token, id] : file.vocabulary) text += token;
   const auto tokenizer = std::make_shared<CharTokenizer>(text);
-  // Equal only if every token is one character, and ids count them in order.
+  // Both are equal only if every token is one character and the ids number them in order.
   bool counts_in_order = static_cast<size_t>(tokenizer->vocabulary_size()) == file.vocabulary.size() &&
                          tokenizer->vocabulary() == text;
   for (size_t i = 0; i < file.vocabulary.size(); ++i)
     counts_in_order = counts_in_order && file.vocabulary[i].second == static_cast<int64_t>(i) &&
                       !file.vocabulary[i].first.empty();
-  require(counts_in_order, origin, ": model.vocab is none of single characters, numbered in order");
+  require(counts_in_order, origin, ": model.vocab must have single characters, numbered in order");
   return tokenizer;
 }
 
-/// The added token of the first of these names that there is.
+/// Returns the id of the first of these names that is an added token.
 std::optional<int32_t> first_known(const BytePairModel& model, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     for (const AddedToken& token : model.added)
@@ -53,13 +53,13 @@ std::optional<int32_t> first_known(const BytePairModel& model, const std::vector
   return {};
 }
 
-/// The ends of texts by the names that they have in files that are known.
+/// Sets the tokens that begin and end a text by their names in well-known files.
 void name_ends(BytePairModel& model) {
   model.end_of_text = first_known(model, {"<|endoftext|>", "<|end_of_text|>", "</s>"});
   model.beginning_of_text = first_known(model, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
 }
 
-/// The ends of texts as the configuration beside the file names them.
+/// Sets the tokens that begin and end a text. The names in `config` take precedence over well-known names.
 void name_ends(BytePairModel& model, const TokenizerConfig& config) {
   name_ends(model);
   for (const auto& [key, special] : config.special) {
@@ -69,13 +69,13 @@ void name_ends(BytePairModel& model, const TokenizerConfig& config) {
   }
 }
 
-/// What the files in the folder of a tokenizer say of it.
+/// Reads the files next to a tokenizer, such as tokenizer_config.json.
 TokenizerConfig config_beside(const fs::path& path) {
   const auto beside = [&](const char* name) { return (path.parent_path() / name).string(); };
   TokenizerConfig config;
   const std::string file = beside("tokenizer_config.json");
   if (fs::exists(file)) config = read_tokenizer_config(read_file(file), file);
-  // `transformers` reads the others only where the first does not list added tokens.
+  // `transformers` reads the other files only if tokenizer_config.json lists no added tokens.
   if (config.has_added) return config;
   const std::string roles = beside("special_tokens_map.json");
   if (fs::exists(roles)) read_special_tokens_map(read_file(roles), roles, config);
@@ -84,7 +84,8 @@ TokenizerConfig config_beside(const fs::path& path) {
   return config;
 }
 
-/// A tokenizer.json says all itself; what contradicts it is refused, since either may be meant.
+/// Throws UserError if `config` contradicts the tokenizer.json. A tokenizer.json is complete by itself, and
+/// after a contradiction either file may be the intended one.
 void require_no_contradiction(const TokenizerConfig& config, const TokenizerFile& file,
                               const std::string& origin) {
   const auto find = [&](const AddedToken& token) {
@@ -105,7 +106,7 @@ void require_no_contradiction(const TokenizerConfig& config, const TokenizerFile
             config.adds_prefix_space.value_or(false) ? "true" : "false", ", but in ", origin, " it is not");
 }
 
-/// Adds the tokens with a role: they are in the vocabulary, or added already.
+/// Makes each token with a role a special added token. Throws UserError if the tokenizer lacks the token.
 void add_special_tokens(const TokenizerConfig& config, TokenizerFile& file) {
   const auto add = [&file](const AddedToken& token, const std::string& name) {
     const auto added = std::find_if(file.added.begin(), file.added.end(),
@@ -130,14 +131,14 @@ void add_special_tokens(const TokenizerConfig& config, TokenizerFile& file) {
     if (!config.named.contains(key)) add(usual, key);
 }
 
-/// What `transformers` makes of GPT-2's two files and those beside them.
+/// Applies the files next to GPT-2's vocab.json and merges.txt, as `transformers` does.
 void apply(const TokenizerConfig& config, TokenizerFile& file) {
   const std::string& type = config.tokenizer_class;
   require(type.empty() || type == "GPT2Tokenizer" || type == "GPT2TokenizerFast", config.origin,
           ": tokenizer_class is ", type,
-          "; vocab.json is read as a GPT2Tokenizer's, for others a tokenizer.json is needed");
+          "; vocab.json is read for a GPT2Tokenizer only, so use a tokenizer.json");
   require(config.adds_ends.empty(), config.origin, ": ", config.adds_ends,
-          " is true, which is not computed for vocab.json; a tokenizer.json can say it");
+          " is true, which is not supported for vocab.json; use a tokenizer.json");
   file.adds_prefix_space = config.adds_prefix_space.value_or(false);
   for (const auto& [name, token] : config.added) {
     file.added.push_back(token);
@@ -183,12 +184,12 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
     const std::string whole = path + "/tokenizer.json";
     const std::string vocabulary = path + "/vocab.json";
     require(fs::exists(whole) || fs::exists(vocabulary), path,
-            " holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
+            " has no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
     return load_tokenizer(fs::exists(whole) ? whole : vocabulary);
   }
   require(fs::exists(path), path,
           " does not exist: a tokenizer is tokenizer.json, vocab.json with merges.txt, ",
-          "a file of tiktoken's, or a folder of one of the first two");
+          "a *.tiktoken file, or a folder with one of the first two");
   if (path.ends_with("vocab.json")) return from_vocabulary(path, path.substr(0, path.size() - 10));
   const std::string text = read_file(path);
   const size_t first = text.find_first_not_of(" \t\r\n");

@@ -9,9 +9,9 @@
 namespace lockstep {
 namespace {
 
-/// Above it a heap finds the next merge, below a walk over all of them does.
+/// The longest piece (in tokens) whose next merge is found by a linear search. Longer pieces use a heap.
 constexpr size_t few = 64;
-/// Ids below it have a table of their own.
+/// Pairs of ids below this number have their own table.
 constexpr int32_t low_ids = 512;
 constexpr uint64_t odd = 0x9E3779B97F4A7C15;
 
@@ -98,8 +98,8 @@ size_t MergeTable::merge_few(int32_t* tokens, size_t count, Scratch& scratch) co
   return count;
 }
 
-/// A list of the tokens that are left, and a heap of merges. One that no longer stands at its place is
-/// skipped: its place has another merge by then, or none.
+/// Merges with a linked list of the remaining tokens and a heap of candidate merges. A candidate is stale and
+/// skipped if its place now has another merge or none.
 size_t MergeTable::merge_many(int32_t* tokens, size_t count, Scratch& scratch) const {
   std::vector<const Merge*>& merges = scratch.merges;
   std::vector<uint32_t>& next = scratch.next;
@@ -160,7 +160,7 @@ uint64_t PieceTable::hash(std::string_view piece) {
   size_t left = piece.size();
   uint64_t state = left * odd;
   for (; left > 8; left -= 8, at += 8) state = mixed(state ^ load(at, 8)) * odd;
-  // Two overlapping loads of fixed size are quicker than one of a size that varies.
+  // Two overlapping loads of a fixed size are faster than one load of a variable size.
   uint64_t tail = 0;
   if (left == 8)
     tail = load(at, 8);

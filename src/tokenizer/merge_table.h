@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Two tokens become one. Of all that are possible in a piece the one of least rank comes first, and of those
-/// of equal rank the leftmost.
+/// A rule that replaces two adjacent tokens by one. Within a piece the merge of the lowest rank is applied
+/// first, and the leftmost one among equal ranks.
 struct Merge {
   int32_t left;
   int32_t right;
@@ -16,19 +16,19 @@ struct Merge {
   int32_t merged;
 };
 
-/// Byte-pair merging of pieces (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909, over bytes as in
-/// GPT-2).
+/// A table of merges for byte-pair encoding (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909, over
+/// bytes as in GPT-2).
 class MergeTable {
  public:
-  /// Memory that threads do not share.
+  /// Temporary memory of one thread.
   struct Scratch;
 
   explicit MergeTable(const std::vector<Merge>& merges);
 
-  /// The merge of two tokens; null if they stay two.
+  /// Returns the merge of two tokens, or null if they do not merge.
   const Merge* find(int32_t left, int32_t right) const;
 
-  /// Merges tokens in place until no more can be, and returns how many are left.
+  /// Merges tokens in place until no merge applies. Returns the number of tokens left.
   size_t merge(int32_t* tokens, size_t count, Scratch& scratch) const;
 
  private:
@@ -36,9 +36,9 @@ class MergeTable {
   size_t merge_many(int32_t* tokens, size_t count, Scratch& scratch) const;
   size_t slot_of(int32_t left, int32_t right) const;
 
-  std::vector<Merge> slots_;  // open addressing; left is -1 where a slot is empty
+  std::vector<Merge> slots_;  // open addressing; left is -1 in an empty slot
   int shift_ = 0;
-  /// Slots of merges of two low ids, -1 where there is none: those of bytes are low, and most are asked for.
+  /// Slots of merges of two low ids, or -1. Most lookups ask for such a pair, since bytes have low ids.
   std::vector<int32_t> low_;
 };
 
@@ -54,14 +54,14 @@ struct MergeTable::Scratch {
   std::vector<Candidate> heap;
 };
 
-/// Whole pieces that are a token each.
+/// A hash table of the pieces that are one token each.
 class PieceTable {
  public:
-  /// tokens[i] has the id i. Empty ones are not looked for.
+  /// tokens[i] has the id i. Empty tokens are skipped.
   explicit PieceTable(const std::vector<std::string_view>& tokens);
 
   static uint64_t hash(std::string_view piece);
-  /// The id; -1 if the piece is no token. `hash` is its hash().
+  /// Returns the id of a piece, or -1 if the piece is no token. `hash` is hash(piece).
   int32_t find(std::string_view piece, uint64_t hash) const;
 
  private:

@@ -14,7 +14,7 @@ struct KnownPattern {
   const char* text;
 };
 
-// The first of a rule is the one that is written.
+// split_pattern() writes the first pattern of a rule.
 const std::array<KnownPattern, 8> known_patterns = {{
     {SplitRule::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
     {SplitRule::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
@@ -45,7 +45,8 @@ bool is_caseless(CharacterClass kind) {
   return kind == CharacterClass::caseless || kind == CharacterClass::mark;
 }
 
-/// Whether CharacterClasses::at may be asked: all bytes are there, and their code point is one of Unicode's.
+/// Returns true if CharacterClasses::at() accepts this position: all bytes of the character are present, and
+/// the code point is at most U+10FFFF.
 bool begins_character(const char* at, const char* end) {
   const auto byte = [at](int i) { return static_cast<unsigned char>(at[i]); };
   const unsigned char lead = byte(0);
@@ -93,7 +94,8 @@ const char* Splitter::end_of_piece(const char* begin, const char* end) const {
   return white_space(begin, end);
 }
 
-/// A contraction, or letters and what may precede them; `at` if neither is there.
+/// Returns the end of a contraction, or of letters with an optional leading character. Returns `at` if
+/// neither begins there.
 const char* Splitter::word(const char* at, const char* end) const {
   if (*at == '\'') {
     const char* const after = contraction(at, end);
@@ -105,7 +107,7 @@ const char* Splitter::word(const char* at, const char* end) const {
   return may_precede_word(at, kind) && is_letter_at(next, end) ? letters(next, end) : at;
 }
 
-/// The two alternatives of o200k, each with and without the character that may precede letters.
+/// Matches the two word alternatives of o200k. Each is tried first with the optional leading character.
 const char* Splitter::cased_word(const char* at, const char* end) const {
   const auto [kind, bytes] = classes_.at(at);
   const char* const next = at + bytes;
@@ -114,7 +116,7 @@ const char* Splitter::cased_word(const char* at, const char* end) const {
   if (after == next) {
     after = cased_letters(at, end);
     if (after == at) {
-      // No lower and no caseless letter: upper ones alone.
+      // Without a lower or caseless letter the word is a run of upper ones.
       const char* const upper = may_precede_word(at, kind) ? next : at;
       after = upper;
       while (after < end && classes_.at(after).kind == CharacterClass::upper)
@@ -125,8 +127,8 @@ const char* Splitter::cased_word(const char* at, const char* end) const {
   return after < end && *after == '\'' ? contraction(after, end) : after;
 }
 
-/// [upper, caseless]*[lower, caseless]+, `at` if there is none. The first part gives back as little as it has
-/// to: up to its last caseless letter if no lower one follows.
+/// Matches [upper, caseless]*[lower, caseless]+ and returns its end, or `at` without a match. If no lower
+/// letter follows the first part, the match ends after the part's last caseless letter.
 const char* Splitter::cased_letters(const char* at, const char* end) const {
   const char* place = at;
   const char* after_caseless = at;
@@ -174,8 +176,8 @@ const char* Splitter::punctuation(const char* at, const char* end) const {
   return at;
 }
 
-/// White space up to its last line end; else all of it at the end of the text, or all but the last character,
-/// which may belong to what follows.
+/// Matches white space up to its last line end. Without a line end it matches all white space at the end of
+/// the text. Elsewhere it leaves the last of several characters, which can begin the next piece.
 const char* Splitter::white_space(const char* at, const char* end) const {
   const char* place = at;
   const char* last = at;
@@ -192,7 +194,8 @@ const char* Splitter::white_space(const char* at, const char* end) const {
   return place == end || last == at ? place : last;
 }
 
-/// 's 't 'm 'd 're 've 'll; but for GPT-2 in any case, and then U+017F is an s. `at` if there is none.
+/// Matches 's 't 'm 'd 're 've 'll and returns the end, or `at` without a match. Every rule but gpt2 ignores
+/// case and accepts U+017F as an s.
 const char* Splitter::contraction(const char* at, const char* end) const {
   const auto byte = [&](int i) -> char {
     if (at + i >= end) return 0;
@@ -216,16 +219,19 @@ bool Splitter::may_precede_word(const char* at, CharacterClass kind) const {
   return !is_letter(kind) && kind != CharacterClass::number && !is_line_end(*at);
 }
 
-/// Between a letter or number and white space, or a character that is neither letter, number, mark nor
-/// apostrophe. No piece of any rule goes on there, since letters and numbers are followed by their like, by
-/// marks, or by the apostrophe of a contraction alone: so a piece ends there in the whole text. Cut there,
-/// what is before ends with the same piece, since every run stops at the end of a text as it does at such a
-/// character, and the two conditions that look ahead or ask for the end of the text stand behind white space,
-/// which the last character is not. What is after begins with a piece as it did, since no rule looks back.
+/// Cuts after a letter or number and before white space or another character that is no mark or apostrophe.
+/// A piece of the whole text ends there. In every rule a letter or number is followed in its piece only by
+/// its own kind, a mark or the apostrophe of a contraction.
+///
+/// The part before the cut ends with the same piece. Every run stops at the end of a text as it does at such
+/// a character. The two conditions that look ahead or test for the end of the text apply only after white
+/// space, and the last character is not white space.
+///
+/// The part after the cut begins with the same piece, since no rule looks back.
 size_t Splitter::safe_cut(std::string_view text, size_t near) const {
   if (near == 0) return 0;
   const char* const end = text.data() + text.size();
-  // The text may not have been checked: a byte that begins no character is no place to cut.
+  // The text may be unchecked UTF-8. No cut is made next to a byte that begins no character.
   const auto classed = [&](const char* at) {
     return begins_character(at, end) ? classes_.at(at) : ClassedCharacter{CharacterClass::mark, 1};
   };

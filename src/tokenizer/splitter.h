@@ -9,26 +9,26 @@
 
 namespace lockstep {
 
-/// The patterns by which texts are split into pieces before merging. cl100k is tiktoken's, where white space
-/// at the end is one piece even if it has line ends; llama3 is the same without that, as tokenizer.json files
-/// spell it.
+/// The patterns that split texts into pieces before merging. cl100k is tiktoken's pattern: white space at the
+/// end of a text is one piece, even with line ends. llama3 is cl100k without this rule, as tokenizer.json
+/// files write it.
 enum class SplitRule { gpt2, cl100k, llama3, qwen2, o200k };
 
-/// The rule that a regular expression of a tokenizer.json is; none if it is another.
+/// Returns the rule of a regular expression of a tokenizer.json, or nothing if it is unknown.
 std::optional<SplitRule> split_rule_of(std::string_view pattern);
-/// The regular expression, as `tokenizers` reads it.
+/// Returns the regular expression of a rule, in the syntax of `tokenizers`.
 std::string split_pattern(SplitRule rule);
 
-/// Cuts valid UTF-8 texts into pieces as the regular expression of a rule does, over Unicode's
-/// unicode_version.
+/// Splits valid UTF-8 texts into the pieces that the regular expression of a rule matches. Characters have
+/// their classes in Unicode `unicode_version`.
 class Splitter {
  public:
   explicit Splitter(SplitRule rule);
 
-  /// The end of the piece that begins at `begin` < `end`.
+  /// Returns the end of the piece that begins at `begin`, which must be less than `end`.
   const char* end_of_piece(const char* begin, const char* end) const;
 
-  /// The first place at or after `near` where any text may be cut without changing a piece, else text.size().
+  /// Returns the first position at or after `near` where a cut changes no piece, or else text.size().
   size_t safe_cut(std::string_view text, size_t near) const;
 
  private:

@@ -35,11 +35,11 @@ const KnownFile& known_file(size_t tokens, const std::string& origin) {
   for (const KnownFile& known : known_files)
     if (name.starts_with(known.name)) return known;
   throw UserError(
-      concat(origin, " has ", tokens, " tokens, so its pattern is not known; if it is that of GPT-2, ",
-             "cl100k, Llama 3 or o200k, let the file's name begin with gpt2, cl100k, llama3 or o200k"));
+      concat(origin, " has ", tokens, " tokens, so its pattern is unknown; if it is that of GPT-2, ",
+             "cl100k, Llama 3 or o200k, start the file's name with gpt2, cl100k, llama3 or o200k"));
 }
 
-/// The value of a letter of base64; 64 for others.
+/// Returns the value of a base64 letter, or 64 for any other character.
 uint32_t sextet(char letter) {
   if (letter >= 'A' && letter <= 'Z') return static_cast<uint32_t>(letter - 'A');
   if (letter >= 'a' && letter <= 'z') return static_cast<uint32_t>(letter - 'a' + 26);
@@ -48,7 +48,7 @@ uint32_t sextet(char letter) {
   return letter == '/' ? 63 : 64;
 }
 
-/// Nothing if this is no base64 with its padding (RFC 4648).
+/// Decodes base64 with padding (RFC 4648). Returns nothing if the text is not valid.
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return {};
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
@@ -71,15 +71,15 @@ void read_line(std::string_view line, const std::string& place, BytePairModel& m
   const auto bytes = decode_base64(line.substr(0, blank));
   require(bytes.has_value(), place, " does not begin with a token in base64");
   const auto id = number_in<uint32_t>(line.substr(std::min(blank + 1, line.size())));
-  require(id.has_value(), place, " has no id behind the token");
-  require(*id < most_ids, place, " gives the id ", *id, ", too large for a file of so many lines");
+  require(id.has_value(), place, " has no id after the token");
+  require(*id < most_ids, place, " gives the id ", *id, ", which is too large for the number of lines");
   require(bytes->size() <= longest_token, place, " has a token of ", bytes->size(), " bytes");
   if (*id >= model.tokens.size()) model.tokens.resize(*id + 1);
   require(model.tokens[*id].empty(), place, " gives the id ", *id, " a second time");
   model.tokens[*id] = *bytes;
 }
 
-/// Every way to cut a token into two others is a merge.
+/// Fills model.merges: every way to cut a token into two other tokens is a merge.
 void find_merges(BytePairModel& model, const std::string& origin) {
   std::unordered_map<std::string_view, int32_t> ids;
   for (size_t id = 0; id < model.tokens.size(); ++id) {
@@ -126,7 +126,7 @@ void add_llama3_tokens(BytePairModel& model, bool is_whole) {
   for (size_t i = 0; i < names.size(); ++i) add_special(model, first + i, names[i]);
 }
 
-/// What the libraries that such files belong to add to them.
+/// Adds the special tokens that the library of each known file adds in code.
 void add_special_tokens(BytePairModel& model, bool is_whole) {
   const size_t next = model.tokens.size();
   if (model.rule == SplitRule::llama3) return add_llama3_tokens(model, is_whole);
@@ -140,7 +140,7 @@ void add_special_tokens(BytePairModel& model, bool is_whole) {
     add_special(model, 199999, "<|endoftext|>");
     add_special(model, 200018, "<|endofprompt|>");
   } else {
-    // p50k leaves the place free that the token has in GPT-2.
+    // p50k leaves the token's id in GPT-2 unused.
     const size_t usual = 50256;
     const bool is_free = usual < next && model.tokens[usual].empty();
     add_special(model, is_free ? usual : next, "<|endoftext|>");

@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// Reads tiktoken's format: on each line a token's bytes in base64, and its id, which is the rank of all
-/// merges that give it. Such a file names no pattern and no special tokens: both are known for GPT-2's,
-/// cl100k, Llama 3's and o200k, told by the number of tokens, else by how the file's name begins. Throws
-/// UserError with `origin` and line.
+/// Reads tiktoken's format. Each line has a token's bytes in base64 and its id, which is also the rank of all
+/// merges that give the token. Pattern and special tokens are not in the file. They are known for GPT-2,
+/// cl100k, Llama 3 and o200k. The number of tokens selects the model, else the start of the file's name does.
+/// Throws UserError with `origin` and the line.
 BytePairModel read_tiktoken(std::string_view text, const std::string& origin);
 
 }  // namespace lockstep

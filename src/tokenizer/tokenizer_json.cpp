@@ -18,7 +18,7 @@ constexpr size_t deepest = 64;
 
 std::string spelled(const std::string& token) { return Json(token).dump().substr(0, 80); }
 
-/// A value of the file, and what errors call it.
+/// A value of the file and its name in errors.
 class JsonField {
  public:
   JsonField(const Json& value, std::string name, const std::string& origin)
@@ -29,7 +29,7 @@ class JsonField {
     throw UserError(concat(*origin_, ": ", name_, " ", message...));
   }
 
-  /// The member; a null where there is none.
+  /// Returns the member `key`, or null if the object has none.
   JsonField operator[](const std::string& key) const {
     static const Json none;
     if (!value_->is_object()) refuse("is not an object");
@@ -65,9 +65,9 @@ class JsonField {
 
   bool has(const std::string& key) const { return value_->is_object() && value_->contains(key); }
 
-  /// The file's name and the place in it.
+  /// Returns the file's name and the place in the file.
   std::string name() const { return concat(*origin_, ": ", name_); }
-  /// As an error shows it.
+  /// Returns the value as errors show it: at most 80 characters of JSON.
   std::string shown() const { return value_->dump().substr(0, 80); }
   bool is_null() const { return value_->is_null(); }
   const Json& json() const { return *value_; }
@@ -78,29 +78,29 @@ class JsonField {
   const std::string* origin_;
 };
 
-/// Parses with what the library does not: a key that stands twice, and nesting that no such file has.
+/// Parses JSON. In addition to the library's checks, refuses duplicate keys and excessive nesting.
 Json parse(std::string_view text, const std::string& origin) {
   std::vector<std::unordered_set<std::string>> keys(deepest + 1);
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     const auto level = static_cast<size_t>(depth);
-    require(level < deepest, origin, " is nested more than ", deepest, " deep");
+    require(level < deepest, origin, " is nested more than ", deepest, " levels deep");
     if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
     if (event == Json::parse_event_t::key)
       require(keys[level].insert(parsed.get<std::string>()).second, origin, ": ", parsed.dump(),
-              " stands twice in one object");
+              " appears twice in one object");
     return true;
   };
   try {
     return Json::parse(text, watch);
   } catch (const Json::parse_error& problem) {
-    throw UserError(concat(origin, " is no JSON: damaged at byte ", problem.byte));
+    throw UserError(concat(origin, " is not valid JSON: damaged at byte ", problem.byte));
   } catch (const Json::out_of_range&) {
-    throw UserError(concat(origin, " holds a number that no tokenizer has"));
+    throw UserError(concat(origin, " has a number that is out of range"));
   }
 }
 
 std::vector<std::pair<std::string, int32_t>> read_vocabulary(const JsonField& place) {
-  if (!place.json().is_object()) place.refuse("is no object of tokens and their ids");
+  if (!place.json().is_object()) place.refuse("is not an object of tokens and their ids");
   std::vector<std::pair<std::string, int32_t>> tokens;
   for (const auto& [token, id] : place.json().items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
@@ -116,7 +116,7 @@ std::vector<std::pair<std::string, int32_t>> read_vocabulary(const JsonField& pl
 }
 
 void require_null(const JsonField& place) {
-  if (!place.is_null()) place.refuse("is ", place.shown(), ", which is not computed here");
+  if (!place.is_null()) place.refuse("is ", place.shown(), ", which is not supported");
 }
 
 TokenizerFile read_characters(const JsonField& file) {
@@ -124,35 +124,33 @@ TokenizerFile read_characters(const JsonField& file) {
   const bool is_split = !split.is_null() && split["type"].json() == "Split" &&
                         split["pattern"]["Regex"].json() == any_character &&
                         split["behavior"].json() == "Isolated" && !split["invert"].flag();
-  if (!is_split)
-    split.refuse("is none that WordLevel is read with: a Split into single characters (", any_character, ")");
+  if (!is_split) split.refuse("must be, for WordLevel, a Split into single characters (", any_character, ")");
   require_null(file["normalizer"]);
   require_null(file["post_processor"]);
   if (!file["added_tokens"].is_null() && !file["added_tokens"].elements().empty())
-    file["added_tokens"].refuse("are not computed for WordLevel");
+    file["added_tokens"].refuse("are not supported for WordLevel");
   TokenizerFile read;
   read.model = TokenizerFile::Model::characters;
   read.vocabulary = read_vocabulary(file["model"]["vocab"]);
   return read;
 }
 
-/// Refuses a setting that would change the ids and is not computed.
+/// Refuses a setting that would change the ids and is not supported.
 void require_off(const JsonField& place) {
   const Json& value = place.json();
   const bool is_off = value.is_null() || value == false || value == 0.0 || value == Json(std::string());
-  if (!is_off) place.refuse("is ", place.shown(), ", which is not computed here");
+  if (!is_off) place.refuse("is ", place.shown(), ", which is not supported");
 }
 
 void read_pattern(const JsonField& split, TokenizerFile& file) {
   const JsonField pattern = split["pattern"]["Regex"];
   const std::optional<SplitRule> rule = split_rule_of(pattern.text());
   if (!rule)
-    pattern.refuse("is none of the patterns that are known here (GPT-2, cl100k, Llama 3, Qwen 2, o200k): ",
-                   pattern.shown());
-  // What a pattern matches is every character, so both say the same.
+    pattern.refuse("is not a supported pattern (GPT-2, cl100k, Llama 3, Qwen 2, o200k): ", pattern.shown());
+  // Every character is part of a match, so the inverted Removed equals Isolated.
   const std::string behavior = split["behavior"].text();
   const bool is_isolated = behavior == "Isolated" || (behavior == "Removed" && split["invert"].flag());
-  if (!is_isolated) split["behavior"].refuse("is \"", behavior, "\", which is not computed here");
+  if (!is_isolated) split["behavior"].refuse("is \"", behavior, "\", which is not supported");
   file.rule = *rule;
 }
 
@@ -161,20 +159,20 @@ bool flag_or(const JsonField& place, bool otherwise) { return place.is_null() ? 
 void read_pre_tokenizer(const JsonField& place, TokenizerFile& file) {
   const std::string type = place["type"].text();
   if (type == "ByteLevel") {
-    if (!flag_or(place["use_regex"], true)) place.refuse("splits nothing, which is not computed here");
+    if (!flag_or(place["use_regex"], true)) place.refuse("splits nothing, which is not supported");
     file.adds_prefix_space = flag_or(place["add_prefix_space"], true);
     return;
   }
-  if (type != "Sequence") place.refuse("is \"", type, "\"; read are ByteLevel, and a Split before one");
+  if (type != "Sequence") place.refuse("is \"", type, "\"; supported are ByteLevel and a Split before it");
   const std::vector<JsonField> parts = place["pretokenizers"].elements();
   const bool is_known = parts.size() == 2 && parts[0]["type"].json() == "Split" &&
                         parts[1]["type"].json() == "ByteLevel" && !flag_or(parts[1]["use_regex"], true);
-  if (!is_known) place.refuse("is not a Split and a ByteLevel that does not split");
+  if (!is_known) place.refuse("is not a Split and a ByteLevel without use_regex");
   require_off(parts[1]["add_prefix_space"]);
   read_pattern(parts[0], file);
 }
 
-/// All but its id.
+/// Reads an added token without its id.
 AddedToken read_added_token(const JsonField& entry) {
   AddedToken token;
   token.content = entry["content"].text();
@@ -194,12 +192,12 @@ void read_added_tokens(const JsonField& place, TokenizerFile& file) {
   }
 }
 
-/// "single" of a TemplateProcessing: special tokens before and after the text.
+/// Reads "single" of a TemplateProcessing: special tokens before and after the text.
 void read_template(const JsonField& place, TokenizerFile& file) {
   bool has_text = false;
   for (const JsonField& part : place["single"].elements()) {
     if (!part["Sequence"].is_null()) {
-      if (has_text) part.refuse("stands for the text a second time");
+      if (has_text) part.refuse("has the text a second time");
       has_text = true;
       continue;
     }
@@ -215,13 +213,14 @@ void read_post_processor(const JsonField& place, TokenizerFile& file) {
   const std::string type = place["type"].text();
   if (type == "ByteLevel") return;
   if (type == "TemplateProcessing") return read_template(place, file);
-  if (type != "Sequence") place.refuse("is \"", type, "\"; read are ByteLevel, TemplateProcessing, and both");
+  if (type != "Sequence")
+    place.refuse("is \"", type, "\"; supported are ByteLevel, TemplateProcessing, and both");
   for (const JsonField& part : place["processors"].elements()) {
     const std::string name = part["type"].text();
     if (name == "TemplateProcessing" && file.before.empty() && file.after.empty())
       read_template(part, file);
     else if (name != "ByteLevel")
-      part.refuse("is \"", name, "\", which is not computed here");
+      part.refuse("is \"", name, "\", which is not supported");
   }
 }
 
@@ -246,13 +245,12 @@ TokenizerFile read_byte_pairs(const JsonField& file, const std::string& origin) 
   const JsonField normalizer = file["normalizer"];
   const bool does_nothing = normalizer.is_null() || (normalizer["type"].json() == "Sequence" &&
                                                      normalizer["normalizers"].elements().empty());
-  if (!does_nothing)
-    normalizer.refuse("is ", normalizer["type"].shown(), "; normalizers are not computed here");
+  if (!does_nothing) normalizer.refuse("is ", normalizer["type"].shown(), "; normalizers are not supported");
   require_null(file["truncation"]);
   if (!file["padding"].is_null() && file["padding"]["strategy"].json() != "BatchLongest")
-    file["padding"].refuse("is to a fixed length, which is not computed here");
+    file["padding"].refuse("is to a fixed length, which is not supported");
   const JsonField decoder = file["decoder"]["type"];
-  if (decoder.json() != "ByteLevel") decoder.refuse("is ", decoder.shown(), "; read is ByteLevel");
+  if (decoder.json() != "ByteLevel") decoder.refuse("is ", decoder.shown(), "; only ByteLevel is supported");
   const JsonField model = file["model"];
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
     require_off(model[name]);
@@ -303,13 +301,13 @@ void read_special_tokens(const JsonField& file, TokenizerConfig& config) {
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
   const Json parsed = parse(json, origin);
   const JsonField file(parsed, "the file", origin);
-  if (file["model"].is_null()) file.refuse("has no \"model\": it is no tokenizer.json");
+  if (file["model"].is_null()) file.refuse("has no \"model\": it is not a tokenizer.json");
   const JsonField type = file["model"]["type"];
   if (type.json() == "WordLevel") return read_characters(file);
-  // Files of the first versions do not name it.
+  // Files of the first versions of `tokenizers` do not name the model's type.
   const bool has_merges = type.is_null() && !file["model"]["merges"].is_null();
   if (type.json() == "BPE" || has_merges) return read_byte_pairs(file, origin);
-  type.refuse("is ", type.shown(), "; read are BPE, and WordLevel over characters");
+  type.refuse("is ", type.shown(), "; supported are BPE, and WordLevel over characters");
 }
 
 TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin) {
@@ -328,7 +326,7 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
   const JsonField decoder = file["added_tokens_decoder"];
   config.has_added = !decoder.is_null();
   if (!config.has_added) return config;
-  if (!decoder.json().is_object()) decoder.refuse("is no object of ids and their tokens");
+  if (!decoder.json().is_object()) decoder.refuse("is not an object of ids and their tokens");
   for (const auto& [id, ignored] : decoder.json().items()) {
     const auto number = number_in<int32_t>(id);
     if (!number || *number < 0) decoder.refuse("has \"", id, "\", which is not an id");

@@ -9,28 +9,28 @@
 
 namespace lockstep {
 
-/// What patterns of tokenizers ask of a character: \s, \p{N}, \p{Ll}, \p{Lu} or \p{Lt}, \p{Lm} or \p{Lo},
-/// \p{M}.
+/// The character classes in the patterns of tokenizers. After `other` they are, in order: \s, \p{N}, \p{Ll},
+/// \p{Lu} or \p{Lt}, \p{Lm} or \p{Lo}, \p{M}.
 enum class CharacterClass : uint8_t { other, white_space, number, lower, upper, caseless, mark };
 
 inline bool is_letter(CharacterClass kind) {
   return kind == CharacterClass::lower || kind == CharacterClass::upper || kind == CharacterClass::caseless;
 }
 
-/// The version of Unicode that the classes are of.
+/// The version of Unicode that defines the classes.
 extern const char* const unicode_version;
 
-/// Runs of characters of one class from U+0000 on: length * 8 + class.
+/// Runs of characters of one class, starting at U+0000. Each entry is length * 8 + class.
 inline constexpr size_t class_run_count = 3191;
 extern const std::array<uint32_t, class_run_count> class_runs;
 
-/// A character of a valid UTF-8 text.
+/// The class and length of one character of a valid UTF-8 text.
 struct ClassedCharacter {
   CharacterClass kind;
   uint32_t bytes;
 };
 
-/// Classes of all characters, looked up in two steps: the page of 256 characters, then the place in it.
+/// The classes of all characters. A lookup has two steps: the page of 256 characters, then the index in it.
 class CharacterClasses {
  public:
   static const CharacterClasses& table();
@@ -39,7 +39,7 @@ class CharacterClasses {
     return pages_[size_t{page_of_[character >> 8]} << 8 | (character & 255)];
   }
 
-  /// The character at a place where one begins.
+  /// Returns the character at `place`, which must be the first byte of a character.
   ClassedCharacter at(const char* place) const {
     const auto byte = [place](int i) { return static_cast<unsigned char>(place[i]); };
     const char32_t lead = byte(0);

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// How many bytes a sequence has, by its first byte, and the least code point that needs so many.
+/// The form of a UTF-8 sequence, by its first byte. `least` is the lowest code point of this length.
 struct Form {
   size_t bytes;
   char32_t first_bits;
@@ -25,7 +25,7 @@ Form form_of(unsigned char lead) {
   return {0, 0, 0};
 }
 
-/// The code point at the start of `bytes`; 0 if there is none.
+/// Returns the code point at the start of `bytes`, or 0 if it is invalid or NUL.
 char32_t first_code_point(std::string_view bytes, const Form& form) {
   if (form.bytes == 0 || form.bytes > bytes.size()) return 0;
   char32_t code_point = form.first_bits;
@@ -54,7 +54,7 @@ std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
     const Form form = form_of(static_cast<unsigned char>(bytes[offset]));
     const char32_t code_point = first_code_point(bytes.substr(offset), form);
     require(code_point != 0, source, " is not text: byte ", offset,
-            bytes[offset] == 0 ? " is a NUL" : " begins no UTF-8 character",
+            bytes[offset] == 0 ? " is a NUL" : " does not begin a UTF-8 character",
             "; a corpus is a UTF-8 text file (iconv converts other encodings)");
     text.push_back(code_point);
     offset += form.bytes;
@@ -71,7 +71,8 @@ void check_utf8(std::string_view bytes, std::string_view source) {
     const auto lead = static_cast<unsigned char>(bytes[offset]);
     const Form form = form_of(lead);
     require(lead == 0 || first_code_point(bytes.substr(offset), form) != 0, source, " is not text: byte ",
-            offset, " begins no UTF-8 character; a text is a UTF-8 file (iconv converts other encodings)");
+            offset,
+            " does not begin a UTF-8 character; a text is a UTF-8 file (iconv converts other encodings)");
     offset += form.bytes;
   }
 }

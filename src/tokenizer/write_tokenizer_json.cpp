@@ -9,7 +9,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// A file with the given parts, and nothing that would change a text.
+/// Returns a file with the given parts and without any part that would change a text.
 OrderedJson file_of(const OrderedJson& pre_tokenizer, const OrderedJson& decoder, const OrderedJson& model) {
   return {{"version", "1.0"},
           {"truncation", nullptr},
@@ -51,17 +51,17 @@ OrderedJson added_tokens(const BytePairModel& model) {
 std::string character_tokenizer_json(const std::vector<std::string>& characters) {
   OrderedJson vocabulary = OrderedJson::object();
   for (size_t id = 0; id < characters.size(); ++id) vocabulary.push_back({characters[id], id});
-  // No character is this unknown token, so an unknown character is refused, as it is here.
+  // "<unk>" is not in the vocabulary, so other readers refuse an unknown character, as CharTokenizer does.
   const OrderedJson model = {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}};
   return file_of(split("[\\s\\S]"), {{"type", "Fuse"}}, model).dump(2) + "\n";
 }
 
 std::string byte_pair_tokenizer_json(const BytePairModel& model) {
-  // Added tokens too, as they are: without that `tokenizers` gives them ids of its own.
+  // The vocabulary also has the added tokens verbatim. Otherwise `tokenizers` would give them its own ids.
   std::vector<std::string> spellings;
   for (const std::string& token : model.tokens) spellings.push_back(spell_bytes(token));
   for (const AddedToken& token : model.added) spellings[static_cast<size_t>(token.id)] = token.content;
-  // Filled as the vector of pairs that it is: ordered_json would look for each key among all others.
+  // Appends to the underlying vector of pairs: ordered_json would search all keys at each insertion.
   OrderedJson vocabulary = OrderedJson::object();
   OrderedJson::object_t::Container& entries = vocabulary.get_ref<OrderedJson::object_t&>();
   for (size_t id = 0; id < spellings.size(); ++id)

@@ -9,20 +9,21 @@
 
 namespace lockstep {
 
-/// Whether a run has gone on for train.patience validations without a loss that is below the best before it
-/// by more than train.min_delta. A function of the validations so far, so all ranks know it.
+/// Early stopping: a run is over after train.patience validations in a row without a better loss. A loss is
+/// better if it is below the best one by more than train.min_delta. The result depends on the validations
+/// only, so all ranks agree.
 class EarlyStopping {
  public:
   explicit EarlyStopping(const TrainConfig& train) : patience_(train.patience), min_delta_(train.min_delta) {}
 
-  /// Goes on from what an earlier start has seen.
+  /// Continues from the validations of an earlier start.
   void set_state(const ValidationRecord& record) { record_ = record; }
   const ValidationRecord& state() const { return record_; }
 
-  /// Takes the validation after a step into account.
+  /// Counts the validation after a step.
   void judge(int64_t step, double loss);
   bool is_over() const { return patience_ > 0 && record_.since_best >= patience_; }
-  /// For a person; empty unless it is over.
+  /// Returns a message for the user: why the run is over. Empty unless is_over().
   std::string reason() const;
 
  private:

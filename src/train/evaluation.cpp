@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-/// Of so many samples, the targets that count.
+/// Returns the number of targets that count in samples [first, first + samples).
 double weight_of(const Dataset& data, int64_t first, int64_t samples) {
   int64_t weight = 0;
   for (int64_t i = 0; i < samples; ++i) weight += data.weight(first + i);
@@ -34,13 +34,13 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
   const int64_t begin = std::min(batches, most * world.rank());
   const int64_t end = std::min(batches, begin + most);
   std::vector<double> sums(static_cast<size_t>(most), 0.0);
-  // Equally many rounds on every rank, also where the last ones have nothing to do in theirs.
+  // Every rank runs the same number of rounds. On the last ranks some of them may be empty.
   for (int64_t round = 0; round < most; ++round) {
     if (any_rank_was_asked_to_stop(world)) return std::nullopt;
     if (progress) progress(round, most);
     const bool is_empty = begin + round >= end;
     if (is_empty && !gathers) continue;
-    // Who has nothing to do in a round takes part in what others gather.
+    // With full sharding, a rank runs the first batch in an empty round to take part in the gathers.
     const int64_t first = is_empty ? 0 : (begin + round) * batch_size;
     std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size, data.size() - first)));
     std::iota(indices.begin(), indices.end(), first);

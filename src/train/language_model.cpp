@@ -30,8 +30,8 @@ Recompute recompute_of(const Config& config) {
                               : Recompute{What::segments, recompute_segments(config)};
 }
 
-/// On rank 0, a snapshot to go on from whose run began with what model.from names: by its address, since what
-/// lies there may be gone by now, or be a run that has come further.
+/// Returns the snapshot to resume from if its run began with model.from. For rank 0 only. It compares
+/// addresses: the model there may have been deleted or changed since.
 std::optional<StoredSnapshot> snapshot_begun_with_source(const Config& config) {
   auto found = snapshot_to_go_on_from(config);
   if (!found || !found->state().artifacts.contains(source_artifact)) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<StoredSnapshot> snapshot_begun_with_source(const Config& config) {
 std::unique_ptr<SourceModel> open_source_model(const Config& config, const World& world) {
   const std::string& address = config.model.from;
   Communicator& communicator = world.communicator();
-  // Reading a large snapshot may take longer than any collective.
+  // Reading a large snapshot may take longer than the timeout of collectives.
   const double timeout = communicator.timeout();
   communicator.set_timeout(std::numeric_limits<double>::infinity());
   std::optional<StoredSnapshot> of_run;
@@ -57,7 +57,7 @@ std::unique_ptr<SourceModel> open_source_model(const Config& config, const World
   }
 }
 
-/// Without rows beyond the vocabulary, which are there for the products alone.
+/// Counts parameters without the padding rows of the tables, which only make matmuls faster.
 int64_t count_used_parameters(const Gpt& model) {
   const Gpt::Options& options = model.options();
   const int64_t tables = options.tie_weights ? 1 : 2;
@@ -103,9 +103,9 @@ LanguageData language_data(const Config& config, const World& world, const Sourc
   if (is_wanted)
     on_first_rank(world, [&] {
       tokenizer = tokenizer_of(*source);
-      // A run that goes on had none if its data are no text.
+      // A resumed run has no tokenizer if its data are not text.
       require(tokenizer != nullptr || source->is_of_run(), "model.from = ", source->address(),
-              " has no tokenizer that data.tokenizer = auto could be; name one there");
+              " has no tokenizer for data.tokenizer = auto; name one in data.tokenizer");
     });
   return load_language_data(config, world, tokenizer);
 }
@@ -154,7 +154,7 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
     task.description += concat(", from ", source->address());
     task.artifacts[source_artifact] = source->hash();
     task.initial_values = [source](const World& world, PlacedTensors& tensors) {
-      // Reading a large model may take longer than any collective.
+      // Reading a large model may take longer than the timeout of collectives.
       const double timeout = world.communicator().timeout();
       world.communicator().set_timeout(std::numeric_limits<double>::infinity());
       source->load(world, tensors);
@@ -185,7 +185,7 @@ double count_matrix_elements(const Config& config, int64_t vocabulary_size) {
   const double rows = tables * static_cast<double>(vocabulary_size) +
                       static_cast<double>(std::max(config.model.n_positions, config.data.block_size));
   const auto width = static_cast<double>(config.model.n_embd);
-  // Attention has four matrices of width * width, the MLP two of four times that.
+  // Attention has four matrices of width * width. The MLP has two, each four times as large.
   return rows * width + 12 * static_cast<double>(config.model.n_layer) * width * width;
 }
 

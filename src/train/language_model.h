@@ -11,29 +11,30 @@
 
 namespace lockstep {
 
-/// What a language model's snapshot keeps besides tensors, in Snapshot::artifacts; and source_artifact.
-inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< of characters
-inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< any other: its tokenizer_hash()
+/// Names in Snapshot::artifacts, which a language model's snapshot stores besides tensors. See also
+/// source_artifact.
+inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< the characters of a char tokenizer
+inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< tokenizer_hash() of any other tokenizer
 inline constexpr const char* corpus_artifact = "corpus";
 
-/// Opens what model.from names, if it names anything, and takes its sizes over into the configuration. Where
-/// a run that began with it goes on, that run's snapshot tells them. All ranks call it. Throws UserError that
-/// names the key which says otherwise, or the file that is damaged.
+/// Opens the model of model.from and copies its sizes into the configuration. Null if the key is not set. If
+/// a run that began with this model resumes, the sizes come from that run's snapshot. All ranks call it.
+/// Throws UserError naming the key that contradicts the model, or the damaged file.
 std::unique_ptr<SourceModel> settle_model(Config& config, const World& world);
 
-/// The model that a configuration describes, over this many tokens.
+/// Makes the model that a configuration describes, with a vocabulary of this size.
 std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size);
 
-/// load_language_data(), where data.tokenizer = auto is the tokenizer of `source`, if there is one. UserError
-/// if it has none.
+/// Calls load_language_data(). With data.tokenizer = auto it uses the tokenizer of `source`, unless that is
+/// null. Throws UserError if the source has no tokenizer.
 LanguageData language_data(const Config& config, const World& world, const SourceModel* source);
 
-/// A training of that model as the trainer takes it, which begins with the values of `source` if there is
-/// one. Keeps references to all of them.
+/// Makes the trainer's task for that model. Training begins with the values of `source`, unless it is null.
+/// The task keeps references to all arguments.
 TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data,
                            const SourceModel* source = nullptr);
 
-/// The elements of a GPT's matrices and tables, which are nearly all that it has.
+/// Returns the elements of a GPT's matrices and tables: nearly all of its parameters.
 double count_matrix_elements(const Config& config, int64_t vocabulary_size);
 
 }  // namespace lockstep

@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The file with the plans that runs with train.tune_matmul on this kind of GPU, with this cuBLASLt, have
-/// found. Whoever has one has the file to itself, from reading to writing; other runs wait.
+/// The file of tuned plans for this GPU model and this version of cuBLASLt. Runs with train.tune_matmul write
+/// it. A PlansFile locks the file as long as it exists; other runs wait.
 class PlansFile {
  public:
   /// Throws UserError after `patience` seconds. Returns without the lock if this process is asked to stop.
@@ -37,17 +37,18 @@ class PlansFile {
     std::string name = place_of_matmul_plans();
     for (char& letter : name)
       if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
-    std::error_code problem;  // shows when the lock's file is made
+    std::error_code problem;  // not checked: keep() fails and reports it
     fs::create_directories(folder, problem);
     path_ = folder + "/" + name + ".txt";
-    // Beside the file, which every writer replaces.
+    // The lock is a file of its own, because every writer replaces the file of plans.
     lock_ = Descriptor(::open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (lock_) wait_for_lock(patience);
   }
 
   const std::string& path() const { return path_; }
 
-  /// Makes its plans those of this process; none, with a warning, if they cannot be used.
+  /// Replaces this process's plans with those of the file. Logs a warning and loads none if they are
+  /// unusable.
   void load() const {
     import_matmul_plans("");
     std::ifstream file(path_, std::ios::binary);
@@ -55,19 +56,19 @@ class PlansFile {
     try {
       import_matmul_plans({std::istreambuf_iterator<char>(file), {}});
     } catch (const UserError& problem) {
-      log_warning(concat(path_, ": ", problem.what(), "; its plans are made anew"));
+      log_warning(concat(path_, ": ", problem.what(), "; its plans are tuned again"));
     }
   }
 
-  /// Returns whether another run will find them.
+  /// Saves plans for other runs. Returns false, after a warning, if that fails.
   bool keep(const std::string& plans) const {
     try {
       expect(!path_.empty(), "neither XDG_CACHE_HOME nor HOME is set");
       write_file(path_, plans);
       return true;
     } catch (const std::exception& problem) {
-      log_warning(concat("tuned plans could not be kept (", problem.what(),
-                         "): another run may find others, and then has other bits"));
+      log_warning(concat("cannot save the tuned plans (", problem.what(),
+                         "): another run may choose other plans, and its bits then differ"));
       return false;
     }
   }
@@ -77,11 +78,12 @@ class PlansFile {
     const Clock::time_point begin = Clock::now();
     for (bool is_told = false; ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0; is_told = true) {
       if (errno != EWOULDBLOCK)
-        return log_warning(concat(path_, " cannot be locked (", std::strerror(errno), "): tune in one run"));
-      require(seconds_since(begin) < patience, "train.tune_matmul: for ", patience, " s another run has had ",
-              path_, " to itself: end it, or wait until it trains");
+        return log_warning(
+            concat(path_, " cannot be locked (", std::strerror(errno), "): tune in one run at a time"));
+      require(seconds_since(begin) < patience, "train.tune_matmul: after ", patience,
+              " s another run still locks ", path_, ": end that run, or wait until it trains");
       if (stop_was_requested()) return;
-      if (!is_told) log_info(concat("waiting for another run, which tunes into ", path_));
+      if (!is_told) log_info(concat("waiting for another run, which is tuning into ", path_));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -90,7 +92,7 @@ class PlansFile {
   Descriptor lock_;
 };
 
-/// A micro-batch forward and backward; of the results only the plans are kept.
+/// Runs a micro-batch forward and backward. Only the plans that this makes are kept.
 void run_once(const Config& config, const TrainingTask& task) {
   std::vector<int64_t> indices(static_cast<size_t>(config.train.batch_size / config.train.accumulate));
   std::iota(indices.begin(), indices.end(), 0);
@@ -100,7 +102,7 @@ void run_once(const Config& config, const TrainingTask& task) {
   synchronize(current_stream());
 }
 
-/// The plans of this run's products, those that no run has found yet by timing.
+/// Returns the plans of this run's matmuls. Times the shapes that no earlier run has tuned.
 std::string tune(const Config& config, const TrainingTask& task, double patience) {
   const PlansFile file(patience);
   if (stop_was_requested()) return {};
@@ -111,11 +113,13 @@ std::string tune(const Config& config, const TrainingTask& task, double patience
   set_matmul_tuning(false);
   const std::string all = export_matmul_plans();
   const bool is_kept = all == before || file.keep(all);
-  // What other runs have found for shapes that this run meets later must not show in it.
+  // Plans of shapes that this run has not used yet are dropped. Other runs tuned them, so they would make
+  // this run's bits depend on those runs.
   const std::string used = export_matmul_plans(true);
-  log_info(concat("this run's bits depend on tuned plans for its products, ", hash_text(hash_of(used)),
-                  is_kept ? concat(", kept in ", file.path(), ": elsewhere it needs a copy of that file")
-                          : ", which are not kept"));
+  log_info(concat(
+      "this run's bits depend on tuned matmul plans, ", hash_text(hash_of(used)),
+      is_kept ? concat(", kept in ", file.path(), ": copy that file to get the same bits on another machine")
+              : ", which are not saved"));
   return used;
 }
 
@@ -124,18 +128,16 @@ std::string tune(const Config& config, const TrainingTask& task, double patience
 void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot) {
   if (device_of(current_stream()) == Device::cpu) return;
-  // Each rank asks its own library for what the plans do not have.
-  require_equal_on_all_ranks(world.communicator(), "what products are planned for",
-                             place_of_matmul_plans() + "\n");
+  // Each rank asks its own library for shapes without a plan, so the libraries must be equal.
+  require_equal_on_all_ranks(world.communicator(), "GPU model or cuBLASLt", place_of_matmul_plans() + "\n");
   std::string plans = from_snapshot;
   on_first_rank(world, [&] {
     if (!config.train.tune_matmul) return;
-    // The others wait, so that it has to be over before they give up.
+    // The other ranks wait meanwhile, so rank 0 waits for the file at most half of their timeout.
     if (plans.empty())
       plans = tune(config, task, world.communicator().timeout() / 2);
     else
-      log_info(
-          concat("products are computed by the plans of the run that goes on, ", hash_text(hash_of(plans))));
+      log_info(concat("matmuls use the plans of the resumed run, ", hash_text(hash_of(plans))));
   });
   import_matmul_plans(world.communicator().broadcast_text(plans, 0));
   release_cached_memory(current_stream());

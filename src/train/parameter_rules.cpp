@@ -12,17 +12,17 @@
 namespace lockstep {
 namespace {
 
-/// "a, b" -> "a", "b".
+/// Splits a list at its commas: "a, b" -> "a", "b".
 std::vector<std::string> entries_of(const std::string& key, const std::string& list) {
   std::vector<std::string> entries;
   std::istringstream text(list);
   for (std::string entry; std::getline(text, entry, ',');) entries.push_back(trimmed(entry));
   require(std::ranges::none_of(entries, &std::string::empty) && !list.ends_with(','), key, " = ", list,
-          ": nothing stands beside a comma");
+          ": an entry next to a comma is empty");
   return entries;
 }
 
-/// The trainable parameters whose names are what the pattern says.
+/// Returns the trainable parameters whose names match the pattern.
 std::vector<NamedTensor> matching(const TrainingTask& task, const std::string& pattern) {
   std::vector<NamedTensor> found;
   for (const NamedTensor& parameter : task.parameters)
@@ -37,16 +37,17 @@ bool names_any(const TrainingTask& task, const std::string& pattern) {
   });
 }
 
-/// What a user sees who has to mend a pattern.
+/// Returns a parameter's name as an example, for an error about a pattern.
 std::string example_of(const TrainingTask& task) {
-  return task.parameters.empty() ? ""
-                                 : concat("; a name is ", task.parameters[task.parameters.size() / 2].name);
+  return task.parameters.empty()
+             ? ""
+             : concat("; parameter names look like ", task.parameters[task.parameters.size() / 2].name);
 }
 
 void freeze(const std::string& list, TrainingTask& task) {
   int64_t frozen = 0;
   for (const std::string& pattern : entries_of("train.freeze", list)) {
-    require(names_any(task, pattern), "train.freeze: ", pattern, " names no parameter", example_of(task));
+    require(names_any(task, pattern), "train.freeze: ", pattern, " matches no parameter", example_of(task));
     for (NamedTensor& parameter : matching(task, pattern)) {
       parameter.tensor.set_requires_grad(false);
       ++frozen;
@@ -56,7 +57,7 @@ void freeze(const std::string& list, TrainingTask& task) {
   task.description += concat("\nfrozen: ", frozen, " of ", counted(std::ssize(task.parameters), "tensor"));
 }
 
-/// An entry of train.groups.
+/// An entry of train.groups: a pattern and its settings.
 struct GroupEntry {
   std::string pattern;
   std::map<std::string, double> settings;
@@ -70,7 +71,7 @@ struct GroupEntry {
   }
 };
 
-/// "PATTERN lr_factor=0.1 weight_decay=0".
+/// Parses an entry: "PATTERN lr_factor=0.1 weight_decay=0".
 GroupEntry group_entry(const std::string& entry) {
   GroupEntry group;
   std::istringstream words(entry);
@@ -82,28 +83,28 @@ GroupEntry group_entry(const std::string& entry) {
             " is neither lr_factor nor weight_decay");
     const auto value = number_in<double>(word.substr(std::min(equals + 1, word.size())));
     require(value && std::isfinite(*value) && *value >= 0, "train.groups: ", entry, ": ", name,
-            " needs a number from 0, as in ", name, "=0.1");
+            " needs a number of at least 0, as in ", name, "=0.1");
     require(group.settings.emplace(name, *value).second, "train.groups: ", entry, ": ", name,
-            " stands twice");
+            " is given twice");
   }
   require(!group.settings.empty(), "train.groups: ", entry,
-          ": say lr_factor=K, weight_decay=K or both after the pattern");
+          ": give lr_factor=K, weight_decay=K or both after the pattern");
   return group;
 }
 
 void group(const std::string& list, TrainingTask& task) {
   std::vector<GroupEntry> entries;
-  std::map<std::string, size_t> entry_of;  // by the parameter's name
+  std::map<std::string, size_t> entry_of;  // keyed by the parameter's name
   std::vector<std::string> told;
   for (const std::string& text : entries_of("train.groups", list)) {
     const GroupEntry entry = group_entry(text);
-    require(names_any(task, entry.pattern), "train.groups: ", entry.pattern, " names no parameter",
+    require(names_any(task, entry.pattern), "train.groups: ", entry.pattern, " matches no parameter",
             example_of(task));
     int64_t taken = 0;
     for (const NamedTensor& parameter : matching(task, entry.pattern))
       taken += entry_of.emplace(parameter.name, entries.size()).second ? 1 : 0;
     require(taken > 0, "train.groups: ", entry.pattern,
-            " names only parameters that are frozen or that an entry before it has taken");
+            " matches only parameters that are frozen or that an earlier entry has taken");
     entries.push_back(entry);
     told.push_back(concat(text, " (", counted(taken, "tensor"), ")"));
   }
@@ -127,7 +128,7 @@ bool matches_pattern(std::string_view pattern, std::string_view name) {
       ++p;
       ++n;
     } else if (star != std::string_view::npos) {
-      p = star + 1;  // the last star takes one character more
+      p = star + 1;  // the last star takes one more character
       n = ++behind_star;
     } else {
       return false;

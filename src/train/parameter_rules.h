@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Whether a name is what a pattern says, where * stands for any characters, also dots and none, and ? for
-/// one.
+/// Returns whether a name matches a pattern. `*` matches any number of characters, including dots and none.
+/// `?` matches one character.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-/// Freezes the task's parameters that train.freeze names, and gives those that train.groups names their own
-/// learning rate and weight decay; says so in the task's description. Throws UserError naming the entry that
-/// is none or names no parameter.
+/// Freezes the parameters that match train.freeze. Gives those that match train.groups their own learning
+/// rate and weight decay. Adds both to the task's description. Throws UserError naming an entry that is
+/// malformed or matches no parameter.
 void apply_parameter_rules(const TrainConfig& train, TrainingTask& task);
 
 }  // namespace lockstep

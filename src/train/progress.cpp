@@ -19,13 +19,13 @@ namespace {
 constexpr int widest_bar = 30;
 constexpr int narrowest_bar = 8;
 constexpr double redraw_seconds = 0.1;
-/// Until which a validation needs no word.
+/// Seconds after which a validation is shown.
 constexpr double patience_seconds = 2.0;
 constexpr double validation_line_seconds = 10.0;
-/// Epochs are told one by one until there are so many lines.
+/// Number of lines about epochs after which epochs are shown together.
 constexpr int64_t most_epoch_lines = 20;
 
-/// Three or four digits: 950, 12.3k, 1.2M.
+/// Formats a number with a suffix k or M: 950, 12.3k, 1.2M.
 std::string short_count(double value) {
   if (!std::isfinite(value)) return "?";
   if (value < 999.5) return fixed_text(value, 0);
@@ -63,16 +63,18 @@ std::string bar(double share, int cells, bool unicode) {
   return unicode ? "▕" + text + "▏" : "[" + text + "]";
 }
 
-/// A bar of what fits beside `text`, which goes without if that is not much.
+/// Returns `text` with a bar in front that fits into the display. Omits a bar of fewer than narrowest_bar
+/// cells.
 std::string bar_beside(const std::string& text, double done, double all, const Display& display) {
-  // The last column stays free, because writing it makes some terminals begin a new line.
+  // The last column stays free, because writing to it makes some terminals begin a new line.
   const int room = display.columns - 1;
   const int cells = std::min(room - static_cast<int>(text.size()) - 4, widest_bar);
   if (cells < narrowest_bar) return text.substr(0, static_cast<size_t>(std::max(room, 0)));
   return bar(std::clamp(all > 0 ? done / all : 0, 0.0, 1.0), cells, display.unicode) + "  " + text;
 }
 
-/// The first of LC_ALL, LC_CTYPE and LANG that is set says which characters a terminal shows (POSIX).
+/// Returns whether the locale is UTF-8. POSIX takes it from LC_ALL, LC_CTYPE or LANG: the first one that is
+/// set.
 bool locale_is_utf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(variable);
@@ -95,7 +97,7 @@ Display Display::of_stderr() {
 }
 
 std::string format_bar(const ProgressState& state, const Display& display) {
-  // In the order in which they are kept when there is little room.
+  // Parts are in order of importance: the last ones are dropped if there is little room.
   std::string text;
   for (const std::string& part : {steps_text(state), loss_text(state), time_text(state), speed_text(state)}) {
     const std::string longer = text.empty() ? part : text + "  " + part;
@@ -158,7 +160,7 @@ void Progress::update(int64_t step, double loss, double per_second) {
     shown_step_ = step;
     errors_ << format_line(state_) << std::endl;
   }
-  // A bar shows how long it takes; a log has it once, where a person looks for it.
+  // The bar always shows the time left. A log shows it once, after two seconds and three steps.
   if (has_told_duration_ || now < 2 || done < 3) return;
   has_told_duration_ = true;
   if (state_.seconds_left >= 20) errors_ << about(state_.seconds_left) << " left" << std::endl;
@@ -195,7 +197,7 @@ void Progress::log_epochs() {
   const std::string text = epoch_text_(*first_held_epoch_, last_epoch_);
   first_held_epoch_.reset();
   epoch_lines_ += std::count(text.begin(), text.end(), '\n');
-  // One stream on a terminal, because nobody keeps two in order on their way there.
+  // On a terminal all text goes to one stream, because two streams may arrive out of order.
   if (display_.interactive && display_.shows_output) {
     print(text);
   } else {

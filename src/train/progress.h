@@ -9,72 +9,74 @@
 
 namespace lockstep {
 
-/// Where a run stands.
+/// The state of a run that a progress display shows.
 struct ProgressState {
   int64_t step = 0;
   int64_t total_steps = 0;
   double loss = 0;
-  double per_second = 0;        ///< how many of `unit`
+  double per_second = 0;        ///< in `unit` per second
   double seconds_left = -1;     ///< negative: not known yet
-  std::string unit = "tokens";  ///< what the model learns from: tokens or samples
+  std::string unit = "tokens";  ///< the unit of per_second: tokens or samples
 };
 
-/// What the display can show.
+/// Properties of the display.
 struct Display {
-  bool interactive = false;  ///< a bar that is redrawn; otherwise lines
-  bool unicode = false;      ///< block characters in the bar
+  bool interactive = false;  ///< shows a bar that is redrawn; otherwise lines
+  bool unicode = false;      ///< draws the bar with block characters
   int columns = 80;
-  bool shows_output = false;  ///< stdout appears there too
+  bool shows_output = false;  ///< stdout appears on the same terminal
 
-  /// Where stderr ends up (find_terminal), and whether the locale is UTF-8.
+  /// Describes the display of stderr, as found by find_terminal(). It is Unicode if the locale is UTF-8.
   static Display of_stderr();
 };
 
-/// A bar of at most `display.columns` columns; parts that do not fit are left out, the least telling first.
+/// Formats a bar of at most `display.columns` columns. Leaves out the least important parts if they do not
+/// fit.
 std::string format_bar(const ProgressState& state, const Display& display);
-/// The same facts as a line of plain text.
+/// Formats a state as a line of plain text.
 std::string format_line(const ProgressState& state);
-/// A duration as a person says it: "about 3 minutes".
+/// Formats a duration in words: "about 3 minutes".
 std::string about(double seconds);
 
-/// As often as a person reads: twice a second in the first ten seconds, then every ten.
+/// A rate limit for lines: two per second in the first ten seconds, then one every ten seconds.
 class ReadingPace {
  public:
-  /// Whether the next line is due after so many seconds, and if so, takes its turn.
+  /// Returns whether a line is due `elapsed` seconds after the start. If it is, counts the line as written.
   bool is_due(double elapsed);
 
  private:
   double last_ = -1e9;
 };
 
-/// Shows rank 0's progress: on a terminal as one bar, elsewhere as lines at the pace of a reader.
+/// Shows rank 0's progress: a bar on a terminal, and lines at a ReadingPace elsewhere.
 class Progress {
  public:
   struct Options {
     int64_t total_steps = 0;
-    int64_t first_step = 0;   ///< already done (a resumed run)
+    int64_t first_step = 0;   ///< steps that were done before (a resumed run)
     int64_t every_steps = 1;  ///< least number of steps between lines
     std::string unit = "tokens";
-    std::function<double()> clock = {};  ///< seconds; empty: the steady clock
+    std::function<double()> clock = {};  ///< returns seconds; empty: the steady clock
   };
-  /// What is said at the start of epochs `first` to `last`: whole lines.
+  /// Returns the text for the start of epochs `first` to `last`: whole lines.
   using EpochText = std::function<std::string(int64_t first, int64_t last)>;
 
-  /// The bar and lines go to `errors`, the words about epochs to `output`, unless both are one terminal.
+  /// Writes the bar and lines to `errors`. Texts about epochs go to `output`, unless both are one terminal.
   Progress(Options options, Display display, std::ostream& errors, std::ostream& output);
-  /// Says what was held back, and leaves the last bar standing.
+  /// Writes texts that were held back. The last bar remains visible.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// After each step: `step` steps are done.
+  /// Shows a step. Call it after each step; `step` steps are done.
   void update(int64_t step, double loss, double per_second);
-  /// Around each batch of a validation: `done` of `batches` are done, none at its start. Shown if it takes
-  /// longer than a person waits without asking.
+  /// Shows the progress of a validation: `done` of `batches` batches are done. Call it first with 0 and then
+  /// after each batch. Nothing is shown in the first two seconds.
   void validate(int64_t done, int64_t batches);
-  /// An epoch begins: the first are told one by one, later ones at a reader's pace, several as one.
+  /// Marks the start of an epoch. The first epochs are shown one by one. Later ones are shown together, at a
+  /// ReadingPace.
   void begin_epoch(int64_t epoch, const EpochText& text);
-  /// Shows other text, of one or more lines, above the bar.
+  /// Shows other text above the bar: one or more lines.
   void print(const std::string& text);
 
  private:
@@ -100,7 +102,7 @@ class Progress {
   int64_t epoch_lines_ = 0;
   EpochText epoch_text_;
   double drawn_ = -1;
-  bool is_visible_ = false;  ///< the bar
+  bool is_visible_ = false;  ///< whether the bar is on the screen
 };
 
 }  // namespace lockstep

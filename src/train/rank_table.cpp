@@ -40,7 +40,7 @@ RankDevice to_place(const std::string& text) {
 
 const std::string& model(const RankDevice& place) { return place.gpu.empty() ? place.processor : place.gpu; }
 
-/// "rank 3", "ranks 0-2,5".
+/// Formats a list of ranks: "rank 3", "ranks 0-2,5".
 std::string rank_list(const std::vector<size_t>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size();) {
@@ -53,7 +53,7 @@ std::string rank_list(const std::vector<size_t>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + text;
 }
 
-/// The ranks in groups of those of which `what` is the same, in the order of each group's first rank.
+/// Groups ranks for which `what` is equal. Groups are in the order of their first ranks.
 template <class What>
 std::vector<std::vector<size_t>> group_ranks(const std::vector<RankDevice>& places, const What& what) {
   std::vector<std::vector<size_t>> groups;
@@ -98,14 +98,14 @@ float multiply_add(int64_t rounds, float start) {
   return sums[0][0];
 }
 
-/// The dense peak of a GPU as its maker states it, in floating-point operations per second; 0 if unknown.
+/// Returns a GPU's dense peak from its data sheet, in floating-point operations per second; 0 if unknown.
 double gpu_peak_flops(const std::string& gpu_name, DType dtype) {
   struct Peak {
     const char* name;
     double in_fp32;
     double in_16_bits;  ///< on tensor cores, without sparsity
   };
-  // From the data sheets. The first name that is found counts.
+  // Figures are from the data sheets. The first entry whose name occurs in gpu_name applies.
   constexpr Peak peaks[] = {
       {"H100 PCIe", 51e12, 756e12}, {"H100", 67e12, 989.4e12},       {"H200", 67e12, 989.4e12},
       {"GH200", 67e12, 989.4e12},   {"A100", 19.5e12, 312e12},       {"B200", 80e12, 2250e12},
@@ -159,7 +159,7 @@ void print_rank_table(const World& world) {
 double measure_peak_flops() {
   constexpr int64_t rounds = 200'000;
   double best_seconds = 1e9;
-  // Read and written every time, so that no call can be left out.
+  // Each call reads and writes a volatile value, so that the compiler cannot remove a call.
   volatile float value = multiply_add(rounds, 1.0f);
   for (int repeat = 0; repeat < 8; ++repeat) {
     const auto begin = Clock::now();
@@ -174,7 +174,7 @@ std::string processor_name() {
   for (std::string line; std::getline(file, line);)
     if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
       return line.substr(colon + 2);
-  return instruction_set();  // processors other than x86 are not named there
+  return instruction_set();  // /proc/cpuinfo names the model of x86 processors only
 }
 
 double peak_flops(const Config& config, const World& world) {

@@ -9,36 +9,37 @@
 
 namespace lockstep {
 
-/// Floating-point operations per second that this thread's core reaches in a loop of independent fused
-/// multiply-adds held in registers: the ceiling that kernels are measured against. Takes about 20 ms.
+/// Measures the peak of this thread's core in floating-point operations per second. The loop runs independent
+/// fused multiply-adds in registers. Kernels are compared with this ceiling. Takes about 20 ms.
 double measure_peak_flops();
 
-/// The model of this machine's processor as /proc/cpuinfo names it; the instruction set where it does not.
+/// Returns the model of this machine's processor from /proc/cpuinfo, or its instruction set if it is not
+/// there.
 std::string processor_name();
 
-/// The ceiling of all ranks together; 0 where it is not known.
+/// Returns the peak of all ranks together, in floating-point operations per second; 0 if it is not known.
 double peak_flops(const Config& config, const World& world);
 
-/// Where one rank computes.
+/// The device of one rank.
 struct RankDevice {
   std::string host;
-  std::string processor;  ///< its model, as /proc/cpuinfo names it
-  std::string gpu;        ///< its model; empty where the rank computes on the processor
-  std::string gpu_id;     ///< the beginning of its UUID, as nvidia-smi -L prints it
+  std::string processor;  ///< the processor's model, from /proc/cpuinfo
+  std::string gpu;        ///< the GPU's model; empty if the rank uses the CPU
+  std::string gpu_id;     ///< the beginning of the GPU's UUID, as in nvidia-smi -L
 };
 
-/// The places in the order of ranks as lines for a person, one for each host and model: "ranks 0-3 on node1:
-/// NVIDIA H200 (GPU-1b2c3d4e ...)".
+/// Describes the devices of all ranks, which are in the order of ranks. Returns a line for each host and
+/// model: "ranks 0-3 on node1: NVIDIA H200 (GPU-1b2c3d4e ...)".
 std::vector<std::string> rank_table(const std::vector<RankDevice>& places);
 
-/// What a person should know if not all processors are of one model; empty if they are.
+/// Returns a warning if the ranks' processors are of different models; else an empty string.
 std::string mixed_processors(const std::vector<RankDevice>& places);
 
-/// Where every rank is, on all of them. All ranks call it.
+/// Returns the devices of all ranks, on every rank. All ranks call it.
 std::vector<RankDevice> gather_places(const World& world);
 
-/// Rank 0 prints the table and the warning, if there are other ranks. All ranks call it; each says where it
-/// is.
+/// Logs rank_table() and the warning of mixed_processors() on rank 0. Does nothing for a single rank. All
+/// ranks call it.
 void print_rank_table(const World& world);
 
 }  // namespace lockstep

@@ -30,19 +30,20 @@
 namespace lockstep {
 namespace {
 
-/// A step that was started, until its result is known.
+/// A step that was started and whose result is not known yet.
 struct StartedStep {
-  StepMetrics metrics = {};  ///< as far as they are known
+  StepMetrics metrics = {};  ///< the fields that are known before the result
   int64_t samples_of_replica = 0;
   Clock::time_point begin;
 };
 
-/// Where every core computes, a thread that prepares batches would only take turns with one that does.
+/// Returns whether a thread may prepare batches in the background. If every core computes, that thread would
+/// only slow down the others.
 bool may_prepare_beside(const Config& config, const World& world) {
   return config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
 }
 
-/// One run, from start to end, on one rank.
+/// A run from start to end, on one rank.
 class Run {
  public:
   Run(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
@@ -96,7 +97,7 @@ class Run {
   bool validates(int64_t step) const {
     return task_.validation_data && is_due(step, config_.train.eval_every);
   }
-  /// Whether something after this step needs its outcome before the next one starts.
+  /// Returns whether the result of this step is needed before the next step starts.
   bool needs_result(int64_t step) const {
     return validates(step) || snapshots_.is_wanted() || snapshots_.is_due(step) ||
            (config_.train.sample_every > 0 && is_due(step, config_.train.sample_every));
@@ -111,21 +112,21 @@ class Run {
   Loader loader_;
   StepRunner runner_;
   int64_t total_steps_;
-  std::function<double(int64_t)> learning_rate_;  ///< of a step
+  std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
   double peak_flops_;
   int64_t first_step_ = 0;
   std::deque<StartedStep> started_;
   Clock::time_point last_end_;
-  double step_seconds_ = 0.0;  ///< of the last one
+  double step_seconds_ = 0.0;  ///< duration of the last step
   ParameterCheck parameter_check_;
   SpaceTensors tensors_;
   RunSnapshots snapshots_;
-  int64_t last_step_ = 0;                ///< whose result is known
-  bool has_asked_to_stop_ = false;       ///< this rank
-  bool has_asked_for_snapshot_ = false;  ///< this rank, and still does
-  bool stopping_ = false;                ///< all ranks know that one asked
+  int64_t last_step_ = 0;                ///< the last step whose result is known
+  bool has_asked_to_stop_ = false;       ///< this rank has
+  bool has_asked_for_snapshot_ = false;  ///< this rank has, and has not withdrawn it
+  bool stopping_ = false;                ///< a rank has asked, and all ranks know it
   EarlyStopping early_stopping_;
-  bool validation_is_pending_ = false;     ///< of the last step: a request to stop cut it short
+  bool validation_is_pending_ = false;     ///< a request to stop interrupted the last validation
   std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0
   std::unique_ptr<Progress> progress_;     ///< on rank 0
 };
@@ -138,16 +139,16 @@ int Run::operator()() {
   heartbeat().deadline_seconds.store(config_.dist.timeout_s);
   if (validation_is_pending_) validate_pending();
   run_steps();
-  // Writing the last snapshot may take longer than any deadline.
+  // Writing the last snapshot may take longer than the deadline.
   heartbeat().deadline_seconds.store(0.0);
   progress_.reset();
   return last_step_ < total_steps_ || validation_is_pending_ ? stop() : finish();
 }
 
-/// Loads what there is to go on from. A run that has ended has no step left, but its last line may be
-/// missing.
+/// Loads the snapshot to resume from, or the task's initial values. A finished run has no steps left, but the
+/// last line of its metrics may be missing.
 void Run::resume() {
-  // Before they are read, so that a rank has room for its own alone.
+  // States are placed before they are read. A rank then allocates memory only for its own states.
   engine_.data_parallel.place_states(*engine_.optimizer);
   folder_.load(tensors_);
   const Snapshot* found = folder_.snapshot();
@@ -159,12 +160,12 @@ void Run::resume() {
   first_step_ = last_step_ = found->step;
   early_stopping_.set_state(found->validations);
   if (early_stopping_.is_over()) total_steps_ = found->step;
-  // Whoever goes on may want no validation there any more.
+  // The resumed run may have turned this validation off.
   validation_is_pending_ = found->is_validation_pending && validates(found->step);
 }
 
-/// Nothing is said or overwritten before the run is accepted, so that a refusal is the first thing a user
-/// reads and the files of an earlier run stay.
+/// Logs the start and opens the run's files, on rank 0. Nothing is logged or overwritten before the run is
+/// accepted. A refusal is then the first message, and the files of an earlier run remain.
 void Run::open_files() {
   log_start(config_, world_, task_, engine_.data_parallel, total_steps_);
   const auto states = std::ssize(engine_.optimizer->state_names());
@@ -180,7 +181,7 @@ void Run::open_files() {
 }
 
 void Run::run_steps() {
-  // A GPU gets its next step before the result of this one is read.
+  // A GPU gets its next step before the result of the current one is read.
   const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
   for (int64_t index = first_step_; index < total_steps_ && !stopping_; ++index) {
     start(index);
@@ -189,7 +190,7 @@ void Run::run_steps() {
   while (!started_.empty()) finish_oldest();
 }
 
-/// The end of a run whose steps are all done.
+/// Ends a run whose steps are all done. Returns the exit code.
 int Run::finish() {
   const uint64_t hash_value = parameter_check_.compare(total_steps_);
   const Snapshot* found = folder_.snapshot();
@@ -198,9 +199,8 @@ int Run::finish() {
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
   const bool is_kept = world_.communicator().on_every_rank(!is_lost);
   if (world_.is_first() && !is_kept)
-    log_error(concat("all ", total_steps_,
-                     " steps are done, but the snapshot of the trained model is missing in ",
-                     config_.snapshot.path, ": mend what is said above, and start the run again to go on"));
+    log_error(concat("all ", total_steps_, " steps are done, but the final snapshot could not be written to ",
+                     config_.snapshot.path, ": fix the error above and run the same command again"));
   if (is_kept) log_memory(world_, task_);
   if (world_.is_first() && is_kept) {
     folder_.check_recently();
@@ -210,9 +210,9 @@ int Run::finish() {
   return is_kept ? 0 : 1;
 }
 
-/// The end for now: whoever asked may start the run again, if there is something to go on from.
+/// Ends the run after a request to stop. It can be resumed if there is a snapshot. Returns the exit code.
 int Run::stop() {
-  // Of what was done before this start there is a snapshot, or it was nothing.
+  // Steps before this start are in a snapshot, or there were none. So only steps of this start need one.
   if (last_step_ != first_step_) parameter_check_.compare(last_step_);
   const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
   world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
@@ -221,10 +221,10 @@ int Run::stop() {
   const std::string when =
       concat(validation_is_pending_ ? "in the validation after step " : "after step ", last_step_);
   if (is_saved)
-    log_info(concat("stopped on request ", when, "; start the run again to go on"));
+    log_info(concat("stopped on request ", when, "; run the same command again to resume"));
   else
-    log_error(concat("stopped on request ", when, " without a snapshot of it",
-                     config_.snapshot.path.empty() ? ", since snapshot.path is none" : ""));
+    log_error(concat("stopped on request ", when, " without a snapshot",
+                     config_.snapshot.path.empty() ? ", because snapshot.path is none" : ""));
   return is_saved ? exit_stopped : 1;
 }
 
@@ -235,7 +235,7 @@ void Run::start(int64_t index) {
                      .epoch = step.epoch,
                      .learning_rate = learning_rate_(index),
                      .data_wait_ms = seconds_since(started.begin) * 1e3};
-  // Every replica has the same number of samples, so this rank knows the whole step.
+  // Every replica has the same number of samples, so this rank knows the size of the whole step.
   started.samples_of_replica = step.batches.front().samples * config_.train.accumulate;
   if (progress_ && task_.epoch_text && index % loader_.steps_per_epoch() == 0)
     progress_->begin_epoch(step.epoch, [this, samples = started.samples_of_replica](int64_t a, int64_t b) {
@@ -245,16 +245,16 @@ void Run::start(int64_t index) {
   started_.push_back(started);
 }
 
-/// Asks all ranks for what this one wants after the step that is under way.
+/// Sends this rank's requests, to stop or to write a snapshot, to all ranks with the current step.
 void Run::vote() {
   if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
     engine_.data_parallel.vote(Vote::stop);
-    // On a GPU the next step is under way before this one's votes are read.
+    // On a GPU the next step has started before the votes of this step are read.
     const double seconds = step_seconds_ * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
     const bool is_long = seconds > 2.0;
     const bool is_alone = world_.size() == 1 && !is_supervised();
     if (progress_)
-      progress_->print(concat("asked to stop: the step under way is finished and saved first",
+      progress_->print(concat("asked to stop: the current step is finished and saved first",
                               is_long ? concat(", which takes ", std::llround(seconds), " s") : "",
                               is_alone ? "; Ctrl-C again ends at once" : ""));
   }
@@ -272,7 +272,7 @@ void Run::finish_oldest() {
   folder_.check_recently();
   snapshots_.go_on();
   if (writer_) writer_->write(metrics);
-  // With a step under way the model is no longer that of this one.
+  // Once a later step has started, the model is no longer the model of this step.
   const bool is_due = snapshots_.is_wanted() && started_.empty();
   save(metrics.step, is_due || metrics.step == total_steps_, is_best);
   write_sample(metrics.step);
@@ -308,7 +308,8 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   return metrics;
 }
 
-/// The validation loss where it is due after a step; nothing either if a request to stop cut it short.
+/// Returns the validation loss if a validation is due after this step. Returns nothing if it is not due, or
+/// if a request to stop interrupts it.
 std::optional<double> Run::validate(int64_t step) {
   if (!validates(step)) return std::nullopt;
   const auto loss =
@@ -322,7 +323,7 @@ std::optional<double> Run::validate(int64_t step) {
   return loss;
 }
 
-/// Makes up for the validation that a request to stop cut short.
+/// Runs the validation that a request to stop interrupted in an earlier start.
 void Run::validate_pending() {
   const auto loss = validate(first_step_);
   if (!loss) return;
@@ -331,12 +332,12 @@ void Run::validate_pending() {
   save(first_step_, false, judge(loss));
 }
 
-/// Whether the model of the last step is the best so far.
+/// Returns whether the model of the last step is the best so far.
 bool Run::judge(std::optional<double> validation_loss) {
   if (!validation_loss) return false;
   early_stopping_.judge(last_step_, *validation_loss);
   if (early_stopping_.is_over()) total_steps_ = last_step_;
-  // Rank 0 knows whether the best one so far was kept.
+  // Only rank 0 knows whether the best snapshot so far could be written.
   const bool is_best =
       world_.communicator().broadcast_text(snapshots_.is_best(*validation_loss) ? "best" : "", 0) == "best";
   if (progress_)
@@ -345,14 +346,15 @@ bool Run::judge(std::optional<double> validation_loss) {
   return is_best;
 }
 
-/// A snapshot of the last step, if one is due or it is the best. All ranks call it.
+/// Saves a snapshot of this step if one is due or the model is the best so far. All ranks call it.
 void Run::save(int64_t step, bool due, bool best) {
   if (due || best || snapshots_.is_due(step)) parameter_check_.compare_if_cheap(step);
   snapshots_.save(step, due, best);
 }
 
-/// Rank 0 writes where it is due, and after the last step to show what the model has learnt. The others wait
-/// for it token by token, or write the same where all have to read the model together.
+/// Generates a sample text if one is due. After the last step it shows what the model has learnt. Rank 0
+/// generates it while the others wait for each token. With full sharding all ranks generate the same text,
+/// because they gather the model together.
 void Run::write_sample(int64_t step) {
   const int64_t every = config_.train.sample_every;
   if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
@@ -368,7 +370,7 @@ void Run::write_sample(int64_t step) {
 }
 
 Snapshot Run::snapshot() const {
-  // A snapshot must never be ahead of the lines it builds on.
+  // A snapshot must never be newer than the last durable line of the metrics.
   if (writer_) writer_->sync();
   return {.step = last_step_,
           .optimizer_steps = engine_.optimizer->steps_taken(),

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the snapshots in a folder, whose room the next ones get. What goes meanwhile does not count.
+/// Returns the bytes of the snapshots in a folder. Later snapshots can take their room. A file that is
+/// deleted meanwhile does not count.
 int64_t bytes_of_snapshots(const std::string& folder) {
   std::error_code ignored;
   uintmax_t bytes = 0;
@@ -32,16 +33,18 @@ int64_t bytes_of_snapshots(const std::string& folder) {
   return static_cast<int64_t>(bytes);
 }
 
-/// UserError where a disk cannot take so much in this folder, with what lies there already.
+/// Throws UserError if a folder's disk has no room for `bytes`. Snapshots already in the folder count as
+/// room.
 void require_room(const std::string& folder, double bytes) {
   std::error_code problem;
   const fs::space_info space = fs::space(folder, problem);
-  if (problem) return;  // whoever cannot be asked is tried
+  if (problem) return;  // the free space is unknown, so writing is tried
   const auto available = static_cast<double>(space.available);
   require(available >= bytes - static_cast<double>(bytes_of_snapshots(folder)),
-          "snapshot.path: the snapshots need ", bytes_text(bytes), " in ", folder, ", where ",
+          "snapshot.path: the snapshots need ", bytes_text(bytes), " in ", folder, ", but only ",
           bytes_text(available),
-          " are free: make room, choose another snapshot.path, lower snapshot.keep, or do without (none)");
+          " are free: make room, choose another snapshot.path, lower snapshot.keep, or disable snapshots "
+          "(snapshot.path = none)");
 }
 
 }  // namespace
@@ -65,7 +68,7 @@ void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (snapshot.path.empty())
     return log_info("snapshots: none, so the trained model is not kept (snapshot.path = none)");
-  // Those that are kept, the best, and the one that is being written.
+  // The snapshots that are kept, the best one, and the one that is being written.
   const double count = static_cast<double>(snapshot.keep) + 1 + (has_best ? 1 : 0);
   const double bytes = count * static_cast<double>(snapshot_bytes);
   if (const auto path = local_path(snapshot.path)) require_room(*path, bytes);
@@ -86,7 +89,7 @@ bool RunSnapshots::is_due(int64_t step) const {
 
 bool RunSnapshots::is_best(double validation_loss) {
   if (writer_) best_loss_ = writer_->best_loss();
-  // Nothing is less than NaN.
+  // A loss that is NaN is never the best.
   const bool best = std::isfinite(validation_loss) && (!best_loss_ || validation_loss < *best_loss_);
   if (best) best_loss_ = validation_loss;
   return best;
@@ -104,7 +107,7 @@ void RunSnapshots::save(int64_t step, bool due, bool best) {
 
 bool RunSnapshots::save_last(int64_t step) {
   if (!writer_) return false;
-  // Whoever watches gives a snapshot more time than a step.
+  // lockrun allows a rank more time in this phase.
   report_progress("snapshot");
   if (writer_->finish() != step) write({.step = true});
   return writer_->finish() == step;
@@ -116,7 +119,7 @@ void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
   report_progress("snapshot");
   Snapshot snapshot = take_();
   snapshot.best_validation_loss = best_loss_;
-  // Ranks wait meanwhile, no longer than they are ready to.
+  // Ranks wait here for the snapshot before this one, for at most half of dist.timeout_s.
   writer_->save(snapshot, purpose, config_.dist.timeout_s / 2);
 }
 

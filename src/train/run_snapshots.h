@@ -12,37 +12,39 @@
 
 namespace lockstep {
 
-/// Which snapshots a run keeps: those that are due by steps or by rank 0's clock, the best, and the last.
-/// Every rank has one, and all call it alike.
+/// The snapshots of a run: those due by steps or by rank 0's clock, the best one, and the last one. Every
+/// rank has one such object, and all ranks make the same calls.
 class RunSnapshots {
  public:
-  /// What a snapshot of this moment holds; the best validation loss is added here.
+  /// Returns the contents of a snapshot now. RunSnapshots adds the best validation loss.
   using Take = std::function<Snapshot()>;
 
-  /// Keeps references.
+  /// Keeps references to its arguments.
   RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
                const PlacedTensors& tensors, const ModelLayout& layout, Take take);
 
-  /// Says what will be kept and where. UserError where there is no room for it. On rank 0.
+  /// Logs which snapshots are kept, and where. Throws UserError if the disk has no room for them. Call it on
+  /// rank 0.
   void describe(int64_t snapshot_bytes, bool has_best) const;
 
-  /// True on rank 0 while its clock says that a snapshot is due: it then asks all ranks.
+  /// True on rank 0 while a snapshot is due by its clock. Rank 0 then asks all ranks for one.
   bool is_time() const;
-  /// A rank has asked: the next snapshot is due after the step that all have ended.
+  /// Records that a rank has asked: a snapshot is due after the step that all ranks end next.
   void want() { is_wanted_ = true; }
   bool is_wanted() const { return is_wanted_; }
-  /// By its number.
+  /// Returns whether a snapshot is due by the step's number.
   bool is_due(int64_t step) const;
 
-  /// Whether a model with this validation loss is the best so far; one that could not be kept does not count.
+  /// Returns whether a model with this validation loss is the best so far. Earlier models whose snapshot
+  /// could not be written do not count.
   bool is_best(double validation_loss);
-  /// After each step: goes on with what is being written.
+  /// Continues a snapshot that is being written. Call it after each step.
   void go_on() const;
-  /// Takes the snapshot of this step, which all ranks have ended, if it is `due` (also by its number) or the
-  /// `best`.
+  /// Writes a snapshot if `due` or `best` is set, or if one is due by the step's number. All ranks have ended
+  /// the step.
   void save(int64_t step, bool due, bool best);
-  /// Waits for what is being written, and writes the snapshot of this step unless it is there. False if it
-  /// cannot.
+  /// Waits for the snapshot that is being written. Then writes one of this step, unless there is one. Returns
+  /// false if it cannot be written.
   bool save_last(int64_t step);
 
  private:
@@ -55,7 +57,7 @@ class RunSnapshots {
   std::optional<double> best_loss_;
   bool is_wanted_ = false;
   Clock::time_point last_ = Clock::now();
-  std::unique_ptr<SnapshotWriter> writer_;  ///< where snapshots are wanted
+  std::unique_ptr<SnapshotWriter> writer_;  ///< null without snapshots
 };
 
 }  // namespace lockstep

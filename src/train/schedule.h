@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The learning rate of each step, counted from 0, as train.schedule and its keys say. train.decay_steps must
-/// be settled.
+/// Returns a function from a step, counted from 0, to its learning rate. train.schedule and its keys define
+/// it. The trainer must have replaced train.decay_steps = 0 by a number of steps.
 std::function<double(int64_t)> schedule_of(const TrainConfig& train);
 
 }  // namespace lockstep

@@ -9,9 +9,10 @@
 
 namespace lockstep {
 
-/// The scope of bits: what they depend on besides a run's semantic settings and data. It names the version
-/// of this program's arithmetic, the GPU's model and cuBLASLt's version or the CPU, AMX if it multiplies, and
-/// the number of ranks if MPI or NCCL adds. `train.device` and `train.amx` must be in effect.
+/// Returns the scope of bits: everything except semantic settings and data on which the bits of a run depend.
+/// It names the version of this program's arithmetic. It names the GPU's model and cuBLASLt's version, or the
+/// CPU and AMX if that multiplies. It has the number of ranks if MPI or NCCL adds. `train.device` and
+/// `train.amx` must be in effect.
 std::string scope_of_bits(const Config& config, const World& world);
 
 /// Logs a warning if `snapshot` was written in a scope other than `here`, the scope of the run that resumes.

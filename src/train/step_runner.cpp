@@ -15,19 +15,20 @@
 namespace lockstep {
 namespace {
 
-/// As it lies in a Summary.
+// Byte offsets of the values in a Summary.
 constexpr int64_t loss_offset = 0;
 constexpr int64_t norm_offset = 8;
 constexpr int64_t votes_offset = 16;
 constexpr int64_t scale_offset = 24;
 constexpr int64_t summary_bytes = scale_offset + sizeof(GradScale);
 
-/// What a tensor takes if its batch has that many samples; every tensor begins where 16-byte accesses do.
+/// Returns the bytes of a tensor whose batch has `samples` samples, padded to 256. So every tensor is aligned
+/// for 16-byte accesses.
 int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
   return (tensor.view().bytes() / tensor.shape()[0] * samples + 255) / 256 * 256;
 }
 
-/// How the configuration wants gradients to be averaged, and scaled unless `scaler` is null.
+/// Returns the options of DataParallel for a configuration. `scaler` is null unless gradients are scaled.
 DataParallel::Options options_of(const Config& config, const World& world, bool shares_memory,
                                  GradScaler* scaler) {
   return {.replicas = static_cast<int>(config.dist.replicas),
@@ -43,7 +44,8 @@ DataParallel::Options options_of(const Config& config, const World& world, bool 
           .scaler = scaler};
 }
 
-/// What decides where values and their copies lie comes before DataParallel.
+/// Sets the precision and makes a scaler for fp16; else returns null. Called before DataParallel is made,
+/// because the precision decides where values and their copies are stored.
 GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Config& config, ParameterSpace& space) {
   space.set_precision(precision_of(config));
   return space.precision() == DType::f16 ? &scaler.emplace(space) : nullptr;
@@ -82,7 +84,7 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Trai
     summary.memory = on_gpu() ? allocate_pinned(summary_bytes) : allocate(summary_bytes, stream_);
 }
 
-/// Whoever watches must not take a rehearsal for the run.
+/// Reports the phase "training" to lockrun. A dry run reports nothing, because no step runs in it.
 void StepRunner::report_training() const {
   if (!mode_of(stream_).is_dry) report_progress("training");
 }
@@ -90,12 +92,12 @@ void StepRunner::report_training() const {
 void StepRunner::start(const Step& step, double learning_rate) {
   expect(started_ - collected_ < 2, "a third step was started before the first was collected");
   before_votes_();
-  report_training();  // a recorded step does not pass by the others
+  report_training();  // a recorded step executes no other report
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
   optimizer_.prepare(learning_rate);
   if (!can_record(batches)) {
-    // Its memory would be needed twice otherwise.
+    // Releases the graph, because the graph and the step would each need the memory.
     graph_.reset();
     run(batches, step.index);
   } else {
@@ -105,14 +107,15 @@ void StepRunner::start(const Step& step, double learning_rate) {
   copy_summary();
 }
 
-/// The first step runs as it is: it makes what is made at first use. So does one whose batches are short.
+/// Returns whether a step can be recorded. The first step cannot, because it creates objects at their first
+/// use. A step with short batches cannot either.
 bool StepRunner::can_record(const std::vector<Batch>& batches) const {
   return on_gpu() && config_.graph && started_ > 0 && data_parallel_.is_capturable() &&
          optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size / config_.accumulate;
 }
 
 void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
-  // What the first step used and gave back is of no use to the graph, which keeps its own.
+  // The graph allocates its own memory, so memory cached by the first step is released.
   synchronize(stream_);
   release_cached_memory(stream_);
   try {
@@ -120,15 +123,15 @@ void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
   } catch (const UserError&) {
     throw;
   } catch (const Error& problem) {
-    throw Error(
-        concat("the step could not be recorded: ", problem.what(), "; train.graph = false does without"));
+    throw Error(concat("the step could not be recorded: ", problem.what(),
+                       "; train.graph = false disables recording"));
   }
 }
 
 void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   data_parallel_.begin_step();
   for (const Batch& batch : batches) backward(batch, index);
-  // From here a rank waits for others, under the deadline of the collective.
+  // From here on the rank waits for others, within the timeout of collectives.
   report_training();
   data_parallel_.update(optimizer_, config_.grad_clip);
   copy(data_parallel_.mean_loss(), loss_);
@@ -169,7 +172,7 @@ void StepRunner::copy_summary() {
 }
 
 StepResult StepRunner::collect() {
-  expect(started_ > collected_, "no step is under way");
+  expect(started_ > collected_, "no step was started");
   Summary& summary = summaries_[static_cast<size_t>(collected_ % 2)];
   while (!summary.arrived.has_passed()) {
     data_parallel_.check();
@@ -189,8 +192,8 @@ StepResult StepRunner::collect() {
   return result;
 }
 
-/// A run that diverges does so again however often it is started: it is its user who has to change it. A step
-/// that a GradScaler has skipped is none of that, unless a scale at which gradients vanish does not help.
+/// Divergence is a UserError, because restarting cannot help. A step that the GradScaler skipped is not
+/// divergence. It is an error only if the scale is so small that gradients vanish.
 void require_finite(int64_t step, const StepResult& result, double learning_rate) {
   constexpr float least_scale = 0x1p-14f;  // fp16's least normal number
   if (result.was_skipped() && result.grad_scale->scale >= least_scale) return;
@@ -198,7 +201,7 @@ void require_finite(int64_t step, const StepResult& result, double learning_rate
           result.loss, " and the gradient norm ", result.gradient_norm,
           result.grad_scale ? concat(", with a loss scale of ", result.grad_scale->scale) : "",
           ": lower train.learning_rate (here ", learning_rate,
-          "), set train.grad_clip or raise train.warmup_steps, and start anew (--fresh)");
+          "), set train.grad_clip or raise train.warmup_steps, and start again with --fresh");
 }
 
 BatchFeeder::BatchFeeder(const Stream& stream, int64_t most_samples)
@@ -206,7 +209,8 @@ BatchFeeder::BatchFeeder(const Stream& stream, int64_t most_samples)
   if (device_of(stream) == Device::cuda && !mode_of(stream).is_dry) copies_ = make_gpu_stream(gpu_of(stream));
 }
 
-/// A run may begin with a short batch, so the first ones do not tell the size.
+/// Allocates the buffers at the first call. A run may begin with a short batch, so they have room for
+/// most_samples_ samples.
 void BatchFeeder::reserve(const std::vector<Batch>& batches) {
   if (loads_ > 0) return;
   const MemoryScope scope("batches");
@@ -228,7 +232,7 @@ std::vector<Batch> BatchFeeder::load(const std::vector<Batch>& batches) {
   int64_t offset = 0;
   const auto place = [&](Tensor& tensor) {
     const View view = tensor.view();
-    expect(offset + view.bytes() <= bytes_, "a batch of ", view.shape, " is larger than was said");
+    expect(offset + view.bytes() <= bytes_, "a batch of ", view.shape, " is larger than most_samples allows");
     std::memcpy(stage.pinned.get() + offset, view.data, static_cast<size_t>(view.bytes()));
     const Tensor fixed(fixed_, offset, view.shape, view.dtype);
     offset += padded_bytes(tensor, view.shape[0]);

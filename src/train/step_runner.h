@@ -18,19 +18,20 @@
 
 namespace lockstep {
 
-/// Brings a step's batches to where kernels read them. On a GPU: through pinned memory and a queue of its
-/// own, while the steps before still run, and then to the same addresses every time, as a recorded step needs
-/// them. On the CPU a batch is already there.
+/// A copier of a step's batches to the device. On a GPU it uses pinned memory and its own stream, while
+/// earlier steps still run. Batches arrive at the same addresses in every step, as a recorded step requires.
+/// On the CPU it returns batches as they are.
 class BatchFeeder {
  public:
-  /// `stream` is the one that computes; no batch has more than `most_samples`.
+  /// `stream` is the stream that computes. No batch may have more than `most_samples` samples.
   BatchFeeder(const Stream& stream, int64_t most_samples);
 
-  /// The batches, in the order of `stream`. They hold until the next call.
+  /// Returns the batches on the device, ready in the order of `stream`. They are valid until the next call.
   std::vector<Batch> load(const std::vector<Batch>& batches);
 
  private:
-  /// One of two places on the way, so that a step can arrive while another is being read.
+  /// A pair of staging buffers, pinned and on the device. There are two pairs: one step can arrive while
+  /// another is being read.
   struct Stage {
     std::shared_ptr<std::byte> pinned;
     std::shared_ptr<std::byte> on_device;
@@ -43,63 +44,65 @@ class BatchFeeder {
   Stream compute_;
   Stream copies_;
   int64_t most_samples_;
-  int64_t bytes_ = 0;  ///< of one step's batches
+  int64_t bytes_ = 0;  ///< size of the batches of one step
   std::array<Stage, 2> stages_;
   std::shared_ptr<Storage> fixed_;
   int64_t loads_ = 0;
 };
 
-/// What a loader has to bring for these.
+/// Returns the slices that a loader must load for these micro-batches.
 std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches);
 
-/// What changes a task's parameters, as a configuration asks for it.
+/// The objects that update a task's parameters, made from a configuration.
 struct TrainingEngine {
-  /// Gives the space its precision, and keeps a reference to it. All ranks call it. `shares_memory`: where
-  /// ranks can, else they send messages.
+  /// Sets the space's precision and keeps a reference to it. All ranks call it. With `shares_memory` the
+  /// ranks of a host share memory if they can; otherwise they send messages.
   TrainingEngine(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  bool shares_memory = true);
 
-  std::optional<GradScaler> scaler;  ///< in fp16
+  std::optional<GradScaler> scaler;  ///< for fp16 only
   DataParallel data_parallel;
   std::unique_ptr<Optimizer> optimizer;
 };
 
-/// What a step tells when it is done.
+/// The result of a step.
 struct StepResult {
-  float loss = 0.0f;           ///< mean over replicas, before the update
-  double gradient_norm = 0.0;  ///< before clipping
-  bool stop = false;           ///< some rank asked all to stop; equal on every rank, as the next is
-  bool snapshot = false;       ///< rank 0 asked for a snapshot
-  std::optional<GradScale> grad_scale = {};  ///< after the step, where gradients are scaled
+  float loss = 0.0f;                         ///< mean over replicas, before the update
+  double gradient_norm = 0.0;                ///< before clipping
+  bool stop = false;                         ///< a rank asked all to stop; equal on every rank
+  bool snapshot = false;                     ///< rank 0 asked for a snapshot; equal on every rank
+  std::optional<GradScale> grad_scale = {};  ///< after the step, if gradients are scaled
 
   bool was_skipped() const { return grad_scale && !std::isfinite(gradient_norm); }
 };
 
-/// UserError where the loss or the norm of a step is not finite, unless a GradScaler has skipped it.
+/// Throws UserError if the loss or the gradient norm of a step is not finite. Accepts a step that the
+/// GradScaler skipped, unless its scale is too small for gradients in fp16.
 void require_finite(int64_t step, const StepResult& result, double learning_rate);
 
-/// Runs a training's steps on this rank: forward and backward of each replica, the tree, clipping, the
-/// update.
+/// A runner of the steps of a training on this rank: forward and backward of each replica, the tree,
+/// clipping, the update.
 ///
-/// On a GPU a step is enqueued and its result is read later, so that the host is ahead of the device; nothing
-/// in it waits for the host. Where all of it stays on GPUs, the second step is recorded as a graph and
-/// replayed from then on. What changes from step to step (batches, step number, learning rate) is brought to
-/// fixed places ahead of it, so recorded and enqueued steps are the same work and give the same bits.
+/// On a GPU a step is enqueued and its result is read later, so the host runs ahead of the device. Nothing in
+/// a step waits for the host. If a step stays on GPUs, the second one is recorded as a graph and replayed
+/// from then on. Batches, step number and learning rate change from step to step. They are copied to fixed
+/// addresses before the step. So recorded and enqueued steps are the same work and give the same bits.
 class StepRunner {
  public:
-  /// Keeps references. `before_votes` is called while there is still time to vote in a step: before it, and
-  /// where the host runs it before the backward of each micro-batch.
+  /// Keeps references to its arguments. `before_votes` is called when a rank can still vote in a step: before
+  /// the step. On the CPU it is also called before the backward of each micro-batch.
   StepRunner(const TrainConfig& config, const TrainingTask& task, TrainingEngine& engine,
              std::function<void()> before_votes);
 
-  /// Starts a step; on the CPU it is done when this returns. At most two may be under way.
+  /// Starts a step. On the CPU it is done when this returns. At most two steps may be started and not
+  /// collected.
   void start(const Step& step, double learning_rate);
-  /// Waits for the oldest of them. Throws what went wrong in the background, such as a rank that did not
-  /// come.
+  /// Waits for the oldest step that was started. Throws errors from the background, such as a rank that timed
+  /// out.
   StepResult collect();
 
  private:
-  /// Where one of two alternating steps leaves its result for the host.
+  /// The memory of a step summary on the host. Two of them alternate.
   struct Summary {
     std::shared_ptr<std::byte> memory;
     Event arrived;
@@ -120,7 +123,7 @@ class StepRunner {
   std::function<void()> before_votes_;
   Stream stream_;
   BatchFeeder feeder_;
-  Tensor step_number_;  ///< i32, for kernels that draw at random
+  Tensor step_number_;  ///< i32, for kernels that draw random numbers
   Tensor loss_;         ///< f32
   Tensor votes_;        ///< f32, in the order of Vote
   Tensor norm_;         ///< f64

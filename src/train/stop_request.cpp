@@ -11,16 +11,16 @@
 namespace lockstep {
 namespace {
 
-// A signal's handler may touch nothing else.
+// A signal handler may write a lock-free atomic, and little else.
 std::atomic<bool> requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void request_stop(int) { requested.store(true); }
 
-/// What each rank says between two parts of what rank 0 does.
+/// The words that ranks exchange between two parts of the work.
 enum : char { no_request = 0, request = 1, at_end = 2 };
 
-/// What all ranks say, in their order.
+/// Returns the words of all ranks, in the order of ranks.
 std::vector<char> exchange(const World& world, char mine) {
   std::vector<char> all(static_cast<size_t>(world.size()));
   world.communicator().all_gather(&mine, sizeof mine, all.data());
@@ -40,7 +40,7 @@ void listen_for_stop_requests() {
   action.sa_handler = request_stop;
   ::sigemptyset(&action.sa_mask);
   for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
-    // Reads and writes that a signal interrupts go on by themselves. A person who is impatient ends the
+    // SA_RESTART: an interrupted read or write is restarted. SA_RESETHAND: the second SIGINT ends the
     // process.
     action.sa_flags = signal == SIGINT ? static_cast<int>(SA_RESTART | SA_RESETHAND) : SA_RESTART;
     ::sigaction(signal, &action, nullptr);
@@ -66,7 +66,7 @@ bool on_first_rank_in_parts(const World& world,
                             const std::function<void(const std::function<bool()>& go_on)>& work) {
   bool is_asked = false;
   if (world.is_first()) {
-    is_asked = !on_all_ranks_in_parts(world, work);  // the others answer below
+    is_asked = !on_all_ranks_in_parts(world, work);  // the other ranks answer below
     is_asked |= holds_request(exchange(world, at_end));
   } else {
     for (std::vector<char> words; words.empty() || words.front() != at_end;) {
@@ -75,7 +75,7 @@ bool on_first_rank_in_parts(const World& world,
       is_asked |= holds_request(words);
     }
   }
-  // All have heard the same words.
+  // All ranks have received the same words, so they return the same result.
   return !is_asked;
 }
 

@@ -7,22 +7,24 @@
 
 namespace lockstep {
 
-/// From now on SIGTERM, SIGUSR1 and the first SIGINT ask this process to stop instead of ending it; the
-/// second SIGINT ends it. A training that is asked, on any of its ranks, ends what it is at (a step, a batch
-/// of a validation, a token of a sample), writes a snapshot and leaves with exit_stopped.
+/// Turns SIGTERM, SIGUSR1 and the first SIGINT into requests to stop. The second SIGINT ends the process. If
+/// any rank is asked, the training finishes its current step, batch of a validation or token of a sample. It
+/// then writes a snapshot and exits with exit_stopped.
 void listen_for_stop_requests();
 
-/// Whether one of them has come.
+/// Returns whether this process has received a request to stop.
 bool stop_was_requested();
 
-/// Outside of steps: true on all ranks if one of them was asked. All ranks call it at the same place.
+/// Returns true on all ranks if any of them was asked to stop. For use outside of steps. All ranks call it at
+/// the same place.
 bool any_rank_was_asked_to_stop(const World& world);
 
-/// Runs `work` on rank 0 while the others wait. After each of its parts it calls go_on(), which says whether
-/// it may do the next: false once a rank was asked to stop. Returns false on all ranks if one was.
+/// Runs `work` on rank 0 while the others wait. `work` calls go_on() after each of its parts, and ends when
+/// that returns false because a rank was asked to stop. Returns false on all ranks if any was asked.
 bool on_first_rank_in_parts(const World& world,
                             const std::function<void(const std::function<bool()>& go_on)>& work);
-/// The same where all ranks run it, in equally many parts.
+/// Runs `work` on all ranks, in the same number of parts. `work` calls go_on() after each part, and ends when
+/// that returns false because a rank was asked to stop. Returns false on all ranks if any was asked.
 bool on_all_ranks_in_parts(const World& world,
                            const std::function<void(const std::function<bool()>& go_on)>& work);
 

@@ -35,18 +35,18 @@ void record_flights(const World& world, const std::string& folder) {
   try {
     world.communicator().record_flights_in(folder);
   } catch (const Error& failure) {
-    log_warning(concat(failure.what(), "; it is kept in memory only"));
+    log_warning(concat(failure.what(), "; the flight record is kept in memory only"));
   }
 }
 
-/// Also on hosts that do not share it.
+/// Makes log.dir on every host, because hosts may not share it.
 void make_log_folder(const Config& config) {
   std::error_code problem;
   std::filesystem::create_directories(config.log.dir, problem);
-  require(!problem, "log.dir: ", config.log.dir, " cannot be made: ", problem.message());
+  require(!problem, "log.dir: ", config.log.dir, " cannot be created: ", problem.message());
 }
 
-/// Epochs become steps, now that the data are known.
+/// Converts train.epochs to train.steps, now that the data are known.
 void settle_steps(Config& config, const TrainingTask& task) {
   if (config.train.epochs == 0) return;
   const Loader loader(task.training_data, {.replicas = config.dist.replicas,
@@ -57,30 +57,32 @@ void settle_steps(Config& config, const TrainingTask& task) {
   config.train.steps = std::exchange(config.train.epochs, 0) * loader.steps_per_epoch();
 }
 
-/// The learning rate falls as it did from the start, also where a run gets another length.
+/// Resolves train.decay_steps = 0. A resumed run keeps its earlier value, even if its length changes.
 void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
   TrainConfig& train = config.train;
   if (train.decay_steps > 0) return;
   train.decay_steps = earlier > 0 ? earlier : train.steps;
-  // Where the key was set, this is known from the start.
+  // If train.decay_steps is set, this was checked with the configuration.
   require(train.cooldown_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,
           " are more than train.decay_steps = ", train.decay_steps, ", the length of the run");
   if (is_first_rank && train.decay_steps != train.steps && train.schedule != "constant")
-    log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the run that goes on: ",
-                    train.decay_steps < train.steps ? "the learning rate is train.min_lr from there on"
+    log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the resumed run: ",
+                    train.decay_steps < train.steps ? "the learning rate is train.min_lr from that step on"
                                                     : "the learning rate does not fall to train.min_lr"));
 }
 
-/// True on all ranks if one was asked to stop while data and snapshots were read, or products tuned.
+/// Returns true on all ranks if one was asked to stop before the first step: while data were read or matmuls
+/// tuned.
 bool is_stopped_before_start(const World& world) {
   if (!any_rank_was_asked_to_stop(world)) return false;
   if (world.is_first())
-    log_info("stopped on request before the training began; start the run again to go on");
+    log_info("stopped on request before the training began; run the same command again to continue");
   return true;
 }
 
-/// PyTorch's names for stages, and the ranks of a host, before anything is made.
+/// Replaces PyTorch's names of stages, and sets dist.group to the ranks of a host for HYBRID_SHARD. Checks
+/// the result before anything is made.
 void settle_sharding(Config& config, const World& world) {
   DistConfig& dist = config.dist;
   if (dist.shard == "HYBRID_SHARD" && dist.group == 0) dist.group = world.local_size();
@@ -97,7 +99,7 @@ void require_same_configuration(const Config& config, const World& world) {
   require_equal_on_all_ranks(world.communicator(), "the configuration", lines);
 }
 
-/// UserError on every rank where one of them has no AMX and the configuration asks for it.
+/// Turns AMX on or off. Throws UserError on every rank if AMX is requested and one of them lacks it.
 void settle_amx(const Config& config, const World& world) {
   if (!config.train.amx) return use_bf16_unit(false);
   require(
@@ -107,12 +109,13 @@ void settle_amx(const Config& config, const World& world) {
       world.communicator().all_gather_text(has_bf16_unit() ? "" : host_name());
   for (size_t rank = 0; rank < hosts.size(); ++rank)
     require(hosts[rank].empty(), "train.amx = true, but rank ", rank, " on ", hosts[rank],
-            " has no AMX: its processor, its system or this build lacks it. Leave train.amx out, which gives "
-            "other bits");
+            " has no AMX: its processor, its system or this build lacks it. Remove train.amx; the run then "
+            "has other bits");
   use_bf16_unit(true);
 }
 
-/// What rank 0 finds of an earlier run decides on all ranks.
+/// Copies settings of an earlier run to keys that are not set. Rank 0 finds that run, and all ranks use its
+/// values.
 void adopt_from_earlier_run(Config& config, const World& world) {
   std::string there;
   on_first_rank(world, [&] { there = settings_to_go_on_with(config); });
@@ -120,7 +123,7 @@ void adopt_from_earlier_run(Config& config, const World& world) {
   if (there.empty()) return;
   const auto adopted = adopt_unset(config, config_of_earlier_run(there, "the earlier run"));
   if (world.is_first() && !adopted.empty())
-    log_info(concat("not set, so as in the run that goes on: ", joined(adopted)));
+    log_info(concat("not set, so taken from the resumed run: ", joined(adopted)));
 }
 
 }  // namespace
@@ -131,7 +134,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
   require(config.train.device == name(device) && device_of(current_stream()) == device,
           "train.device = ", config.train.device, ", but the model was made on ", name(device));
   if (!config.is_settled) {
-    config.unset.clear();  // the model was made with what is there
+    config.unset.clear();  // the model was made with the present values
     settle(config, world);
   }
   settle_steps(config, task);
@@ -143,7 +146,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
   RunFolder folder(config, world, task.artifacts);
   if (const auto& finished = folder.finished_run()) {
     if (!world.is_first()) return 0;
-    log_info("this run is finished already, and nothing is changed; --fresh trains it anew");
+    log_info("this run is already finished, and nothing is changed; --fresh trains it again from the start");
     config.snapshot.path = finished->snapshot_path;
     log_end(config, task, finished->step, finished->parameters_hash);
     return 0;
@@ -175,15 +178,15 @@ Offload offload_of(const std::string& what) {
 void require_sharding(const Config& config, int ranks) {
   const DistConfig& dist = config.dist;
   require(dist.shard == "none" || dist.reduction == "tree", "dist.shard = ", dist.shard,
-          " needs dist.reduction = tree: what is cut is added by its owners, in the tree's order");
+          " needs dist.reduction = tree: each rank adds the gradients that it owns in the tree's order");
   require(dist.offload == "none" || dist.reduction == "tree", "dist.offload = ", dist.offload,
-          " needs dist.reduction = tree: what lies on the host is updated by its owners");
+          " needs dist.reduction = tree: each rank updates the offloaded values that it owns");
   const Offload offload = offload_of(dist.offload);
   const Shard stage = stage_with(shard_of(dist.shard), offload);
   require(!config.train.tune_matmul || (stage != Shard::gradients && stage != Shard::full),
-          "train.tune_matmul runs the whole model on rank 0, which ",
+          "train.tune_matmul runs the whole model on rank 0, but ",
           offload == Offload::all ? "dist.offload = all" : "dist.shard = " + dist.shard,
-          " is to avoid: leave one of them out");
+          " is meant to avoid that: remove one of the two");
   check_group(shard_of(dist.shard), ranks, static_cast<int>(dist.group), offload);
 }
 
@@ -197,7 +200,7 @@ void settle(Config& config, const World& world) {
   world.communicator().set_timeout(config.dist.timeout_s);
   settle_device(config);
   adopt_from_earlier_run(config, world);
-  settle_device(config);  // it may have to be the earlier run's
+  settle_device(config);  // the earlier run may have set train.device
   settle_replicas(config, world.size());
   settle_sharding(config, world);
   require_same_configuration(config, world);
@@ -247,8 +250,8 @@ void log_start(const Config& config, const World& world, const TrainingTask& tas
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
                   counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
   if (gpu < 0 && precision != "fp32" && by.empty())
-    log_info(
-        concat("this processor computes ", precision, " by fp32, which takes less memory but no less time"));
+    log_info(concat("this processor computes ", precision,
+                    " with fp32 instructions: it saves memory but no time"));
   if (!task.description.empty()) log_info(task.description);
   const Sharding& sharding = data_parallel.sharding();
   const std::string gradients =

@@ -17,60 +17,61 @@
 
 namespace lockstep {
 
-/// What is trained: everything that the loop does not know by itself.
+/// A model, its data and its rules: everything that the training loop must be given.
 struct TrainingTask {
   std::vector<NamedTensor> parameters;
-  /// The mean loss of a batch.
+  /// Returns the mean loss of a batch.
   std::function<Tensor(const Tensor& inputs, const Tensor& targets, const Context& context)> loss;
-  GroupRule group = {};  ///< how optimizers treat each parameter; without a rule all are alike
+  GroupRule group = {};  ///< how optimizers treat each parameter; without a rule all are treated alike
   std::function<std::unique_ptr<Optimizer>(ParameterSpace& space)> make_optimizer;
-  std::string description;  ///< lines for a person, said once the run is accepted; may be empty
+  std::string description;  ///< lines to log once the run is accepted; may be empty
   std::shared_ptr<const Dataset> training_data;
-  std::shared_ptr<const Dataset> validation_data;  ///< or null
+  std::shared_ptr<const Dataset> validation_data;  ///< may be null
   bool shuffle = true;
-  std::string unit = "samples";  ///< what is counted: "tokens" where a sample has several
+  std::string unit = "samples";  ///< the unit of speed: "tokens" if a sample has several
   int64_t tokens_per_sample = 1;
   double flops_per_token = 0.0;                  ///< forward and backward
-  std::map<std::string, std::string> artifacts;  ///< kept in snapshots; must be equal when one is resumed
+  std::map<std::string, std::string> artifacts;  ///< stored in snapshots; must be equal when a run resumes
 
-  /// Optional: what the model writes now. After each token it asks whether it may go on.
+  /// Optional: generates a sample text. After each token it calls go_on() and ends when that returns false.
   std::function<std::string(const std::function<bool()>& go_on)> sample_text;
-  /// Optional: brings the values that a new run begins with, on all ranks; else they are those of the model.
+  /// Optional: loads the initial values of a new run, on all ranks. Without it a run begins with the model's
+  /// values.
   std::function<void(const World& world, PlacedTensors& tensors)> initial_values;
-  std::function<ModelLayout()> layout;  ///< optional: what snapshots look like to others
-  double planned_bytes = 0.0;           ///< what a rank was planned to take at most; 0: nobody planned
-  std::string user_program = {};        ///< of this build, that uses the trained model: "generate"
-  /// Optional: what rank 0 says at the start of epochs `first` to `last`, from 0: whole lines. Told are also
-  /// the samples of a replica's first batch and the steps of an epoch.
+  std::function<ModelLayout()> layout;  ///< optional: describes snapshots to other programs
+  double planned_bytes = 0.0;           ///< the planned peak memory of a rank; 0: no plan
+  std::string user_program = {};        ///< this build's program that uses the model: "generate"
+  /// Optional: returns the text that rank 0 prints when epochs `first` to `last`, from 0, start: whole lines.
+  /// `batch_size` is the number of samples in a replica's first batch. `steps` is the number of steps per
+  /// epoch.
   std::function<std::string(int64_t first, int64_t last, int64_t batch_size, int64_t steps)> epoch_text;
 };
 
-/// Runs a training from its newest snapshot (or the start) to its end: data, replicas, tree, clipping,
-/// update, evaluation, metrics, snapshots; RunFolder says what it does where log.dir holds a run. Every rank
-/// calls it with its own handle on the same task. Returns the exit code. Throws UserError for what the user
-/// can mend.
+/// Runs a training from its newest snapshot, or from the start, to its end: steps, evaluation, metrics and
+/// snapshots. RunFolder describes what happens if log.dir already holds a run. Every rank calls it with its
+/// own objects for the same task. Returns the exit code. Throws UserError for errors that the user can fix.
 int train(Config config, const World& world, const TrainingTask& task);
 
-/// The dtype of activations and products.
+/// Returns the dtype of activations and matmuls.
 DType precision_of(const Config& config);
-/// What dist.shard means; PyTorch's names are settled before.
+/// Converts a value of dist.shard. settle() has already replaced PyTorch's names.
 Shard shard_of(const std::string& stage);
-/// What dist.offload means.
+/// Converts a value of dist.offload.
 Offload offload_of(const std::string& what);
-/// Throws UserError where what shall be cut or offloaded does not go with the rest, or with so many ranks.
+/// Throws UserError if dist.shard or dist.offload does not fit the other keys or the number of ranks.
 void require_sharding(const Config& config, int ranks);
 
-/// Settles what is open in a configuration, the same on all ranks, which all call it: where an earlier run
-/// goes on, what nobody has set is as it was there, which is said. Then each rank has its threads. UserError
-/// naming the key and both values where ranks would compute different bits: their configurations or the
-/// versions of their programs' arithmetic differ.
+/// Completes a configuration in the same way on all ranks; all call it. If an earlier run resumes, keys that
+/// are not set get its values, and this is logged. Sets the number of threads of each rank. Throws UserError
+/// naming the key and both values if ranks would compute different bits: their configurations or arithmetic
+/// versions differ.
 void settle(Config& config, const World& world);
 
-/// Prints what somebody asked about a program, once for all ranks. Returns the exit code.
+/// Prints a text that the user asked for, such as --help, once for all ranks. Returns the exit code 0.
 int print_once(const std::string& text);
 
-/// What every training program does first: joins the other ranks, settles the configuration, and takes a GPU
-/// where it asks for one.
+/// Joins the other ranks, completes the configuration with settle(), and selects a GPU if train.device =
+/// cuda. Every training program calls it first.
 World start_world(Config& config);
 
 }  // namespace lockstep

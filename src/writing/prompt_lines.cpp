@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int deepest = 64;
 
-/// One value of a line, and where it stands.
+/// One value of a line with its place for errors.
 struct Field {
   const Json& value;
   std::string place;  ///< "prompts.jsonl, line 3: "
@@ -68,7 +68,7 @@ const std::map<std::string, Reader> readers = {
     {"seed",
      [](PromptLine& line, const Field& field) {
        line.prompt.options.seed = field.seed();
-       line.prompt.options.prompt = 0;  // the line's own draws, wherever it stands
+       line.prompt.options.prompt = 0;  // the draws depend on the seed, not on the line's position
      }},
     {"stop", [](PromptLine& line, const Field& field) { line.prompt.stop_texts = field.texts(); }},
 };
@@ -81,25 +81,25 @@ std::string known_keys() {
 
 Json parse(std::string_view text, const std::string& place) {
   const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
-    require(depth < deepest, place, "nested more than ", deepest, " deep");
+    require(depth < deepest, place, "nested more than ", deepest, " levels deep");
     return true;
   };
   try {
     return Json::parse(text, watch);
   } catch (const Json::parse_error& error) {
-    throw UserError(concat(place, "no JSON from its byte ", error.byte, " on"));
+    throw UserError(concat(place, "not valid JSON from byte ", error.byte, " on"));
   } catch (const Json::out_of_range&) {
-    throw UserError(concat(place, "a number beyond those of double precision"));
+    throw UserError(concat(place, "a number is too large for double precision"));
   }
 }
 
 PromptLine read_line(std::string_view text, const std::string& place, const PromptLine& defaults) {
   const Json json = parse(text, place);
-  require(json.is_object(), place, "no object of JSON, such as {\"prompt\": \"Once\"}");
+  require(json.is_object(), place, "not a JSON object such as {\"prompt\": \"Once\"}");
   PromptLine line = defaults;
   for (const auto& [key, value] : json.items()) {
     const auto reader = readers.find(key);
-    require(reader != readers.end(), place, "the key ", key, " is unknown: there are ", known_keys());
+    require(reader != readers.end(), place, "the key ", key, " is unknown; the keys are ", known_keys());
     reader->second(line, Field{value, place, key});
   }
   require(json.contains("prompt"), place, "there is no prompt");

@@ -11,17 +11,17 @@
 
 namespace lockstep {
 
-/// A text that a model is to continue.
+/// A text for a model to continue.
 struct TextPrompt {
-  std::string text = {};              ///< empty: the tokenizer's beginning()
-  std::string source = "the prompt";  ///< says in errors where it is from
-  GenerateOptions options = {};       ///< symbols and end_of_text are the tokenizer's
+  std::string text = {};              ///< if empty, the tokenizer's beginning() is used
+  std::string source = "the prompt";  ///< names the prompt in errors
+  GenerateOptions options = {};       ///< symbols and end_of_text are taken from the tokenizer
   std::vector<std::string> stop_texts = {};
-  TextSink sink = {};  ///< is handed the continuation as it is written
+  TextSink sink = {};  ///< receives the continuation while it is generated
 };
 
 struct TextContinuation {
-  std::string text = {};  ///< UTF-8, without the prompt and what ended it
+  std::string text = {};  ///< UTF-8, without the prompt and the stop text or token
   std::vector<int32_t> ids = {};
   int64_t prompt_tokens = 0;
   Finish finish = Finish::length;
@@ -30,14 +30,15 @@ struct TextContinuation {
 /// "length", "end_of_text", "stop" or "interrupted".
 const char* name(Finish finish);
 
-/// generate() on texts: each is a function of model, tokenizer and prompt alone. `on_finish` is told which
-/// prompt is over. Throws UserError for what the tokenizer does not know, or options out of range.
+/// Continues texts with generate(). Each result depends only on model, tokenizer and its own prompt.
+/// `on_finish` receives the index and result of each finished prompt. Throws UserError if the tokenizer
+/// cannot encode a prompt or an option is out of range.
 std::vector<TextContinuation> write_texts(
     TextModel& model, const Tokenizer& tokenizer, const std::vector<TextPrompt>& prompts,
     const BatchLimits& limits = {},
     const std::function<void(size_t, const TextContinuation&)>& on_finish = {});
 
-/// The prompt and its continuation.
+/// Returns the prompt and its continuation.
 std::string write_text(const Gpt& model, const Tokenizer& tokenizer, const std::string& prompt,
                        const GenerateOptions& options);
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
 
-/// What bytes begin with: a character (RFC 3629), one that is cut at their end, or as much of one as is there
-/// before a byte that does not belong to it.
+/// The start of some bytes: a valid character (RFC 3629), a character that is cut at their end, or an invalid
+/// sequence. An invalid sequence ends before the first byte that cannot belong to it.
 struct Character {
   size_t bytes;
   bool is_valid;
@@ -25,7 +25,7 @@ Character first_character(std::string_view bytes) {
   if (lead < 0x80) return {1, true, false};
   if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
   const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte tells overlong forms, surrogates and what is beyond U+10FFFF.
+  // The second byte excludes overlong forms, surrogates and code points beyond U+10FFFF.
   const unsigned char least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned char most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < length; ++i) {
@@ -39,7 +39,7 @@ Character first_character(std::string_view bytes) {
 
 WrittenText::WrittenText(std::vector<std::string> stop_texts, TextSink sink)
     : stop_texts_(std::move(stop_texts)), sink_(std::move(sink)) {
-  for (const std::string& stop : stop_texts_) require(!stop.empty(), "stop: an empty text ends every text");
+  for (const std::string& stop : stop_texts_) require(!stop.empty(), "stop: a stop text must not be empty");
 }
 
 bool WrittenText::add(std::string_view bytes) {

@@ -8,30 +8,30 @@
 
 namespace lockstep {
 
-/// Where pieces of a text go, in order. A piece never ends within a character.
+/// A receiver of the pieces of a text, in order. A piece never ends within a character.
 using TextSink = std::function<void(std::string_view)>;
 
-/// Bytes as they are decoded, token by token, on their way to a reader. What may yet become a stop text, or
-/// is the beginning of a character, is held back; bytes that are no UTF-8 become U+FFFD.
+/// A text that is decoded token by token and passed to a sink. Bytes that can begin a stop text or are
+/// an incomplete character are held back. Invalid UTF-8 becomes U+FFFD.
 class WrittenText {
  public:
   explicit WrittenText(std::vector<std::string> stop_texts, TextSink sink = {});
 
-  /// Takes the bytes of the next token. False if a stop text is complete: the text ends before it.
+  /// Adds the bytes of the next token. Returns false if a stop text is complete. The text ends before it.
   bool add(std::string_view bytes);
-  /// There is no more: hands out what was held back.
+  /// Ends the text and passes the held bytes to the sink.
   void finish();
-  /// All that was handed out so far.
+  /// Returns the text that was passed to the sink so far.
   const std::string& text() const { return text_; }
 
  private:
-  /// The bytes at the end of `held_` that may be the beginning of a stop text.
+  /// Returns the number of bytes at the end of `held_` that can begin a stop text.
   size_t possible_stop() const;
   void hand_out(size_t bytes, bool is_end);
 
   std::vector<std::string> stop_texts_;
   TextSink sink_;
-  std::string held_;  ///< not handed out
+  std::string held_;  ///< not yet passed to the sink
   std::string text_;
 };
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// A program that is looked at in a directory of its own, where things can be broken.
+/// Tests of the doctor in a directory of its own, where a test can break things.
 class Doctor : public testing::Test {
  protected:
   Outcome examine(const std::string& arguments, const std::string& environment = "") {
@@ -27,7 +27,7 @@ class Doctor : public testing::Test {
                        environment + " " + program("doctor") + " --json " + arguments);
   }
 
-  /// The finding of that name in a report; a name "absent" if there is none.
+  /// Returns the finding of that name in a report. If there is none, its name is "absent".
   static Finding finding(const Outcome& outcome, const std::string& name) {
     if (!nlohmann::json::accept(outcome.out))
       return {"no report: " + outcome.out, Verdict::ok, outcome.errors};
@@ -51,13 +51,13 @@ class Doctor : public testing::Test {
     fs::permissions(directory_ / "bin/" + name, fs::perms::owner_all);
   }
 
-  /// A PATH in which mpirun is this script.
+  /// Returns a PATH in which mpirun is this script.
   std::string with_mpirun(const std::string& script) {
     write_command("mpirun", script);
     return "PATH=" + (directory_ / "bin") + ":$PATH";
   }
 
-  /// The beginning of such a script: it claims to be the mpirun of this machine.
+  /// Returns the beginning of such a script. It reports the version of this machine's mpirun.
   static std::string as_installed() {
     return "if [ \"$1\" = --version ]; then exec " + real_mpirun() + " --version; fi\n";
   }
@@ -91,10 +91,10 @@ TEST_F(Doctor, SaysItInLinesWithAdvice) {
 
 TEST_F(Doctor, LooksForMpirun) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
-  expect_problem(examine("", "PATH=/nowhere"), "mpirun", "none in PATH");
+  expect_problem(examine("", "PATH=/nowhere"), "mpirun", "not found in PATH");
   const Outcome other = examine("", with_mpirun("echo 'mpirun (Open MPI) 5.9.1'\n"));
   expect_problem(other, "mpirun", "Open MPI) 5.9.1, but this program is linked with Open MPI v");
-  EXPECT_EQ(finding(other, "two ranks").name, "absent") << "ranks are not tried with another MPI";
+  EXPECT_EQ(finding(other, "two ranks").name, "absent") << "no ranks may be started with another MPI";
 }
 
 TEST_F(Doctor, RanksThatDoNotStartAreNotWaitedFor) {
@@ -103,7 +103,7 @@ TEST_F(Doctor, RanksThatDoNotStartAreNotWaitedFor) {
   const Outcome outcome = examine("--deadline 2", with_mpirun(as_installed() + "exec " + sleep + "\n"));
   expect_problem(outcome, "two ranks", "nothing within 2 s");
   EXPECT_LT(outcome.seconds, 60);
-  EXPECT_NE(run_command("pgrep -f '" + sleep + "$'").exit_code, 0) << "what it started is still there";
+  EXPECT_NE(run_command("pgrep -f '" + sleep + "$'").exit_code, 0) << "a process of the doctor still runs";
 }
 
 TEST_F(Doctor, RanksThatFailAreQuoted) {
@@ -111,7 +111,7 @@ TEST_F(Doctor, RanksThatFailAreQuoted) {
   expect_problem(
       examine("", with_mpirun(as_installed() + "echo ORTE was unable to start a daemon >&2\nexit 213\n")),
       "two ranks", "exit code 213: ORTE was unable to start a daemon");
-  // Two processes that never heard of each other, as when mpirun belongs to another MPI.
+  // The two processes do not know each other, as with an mpirun of another MPI.
   expect_problem(examine("", with_mpirun(as_installed() + "shift 2\n\"$@\"\n\"$@\"\n")), "two ranks",
                  "lockstep-probe 1 ranks");
 }
@@ -144,8 +144,8 @@ TEST_F(Doctor, AnSrunWhoseTasksCannotFindEachOther) {
 
 TEST_F(Doctor, FoldersThatCannotBeWritten) {
   write_text(directory_ / "file", "");
-  expect_problem(examine("log.dir=file/run", "PATH=/nowhere"), "disk log.dir", "file is no folder");
-  // Not even root makes files there.
+  expect_problem(examine("log.dir=file/run", "PATH=/nowhere"), "disk log.dir", "file is not a folder");
+  // Even root cannot make files there.
   expect_problem(examine("snapshot.path=/proc/snapshots", "PATH=/nowhere"), "disk snapshot.path",
                  "cannot write");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scripts/env.sh: what a shell has after sourcing it.
+// scripts/env.sh: the environment of a shell that has sourced it.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
@@ -14,15 +14,15 @@ const std::string env_sh = std::string(LOCKSTEP_SOURCE_DIR) + "/scripts/env.sh";
 
 class Environment : public testing::Test {
  protected:
-  /// The commands after env.sh of a tree or an installation was sourced, in a shell with an empty
-  /// environment.
+  /// Runs the commands in a shell with an empty environment, after env.sh of a tree or an installation was
+  /// sourced.
   Outcome run_after(const std::string& sourced, const std::string& commands, const std::string& set = "",
                     const std::string& shell = "bash") const {
     return run_command("cd / && env -i PATH=/usr/bin:/bin " + set + " " + shell + " -c 'set -eu; source \"" +
                        (directory_ / sourced) + "\"; " + commands + "'");
   }
 
-  /// Copies env.sh to `script` and lets `folder` be one of programs.
+  /// Copies env.sh to `script` and makes `folder` a folder of programs.
   void put(const std::string& script, const std::string& folder) const {
     namespace files = std::filesystem;
     files::create_directories(files::path(directory_ / script).parent_path());
@@ -57,14 +57,14 @@ TEST_F(Environment, SetsWhatSrunAndMpirunNeedOnceAndKeepsWhatIsSet) {
   const std::string path = directory_ / "build/cpu/bin:/usr/bin:/bin ";
   EXPECT_EQ(run_after("scripts/env.sh", show).out, path + "pmix " + root + "\n");
   EXPECT_EQ(run_after("scripts/env.sh", show, "SLURM_MPI_TYPE=pmix_v4").out, path + "pmix_v4 " + root + "\n");
-  // The choice of the user comes first, wherever PATH has it already.
+  // The user's choice comes first, wherever PATH has it already.
   EXPECT_EQ(run_after("scripts/env.sh", again + "echo $PATH",
                       "PATH=/bin:" LOCKSTEP_PROGRAM_DIR " LOCKSTEP_BIN=" LOCKSTEP_PROGRAM_DIR)
                 .out,
             LOCKSTEP_PROGRAM_DIR ":" + (directory_ / "build/cpu/bin:/bin\n"));
 }
 
-// Open MPI 4 reads the variables that begin with OMPI, version 5 those that begin with PRTE.
+// Open MPI 4 reads variables that begin with OMPI. Version 5 reads variables that begin with PRTE.
 TEST_F(Environment, LetsMpirunStartMoreRanksThanCoresOutsideOfAnAllocation) {
   put("scripts/env.sh", "build/cpu/bin");
   const std::string show =

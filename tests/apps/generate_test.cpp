@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// A model of a few steps, and `generate` with it.
+/// Tests of `generate` with a model that was trained for a few steps.
 class GenerateProgram : public testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ TEST_F(GenerateProgram, AnswersLinesInTheirOrderWithTheSameTextsInAnyBatch) {
   EXPECT_EQ(generate(options + "--batch-size 20 --output " + output).out, "");
   EXPECT_EQ(read_text(output), first.out);
 
-  // The first line is what the prompt alone gives: they share the seed, and the first place.
+  // The first line equals the text of the prompt alone. Both have the same seed and the first position.
   const auto alone = nlohmann::json::parse(first.out.substr(0, first.out.find('\n')));
   const Outcome terminal = generate(
       "--prompt=- --top-k 20 --top_p 0.95 --repetition-penalty 1.1 --seed 3 "
@@ -64,7 +64,7 @@ TEST_F(GenerateProgram, AnswersLinesInTheirOrderWithTheSameTextsInAnyBatch) {
   EXPECT_EQ(stopped.out.find(' '), std::string::npos) << stopped.out;
   EXPECT_NE(generate("--prompt=- --seed 3 --tokens 40 --stop '[ ]' --stop xxx").out.find(' '),
             std::string::npos)
-      << "a text in brackets is no list";
+      << "a text in brackets is not a list";
 }
 
 TEST_F(GenerateProgram, BadInputIsNamedByLineAndKey) {
@@ -75,12 +75,12 @@ TEST_F(GenerateProgram, BadInputIsNamedByLineAndKey) {
     EXPECT_NE(outcome.first_error_line().find(expected), std::string::npos) << outcome.errors;
   };
   refused(input("{\"prompt\": \"-\"}\n{\"prompt\": \"-\", \"top_p\": 2}\n"), "in.jsonl, line 2: top_p is 2");
-  refused(input("{\"prompt\": \"\xC3\xA9\"}\n"), "in.jsonl, line 1: prompt holds the character");
+  refused(input("{\"prompt\": \"\xC3\xA9\"}\n"), "in.jsonl, line 1: prompt has the character");
   refused("--input " + (directory_ / "none.jsonl"), "none.jsonl cannot be read");
   refused("--top-p 0", "top_p is 0");
-  refused("--prompt \xC3\xA9", "--prompt holds the character");
-  refused("--stop ''", "--stop: an empty text");
-  refused("--output " + (directory_ / "out"), "--output is for");
+  refused("--prompt \xC3\xA9", "--prompt has the character");
+  refused("--stop ''", "--stop: the text must not be empty");
+  refused("--output " + (directory_ / "out"), "--output needs --input");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends and second starts of whole programs.
+// Whole programs that end and are started a second time.
 
 #include <algorithm>
 #include <chrono>
@@ -41,7 +41,7 @@ class Resume : public testing::Test {
 };
 
 TEST_F(Resume, ARunThatNobodyGaveReplicasGoesOnWithFewerRanksUnderLockrun) {
-  // So many steps that it is not over before it is killed.
+  // The run has enough steps to be killed before its end.
   const std::string settings =
       "data.block_size=16 model.n_layer=1 model.n_head=2 model.n_embd=16 train.batch_size=1 "
       "snapshot.every_steps=20 train.steps=1600";
@@ -50,7 +50,7 @@ TEST_F(Resume, ARunThatNobodyGaveReplicasGoesOnWithFewerRanksUnderLockrun) {
   const std::string run = directory_ / "two", metrics = run + "/metrics.jsonl";
   run_command(mpirun(4) + train("two", settings) + " & job=$!; while kill -0 $job && [ $(cat " + metrics +
               " | wc -l) -lt 60 ]; do sleep 0.01; done; pkill -KILL -f log.dir=" + run + "; wait $job");
-  ASSERT_TRUE(read_result(run).parameters_hash.empty()) << "it was over before it was killed";
+  ASSERT_TRUE(read_result(run).parameters_hash.empty()) << "the run ended before it was killed";
   fs::copy(run, directory_ / "three", fs::copy_options::recursive);
   for (const auto& [ranks, name] : {std::pair(2, "two"), std::pair(3, "three")}) {
     const Outcome resumed = run_command(lockrun(ranks) + train(name, settings));
@@ -61,19 +61,19 @@ TEST_F(Resume, ARunThatNobodyGaveReplicasGoesOnWithFewerRanksUnderLockrun) {
   }
 }
 
-/// How far the snapshot is that is being written when a run is killed.
+/// The progress of the snapshot that is being written when a run is killed.
 enum class Moment { begun, partly_written, ended, placed, before_is_removed };
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
-  std::error_code ignored;  // a folder may go while it is read
+  std::error_code ignored;  // a folder may be removed while it is read
   for (fs::directory_iterator entry(folder, ignored); entry != fs::directory_iterator();
        entry.increment(ignored))
     entries.push_back(entry->path());
   return entries;
 }
 
-/// Of the newest snapshot that is whole, as its name tells; 0: there is none.
+/// Returns the step in the name of the newest complete snapshot, or 0 if there is none.
 int64_t newest_step(const fs::path& folder) {
   int64_t newest = 0;
   for (const fs::path& entry : entries_of(folder))
@@ -86,7 +86,7 @@ bool has_come(Moment moment, const fs::path& folder, int64_t newest_before) {
   if (moment == Moment::placed) return newest_step(folder) > newest_before;
   for (const fs::path& entry : entries_of(folder)) {
     if (entry.extension() != ".tmp") continue;
-    const bool is_written = entry.stem().has_extension();  // the writer's mark; what is removed has none
+    const bool is_written = entry.stem().has_extension();  // a writer adds an extension; removal does not
     if (is_written != (moment != Moment::before_is_removed)) continue;
     if (moment == Moment::begun || !is_written) return true;
     for (const fs::path& file : entries_of(entry)) {
@@ -99,19 +99,19 @@ bool has_come(Moment moment, const fs::path& folder, int64_t newest_before) {
   return false;
 }
 
-/// Gone, or waiting for whoever started it.
+/// Returns whether a process has ended, even if its parent has not waited for it.
 bool is_dead(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string number, name, state;
   return !(file >> number >> name >> state) || state == "Z";
 }
 
-/// A command and what it starts, which all end at once.
+/// A command and the processes that it starts. All of them end at once.
 class Killable {
  public:
   static constexpr int everyone = -1;
 
-  /// All its processes have `mark` in their arguments.
+  /// Starts the command. All its processes have `mark` in their arguments.
   Killable(const std::string& command, const std::string& mark, const std::string& errors) : mark_(mark) {
     child_ = ::fork();
     if (child_ > 0) return;
@@ -128,7 +128,7 @@ class Killable {
     if (child_ > 0 && ::waitpid(child_, nullptr, WNOHANG) != 0) child_ = -1;
     return child_ < 0;
   }
-  /// So that it takes no time when the moment has come.
+  /// Finds the processes in advance, so that kill() takes no time.
   void find_processes() {
     processes_.clear();
     for (const fs::path& entry : entries_of("/proc")) {
@@ -140,13 +140,13 @@ class Killable {
            found == std::string::npos ? nobody : std::stoi(environment.substr(found + key.size()))});
     }
   }
-  /// Those of one rank, after which the others end by themselves, or all.
+  /// Kills the processes of one rank, after which the others end by themselves. By default it kills all.
   void kill(int rank = everyone) {
     if (processes_.empty()) find_processes();
     for (const Process& process : processes_)
       if (rank == everyone || process.rank == rank) ::kill(process.id, SIGKILL);
     ::waitpid(std::exchange(child_, -1), nullptr, 0);
-    // A rank may still be in the call that it was killed in.
+    // A killed rank may still be inside a system call.
     for (const Process& process : processes_)
       for (int tries = 0; tries < 10000 && !is_dead(process.id); ++tries)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -154,7 +154,7 @@ class Killable {
   size_t processes() const { return processes_.size(); }
 
  private:
-  static constexpr int nobody = -2;  ///< the rank of what is none
+  static constexpr int nobody = -2;  ///< the rank of a process that is not a rank
   struct Process {
     pid_t id;
     int rank;
@@ -191,7 +191,7 @@ TEST_F(Resume, RunsThatAreKilledWhileTheyWriteGoOnAtAnyOtherStage) {
   int unfinished = 0;
   for (const Life& life : lives) {
     const std::string name = life.stage + std::string(" on ") + std::to_string(life.ranks) + " ranks";
-    // Open MPI's own memory would stay in /dev/shm.
+    // Otherwise Open MPI's own memory would stay in /dev/shm.
     const std::string place = "OMPI_MCA_btl_vader_backing_directory=" + directory_.path() + " ";
     Killable training(place + mpirun(life.ranks) + train("run", often + life.stage), "log.dir=" + run,
                       errors);
@@ -202,21 +202,21 @@ TEST_F(Resume, RunsThatAreKilledWhileTheyWriteGoOnAtAnyOtherStage) {
       }
       return true;
     };
-    // It has gone on, and written some.
+    // The run has resumed and has written some snapshots.
     ASSERT_TRUE(wait_until([&] { return newest_step(snapshots) >= newest + 3; }))
         << name << ": " << read_text(errors);
     training.find_processes();
     ASSERT_GT(training.processes(), static_cast<size_t>(life.ranks)) << "ranks and mpirun";
     const int64_t last = newest_step(snapshots);
     ASSERT_TRUE(wait_until([&] { return has_come(life.end, snapshots, last); }))
-        << name << " was over before it was killed: " << read_text(errors);
+        << name << " ended before it was killed: " << read_text(errors);
     training.kill(life.victim);
 
     const std::string said = read_text(errors);
     EXPECT_EQ(said.find("resuming after step " + std::to_string(newest) + " ") != std::string::npos,
               newest > 0)
         << name << ": " << said;
-    ASSERT_TRUE(read_result(run).parameters_hash.empty()) << name << " was over before it was killed";
+    ASSERT_TRUE(read_result(run).parameters_hash.empty()) << name << " ended before it was killed";
     const std::vector<fs::path> left = entries_of(snapshots);
     unfinished += static_cast<int>(std::ranges::count(left, ".tmp", &fs::path::extension));
     const auto found =
@@ -231,7 +231,7 @@ TEST_F(Resume, RunsThatAreKilledWhileTheyWriteGoOnAtAnyOtherStage) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
   EXPECT_EQ(read_bits(run), read_bits(directory_ / "undisturbed"));
   for (const fs::path& entry : entries_of(snapshots))
-    EXPECT_NE(entry.extension(), ".tmp") << "what a killed run left is still there";
+    EXPECT_NE(entry.extension(), ".tmp") << "files of a killed run are still there";
 }
 
 TEST_F(Resume, ATrainingThatDivergesIsSaidOnceAndNotStartedAgain) {
@@ -245,11 +245,12 @@ TEST_F(Resume, ATrainingThatDivergesIsSaidOnceAndNotStartedAgain) {
   ASSERT_NE(said, std::string::npos) << outcome.errors;
   EXPECT_EQ(outcome.errors.find(words, said + 1), std::string::npos) << outcome.errors;
   EXPECT_NE(outcome.errors.find("lower train.learning_rate"), std::string::npos) << outcome.errors;
-  EXPECT_EQ(outcome.errors.find("(src/"), std::string::npos) << "no place in the sources: " << outcome.errors;
+  EXPECT_EQ(outcome.errors.find("(src/"), std::string::npos)
+      << "the message names a source file: " << outcome.errors;
   EXPECT_EQ(outcome.errors.find("resuming"), std::string::npos) << outcome.errors;
 }
 
-/// The most memory, in MiB, that any process of a command held.
+/// Returns the most memory, in MiB, that any process of a command has used.
 double most_memory(const std::string& command) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -264,7 +265,8 @@ double most_memory(const std::string& command) {
 }
 
 TEST_F(Resume, TakesNoMoreMemoryThanABeginning) {
-  // 20 million parameters, almost all in a table of which a step reads and computes little.
+  // The model has 20 million parameters. Almost all are in a table, of which a step reads and computes
+  // little.
   const std::string settings =
       "data.block_size=8 model.n_layer=1 model.n_head=2 model.n_embd=128 model.vocab_size=160000 "
       "train.batch_size=1 dist.replicas=2";

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A tiny run of train_gpt on the built-in text: half a second on one rank.
+/// Tests of a tiny run of train_gpt on the built-in text. It takes half a second on one rank.
 class TrainGpt : public testing::Test {
  protected:
   std::string arguments(const std::string& run) const {
@@ -22,7 +22,7 @@ class TrainGpt : public testing::Test {
 
   std::string train(const std::string& run) const { return program("train_gpt") + arguments(run); }
 
-  /// Loss bits of every step, then the hash: what two equal runs have in common.
+  /// Returns the loss bits of every step, then the hash. They are equal in equal runs.
   std::vector<std::string> bits(const std::string& run) const { return read_bits(directory_ / run); }
 
   TemporaryDirectory directory_;
@@ -48,7 +48,7 @@ TEST_F(TrainGpt, StoppedOnRequestItLeavesWithASnapshotOfThatStepAndGoesOnElsewhe
   const std::string snapshots =
       steps + " snapshot.path=" + (directory_ / "snapshots") + " snapshot.every_steps=0 ";
   const std::string metrics = directory_ / "stopped/metrics.jsonl";
-  // The newest process is a rank, whichever: what one is asked for, all do.
+  // The newest process is one of the ranks. If one rank is asked, all ranks stop.
   for (const auto& [ranks, signal] : {std::pair(3, "USR1"), std::pair(2, "TERM")}) {
     const Outcome outcome =
         run_command(mpirun(ranks) + train("stopped") + snapshots + "& job=$!; lines=$(cat " + metrics +
@@ -57,7 +57,7 @@ TEST_F(TrainGpt, StoppedOnRequestItLeavesWithASnapshotOfThatStepAndGoesOnElsewhe
                     " -n -f '^" + program("train_gpt") + ".*" + (directory_ / "stopped") + "'; wait $job");
     EXPECT_EQ(outcome.exit_code, 75) << outcome.errors;
     EXPECT_NE(outcome.errors.find("stopped on request after step"), std::string::npos) << outcome.errors;
-    EXPECT_LT(bits("stopped").size(), 800U) << "the run was over before it was asked";
+    EXPECT_LT(bits("stopped").size(), 800U) << "the run ended before it was asked to stop";
   }
   const Outcome last = run_command(mpirun(4) + train("stopped") + snapshots);
   ASSERT_EQ(last.exit_code, 0) << last.errors;
@@ -88,7 +88,7 @@ TEST_F(TrainGpt, ARestartGoesOnAlsoWhereTheRunWasToBeginAnew) {
 }
 
 TEST_F(TrainGpt, GenerateWritesFromItsSnapshot) {
-  // Nobody said where to keep the model.
+  // The user has not set where the model is kept.
   const Outcome trained = run_command(train("run"));
   ASSERT_EQ(trained.exit_code, 0) << trained.errors;
   const std::string run = directory_ / "run", snapshots = run + "/snapshots";
@@ -99,7 +99,7 @@ TEST_F(TrainGpt, GenerateWritesFromItsSnapshot) {
   const std::string words = read_text(run + "/rank0.log"), lines = read_text(run + "/metrics.jsonl");
   const Outcome again = run_command(train("run"));
   EXPECT_EQ(again.exit_code, 0);
-  EXPECT_NE(again.errors.find("finished already"), std::string::npos) << again.errors;
+  EXPECT_NE(again.errors.find("already finished"), std::string::npos) << again.errors;
   EXPECT_NE(again.errors.find(last_line), std::string::npos) << again.errors;
   EXPECT_EQ(read_text(run + "/rank0.log"), words);
   EXPECT_EQ(read_text(run + "/metrics.jsonl"), lines);
@@ -111,7 +111,7 @@ TEST_F(TrainGpt, GenerateWritesFromItsSnapshot) {
   ASSERT_EQ(text.exit_code, 0) << text.errors;
   EXPECT_EQ(text.out.substr(0, 2), "- ");
   EXPECT_EQ(text.out.size(), 2u + 20u + 1u);
-  EXPECT_EQ(run_command(generate + "--threads 2").out, text.out) << "threads show";
+  EXPECT_EQ(run_command(generate + "--threads 2").out, text.out) << "threads must not change the text";
   EXPECT_NE(run_command(generate + "--seed 2").out, text.out);
   EXPECT_EQ(run_command(generate + "--temperature 0 --seed 1").out,
             run_command(generate + "--top-k 1 --seed 2").out);
@@ -122,15 +122,16 @@ TEST_F(TrainGpt, GenerateWritesFromItsSnapshot) {
 
 TEST_F(TrainGpt, ADiskThatGetsFullIsReportedTrainingGoesOnAndTheEndIsAFailure) {
   ASSERT_EQ(run_command(train("undisturbed")).exit_code, 0);
-  // No file may grow beyond 128 KiB: the flight record and the metrics fit, the optimizer's file does not.
+  // No file may grow beyond 128 KiB. The flight record and the metrics fit, but the optimizer's file does
+  // not.
   const Outcome outcome = run_command("trap '' XFSZ; ulimit -f 128; " + train("full") +
                                       " model.n_embd=64 snapshot.path=" + (directory_ / "snapshots") +
                                       " snapshot.every_steps=20");
-  EXPECT_EQ(outcome.exit_code, 1) << "the trained model is lost: " << outcome.errors;
+  EXPECT_EQ(outcome.exit_code, 1) << "the trained model was not saved: " << outcome.errors;
   EXPECT_NE(outcome.errors.find("could not be written"), std::string::npos) << outcome.errors;
-  EXPECT_NE(outcome.errors.find("training goes on"), std::string::npos) << outcome.errors;
-  EXPECT_EQ(bits("full").size(), 40u) << "it says that it is complete";
-  EXPECT_FALSE(fs::exists(directory_ / "snapshots/step-00000020")) << "a part of a snapshot was left";
+  EXPECT_NE(outcome.errors.find("training continues"), std::string::npos) << outcome.errors;
+  EXPECT_EQ(bits("full").size(), 40u) << "the metrics are complete";
+  EXPECT_FALSE(fs::exists(directory_ / "snapshots/step-00000020")) << "a part of a snapshot is still there";
 }
 
 TEST_F(TrainGpt, ARankThatDiesEndsTheJobWithinSeconds) {
@@ -210,8 +211,8 @@ TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
   EXPECT_EQ(usage.exit_code, 2) << usage.errors;
   EXPECT_EQ(count_of("unknown key train.stepz", usage.errors), 1) << usage.errors;
 
-  // The first rank has other settings than the others. Open MPI 5.0.7 crashes where mpirun is given two
-  // programs.
+  // The first rank has other settings than the others. A shell selects them, because Open MPI 5.0.7 crashes
+  // if mpirun gets two programs.
   const auto differing = [&](int ranks, const std::string& first, const std::string& others) {
     return run_command(mpirun(ranks) + "sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + train("run") +
                        first + "; else exec " + train("run") + others + "; fi'");
@@ -219,7 +220,7 @@ TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
   const Outcome several = differing(3, " train.stepx=1", " train.stepy=2");
   EXPECT_EQ(several.exit_code, 2) << several.errors;
   EXPECT_EQ(count_of("unknown key train.stepx", several.errors), 1) << several.errors;
-  // The first rank's end may end the others before they speak.
+  // The end of the first rank may end the others before they print.
   EXPECT_LE(count_of("unknown key train.stepy", several.errors), 1) << several.errors;
 
   const Outcome differ = differing(2, " train.seed=1", " train.seed=2");

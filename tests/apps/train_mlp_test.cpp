@@ -35,11 +35,10 @@ TEST_F(TrainMlp, PrintsTheTutorialsLineAndLearns) {
               std::string::npos);
   EXPECT_EQ(outcome.out.find("Epoch 10"), std::string::npos);
   EXPECT_EQ(line(641)["done"], true);
-  // The targets are uniform noise: the best a model can do is their variance, 1/12, in the mean over an
-  // epoch.
+  // The targets are uniform noise. The best mean loss of an epoch is their variance, 1/12.
   double mean = 0.0;
   for (int step = 577; step <= 640; ++step) mean += line(step)["loss"].get<double>() / 64;
-  EXPECT_LT(mean, 1.5 / 12) << "the loss of the last epoch";
+  EXPECT_LT(mean, 1.5 / 12) << "the mean loss of the last epoch";
   EXPECT_GT(line(1)["loss"].get<double>(), mean);
 }
 
@@ -49,7 +48,7 @@ TEST_F(TrainMlp, LearnsInSixteenBits) {
     const Outcome outcome = run_command(train(std::string("4 4 train.precision=") + precision, precision));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
     EXPECT_NE(line(256, precision)["loss_bits"], line(256)["loss_bits"]);
-    // A loss of about 0.1, of outputs that were rounded to 2^-9.
+    // The loss is about 0.1, and the outputs were rounded to 2^-9.
     EXPECT_NEAR(line(256, precision)["loss"].get<double>(), line(256)["loss"].get<double>(), 0.01)
         << precision;
   }
@@ -96,7 +95,7 @@ TEST_F(TrainMlp, ThousandsOfEpochsAreToldInAFewLines) {
   const Outcome outcome = run_command(train("400 100 train.eval_every=-1"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_LT(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 60) << outcome.out;
-  // The last line tells one epoch or several, as fast as the machine is.
+  // The last line has one epoch or several, depending on the speed of the machine.
   EXPECT_TRUE(outcome.out.ends_with("399 | Batchsize: 32 | Steps: 64\n")) << outcome.out;
   EXPECT_NE(outcome.errors.find(" samples/s "), std::string::npos) << outcome.errors;
   EXPECT_EQ(line(64 * 3)["epoch"], 2);

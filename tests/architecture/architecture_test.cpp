@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of the house (ARCHITECTURE.md), read off the sources themselves.
+// Tests that the sources follow the rules in ARCHITECTURE.md.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr size_t most_lines = 400;
 constexpr size_t most_lines_of_room = 3000;
 
-/// room -> rooms whose headers it may include besides its own.
+/// The rooms whose headers each room may include, besides its own.
 const std::map<std::string, std::set<std::string>> rooms = {
     {"core", {}},
     {"comm", {"core"}},
@@ -47,8 +47,8 @@ const std::map<std::string, std::set<std::string>> rooms = {
 
 struct Library {
   const char* name;
-  const char* header;              ///< regular expression of its headers
-  std::vector<const char*> homes;  ///< path prefixes where it may be included
+  const char* header;              ///< regular expression for the library's headers
+  std::vector<const char*> homes;  ///< path prefixes of the files that may include it
 };
 
 const std::vector<Library> libraries = {
@@ -72,7 +72,7 @@ const std::vector<Library> libraries = {
     {"NCCL", "nccl\\.h", {"src/comm/nccl_communicator.cpp", "tests/emulator/", "bench/"}},
 };
 
-/// Standard C++ headers, C headers in their C++ spelling, POSIX, Linux and intrinsics.
+/// Headers of standard C++, POSIX, Linux and intrinsics. C headers have their C++ names.
 const std::regex platform(
     "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
     "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(arm_neon|cpuid|cxxabi|dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|"
@@ -89,7 +89,7 @@ constexpr const char* private_header = "core/cuda_check.h";
 
 std::string first_folder(const std::string& path) { return path.substr(0, path.find('/')); }
 
-/// The room of a file below src/, or "" outside.
+/// Returns the room of a file below src/, or "" for other files.
 std::string room_of(const std::string& path) {
   return path.starts_with("src/") ? first_folder(path.substr(4)) : std::string();
 }
@@ -100,7 +100,8 @@ std::string joined(const std::set<std::string>& words) {
   return text.empty() ? "nothing" : text;
 }
 
-/// A header that a user of the library may include. The one that knows CUDA is not installed.
+/// Returns true for a header that a user of the library may include. The header with CUDA types is not
+/// installed.
 bool is_public_header(const SourceFile& file) {
   return file.path.starts_with("src/") && (file.path.ends_with(".h") || file.path.ends_with(".hpp")) &&
          file.path != std::string("src/") + private_header;
@@ -140,7 +141,7 @@ std::string own_include_error(const SourceFile& file, const std::string& header,
   return exists_below(root, {"src"}, header) ? "" : "src/" + header + " does not exist";
 }
 
-/// Blanks out comments and the contents of string literals, so that words are looked for in code only.
+/// A filter that removes comments and the contents of string literals, so that rules see only code.
 class CodeOnly {
  public:
   std::string operator()(const std::string& line) {
@@ -197,10 +198,10 @@ const std::array<ForbiddenWord, 3> forbidden_in_library = {{
     {std::regex("(^|[^A-Za-z0-9_])(printf|fprintf|puts|putchar)\\s*\\("), "print through core/log.h"},
     {std::regex("(^|[^A-Za-z0-9_>])(std)?::" + elementary + "[fl]?\\b"), elementary_message},
 }};
-// CUDA's functions have such names.
+// CUDA's device functions have these names, so the rule is for host code only.
 const ForbiddenWord forbidden_on_the_host = {std::regex("(^|[^A-Za-z0-9_:.>])" + elementary + "[fl]\\s*\\("),
                                              elementary_message};
-// What would keep a kernel from running in the emulator, or from the same bits every time.
+// Code that the emulator cannot run, or that makes a kernel's results differ between runs.
 constexpr const char* device_folder = "src/kernels/cuda/device/";
 const std::array<ForbiddenWord, 4> forbidden_in_kernels = {{
     {std::regex("<<<"), "launch through cuda::launch_grid"},
@@ -211,7 +212,7 @@ const std::array<ForbiddenWord, 4> forbidden_in_kernels = {{
 }};
 const std::regex assembly("(^|[^A-Za-z0-9_])(asm|__asm__|__asm)\\s*(volatile|__volatile__)?\\s*\\(");
 
-/// `a/{b,c}.h` -> `a/b.h`, `a/c.h`.
+/// Expands `a/{b,c}.h` to `a/b.h` and `a/c.h`.
 std::vector<std::string> expand_braces(const std::string& text) {
   const size_t open = text.find('{');
   const size_t close = text.find('}', open);
@@ -227,7 +228,7 @@ std::vector<std::string> expand_braces(const std::string& text) {
   return all;
 }
 
-/// The place a backticked token names, or an empty path if it names none.
+/// Returns the path that a backticked token names, or an empty path if the token is not a path.
 fs::path named_place(std::string token) {
   static const std::set<std::string> top = {"src",     "apps",    "bench", "examples", "tests",
                                             "configs", "scripts", "docs",  "cmake",    ".ci"};
@@ -322,7 +323,7 @@ std::vector<Violation> check_rooms(const std::vector<SourceFile>& files) {
   for (const SourceFile& file : files)
     if (file.path.ends_with(".h") || file.path.ends_with(".cpp"))
       lines[room_of(file.path)] += file.lines.size();
-  // Kernels are as many as there are operations.
+  // kernels/ has no limit, because it needs a kernel for every operation.
   lines.erase("kernels");
   std::vector<Violation> violations;
   for (const auto& [room, count] : lines)

@@ -8,7 +8,7 @@
 
 namespace lockstep::architecture {
 
-/// One rule broken at one place. line is 0 where the whole file is meant.
+/// A violation of a rule. `line` is 0 if it concerns the whole file.
 struct Violation {
   std::string file;
   int line = 0;
@@ -16,33 +16,35 @@ struct Violation {
 };
 std::ostream& operator<<(std::ostream& out, const Violation& violation);
 
-/// A file of the repository: its path from the root, with '/', and its lines.
+/// A file of the repository: its path relative to the root, with '/', and its lines.
 struct SourceFile {
   std::string path;
   std::vector<std::string> lines;
 };
 
-/// Every C++ or CUDA file below the folder, in order of path, which is relative to root.
+/// Reads every C++ and CUDA file below the folder, sorted by path. `folder` is relative to `root`.
 std::vector<SourceFile> cpp_files(const std::filesystem::path& root, const std::string& folder);
 
-/// Includes: arrows between rooms point down, a third-party header is used only where it lives and in no
-/// header of src/, and every quoted include is rooted at src/ and exists (asked of `root`).
+/// Checks the includes of a file. A room includes only the rooms it may see. A third-party header is included
+/// only in its library's folders and in no header of src/. A quoted include is relative to src/ and exists
+/// below `root`.
 std::vector<Violation> check_includes(const SourceFile& file, const std::filesystem::path& root);
 
-/// First line, length, and words that have no place in the library.
+/// Checks the first line, the length and forbidden words.
 std::vector<Violation> check_text(const SourceFile& file);
 
-/// No room of src/ but kernels/ has more than 3000 lines of .h and .cpp.
+/// Checks that a room of src/ has at most 3000 lines of .h and .cpp files. kernels/ is excluded.
 std::vector<Violation> check_rooms(const std::vector<SourceFile>& files);
 
-/// At most two files of dist/ know MPI.
+/// Checks that at most two of the files include mpi.h.
 std::vector<Violation> check_mpi_files(const std::vector<SourceFile>& files);
 
-/// Every path in backticks of a Markdown page exists: `src/...` and other top-level folders from the root,
-/// `kernels/...` and other rooms from src/. With * or <name> in it, the folder before it must exist.
+/// Checks that each path in backticks of a Markdown page exists. `src/...` and other top-level folders are
+/// relative to the root; `kernels/...` and other rooms to src/. For a path with * or <name> the folder before
+/// it must exist.
 std::vector<Violation> check_paths(const SourceFile& page, const std::filesystem::path& root);
 
-/// The lines of a file, read whole.
+/// Reads a file. `path` is relative to `root`.
 SourceFile read_file(const std::filesystem::path& root, const std::string& path);
 
 }  // namespace lockstep::architecture

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kills, stops and resizes runs at random moments, and compares what they compute with an undisturbed run.
+// Kills, stops and resizes runs at random moments. Compares their results with those of an undisturbed run.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -32,7 +32,7 @@ struct Options {
   bool keep = false;
 };
 
-/// A tiny GPT that evaluates and writes snapshots all the time. A stopped rank is noticed after
+/// Arguments of a tiny GPT that often evaluates and writes snapshots. lockrun notices a stopped rank after
 /// dist.timeout_s.
 std::vector<std::string> training_arguments(int64_t steps) {
   return {"data.dataset=sample",    "data.block_size=16",    "data.train_split=0.98",
@@ -43,17 +43,17 @@ std::vector<std::string> training_arguments(int64_t steps) {
           "snapshot.every_steps=5", "train.device=cpu",      concat("train.steps=", steps)};
 }
 
-/// What two runs have to have in common.
+/// The results that must be equal in two runs.
 struct Outcome {
   RunResult result;
-  std::string best_model;  ///< the bytes of its file
+  std::string best_model;  ///< the bytes of the model file
 };
 
 Outcome outcome_of(const std::string& folder) {
   return {read_result(folder + "/run"), read_text(folder + "/snapshots/best/model.safetensors")};
 }
 
-/// How a run differs from the undisturbed one; empty if in nothing.
+/// Returns how a run differs from the undisturbed one. It is empty if they are equal.
 std::string difference(const Outcome& undisturbed, const Outcome& struck) {
   const RunResult &reference = undisturbed.result, &result = struck.result;
   if (result.loss_bits.size() != reference.loss_bits.size())
@@ -66,7 +66,7 @@ std::string difference(const Outcome& undisturbed, const Outcome& struck) {
   return struck.best_model == undisturbed.best_model ? "" : "another best snapshot";
 }
 
-/// What happened to one run, as a row of the report.
+/// The result of one run, as a row of the report.
 struct Row {
   ChaosPlan plan;
   ChaosResult result;
@@ -94,7 +94,7 @@ struct Row {
   }
 };
 
-/// The slowest restart after each signal.
+/// Returns a table with the slowest restart after each signal.
 std::string slowest_restarts(const std::vector<Row>& rows) {
   struct Slowest {
     int strikes = 0;
@@ -190,8 +190,7 @@ int run_all(const Options& options) {
   int failures = 0;
   for (const bool is_resize : {false, true}) {
     int wanted = is_resize ? options.resizes : options.runs;
-    // A run that was over before it could be struck shows nothing: another one takes its place, within
-    // reason.
+    // A run that ended before its strike proves nothing. Another run replaces it, up to a limit.
     for (int tries = 2 * wanted + 4; wanted > 0 && tries > 0; --tries) {
       const Row& row =
           rows.emplace_back(run_one(options, options.seed * 1000 + rows.size(), is_resize, reference));

@@ -32,13 +32,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing in particular as often as all others together.
+/// Moment::any is as likely as all other moments together.
 constexpr std::array moments = {Moment::any,      Moment::any,        Moment::any,    Moment::any,
                                 Moment::snapshot, Moment::validation, Moment::sample, Moment::start};
 constexpr std::array signals = {SIGKILL, SIGSTOP, SIGTERM, SIGSEGV};
-constexpr double leave_seconds = 15.0;  ///< for the last process after lockrun itself
+constexpr double leave_seconds = 15.0;  ///< limit for the last process to end after lockrun
 
-/// The launched job, from its start to its end; ended with the object if it still runs.
+/// A launched job, from its start to its end. The destructor ends a job that still runs.
 class Job {
  public:
   Job(const ChaosSetup& setup, int ranks) : setup_(setup) {
@@ -66,7 +66,7 @@ class Job {
     exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return true;
   }
-  /// Polls until the condition holds. False if the job is over or its time is up before.
+  /// Polls until the condition holds. Returns false if the job ends or is late before.
   bool wait_until(const std::function<bool()>& condition) {
     while (!condition()) {
       if (is_over() || is_late()) return false;
@@ -82,7 +82,7 @@ class Job {
  private:
   [[noreturn]] static void become(const std::vector<std::string>& words, const std::string& folder) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // By this find_processes() knows what belongs to the run.
+    // find_processes() recognizes the run's processes by this variable.
     ::setenv("LOCKSTEP_CHAOS_FOLDER", folder.c_str(), 1);
     const int file = ::open((folder + "/said").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -102,7 +102,7 @@ class Job {
   int exit_code_ = -1;
 };
 
-/// The last step in metrics.jsonl; 0 if there is none yet.
+/// Returns the last step in metrics.jsonl, or 0 if there is none yet.
 int64_t last_step(const std::string& folder) {
   std::ifstream file(folder + "/run/metrics.jsonl", std::ios::binary | std::ios::ate);
   if (!file) return 0;
@@ -119,7 +119,7 @@ fs::file_time_type time_of_metrics(const std::string& folder) {
   return fs::last_write_time(folder + "/run/metrics.jsonl", missing);
 }
 
-/// Notices the moment at which a snapshot begins to be written.
+/// A watch that notices when the writing of a snapshot begins.
 class SnapshotWatch {
  public:
   explicit SnapshotWatch(const std::string& folder) : queue_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -130,12 +130,12 @@ class SnapshotWatch {
   SnapshotWatch(const SnapshotWatch&) = delete;
   SnapshotWatch& operator=(const SnapshotWatch&) = delete;
 
-  /// Drops what happened so far.
+  /// Discards the events so far.
   void forget() const {
     std::array<char, 4096> events{};
     while (::read(queue_, events.data(), events.size()) > 0) continue;
   }
-  /// True if a folder <name>.tmp was made within some milliseconds.
+  /// Returns whether a folder <name>.tmp is created within 20 milliseconds.
   bool sees_beginning() const {
     pollfd waiting{.fd = queue_, .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, 20) <= 0) return false;
@@ -156,7 +156,7 @@ bool has_unfinished_snapshot(const std::string& folder) {
   return false;
 }
 
-/// What a rank says that it is at, through the page that its keeper watches; empty before it says anything.
+/// Returns the phase that a rank reports in its heartbeat page. It is empty before the first report.
 std::string phase_of(pid_t rank) {
   const std::string environment = read_text(concat("/proc/", rank, "/environ"));
   const std::string name = std::string(1, '\0') + "LOCKSTEP_HEARTBEAT=";
@@ -166,7 +166,7 @@ std::string phase_of(pid_t rank) {
   try {
     return map_heartbeat(path, false)->phase;
   } catch (const Error&) {
-    return "";  // it has just ended
+    return "";  // the rank has just ended
   }
 }
 
@@ -183,7 +183,7 @@ bool share_any(const std::vector<pid_t>& a, const std::vector<pid_t>& b) {
   return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
 }
 
-/// Polls without a pause, since a moment may be short. False if the job is over before.
+/// Polls without a pause, because a moment may be short. Returns false if the job or the rank ends before.
 bool wait_for_moment(const ChaosSetup& setup, Moment moment, pid_t rank, Job& job) {
   while (!is_at(moment, setup.folder, rank))
     if (job.is_over() || job.is_late() || ::kill(rank, 0) != 0) return false;
@@ -194,7 +194,7 @@ pid_t victim_of(const Strike& blow, const std::vector<pid_t>& ranks) {
   return ranks[blow.victim % ranks.size()];
 }
 
-/// Waits for the moment of a blow. The ranks as they are then; none if the job was over before.
+/// Waits for the moment of a strike. Returns the ranks of that moment, or none if the job ended before.
 std::vector<pid_t> aim(const ChaosSetup& setup, const Strike& blow, int ranks, Job& job) {
   std::vector<pid_t> found;
   const SnapshotWatch watch(setup.folder + "/snapshots");
@@ -211,7 +211,7 @@ std::vector<pid_t> aim(const ChaosSetup& setup, const Strike& blow, int ranks, J
   return is_now ? found : std::vector<pid_t>{};
 }
 
-/// Waits until all ranks are other processes and complete a step.
+/// Waits until other processes have replaced all ranks and have completed a step.
 void observe(const ChaosSetup& setup, const std::vector<pid_t>& before, int ranks, Job& job,
              Clock::time_point begin, StrikeResult& result) {
   result.happened = job.wait_until([&] {
@@ -224,7 +224,7 @@ void observe(const ChaosSetup& setup, const std::vector<pid_t>& before, int rank
   result.resume_seconds = seconds_since(begin);
 }
 
-/// Strikes a rank, and leaves the rest to lockrun.
+/// Sends the signal to a rank. lockrun must do the rest.
 StrikeResult strike_rank(const ChaosSetup& setup, const Strike& blow, int ranks, Job& job) {
   StrikeResult result;
   const std::vector<pid_t> before = aim(setup, blow, ranks, job);
@@ -238,7 +238,7 @@ StrikeResult strike_rank(const ChaosSetup& setup, const Strike& blow, int ranks,
   return result;
 }
 
-/// How many processes of a run are left some time after its end; ends them.
+/// Ends the processes of a run that are left some time after its end. Returns their number.
 int end_leftovers(const ChaosSetup& setup) {
   std::vector<pid_t> left;
   eventually([&] { return (left = find_processes(setup.folder)).empty(); }, leave_seconds);
@@ -246,7 +246,8 @@ int end_leftovers(const ChaosSetup& setup) {
   return static_cast<int>(left.size());
 }
 
-/// Strikes lockrun itself, sees that nothing is left of the job, and starts another one with `ranks_after`.
+/// Sends the signal to lockrun itself and counts the processes that are left. Then starts another job with
+/// `ranks_after` ranks.
 StrikeResult resize(const ChaosSetup& setup, const Strike& blow, int ranks, std::unique_ptr<Job>& job,
                     std::string& problem) {
   StrikeResult result;
@@ -257,7 +258,7 @@ StrikeResult resize(const ChaosSetup& setup, const Strike& blow, int ranks, std:
   result.hit_moment = is_at(blow.moment, setup.folder, victim_of(blow, before));
   job->wait_until([] { return false; });
   result.step = last_step(setup.folder);
-  if (job->is_over() && job->exit_code() == 0) return result;  // it was done already
+  if (job->is_over() && job->exit_code() == 0) return result;  // the job had already completed
   const int expected = blow.signal == SIGTERM ? exit_stopped : 128 + blow.signal;
   if (!job->is_over() || job->exit_code() != expected)
     problem = concat(describe({.exit_code = 0, .signal = blow.signal}), " to lockrun: exit code ",
@@ -283,7 +284,8 @@ bool ChaosResult::was_struck() const {
 }
 
 ChaosPlan make_plan(uint64_t seed, bool is_resize, int64_t steps) {
-  // Only the engine's own numbers: what distributions make of them differs between libraries.
+  // Uses the random engine's own numbers alone. The results of distributions differ between standard
+  // libraries.
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t limit) { return random() % limit; };
   ChaosPlan plan{.seed = seed, .ranks = 2 + static_cast<int>(below(3)), .strikes = {}};
@@ -296,7 +298,7 @@ ChaosPlan make_plan(uint64_t seed, bool is_resize, int64_t steps) {
     blow.victim = static_cast<uint32_t>(below(12));
     if (blow.moment != Moment::start) continue;
     blow.at_step = 0;
-    // A rank that is stopped before it has said its deadline is missed after half a minute.
+    // If a rank is stopped before it reports its deadline, lockrun notices it only after half a minute.
     if (blow.signal == SIGSTOP) blow.signal = SIGKILL;
   }
   if (is_resize) {

@@ -7,26 +7,26 @@
 
 namespace lockstep {
 
-/// What a run is at when it is struck.
+/// The phase in which a run is struck.
 enum class Moment { any, snapshot, validation, sample, start };
 const char* name(Moment moment);
 
-/// One blow that a run gets: for one of its ranks, or, where ranks_after says so, for lockrun itself.
+/// A signal that is sent to a rank of a run. If ranks_after is set, it is sent to lockrun itself.
 struct Strike {
   int signal = 0;
-  int64_t at_step = 0;          ///< not before this step is completed
-  Moment moment = Moment::any;  ///< wait until the run is at this; at the start no step is completed
-  uint32_t victim = 0;          ///< modulo the number of ranks
-  int ranks_after = 0;          ///< lockrun is started again with so many ranks; 0: it restarts them itself
+  int64_t at_step = 0;          ///< the strike waits until this step is completed
+  Moment moment = Moment::any;  ///< the strike waits for this phase; at `start` no step is completed
+  uint32_t victim = 0;          ///< index of the rank, modulo the number of ranks
+  int ranks_after = 0;  ///< ranks of the lockrun that is started next; 0: lockrun restarts the ranks itself
 };
 
-/// What became of it.
+/// The result of a strike.
 struct StrikeResult {
   bool happened = false;       ///< false: the run was over before
-  bool hit_moment = false;     ///< it was still at it when it was struck
-  int64_t step = 0;            ///< the last completed one
-  double restart_seconds = 0;  ///< until all ranks are other processes
-  double resume_seconds = 0;   ///< until a step is completed again
+  bool hit_moment = false;     ///< the phase was not over when the signal was sent
+  int64_t step = 0;            ///< the last completed step
+  double restart_seconds = 0;  ///< until other processes have replaced all ranks
+  double resume_seconds = 0;   ///< until another step is completed
 };
 
 struct ChaosPlan {
@@ -35,17 +35,17 @@ struct ChaosPlan {
   std::vector<Strike> strikes;
 };
 
-/// The plan of a run: one to three strikes, or, for a resize, one that comes back with another number of
-/// ranks.
+/// Returns the plan of a run. It has one to three strikes. For a resize it has one, after which the run
+/// continues with another number of ranks.
 ChaosPlan make_plan(uint64_t seed, bool is_resize, int64_t steps);
 
-/// What is run, and where.
+/// The program of a run, its arguments and its folder.
 struct ChaosSetup {
   std::string lockrun;
   std::string program;                 ///< train_gpt
-  std::vector<std::string> arguments;  ///< of the program, without its folders
-  std::string folder;                  ///< of this run; made
-  double limit_seconds = 180.0;        ///< a job that takes longer hangs
+  std::vector<std::string> arguments;  ///< the program's arguments, without its folders
+  std::string folder;                  ///< the run's folder; created if missing
+  double limit_seconds = 180.0;        ///< a job that takes longer counts as hung
 };
 
 struct ChaosResult {
@@ -57,7 +57,7 @@ struct ChaosResult {
   bool was_struck() const;
 };
 
-/// Runs lockrun to its end, and strikes. The results are in <folder>/run, what was said in <folder>/said.
+/// Runs lockrun to its end, with the strikes. Results are in <folder>/run and the output is in <folder>/said.
 ChaosResult run_with_chaos(const ChaosSetup& setup, const ChaosPlan& plan);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// The finding of that name in what doctor --json wrote; a name "absent" if there is none.
+/// Returns the finding of that name in the output of doctor --json. If there is none, its name is "absent".
 Finding finding(const Outcome& outcome, const std::string& name) {
   if (!nlohmann::json::accept(outcome.out)) return {"no report", Verdict::ok, outcome.out + outcome.errors};
   for (const Finding& finding : findings_from_json(outcome.out))

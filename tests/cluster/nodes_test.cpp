@@ -16,7 +16,7 @@ const std::string variables =
     "OMPI_MCA_btl_vader_single_copy_mechanism=none "
     "OMPI_MCA_rmaps_base_oversubscribe=1 ";
 
-/// lockrun typed on hosts of namespaces.
+/// Tests of lockrun on several hosts that are made of namespaces.
 class Nodes : public testing::Test {
  protected:
   void SetUp() override {
@@ -28,7 +28,7 @@ class Nodes : public testing::Test {
 
   std::string results() const { return directory_ / "run"; }
 
-  /// What trains; the results are on the first host only, the snapshots as well.
+  /// Returns the training command. Its results and snapshots are on the first host only.
   std::string training(int steps) const {
     return program("train_mlp") + " train.epochs=0 train.steps=" + std::to_string(steps) +
            " dist.replicas=4 train.threads=1 train.device=cpu log.every_steps=100000 dist.timeout_s=20 "
@@ -37,7 +37,7 @@ class Nodes : public testing::Test {
            (directory_ / "snapshots") + " log.dir=" + results();
   }
 
-  /// The bits of the same run on this host alone.
+  /// Returns the bits of the same run on this host alone.
   std::vector<std::string> undisturbed_bits(int steps) const {
     const TemporaryDirectory alone;
     const Outcome outcome =
@@ -56,7 +56,7 @@ class Nodes : public testing::Test {
            options + " -- ";
   }
 
-  /// Where the keepers on the first host are connected to.
+  /// Returns the address to which the keepers on the first host are connected.
   static std::string supervisor(NamespaceHosts& hosts) {
     auto command = hosts.start(
         0, "sh -c \"cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -A1 -x -m1 -e --keeper | tail -n 1\"");
@@ -73,7 +73,7 @@ class Nodes : public testing::Test {
 };
 
 constexpr const char* endpoint = "10.77.0.1:29400";
-/// Steps of a run that is disturbed: far more than pass before the disturbance arrives.
+/// The steps of a run that is disturbed. The disturbance arrives long before the last one.
 constexpr int long_run = 2500;
 
 TEST_F(Nodes, TwoTrainTheSameBitsAsOne) {
@@ -204,16 +204,16 @@ TEST_F(Nodes, AStrangerStartsNothing) {
       1, variables + "LOCKRUN_SECRET=" + std::string(32, 'x') + " " + program("lockrun") +
              " --nnodes 2 --node-rank 1 --rdzv-endpoint 10.77.0.1:29400 --nproc 2 -- " + training(50));
   EXPECT_EQ(stranger.wait(), 2) << stranger.errors();
-  EXPECT_TRUE(stranger.says("the secret of the other side is another one", 0)) << stranger.errors();
+  EXPECT_TRUE(stranger.says("the other side has a different secret", 0)) << stranger.errors();
   EXPECT_TRUE(first.says("refused 10.77.0.2:")) << first.errors();
   const int code = first.wait();
   EXPECT_NE(code, 0);
   EXPECT_NE(code, 2);
-  EXPECT_TRUE(first.says("node 1 did not come to 10.77.0.1:29400", 0)) << first.errors();
+  EXPECT_TRUE(first.says("node 1 did not join at 10.77.0.1:29400", 0)) << first.errors();
   EXPECT_EQ(steps_done(), 0);
 }
 
-// LOCKSTEP_STRANGERS=100000 for a real flood.
+// Set LOCKSTEP_STRANGERS=100000 for a real flood.
 TEST_F(Nodes, AFloodOfStrangersDisturbsNobody) {
   const char* wanted = std::getenv("LOCKSTEP_STRANGERS");
   const int connections = wanted != nullptr ? std::atoi(wanted) : 10000;
@@ -235,7 +235,7 @@ TEST_F(Nodes, AFloodOfStrangersDisturbsNobody) {
   EXPECT_TRUE(at_supervisor.says("made ")) << at_supervisor.errors();
   EXPECT_EQ(read_bits(results()), undisturbed_bits(steps));
   const std::string log = first.errors();
-  EXPECT_EQ(log.find("restarts in"), log.rfind("restarts in")) << "more than the rank was lost: " << log;
+  EXPECT_EQ(log.find("restarts in"), log.rfind("restarts in")) << "more than one restart: " << log;
   EXPECT_NE(log.find("was ended by SIGKILL"), std::string::npos) << log;
   EXPECT_NE(log.find("strangers, the last 10.77.0.3:"), std::string::npos) << log;
   EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 100) << log;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "cmdline" or "environ" of a process; empty if it has ended meanwhile.
+/// Returns "cmdline" or "environ" of a process. It is empty if the process has ended.
 std::string read_words(pid_t process, const char* file_name) {
   std::ifstream file("/proc/" + std::to_string(process) + "/" + file_name, std::ios::binary);
   std::string text;
@@ -24,7 +24,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 std::vector<pid_t> select_processes(const std::function<bool(pid_t)>& is_wanted) {
   std::vector<pid_t> selected;
-  std::error_code gone;  // a process may end while it is looked at
+  std::error_code gone;  // a process may end during the search
   for (const auto& entry : fs::directory_iterator("/proc", gone)) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;

@@ -7,11 +7,12 @@
 
 namespace lockstep {
 
-/// The processes that execute `program` with a run's folder among their arguments, in ascending order.
+/// Returns the processes that execute `program` with a run's folder among their arguments, in ascending
+/// order.
 std::vector<pid_t> find_ranks(const std::string& program, const std::string& folder);
 
-/// All processes but this one that have the folder among their arguments or in their environment, which a
-/// launcher hands on to whatever it starts.
+/// Returns all other processes that have the folder among their arguments or in their environment. A launcher
+/// passes its environment to every process that it starts.
 std::vector<pid_t> find_processes(const std::string& folder);
 
 }  // namespace lockstep

@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// A Python that has moto: the one that scripts/install_deps.sh --cluster makes, or LOCKSTEP_CLUSTER_PYTHON.
-/// Empty if there is none.
+/// Returns a Python that has moto, or an empty text if there is none. scripts/install_deps.sh --cluster makes
+/// one, or LOCKSTEP_CLUSTER_PYTHON names one.
 inline std::string python_with_moto() {
   const char* given = std::getenv("LOCKSTEP_CLUSTER_PYTHON");
   for (const std::string& python : {std::string(LOCKSTEP_SOURCE_DIR) + "/.cache/cluster-venv/bin/python",
@@ -28,11 +28,11 @@ inline std::string python_with_moto() {
   return "";
 }
 
-/// tests/cluster/s3_server.py, running until its owner goes, however that goes.
+/// A process of tests/cluster/s3_server.py. It ends with its owner, however that ends.
 class S3Server {
  public:
-  /// Its first line, which has the addresses and keys, is waited for; runs() says whether it came.
-  /// `certificate` is where it writes that of its encrypted port.
+  /// Starts the server and waits for its first line, which has the addresses and keys. runs() returns whether
+  /// the line arrived. The server writes the certificate of its encrypted port to `certificate`.
   S3Server(const std::string& python, const std::string& certificate) {
     int to_server[2] = {};
     int from_server[2] = {};

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An S3 server for tests: moto, which checks signatures and policies, behind a proxy that checks bodies and can fail.
+"""An S3 server for tests. moto checks signatures and policies. A proxy in front checks bodies and injects faults.
 
-Prints one line of JSON (addresses and keys), then serves until its standard input ends, so that it never outlives the
-test that started it. The proxy listens on several ports: `plain` passes everything on, `faulty` spoils a part of it, `tls` is encrypted.
+Prints one line of JSON (addresses and keys), then serves until its standard input ends. So it never outlives the
+test that started it. The proxy listens on several ports: `plain` forwards everything, `faulty` spoils some requests,
+and `tls` is encrypted.
 """
 import argparse
 import datetime
@@ -38,7 +39,7 @@ READ_ONLY = {"Version": "2012-10-17",
 
 
 class FaultPlan:
-    """Which requests fail and how: the same sequence in every run."""
+    """A sequence of faults for requests. It is equal in every run."""
 
     def __init__(self, rate, seed):
         self.rate = rate
@@ -60,7 +61,7 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
     def cut(self):
-        """Ends the connection without a goodbye."""
+        """Resets the connection instead of closing it."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.connection.close()
@@ -104,7 +105,7 @@ class Proxy(BaseHTTPRequestHandler):
             self.cut()
             return
         body = self.rfile.read(length)
-        # moto believes the checksum that was signed.
+        # moto does not compare the signed checksum with the body.
         if hashlib.sha256(body).hexdigest() != self.headers.get("x-amz-content-sha256"):
             self.answer_error(400, "XAmzContentSHA256Mismatch")
             return
@@ -143,14 +144,14 @@ class ProxyServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
-        pass  # a client that went away, or a connection that was cut on purpose
+        pass  # the client is gone, or the connection was cut on purpose
 
     def address(self):
         return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
 
 def make_certificate(path):
-    """Writes a key and a certificate for 127.0.0.1 that nobody but its owner trusts."""
+    """Writes a key and a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -190,7 +191,7 @@ def main():
     boto3.client("s3", **client).create_bucket(Bucket=BUCKET)
     iam = boto3.client("iam", **client)
     users = {"writer": make_user(iam, "writer", POLICY), "reader": make_user(iam, "reader", READ_ONLY)}
-    # From here on every request has to be signed by one of them.
+    # From now on one of these users must sign every request.
     urllib.request.urlopen(urllib.request.Request(
         address + "/moto-api/reset-auth", data=b"0", headers={"Content-Type": "text/plain"}, method="POST")).read()
     plain = ProxyServer(port, FaultPlan(0.0, options.seed))

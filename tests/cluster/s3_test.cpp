@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// A server that checks signatures, and an environment whose only credentials are those of its user "writer".
+/// A server that checks signatures. The environment has only the credentials of its user "writer".
 class S3 : public testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class S3 : public testing::Test {
     ASSERT_TRUE(server_->runs()) << "tests/cluster/s3_server.py did not start";
     forget_aws(directory_.path());
     ::setenv("AWS_REGION", "us-east-1", 1);
-    ::setenv("LOCKSTEP_S3_STALL_SECONDS", "4", 1);  // a server's stall is 6
+    ::setenv("LOCKSTEP_S3_STALL_SECONDS", "4", 1);  // the server stalls for 6 s
     use(server_->plain(), "writer");
   }
 
@@ -46,7 +46,7 @@ class S3 : public testing::Test {
     return "s3://" + server_->bucket() + (prefix.empty() ? "" : "/" + prefix);
   }
 
-  /// How many requests the faulty side spoiled.
+  /// Returns the number of requests that the faulty port spoiled.
   int faults() {
     HttpClient client;
     const auto counts =
@@ -66,7 +66,7 @@ void put(ObjectStore& store, const std::string& key, const std::string& text) {
   store.put(key, pieces);
 }
 
-/// Bytes in which every part differs from every other.
+/// Returns pseudo-random bytes, so that all parts differ.
 std::string some_bytes(size_t count) {
   std::string bytes(count, '\0');
   uint32_t state = 1;
@@ -119,7 +119,7 @@ TEST_F(S3, SendsLargeObjectsInParts) {
   ::setenv("LOCKSTEP_S3_PART_MIB", "5", 1);
   const auto store = open_store(address("large"));
   const std::string bytes = some_bytes((size_t{12} << 20) + 3);
-  // Pieces that no border of a part respects.
+  // The pieces end at other places than the parts of the upload.
   const auto whole = std::as_bytes(std::span(bytes));
   const std::array pieces = {whole.first(1000), whole.subspan(1000, 0), whole.subspan(1000, 7 << 20),
                              whole.subspan(1000 + (7 << 20))};
@@ -155,7 +155,7 @@ TEST_F(S3, RefusalsSayWhatWasTriedAndNoSecret) {
   EXPECT_EQ(denied.find(server_->secret_key("reader")), std::string::npos);
   use(server_->plain(), "writer");
   expect_contains(user_error([] { open_store("s3://no-such-bucket/a")->list(""); }),
-                  {"s3://no-such-bucket", "404 NoSuchBucket", "make the bucket"});
+                  {"s3://no-such-bucket", "404 NoSuchBucket", "create the bucket"});
   EXPECT_EQ(secret.size(), 40u);
 }
 
@@ -195,13 +195,14 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   EXPECT_EQ(store->list("step-").size(), 6u);
   EXPECT_EQ(load_snapshot(address("run")).step, 2) << "the best one";
   EXPECT_EQ(load_snapshot(address("run/step-00000030")).step, 30);
-  // Killed before the last file: not a snapshot, and not called damaged.
+  // The writer was killed before the last file. The files are no snapshot and are not reported as damaged.
   put(*store, "step-00000040/model.safetensors", "unfinished");
   auto newest = snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; });
   ASSERT_TRUE(newest.has_value());
   EXPECT_EQ(newest->state().step, 30);
   put(*store, "step-00000030/model.safetensors", "damaged");
-  // No download without need: damage is seen when the tensors are read, and then the one before is taken.
+  // newest() does not download tensors. Damage is found when they are read, and the snapshot before is then
+  // used.
   newest = snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; });
   ASSERT_TRUE(newest.has_value());
   expect_contains(
@@ -215,7 +216,8 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   ASSERT_EQ(reports.size(), 1u);
   expect_contains(reports[0], {"s3://training/run/step-00000030/model.safetensors", "missing"});
   save(snapshots, example(41));
-  EXPECT_EQ(store->list("step-00000040"), std::vector<std::string>{}) << "what a killed writer left";
+  EXPECT_EQ(store->list("step-00000040"), std::vector<std::string>{})
+      << "files of a killed writer must be removed";
 }
 
 TEST_F(S3, RanksWriteTheirPartsOfOneObjectAndReadWhatTheyHold) {
@@ -267,7 +269,7 @@ TEST_F(S3, SurvivesAFifthOfItsRequestsFailing) {
   EXPECT_GE(faults(), 5);
 }
 
-/// A tiny run of train_gpt on the built-in text with its snapshots in the bucket.
+/// A tiny run of train_gpt on the built-in text, with its snapshots in the bucket.
 class S3Training : public S3 {
  protected:
   std::string train(int ranks, const std::string& run, const std::string& more) const {
@@ -287,7 +289,7 @@ TEST_F(S3Training, StoppedAndResumedAtAnotherNumberOfRanksOverAFaultyBucketItHas
 
   use(server_->faulty(), "writer");
   const std::string snapshots = "snapshot.every_steps=6 snapshot.path=" + address("training");
-  // Killed once the metrics have so many lines, wherever the run and its snapshot are then.
+  // The run is killed once the metrics have 14 lines, whether or not it writes a snapshot at that moment.
   const std::string metrics = directory_ / "disturbed/metrics.jsonl";
   const Outcome killed = run_command(
       train(2, "disturbed", snapshots) + " & job=$!; while kill -0 $job 2>/dev/null; do if [ $(cat " +

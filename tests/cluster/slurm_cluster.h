@@ -17,11 +17,11 @@
 
 namespace lockstep {
 
-/// Slurm's own daemons on a controller and four hosts, each in namespaces of its own (slurm_cluster.sh). Its
-/// end, or the end of this process however it comes, ends everything that runs in it.
+/// Slurm's own daemons on a controller and four hosts, each in its own namespaces (slurm_cluster.sh). All
+/// processes of the cluster end with this object, and with this process, however it ends.
 class SlurmCluster {
  public:
-  /// Why this machine cannot have one; empty if it can.
+  /// Returns why this machine cannot have a cluster. It is empty if it can.
   static std::string what_is_missing() {
     if (::geteuid() != 0) return "network namespaces need root";
     if (::system("unshare --net --mount --uts --pid --fork --mount-proc true 2>/dev/null") != 0)
@@ -32,7 +32,7 @@ class SlurmCluster {
     return {};
   }
 
-  /// Throws Error with the daemons' last words if they do not come up.
+  /// Starts the cluster. Throws Error with the last lines of the daemons if they do not start.
   SlurmCluster() {
     start();
     wait_until("the nodes are idle", [&] {
@@ -47,11 +47,11 @@ class SlurmCluster {
   SlurmCluster(const SlurmCluster&) = delete;
   SlurmCluster& operator=(const SlurmCluster&) = delete;
 
-  /// A path that the controller and all nodes see.
+  /// Returns a path that the controller and all nodes see.
   std::string operator/(const std::string& name) const { return directory_ / name; }
 
   /// Runs a shell command (without single quotes) on the controller, in a directory that all nodes see.
-  /// Slurm's commands find the cluster, and the batch files this build.
+  /// Slurm's commands find the cluster, and batch files find this build.
   Outcome run(const std::string& command) const {
     const std::string id = std::to_string(guard_);
     std::string first_process = read_text(concat("/proc/", id, "/task/", id, "/children"));
@@ -62,7 +62,7 @@ class SlurmCluster {
                               directory_.path(), " --target ", first_process, " bash -c '", command, "'"));
   }
 
-  /// What scontrol shows of a job, such as JobState.
+  /// Returns a value that scontrol shows of a job, such as JobState.
   std::string job_value(const std::string& job, const std::string& key) const {
     const std::string shown = run("scontrol --oneliner show job " + job).out;
     const size_t begin = shown.find(" " + key + "=");
@@ -71,7 +71,7 @@ class SlurmCluster {
     return shown.substr(value, shown.find_first_of(" \n", value) - value);
   }
 
-  /// Throws Error if it takes more than three minutes.
+  /// Waits until the condition holds. Throws Error after three minutes.
   static void wait_until(const std::string& what, const std::function<bool()>& is_so) {
     expect(eventually(is_so), "waited for three minutes until ", what);
   }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A Slurm cluster of a controller and node1 to node4 that lives as long as this script:
 #   unshare --net --mount --uts --pid --fork --kill-child --mount-proc slurm_cluster.sh <directory> <visible path>...
-# It keeps everything in the directory, which all nodes see; of /tmp they share only that and the visible paths.
-# Once <directory>/ready is there, the controller's namespaces are those of the process in <directory>/pid.
+# It keeps everything in the directory, which all nodes see. In /tmp they share only that and the visible paths.
+# Once <directory>/ready exists, the controller's namespaces are those of the process in <directory>/pid.
 set -euo pipefail
 
 wait_until() {
@@ -15,7 +15,8 @@ wait_until() {
   return 1
 }
 
-# Each host has its own /tmp and /dev/shm, as hosts have: PMIx and Open MPI keep files there under equal names.
+# Each host has its own /tmp and /dev/shm, as real hosts have. PMIx and Open MPI keep files there under equal
+# names.
 hide_directories() {
   mount -t tmpfs -o mode=1777 tmpfs /mnt
   for path in "$@"; do
@@ -74,7 +75,7 @@ GresTypes=gpu
 NodeName=DEFAULT CPUs=8 RealMemory=1000 Gres=gpu:h100:4
 PartitionName=all Nodes=ALL Default=YES MaxTime=1:00:00
 END
-# Devices that nobody opens stand for GPUs.
+# These devices stand for GPUs. They are never opened.
 for i in {0..3}; do mknod "gpu$i" c 195 "$i"; done
 echo "Name=gpu Type=h100 File=$directory/gpu[0-3]" >gres.conf
 echo "127.0.0.1 localhost" >hosts

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training under Slurm's own daemons: whatever starts, stops and requeues it, the bits are those of a run
-// without it.
+// Training under Slurm's own daemons. Jobs are started, stopped and requeued in several ways, and the bits
+// are always those of a run without Slurm.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A GPT that takes no time.
+// Settings of a tiny GPT that trains fast.
 const std::string tiny_gpt =
     " data.dataset=sample data.block_size=8 model.n_layer=1 model.n_head=2 model.n_embd=16 "
     "train.batch_size=2 "
@@ -35,7 +35,7 @@ class Slurm : public testing::Test {
 
   const SlurmCluster& cluster() const { return *cluster_; }
 
-  /// What the program gives without Slurm, on one rank.
+  /// Returns the result of the program without Slurm, on one rank.
   RunResult direct_result(const std::string& name, const std::string& arguments) const {
     const std::string directory = cluster() / "direct_" + name;
     const Outcome outcome = run_command(
@@ -44,7 +44,7 @@ class Slurm : public testing::Test {
     return read_result(directory);
   }
 
-  /// The number of the job that sbatch starts.
+  /// Submits a job with sbatch. Returns its number.
   std::string submit(const std::string& arguments) const {
     const Outcome outcome = cluster().run("sbatch --parsable " + arguments);
     expect(outcome.exit_code == 0, "sbatch ", arguments, ": ", outcome.errors);
@@ -62,13 +62,13 @@ class Slurm : public testing::Test {
     });
   }
 
-  /// Ends the two minutes for which Slurm holds a requeued job back. Nodes refuse a job that was requeued in
-  /// the same second.
+  /// Starts a requeued job in 2 s. Slurm would hold it back for two minutes. Nodes refuse a job that was
+  /// requeued in the same second.
   void release(const std::string& job) const {
     cluster().run("scontrol update StartTime=now+2 JobId=" + job);
   }
 
-  /// Waits until the job has left its nodes.
+  /// Waits until the job has left its nodes. Returns its state.
   std::string state_at_end(const std::string& job) const {
     std::string state;
     SlurmCluster::wait_until("job " + job + " has ended", [&] {
@@ -85,7 +85,7 @@ class Slurm : public testing::Test {
 const std::string batch_files = LOCKSTEP_SOURCE_DIR "/scripts/slurm/";
 const std::string two_nodes = "--nodes=2 --ntasks=2 --ntasks-per-node=1 ";
 
-// The cluster's MpiDefault is none, as on many.
+// MpiDefault is none, as on many clusters.
 TEST_F(Slurm, PlainSrunOverTwoNodesGivesTheSameBits) {
   const std::map<std::string, std::string> preparations = {
       {"train_mlp", "export SLURM_MPI_TYPE=pmix PATH=$PATH:" LOCKSTEP_PROGRAM_DIR},
@@ -141,22 +141,22 @@ TEST_F(Slurm, PlainSrunWithoutPmixSaysOnceWhatToDo) {
     expect_one_line("srun -N 2 -n 4 " + program(name), "error: srun started 4 tasks ", advice);
   expect_one_line("srun --mpi=pmi2 -N 2 -n 2 " + program("train_mlp"), "error: srun started 2 tasks ",
                   advice);
-  // The program of one device writes one file: no PMIx helps it.
+  // The program for one device writes one file, so PMIx does not help it.
   for (const std::string type : {"none", "pmix"})
     expect_one_line("srun --mpi=" + type + " -N 2 -n 2 " + program("1_single_device"),
-                    "error: this program computes in one process, but 2 were started", "start one");
+                    "error: this program runs in one process, but 2 were started", "start one");
 
   for (const std::string type : {"none", "pmi2"}) {
     const Outcome outcome = cluster().run("srun --mpi=" + type + " -n 1 " + program("train_mlp") +
                                           " 1 log.dir=" + (cluster() / type));
-    EXPECT_EQ(outcome.exit_code, 0) << "one task needs nobody\n" << outcome.errors;
+    EXPECT_EQ(outcome.exit_code, 0) << "a single task needs no PMIx\n" << outcome.errors;
   }
 }
 
 TEST_F(Slurm, BatchFilesRunAsTheyAre) {
   struct BatchFile {
     std::string name;
-    std::string ranks;  ///< those of the first host, as the table names them
+    std::string ranks;  ///< ranks of the first host, as the printed table names them
   };
   const auto expect_result = [&](const BatchFile& file, const std::string& arguments,
                                  const RunResult& wanted) {
@@ -185,7 +185,7 @@ TEST_F(Slurm, AJobUnderLockrunStoppedByUsr1ComesBackAndEndsWithTheSameBits) {
   wait_for_steps(directory);
   EXPECT_EQ(cluster().run("scancel --batch --signal=USR1 " + job).exit_code, 0);
   wait_for_requeue(job);
-  EXPECT_EQ(read_result(directory).parameters_hash, "") << "it was to be stopped before its end";
+  EXPECT_EQ(read_result(directory).parameters_hash, "") << "the run ended before it could be stopped";
   release(job);
   EXPECT_EQ(state_at_end(job), "COMPLETED") << read_text(printed);
   EXPECT_EQ(read_result(directory), direct_result("train_gpt", arguments)) << read_text(printed);
@@ -196,7 +196,7 @@ TEST_F(Slurm, EachTaskOfAJobArrayIsStoppedRequeuedAndFinishedByItself) {
   const std::string arguments = tiny_gpt + "train.steps=3000 train.seed=", directory = cluster() / "sweep";
   const std::string job = submit("--array=0-3 " + two_nodes + "--output=%x_%a.out " + batch_files +
                                  "one_node.sbatch " + arguments + "%a log.dir=" + directory);
-  // The number of the last task is also that of the array, so it is the first to be stopped.
+  // The last task has the number of the array itself, so it is stopped first.
   const std::vector<std::string> seeds = {"3", "0", "1", "2"};
   const auto task = [&](const std::string& seed) { return job + "_" + seed; };
   for (const std::string& seed : seeds) wait_for_steps(directory + "/" + seed);
@@ -209,7 +209,8 @@ TEST_F(Slurm, EachTaskOfAJobArrayIsStoppedRequeuedAndFinishedByItself) {
   }
   for (const std::string seed : {"0", "1", "2"}) wait_for_requeue(task(seed));
   for (const std::string& seed : seeds) {
-    EXPECT_EQ(read_result(directory + "/" + seed).parameters_hash, "") << "to be stopped before its end";
+    EXPECT_EQ(read_result(directory + "/" + seed).parameters_hash, "")
+        << "the run ended before it could be stopped";
     release(task(seed));
   }
   for (const std::string& seed : seeds) {
@@ -221,7 +222,7 @@ TEST_F(Slurm, EachTaskOfAJobArrayIsStoppedRequeuedAndFinishedByItself) {
   }
 }
 
-// The site's settings reach sbatch and the job, and the task that resumes has the resources of the first.
+// The site's settings reach sbatch and the job. The task that resumes has the resources of the first one.
 TEST_F(Slurm, ASiteWithMpirunThatForbidsRequeueResumesInAnotherJob) {
   const std::string tree = cluster() / "a tree/scripts";
   const std::string arguments = tiny_gpt + "train.steps=3000 snapshot.resume=never";
@@ -241,7 +242,8 @@ TEST_F(Slurm, ASiteWithMpirunThatForbidsRequeueResumesInAnotherJob) {
   wait_for_steps(directory);
   EXPECT_EQ(cluster().run("scancel --batch --signal=USR1 " + job + "_7").exit_code, 0);
   EXPECT_EQ(state_at_end(job + "_7"), "FAILED");
-  EXPECT_EQ(cluster().job_value(job + "_7", "ExitCode"), "75:0") << "it was to be stopped before its end";
+  EXPECT_EQ(cluster().job_value(job + "_7", "ExitCode"), "75:0")
+      << "the run ended before it could be stopped";
   EXPECT_EQ(state_at_end(next + "_7"), "COMPLETED") << read_text(printed);
   for (const std::string& name : {job + "_7", next + "_7"}) {
     const std::map<std::string, std::string> values = {

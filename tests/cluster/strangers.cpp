@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// strangers <endpoint> <silent> <connections>: connects so often to a port and never knows the secret. The
-// silent stay connected until this process ends; of the others each third hangs up, talks of something else,
-// or guesses.
+// strangers <endpoint> <silent> <connections>: connects to a port without knowing the secret. <silent>
+// connections stay open until this process ends. Of <connections> others, one third hangs up, one third sends
+// HTTP, and one third guesses.
 
 #include <cstdlib>
 #include <iostream>
@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-/// One that leaves no port behind that waits for a minute.
+/// Makes one connection, whose port does not wait for a minute after its end. Returns false if it cannot be
+/// made.
 bool call(const std::string& endpoint, int number) {
   const Socket socket = plain_connection(endpoint);
   if (!socket) return false;
@@ -28,7 +29,7 @@ bool call(const std::string& endpoint, int number) {
   try {
     socket.send(words, after(relay_seconds));
   } catch (const ConnectionClosed&) {
-    // It was turned away already.
+    // The listener has already closed the connection.
   }
   return true;
 }

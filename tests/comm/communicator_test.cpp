@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// What run_ranks throws, as text; empty if it throws nothing.
+/// Returns the text that run_ranks throws. It is empty if run_ranks throws nothing.
 std::string failure_of(int ranks, const std::function<void(Communicator&)>& body) {
   try {
     run_ranks(ranks, body);
@@ -80,8 +80,8 @@ TEST_P(EveryGroup, TextsKeepTheirLengths) {
 TEST_P(EveryGroup, ExchangedMessagesKeepTheirOrderPerPair) {
   run_ranks(GetParam(), [](Communicator& ranks) {
     constexpr int messages = 3;
-    // Message m from a to b: (m * 5) % 7 numbers, so that one of them is empty, all equal to a code of a, b,
-    // m.
+    // Message m from a to b has (m * 5) % 7 numbers, so one message is empty. All its numbers are a code of
+    // a, b and m.
     const auto length = [](int m) { return (m * 5) % 7; };
     const auto code = [](int from, int to, int m) { return 100 * from + 10 * to + m; };
     std::vector<std::vector<int>> out, in;
@@ -175,7 +175,7 @@ TEST(Communicator, ADeadlineNamesTheCollectiveAndTheMissingRank) {
   std::atomic<bool> given_up{false};
   const std::string failure = failure_of(3, [&](Communicator& ranks) {
     ranks.barrier();
-    // Long enough for a loaded machine to run the rank that does come.
+    // The timeout is long enough for the rank that arrives, even on a loaded machine.
     ranks.set_timeout(2.0);
     if (ranks.rank() == 1) {
       while (!given_up.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -256,7 +256,7 @@ TEST(Communicator, CancelEndsARunningWaitAndEveryLaterOne) {
 TEST(Communicator, ARankThatBeginsAfterAnotherFailedIsReleased) {
   const std::string failure = failure_of(2, [](Communicator& ranks) {
     if (ranks.rank() == 0) throw Error("failed at once");
-    // Whether this rank began before the failure or after it, it learns of it.
+    // This rank learns of the failure, even if it begins after the failure.
     while (!ranks.cancelled().load()) std::this_thread::yield();
   });
   EXPECT_NE(failure.find("failed at once"), std::string::npos) << failure;

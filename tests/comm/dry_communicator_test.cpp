@@ -50,7 +50,7 @@ TEST(DryCommunicator, RefusesWhatNoGroupOfRanksCouldDo) {
   const std::array<Message, 1> stray = {{{2, data, 4}}};
   fails([&] { ranks.exchange(stray, {}); }, "rank 2 of 2");
   fails([&] { ranks.exchange({}, stray); }, "rank 2 of 2");
-  fails([&] { ranks.share(64); }, "in a dry run only");
+  fails([&] { ranks.share(64); }, "only in a dry run");
   fails([] { DryCommunicator(2, 2, 2); }, "rank 2 of 2");
   fails([] { DryCommunicator(0, 2, 3); }, "3 of 2 ranks");
 }

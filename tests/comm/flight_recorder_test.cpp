@@ -45,7 +45,8 @@ TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {
   }
 }
 
-// It is killed if it touches its record between the moments in which a later run cuts and fills the file.
+// The later run replaces the file instead of truncating it. Truncation would kill a rank of an earlier run
+// that still has the file mapped.
 TEST_F(FlightRecorderTest, ARankOfAnEarlierRunOutlivesItsFile) {
   const std::string path = flight_path(directory_, 0);
   FlightRecorder earlier(path);
@@ -66,7 +67,7 @@ TEST_F(FlightRecorderTest, CollectivesMayEndInTheBackground) {
   EXPECT_FALSE(is_done(0));
   EXPECT_TRUE(is_done(1));
   for (int i = 2; i < FlightRecorder::capacity + 1; ++i) recorder.begin("barrier", 0);
-  recorder.end(first);  // its record is gone by now, and another has its place
+  recorder.end(first);  // a newer record has already overwritten this one
   for (size_t i = 1; i < FlightRecorder::capacity; ++i) EXPECT_FALSE(is_done(i)) << i;
 }
 
@@ -95,7 +96,7 @@ TEST_F(FlightRecorderTest, SaysWhoIsBehind) {
   EXPECT_EQ(who_is_behind(directory_, 3), "");
   FlightRecorder first(flight_path(directory_, 0)), second(flight_path(directory_, 1));
   for (FlightRecorder* recorder : {&first, &second}) recorder->end(recorder->begin("broadcast", 8));
-  EXPECT_EQ(who_is_behind(directory_, 2), "") << "both are in the same collective";
+  EXPECT_EQ(who_is_behind(directory_, 2), "") << "both ranks are in the same collective";
   first.begin("all_gather", 64);
   EXPECT_EQ(who_is_behind(directory_, 3),
             "rank 1 never entered collective 2 (all_gather, 64 bytes); its last was 1 (broadcast); "

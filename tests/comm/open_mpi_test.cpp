@@ -25,7 +25,7 @@ TEST(OpenMpi, VersionsAreReadFromWhatLaunchersAndLibrariesPrint) {
   EXPECT_EQ(MpiVersion().major(), 0);
 }
 
-// Both kinds of variables are given at once, since each version takes its own alone.
+// Variables of both versions are set at once, because each version reads only its own.
 TEST(OpenMpi, VariablesAreThoseOfBothVersionsAndTheUsersComeFirst) {
   ::setenv("PRTE_MCA_prte_tmpdir_base", "/mine", 1);
   const auto variables = MpirunEnvironment().allow_root().on_this_host("/run").variables();

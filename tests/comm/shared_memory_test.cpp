@@ -36,7 +36,7 @@ TEST(SharedBarrier, NobodyPassesBeforeTheLastHasCome) {
       for (int round = 1; round <= 500; ++round) {
         values[rank] = round;
         barrier.wait(60, never);
-        // Plain memory: a barrier that does not order it shows here, or as a data race.
+        // The memory is not atomic. If the barrier does not order it, this check or a race detector fails.
         for (int value : values) ASSERT_EQ(value, round);
         barrier.wait(60, never);
       }
@@ -49,14 +49,14 @@ TEST(SharedBarrier, NamesWhoIsMissing) {
   SharedBarrier barrier(counters(3, 0), 1);
   try {
     barrier.wait(0.05, never);
-    FAIL() << "passed alone";
+    FAIL() << "the barrier did not wait for the other ranks";
   } catch (const Error& failure) {
     EXPECT_STREQ(failure.what(), "waited 0.05 s; rank 0, 2 did not arrive");
   }
 }
 
 TEST(SharedBarrier, ComparesCountersAcrossTheirWrapAround) {
-  // A new barrier stands at round 0, so peers at 2^32 - 1 are one behind, and those at 1 have come already.
+  // A new barrier is at round 0. Peers at 2^32 - 1 are one round behind, and peers at 1 have already arrived.
   const std::atomic<bool> never{false};
   SharedBarrier waits(counters(2, 0xffffffffu), 0);
   EXPECT_THROW(waits.wait(0.05, never), Error);

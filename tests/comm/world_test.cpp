@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// What rank 0 is told when the ranks hold these texts; empty if they agree.
+/// Returns the error that all ranks get if they hold these texts. It is empty if the texts agree.
 std::string difference(const std::vector<std::string>& texts) {
   std::vector<std::string> told(texts.size());
   run_ranks(static_cast<int>(texts.size()), [&](Communicator& communicator) {
@@ -27,7 +27,7 @@ std::string difference(const std::vector<std::string>& texts) {
       told[rank] = failure.what();
     }
   });
-  for (const std::string& text : told) EXPECT_EQ(text, told[0]) << "every rank is told the same";
+  for (const std::string& text : told) EXPECT_EQ(text, told[0]) << "every rank must throw the same text";
   return told[0];
 }
 
@@ -92,21 +92,22 @@ TEST(World, OneOfSeveralProcessesWithoutMpiIsRefused) {
                                        {"PMI_SIZE", "2"}});
   EXPECT_EQ(by_pmi2.find("export SLURM_MPI_TYPE=pmix") != std::string::npos, !mpi_understands_pmi2());
   EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "");
-  EXPECT_EQ(refusal({{"SLURM_PROCID", "0"}}), "") << "a batch file that starts the program itself";
+  EXPECT_EQ(refusal({{"SLURM_PROCID", "0"}}), "") << "a batch file starts the program without srun";
 }
 
 TEST(DistributeGpus, RanksThatSeeTheSameOnesTakeTurns) {
   EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n"}, false), (std::vector{0, 1}));
   EXPECT_EQ(distribute_gpus({"a\nb\n", "c\nd\n", "a\nb\n", "c\nd\n"}, false), (std::vector{0, 0, 1, 1}))
       << "two hosts";
-  EXPECT_EQ(distribute_gpus({"a\n", "b\n"}, false), (std::vector{0, 0})) << "the launcher shows each its own";
+  EXPECT_EQ(distribute_gpus({"a\n", "b\n"}, false), (std::vector{0, 0}))
+      << "the launcher shows each rank its own GPU";
   EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, true), (std::vector{0, 1, 0}));
 }
 
 TEST(DistributeGpus, TooFewAreRefusedWithBothNumbers) {
   try {
     distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, false);
-    FAIL() << "accepted";
+    FAIL() << "nothing was thrown";
   } catch (const UserError& failure) {
     EXPECT_NE(std::string(failure.what()).find("3 ranks of a host see 2 GPUs"), std::string::npos)
         << failure.what();
@@ -124,7 +125,7 @@ TEST(ClaimMessage, OneOfALaunchSaysIt) {
   };
   ::setenv("PMIX_NAMESPACE", concat("launch ", ::getpid()).c_str(), 1);
   EXPECT_TRUE(claims_in_child("the same"));
-  EXPECT_TRUE(claims_in_child("the same")) << "whoever had it has ended";
+  EXPECT_TRUE(claims_in_child("the same")) << "the process that claimed it has ended";
   EXPECT_TRUE(claim_message("the same"));
   EXPECT_FALSE(claims_in_child("the same"));
   EXPECT_TRUE(claims_in_child("another cause"));

@@ -39,7 +39,7 @@ TEST(DryRun, PagesBelongToTheLabelThatUsesThemFirst) {
   }
   {
     const MemoryScope scope("long");
-    take(9100);  // the same block, a little further
+    take(9100);  // reuses the block, and 100 more bytes of it
     take(100);
   }
   EXPECT_EQ(dry.peak().used_by_label, (std::map<std::string, int64_t>{{"short", 9000}, {"long", 200}}));

@@ -22,7 +22,7 @@ template <class T>
 class SixteenBits : public testing::Test {
  protected:
   static constexpr int mantissa_bits = Layout<T>::mantissa_bits;
-  /// Pattern of infinity, and the number of finite patterns of one sign.
+  /// The bit pattern of infinity. It is also the number of finite patterns of one sign.
   static constexpr uint32_t infinity = 0x8000u - (1u << mantissa_bits);
 
   static T from_bits(uint32_t bits) {
@@ -31,7 +31,7 @@ class SixteenBits : public testing::Test {
     return value;
   }
 
-  /// The value of a finite pattern by the definition of the format.
+  /// Returns the value of a finite bit pattern, by the definition of the format.
   static double defined_value(uint32_t bits) {
     const int exponent = static_cast<int>((bits & 0x7fffu) >> mantissa_bits);
     const double fraction = std::ldexp(bits & ((1u << mantissa_bits) - 1), -mantissa_bits);
@@ -72,8 +72,8 @@ TYPED_TEST(SixteenBits, EveryPatternSurvivesARoundTrip) {
   }
 }
 
-// Between two neighbours everything rounds to the nearer one and the middle to the even one. The middle has
-// one bit more than they, so an fp32 holds it and its own neighbours.
+// A value between two neighbours rounds to the nearer one. The middle rounds to the even one. It has one more
+// bit than the neighbours, so fp32 represents it and the values next to it.
 TYPED_TEST(SixteenBits, RoundsToNearestEvenBetweenAllNeighbours) {
   for (uint32_t low = 0; low + 1 < this->infinity; ++low) {
     const double below = this->defined_value(low), above = this->defined_value(low + 1);

@@ -55,7 +55,7 @@ TEST(File, HoldsExactlyTheBytes) {
   EXPECT_EQ(count_entries(folder.path()), 1);
 }
 
-// Whoever has the old file open keeps reading the old one: it was replaced, not written over.
+// A process that has the old file open still reads the old content. The file is replaced, not overwritten.
 TEST(File, IsReplacedAsAWhole) {
   const TemporaryDirectory folder;
   write_file(folder / "file", "the old content");

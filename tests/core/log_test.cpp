@@ -23,7 +23,7 @@ class LogTest : public testing::Test {
  protected:
   void TearDown() override { set_log_rank(0, false); }
 
-  /// What one message of each kind prints.
+  /// Returns the lines that one message of each kind prints.
   static std::vector<std::string> printed() {
     testing::internal::CaptureStderr();
     log_info("all is well");

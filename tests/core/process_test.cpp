@@ -41,7 +41,7 @@ TEST(Process, HasTheEnvironmentAndItsErrorsCanBeRead) {
   process.wait(long_enough);
   EXPECT_EQ(process.read_output(), "42\n");
   EXPECT_EQ(process.read_output(), "");
-  EXPECT_EQ(process.output(), -1) << "nobody can write any more";
+  EXPECT_EQ(process.output(), -1) << "all writers are closed";
 }
 
 TEST(Process, OneThatNeverStopsWritingKeepsNobody) {

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// Words as /proc/PID/cmdline has them.
+/// Returns the words in the format of /proc/PID/cmdline.
 std::string command_line(std::initializer_list<const char*> words) {
   std::string text;
   for (const char* word : words) text += std::string(word) + '\0';
@@ -46,8 +46,8 @@ class FindTerminal : public testing::Test {
     ::unsetenv("TERM");
   }
 
-  /// What a process sees whose stderr is a pipe and whose parent, called `name`, writes its stderr to
-  /// `parent_errors`: its columns, or 0 where there is no terminal.
+  /// Returns the columns that a process finds, or 0 if it finds no terminal. Its stderr is a pipe. Its parent
+  /// is called `name` and writes its own stderr to `parent_errors`.
   static int columns_below(const char* name, int parent_errors) {
     const pid_t parent = ::fork();
     if (parent == 0) {
@@ -79,7 +79,7 @@ class FindTerminal : public testing::Test {
 TEST_F(FindTerminal, IsTheLaunchersWhereStderrIsAPipeToIt) {
   EXPECT_EQ(columns_below("mpirun", terminal_), 57);
   EXPECT_EQ(columns_below("lockrun", terminal_), 57);
-  EXPECT_EQ(columns_below("make", terminal_), 0) << "nobody knows what it does with a pipe";
+  EXPECT_EQ(columns_below("make", terminal_), 0) << "make may not print the pipe on the terminal";
 }
 
 TEST_F(FindTerminal, IsNoneWhereTheLauncherWritesElsewhere) {
@@ -95,7 +95,7 @@ TEST_F(FindTerminal, IsNoneWhereTheLauncherWritesElsewhere) {
 
 TEST_F(FindTerminal, IsWhatEnvShSaysOfSrun) {
   ::setenv("LOCKSTEP_TERMINAL", "63 output", 1);
-  EXPECT_EQ(columns_below("slurmstepd", terminal_), 0) << "this is no task of srun";
+  EXPECT_EQ(columns_below("slurmstepd", terminal_), 0) << "the process is not a task of srun";
   ::setenv("SLURM_PROCID", "0", 1);
   EXPECT_EQ(columns_below("slurmstepd", terminal_), 63);
   ::setenv("LOCKSTEP_TERMINAL", "wide", 1);

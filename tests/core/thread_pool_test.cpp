@@ -16,12 +16,12 @@
 
 namespace {
 
-/// While it is not 0, a machine of so many cores, of which the last two are this process's.
+/// The number of cores of a simulated machine, or 0 for the real one. This process may use the last two.
 std::atomic<size_t> pretended_cores{0};
 
 }  // namespace
 
-/// In the C library's place: as the kernel, it refuses a mask that is too small for the machine.
+/// Replaces the C library's function. Like the kernel, it refuses a mask that is too small for the machine.
 extern "C" int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t* mask) noexcept {
   CPU_ZERO_S(bytes, mask);
   const size_t cores = pretended_cores;
@@ -65,8 +65,8 @@ TEST_P(ThreadPoolTest, AThreadThatIsHeldUpHoldsNothingUp) {
   EXPECT_EQ(others, 9);
 }
 
-// Each job reads what the one before it wrote on other threads, so a job that starts early or ends late
-// shows.
+// Each job reads values that the job before it wrote on other threads. If a job starts early or ends late,
+// the result is wrong.
 TEST_P(ThreadPoolTest, ManySmallJobsFollowEachOther) {
   ThreadPool pool(GetParam());
   constexpr int jobs = 1000;
@@ -79,7 +79,7 @@ TEST_P(ThreadPoolTest, ManySmallJobsFollowEachOther) {
     });
     now.swap(next);
   }
-  // All start equal, so all stay equal: 4^jobs.
+  // All values start equal, so they stay equal: 4^jobs.
   int64_t expected = 1;
   for (int job = 0; job < jobs; ++job) expected = expected * 4 % 1000003;
   EXPECT_EQ(now, std::vector<int64_t>(width, expected));
@@ -95,9 +95,9 @@ TEST_P(ThreadPoolTest, PoolsEndWhileIdle) {
   }
 }
 
-// The caller has nothing left to do long before the other thread is done.
+// The caller is done with its own chunk long before the other thread.
 TEST_P(ThreadPoolTest, TheCallerWaitsForTheOthers) {
-  if (GetParam() == 1) GTEST_SKIP() << "there is nobody to wait for";
+  if (GetParam() == 1) GTEST_SKIP() << "there is no other thread";
   ThreadPool pool(GetParam());
   const auto caller = std::this_thread::get_id();
   std::atomic<int> started = 0;
@@ -117,7 +117,7 @@ TEST_P(ThreadPoolTest, SleepingThreadsWakeForTheNextJob) {
   std::atomic<int> runs = 0;
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    // No chunk ends before all threads have one, so all have to wake.
+    // A chunk ends only after every thread has one, so all threads must wake.
     std::atomic<int> awake = 0;
     pool.run(pool.size(), [&](int64_t) {
       ++runs;

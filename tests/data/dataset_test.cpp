@@ -33,7 +33,7 @@ Ids counting(int32_t count) {
   return tokens;
 }
 
-/// Every token that some window of the data set shows, as input or target.
+/// Returns every token that a window of the data set has as input or target.
 std::set<int32_t> tokens_of(const Dataset& dataset) {
   std::set<int32_t> seen;
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -80,7 +80,7 @@ TEST(TokenWindows, AnEpochShowsAsManyTokensAsThereAreAtEverOtherPlaces) {
         begins.push_back(input[0]);
         for (const int32_t token : input) ++seen[token];
       }
-    // Once an epoch: each token but those near the two ends.
+    // Each token appears once per epoch on average, except near the two ends.
     for (int32_t token = block; token < 48 * block; ++token) EXPECT_NEAR(seen[token], 400, 90) << token;
     const TokenWindows again(counting(count), block, 5), other(counting(count), block, 6);
     int same = 0;
@@ -90,7 +90,7 @@ TEST(TokenWindows, AnEpochShowsAsManyTokensAsThereAreAtEverOtherPlaces) {
       other.fetch_in_epoch(0, i, input.data(), target.data());
       same += input[0] == begins[static_cast<size_t>(i)];
     }
-    EXPECT_LE(same, block == 1 ? 50 : 40) << "another seed, other windows";
+    EXPECT_LE(same, block == 1 ? 50 : 40) << "another seed must give other windows";
   }
 }
 
@@ -105,10 +105,10 @@ TEST(SplitTokens, NoTokenIsOnBothSides) {
   const TokenSplit split = split_tokens(counting(200), 7, 0.9);
   const std::set<int32_t> train = tokens_of(*split.train);
   const std::set<int32_t> validation = tokens_of(*split.validation);
-  EXPECT_EQ(train.size(), 176u);  // 25 windows of 7 and the last target
+  EXPECT_EQ(train.size(), 176u);  // 25 windows of 7, and the last target
   EXPECT_EQ(*train.rbegin(), 175);
   EXPECT_EQ(*validation.begin(), 180);
-  EXPECT_EQ(validation.size(), 15u);  // two windows of 7 and the last target; a tail of 5 is left out
+  EXPECT_EQ(validation.size(), 15u);  // two windows of 7, and the last target; a tail of 5 is dropped
 }
 
 TEST(SplitTokens, ValidationTargetsEachTokenOnce) {
@@ -161,7 +161,7 @@ TEST(RandomTokens, FillTheVocabularyEvenly) {
   std::vector<int> counts(16);
   for (int64_t i = 0; i < tokens.size(); ++i)
     for (int32_t token : fetch(tokens, i).input) ++counts.at(static_cast<size_t>(token));
-  // 64000 draws: 4000 a token with a standard deviation of 61; six of them.
+  // 64000 draws give 4000 per token, with a standard deviation of 61. The bound is six deviations.
   for (int count : counts) EXPECT_NEAR(count, 4000, 6 * 61);
 }
 

@@ -14,7 +14,8 @@
 namespace lockstep {
 namespace {
 
-/// Every word with the blank behind it is its length, which a cut within it would change.
+/// A tokenizer whose id of a word is its length, including the blank after it. A cut inside a word would
+/// change the ids.
 class Words : public Tokenizer {
  public:
   std::string to_json() const override { return ""; }
@@ -37,7 +38,7 @@ class Words : public Tokenizer {
   std::vector<int32_t> beginning() const override { return {}; }
 };
 
-/// Of more than two pieces, which no thread count cuts at a blank.
+/// Returns a text of more than two chunks. For any number of threads, no chunk ends at a blank.
 std::string long_text() {
   std::string text;
   for (size_t i = 0; text.size() < (size_t{5} << 19); ++i) text += std::string(1 + i % 97, 'x') + " ";

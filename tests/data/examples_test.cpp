@@ -29,22 +29,22 @@ TEST(ReadExamples, PromptsWithAnswersAndTexts) {
 TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
   const std::string good = "{\"text\": \"a\"}\n";
   const std::vector<std::pair<std::string, std::string>> bad = {
-      {"{\"text\": \"a\"", "no JSON from byte"},
-      {"prompt: a", "no JSON from byte 1 "},
+      {"{\"text\": \"a\"", "invalid JSON at byte"},
+      {"prompt: a", "invalid JSON at byte 1 "},
       {"[\"text\"]", "not an object"},
       {"7", "not an object"},
       {"{}", "\"prompt\" is missing"},
       {"{\"prompt\": \"a\"}", "\"answer\" is missing"},
-      {"{\"prompt\": 1, \"answer\": \"a\"}", "\"prompt\" is no text"},
+      {"{\"prompt\": 1, \"answer\": \"a\"}", "\"prompt\" is not a string"},
       {"{\"prompt\": \"a\", \"answer\": \"\"}", "\"answer\" is empty"},
-      {"{\"prompt\": \"a\", \"answer\": null}", "\"answer\" is no text"},
+      {"{\"prompt\": \"a\", \"answer\": null}", "\"answer\" is not a string"},
       {"{\"text\": \"\"}", "\"text\" is empty"},
-      {"{\"text\": \"a\", \"answer\": \"b\"}", "\"text\" stands beside"},
+      {"{\"text\": \"a\", \"answer\": \"b\"}", "\"text\" cannot be combined"},
       {"{\"text\": \"\xff\"}", "byte"},
       {"{\"text\": \"a\", \"loss\": 1e999}", "a number beyond"},
       {"{\"text\": " + std::string(100'000, '['), "nested more than 64 deep"},
       {"{\"text\": \"a\", \"more\": " + std::string(64, '[') + std::string(64, ']') + "}", "nested more"},
-      {"{\"text\": \"\\ud800\"}", "no JSON"},
+      {"{\"text\": \"\\ud800\"}", "invalid JSON"},
       {std::string("{\"text\": \"a\0b\"}", 14), "byte"}};
   for (const auto& [line, complaint] : bad)
     expect_contains(
@@ -56,7 +56,7 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
     expect_contains(user_error([&] { read_examples(empty, "x.jsonl"); }), {"x.jsonl has no examples"});
 }
 
-// Whatever happens to a file, it is read, or refused in a line that names it.
+// A mutated file is either read or refused with a message that names it.
 TEST(ReadExamples, AnyMutationIsReadOrRefusedByName) {
   const std::string whole = "{\"prompt\": \"a\\u00fc\", \"answer\": \"b\"}\n{\"text\": \"c\\n\"}\n";
   int refused = 0;
@@ -86,7 +86,7 @@ TEST(ReadExamples, AnyMutationIsReadOrRefusedByName) {
   EXPECT_LT(refused, 10000);
 }
 
-/// Characters, with an end of text behind them.
+/// A character tokenizer with an end-of-text token.
 class WithEnd : public CharTokenizer {
  public:
   using CharTokenizer::CharTokenizer;
@@ -124,8 +124,8 @@ std::vector<Block> blocks_of(const ExampleBlocks& blocks) {
   return all;
 }
 
-// Ids are the places, so that a block shows what it took: 0-3 with an answer from 2 on, 4-6 from 5 on, 7-9 a
-// text.
+// Ids equal their positions, so a block shows which ids it has. Example 0-3 has an answer from 2 on, and
+// example 4-6 from 5 on. Example 7-9 is a text without a prompt.
 const std::vector<int32_t> ten_ids{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 const std::vector<int64_t> three_marks{2, 4, 5, 7, 7, 10};
 
@@ -150,8 +150,9 @@ TEST(ExampleBlocks, CountPromptsIfTheyAreWanted) {
                                                     {1, 2, 3, -1, 5, 6, -1, 8, 9, -1, -1, -1}}}));
 }
 
-// Ten tokens of which the last four are an answer; pieces of two targets, of which those of the prompt are
-// left out; then one that shares the last piece's block but for its own, and one with nothing to learn.
+// Ten tokens, of which the last four are an answer. They are cut into blocks of two targets. Blocks with
+// targets of the prompt alone are left out. In the second data set, one example has a single token, so
+// nothing can be learned from it.
 TEST(ExampleBlocks, OnlyWhatIsLongerThanABlockIsCut) {
   const ExampleBlocks blocks(ten_ids, {6, 10}, 0, {.block_size = 2, .padding = 55});
   EXPECT_EQ(blocks_of(blocks), (std::vector<Block>{{{4, 5}, {-1, 6}}, {{6, 7}, {7, 8}}, {{8, 9}, {9, -1}}}));

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Sample i has the input {i, 10 i} and the target {-i}.
+/// A data set whose sample i has the input {i, 10 i} and the target {-i}.
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size) : size_(size) {}
@@ -29,7 +29,7 @@ class Numbers : public Dataset {
   int64_t size_;
 };
 
-/// Fails for one sample, and takes longer for some.
+/// A data set that fails for one sample and is slow for some.
 class Unreliable : public Numbers {
  public:
   Unreliable(int64_t size, int64_t broken) : Numbers(size), broken_(broken) {}
@@ -45,7 +45,7 @@ class Unreliable : public Numbers {
 
 std::shared_ptr<const Dataset> numbers(int64_t size) { return std::make_shared<Numbers>(size); }
 
-/// (step, epoch, replica, first sample, the samples' numbers) of every batch.
+/// A batch as (step, epoch, replica, first sample, indices of its samples).
 using Record = std::tuple<int64_t, int64_t, int64_t, int64_t, std::vector<int64_t>>;
 
 std::vector<Record> record(const Step& step) {
@@ -67,7 +67,7 @@ std::vector<Record> take(Loader& loader, int64_t steps) {
 
 TEST(Loader, BatchesFollowTheSampler) {
   Loader loader(numbers(50), {.replicas = 3, .local_replicas = {0, 1, 2}, .batch_size = 4, .seed = 9});
-  ASSERT_EQ(loader.steps_per_epoch(), 5);  // 17 samples a replica: 4 + 4 + 4 + 4 + 1
+  ASSERT_EQ(loader.steps_per_epoch(), 5);  // 17 samples per replica: 4 + 4 + 4 + 4 + 1
   DistributedSampler sampler({.samples = 50, .replicas = 3, .seed = 9});
   for (int64_t index = 0; index < 12; ++index) {
     const Step step = loader.next();

@@ -12,15 +12,15 @@ namespace {
 
 constexpr size_t line_characters = SampleCorpus::line_characters;
 
-/// 64-bit FNV-1a, to pin a text.
+/// Returns the 64-bit FNV-1a hash of a text.
 uint64_t fingerprint(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (unsigned char character : text) hash = (hash ^ character) * 0x100000001b3u;
   return hash;
 }
 
-/// The mean loss of the best predictions that anybody can make of text[position] from the last `seen`
-/// characters: by counts over the whole text, so a little below the truth (it knows the answers).
+/// Returns the mean loss of the best predictions of text[position] from the last `seen` characters. It uses
+/// counts over the whole text, which include the answers. So the result is slightly below the true loss.
 double loss_by_counts(const std::string& text, size_t seen) {
   std::map<std::string, std::map<char, double>> counts;
   for (size_t i = seen; i < text.size(); ++i) ++counts[text.substr(i - seen, seen)][text[i]];
@@ -57,8 +57,8 @@ TEST(SampleCorpus, HasHalfABitACharacter) {
   EXPECT_NEAR(SampleCorpus::entropy_per_character, std::log(2.0) / 2, 1e-15);
 }
 
-// Lines are drawn alike and independently, so the entropy of the process is that of one line, and that is the
-// sum over its four words, if they are independent (the next test).
+// Lines are drawn independently from one distribution, so the entropy of the process is that of one line. It
+// is the sum over the line's four words, if they are independent (see ItsChoicesAreIndependent).
 TEST(SampleCorpus, ItsTextHasTheStatedEntropy) {
   const std::string text = SampleCorpus::text();
   const size_t lines = text.size() / line_characters;
@@ -71,15 +71,16 @@ TEST(SampleCorpus, ItsTextHasTheStatedEntropy) {
     for (const auto& [word, count] : counts)
       entropy -= count / static_cast<double>(lines) * std::log(count / static_cast<double>(lines));
   }
-  // Counting n draws among k values finds (k - 1) / 2n nats too little in the mean (Miller 1955), with a
-  // spread that is smaller; four words of 16 values.
+  // Counts of n draws among k values underestimate the entropy by (k - 1) / 2n nats on average (Miller 1955).
+  // The spread is smaller than that. There are four words of 16 values.
   const double bias = 4 * 15 / (2.0 * static_cast<double>(lines));
   const double per_character = entropy / line_characters;
   EXPECT_LT(per_character, SampleCorpus::entropy_per_character);
   EXPECT_NEAR(per_character, SampleCorpus::entropy_per_character, 3 * bias / line_characters);
 }
 
-// Then no echo is cut from what it repeats, and the best mean loss of a window is the entropy of the process.
+// A window that begins with a line contains the words that its echoes repeat. The best mean loss of a window
+// is then the entropy of the process.
 TEST(SampleCorpus, ValidationWindowsBeginWithALine) {
   const std::string text = SampleCorpus::text();
   const std::vector<int32_t> tokens(text.begin(), text.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank finds, and what one rank throws, reaches all.
+// A NaN or an exception of one rank reaches all ranks.
 #include <cmath>
 #include <gtest/gtest.h>
 

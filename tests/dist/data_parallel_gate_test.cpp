@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing but the replicas and their micro-batches shows in the bits of a run.
+// The bits of a run depend only on the replicas and their micro-batches.
 #include <cstring>
 #include <gtest/gtest.h>
 
@@ -13,18 +13,18 @@
 namespace lockstep::data_parallel_gate_test {
 namespace {
 
-/// What a run leaves: of each step the loss, the norm, and the loss of the new model on other data; and of
-/// all elements of the space the last gradients, the momenta and the values.
+/// The result of a run. `numbers` has the loss, the norm and the new model's loss on other data for each
+/// step. The other fields have the last gradients, the momenta and the values of all elements of the space.
 struct Outcome {
   std::vector<float> numbers;
   std::vector<float> gradients, states, values;
 };
 
-/// The model of a run: which parameters it has.
+/// The model of a run, described by its parameters.
 struct Kind {
   bool tied = true;
   bool has_frozen = false;
-  bool is_small = false;  ///< every unit is one block, so that one rank has all
+  bool is_small = false;  ///< every unit is one block, so one rank owns all of it
   DType precision = DType::f32;
 };
 
@@ -34,7 +34,7 @@ struct Setting {
   int threads = 1;
   bool by_owners = true;
   bool is_declared = false;     ///< its parameters have no memory at first
-  bool has_equal_seeds = true;  ///< else only rank 0's values may count
+  bool has_equal_seeds = true;  ///< if false, only rank 0's values may count
   DataParallel::Options options;
 };
 
@@ -60,8 +60,8 @@ float evaluate(const TinyModel& model, int step) {
   return static_cast<float>(item(model.loss(static_cast<uint64_t>(77 + step))));
 }
 
-/// The definition: each replica by itself, its micro-batches from left to right, then the tree over replicas;
-/// norm, clipping and update by one rank.
+/// Executes the definition. Each replica runs alone, and its micro-batches are added from left to right. The
+/// tree then adds the replicas. One rank computes the norm, clips and updates.
 Outcome reference_run(const Kind& kind, int replicas, int accumulate) {
   const TinyModel model = model_of(kind, 0, false);
   ParameterSpace space(model.parameters());
@@ -105,14 +105,14 @@ Outcome reference_run(const Kind& kind, int replicas, int accumulate) {
   return outcome;
 }
 
-/// Bytes, because 0 == -0 and NaN != NaN.
+/// Compares bytes, because 0 == -0 and NaN != NaN.
 void expect_bits(const float* found, const float* expected, int64_t count, const std::string& what) {
   for (int64_t i = 0; i < count; ++i)
     ASSERT_EQ(std::memcmp(found + i, expected + i, 4), 0)
         << what << " " << i << " is " << found[i] << " instead of " << expected[i];
 }
 
-/// What a rank has of these elements.
+/// Compares the elements that this rank keeps.
 void expect_bits(const FlatBuffer& found, const std::vector<float>& expected, const std::string& what) {
   for (const Range& range : found.placement().ranges())
     expect_bits(found.view(range).as<float>(), expected.data() + range.begin, range.size(), what);
@@ -138,7 +138,7 @@ void run_step(DataParallel& ddp, ParameterSpace& space, Momentum& optimizer, con
   numbers.push_back(evaluate(model, step));
 }
 
-/// The same by thread ranks; every rank is compared with the reference.
+/// Runs the setting on ranks that are threads. Compares every rank with the reference.
 void expect_outcome(const Setting& setting, const Outcome& expected) {
   run_ranks(setting.ranks, [&](Communicator& communicator) {
     set_threads(setting.threads);
@@ -168,7 +168,7 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
       expect_bits(ddp.gather_values(unit).data<float>(), expected.values.data() + range.begin, range.size(),
                   concat("value of unit ", unit));
     }
-    // Each keeps what its stage says.
+    // Each rank keeps the elements that its stage of sharding requires.
     const auto rank = static_cast<size_t>(communicator.rank());
     EXPECT_EQ(space.values().placement(), Placement(sharding.masters[rank]));
     const Placement updates(sharding.updates[rank]);
@@ -178,8 +178,8 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
   });
 }
 
-/// Runs whose settings meet each other in pairs: the rows of an orthogonal array of seven columns, of which
-/// each case takes the half that its neighbours do not.
+/// The runs of one case. Together they cover pairs of settings: they are rows of an orthogonal array of seven
+/// columns. Neighbouring cases take opposite halves of the rows.
 class Rows {
  public:
   explicit Rows(int case_index) : case_(case_index) {}
@@ -259,7 +259,7 @@ TEST(DataParallelGateIn16Bits, NeitherRanksNorShardsShowInTheBits) {
           setting.options.replicas = replicas;
           setting.options.shard = cut.stage;
           setting.options.group = cut.group;
-          // Where the f32 values are cut, nobody can update them all.
+          // If the f32 values are sharded, no rank can update all of them.
           setting.by_owners |= ranks > 1 && cut.stage != Shard::none;
           expect_outcome(setting, expected[static_cast<size_t>(setting.options.accumulate - 1)]);
         });

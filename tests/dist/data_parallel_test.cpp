@@ -38,9 +38,9 @@ TEST(DataParallel, StepsHaveAFixedNumberOfBackwards) {
   DataParallel ddp(space, World::alone(), {.replicas = 2, .accumulate = 2});
   EXPECT_THROW(ddp.wait(), Error) << "no backward yet";
   for (int call = 0; call < 3; ++call) ddp.backward(model.loss(0));
-  EXPECT_THROW(ddp.wait(), Error) << "one is owed";
+  EXPECT_THROW(ddp.wait(), Error) << "one backward is missing";
   ddp.backward(model.loss(0));
-  EXPECT_THROW(ddp.backward(model.loss(0)), Error) << "one too many";
+  EXPECT_THROW(ddp.backward(model.loss(0)), Error) << "one backward too many";
   EXPECT_NO_THROW(ddp.wait());
   EXPECT_THROW(ddp.wait(), Error) << "the step is over";
 }
@@ -83,7 +83,7 @@ TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
       EXPECT_EQ(to_doubles(ddp.votes()), (std::vector<double>{0.0, 0.0}));
       for (const Vote what : {Vote::stop, Vote::snapshot}) {
         if (ranks.rank() == 1) ddp.vote(what);
-        EXPECT_EQ(step(), before) << "the vote shows in the bits";
+        EXPECT_EQ(step(), before) << "a vote must not change the bits";
         const std::vector<double> votes = to_doubles(ddp.votes());
         for (const Vote other : {Vote::stop, Vote::snapshot})
           EXPECT_EQ(votes.at(static_cast<size_t>(other)) > 0.0, other == what) << "rank " << ranks.rank();
@@ -107,7 +107,7 @@ TEST(DataParallel, AfterAStepByOwnersWhatARankDoesNotHoldIsRefused) {
     EXPECT_NE(error_of([&] { optimizer.step(learning_rate); }).find("DataParallel::step()"),
               std::string::npos);
     ddp.backward(model.loss(2));
-    EXPECT_NO_THROW(model.out.grad()) << "the replica's own";
+    EXPECT_NO_THROW(model.out.grad()) << "the gradient of this replica is readable";
     ddp.step(optimizer, learning_rate);
     EXPECT_THROW(model.out.grad(), Error);
     const TinyModel other;
@@ -140,7 +140,7 @@ TEST(DataParallel, TheParametersOutliveIt) {
     });
 }
 
-/// How many ranks refused, all with a text that has these words.
+/// Expects that all three ranks throw UserError. Each text must contain all of `words`.
 void expect_refusal(const std::vector<std::string>& words,
                     const std::function<void(Communicator&)>& construct) {
   std::atomic<int> refusals{0};

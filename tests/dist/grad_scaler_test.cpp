@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses scaled on all ranks: steps that overflow on one replica are left out by all, and nothing else shows.
+// Scaled losses on all ranks. If one replica overflows, all ranks skip the step, and nothing else changes.
 #include "parameters/grad_scaler.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int replicas = 3, all_steps = 6;
 
-/// One replica, one micro-batch of it, or all of them overflow in some steps.
+/// Returns whether this micro-batch overflows. Some steps overflow in one replica, in one micro-batch of a
+/// replica, or everywhere.
 bool is_planted(int step, int replica, int micro) {
   return (step == 1 && replica == 2) || (step == 2 && replica == 0 && micro == 1) || step == 4;
 }
@@ -25,7 +26,7 @@ bool overflows(int step) { return step == 1 || step == 2 || step == 4; }
 struct Setting {
   int ranks = 1;
   bool by_owners = true;
-  bool is_scaled = true;  ///< else the steps that overflow are not made
+  bool is_scaled = true;  ///< if false, the steps that overflow are not run
   Reduction reduction = Reduction::tree;
   Shard shard = Shard::none;
 };
@@ -94,8 +95,8 @@ std::unique_ptr<Optimizer> adamw(ParameterSpace& space) {
   return std::make_unique<AdamW>(space, AdamW::Options{.weight_decay = 0.1});
 }
 
-// A scale that is a power of two commutes with every rounding, so the bits are those of the steps that do not
-// overflow, made alone and without a scale.
+// A scale that is a power of two commutes with every rounding. So the bits are those of a run without a
+// scale, over the steps that do not overflow.
 TEST(GradScalerOnRanks, AllSkipTheStepsThatOverflowOnOne) {
   const Outcome expected = run({.is_scaled = false}, momentum).front();
   const Outcome of_adam = run({}, adamw).front();
@@ -145,7 +146,7 @@ TEST(GradScalerOnRanks, WhatWouldMissTheScaleIsRefused) {
   DataParallel ddp(space, World::alone(), {.scaler = &scaler});
   Momentum optimizer(space);
   ddp.backward(model.loss(0));
-  EXPECT_THROW(ddp.update(optimizer, max_norm), Error) << "its steps are counted by the host";
+  EXPECT_THROW(ddp.update(optimizer, max_norm), Error) << "this optimizer counts its steps on the host";
   ddp.step(optimizer, learning_rate);
   EXPECT_THROW(ddp.gather_gradients(), Error);
   ddp.backward(model.loss(1));

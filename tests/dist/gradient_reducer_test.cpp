@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What data_parallel_test.cpp does not reach: buckets, the reducer's own errors, native reduction, and what
-// owners keep of gradients that are cut.
+// Tests that data_parallel_test.cpp does not cover: buckets, errors of the reducer itself, and native
+// reduction. They also check the mean that owners keep of sharded gradients.
 #include "dist/gradient_reducer.h"
 
 #include <bit>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t block = ParameterSpace::block;
 
-/// Units of 3, 1 and 5 blocks, the last of two parameters.
+/// Units of 3, 1 and 5 blocks. The last one has two parameters.
 ParameterSpace small_space() {
   const auto parameter = [](int64_t size) { return zeros({size}).set_requires_grad(); };
   return ParameterSpace({{"a.0.weight", parameter(4 * block + 5)},
@@ -67,13 +67,13 @@ TEST(BucketPlan, WhereGradientsAreCutNoBucketMeetsTwoUnits) {
       EXPECT_EQ(intersection(unit, bucket.range), bucket.range);
     }
     EXPECT_EQ(end, plan.elements);
-    // One for what is reserved; of the units, of 3, 1 and 5 blocks, as many as it takes.
+    // One bucket holds the reserved elements. The units of 3, 1 and 5 blocks need the rest.
     EXPECT_EQ(plan.buckets.size(), 1u + (bucket_bytes == 0               ? 9u
                                          : bucket_bytes == 2 * block * 4 ? 2u + 1u + 3u
                                                                          : 3u));
   }
   EXPECT_TRUE(BucketPlan(space, Sharding(space, Shard::full, 1, 0), 0).units.empty())
-      << "one rank cuts nothing";
+      << "one rank must not shard";
 }
 
 TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
@@ -115,14 +115,14 @@ TEST(BucketPlan, AParameterMayMeetSeveralBuckets) {
   EXPECT_EQ(plan.buckets_of({0, 3 * block}), (std::pair{0, 3}));
   EXPECT_EQ(plan.buckets_of({3 * block, 3 * block + 7}), (std::pair{3, 4}));
   EXPECT_EQ(plan.buckets_of({4 * block + 100, 8 * block + 1}), (std::pair{4, 9}));
-  EXPECT_EQ(plan.buckets_of({5, 5}), (std::pair{0, 0})) << "nothing meets nothing";
+  EXPECT_EQ(plan.buckets_of({5, 5}), (std::pair{0, 0})) << "an empty range is in no bucket";
 }
 
 TEST(GradientReducer, OneReplicaOnOneRankIsLeftAlone) {
   const ParameterSpace space = small_space();
   GradientReducer reducer(LocalCommunicator::alone(), space, Sharding(space, Shard::none, 1, 0),
                           {.bucket_bytes = 0});
-  const auto signalling = std::bit_cast<float>(0x7f800001u);  // any arithmetic would make it quiet
+  const auto signalling = std::bit_cast<float>(0x7f800001u);  // arithmetic would change it to a quiet NaN
   for (int64_t i = 0; i < reducer.buckets().elements; ++i)
     std::memcpy(reducer.slot(0) + i, &signalling, sizeof(float));
   reducer.begin(0);
@@ -155,13 +155,13 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
         sum += gradient(v, i);
         magnitude += std::abs(gradient(v, i));
       }
-      // Six additions and one product, each rounding by half an ulp of at most the sum of magnitudes.
+      // Six additions and one product round. Each error is at most half an ulp of the sum of magnitudes.
       ASSERT_NEAR(reducer.slot(0)[i], sum / 7, 8 * 0x1p-24 * magnitude / 7 + 1e-30);
     }
   });
 }
 
-/// Cut at those elements; of each bucket every rank owns a part.
+/// Returns a plan with buckets that end at those elements. Every rank owns a range of each bucket.
 BucketPlan plan_of(const std::vector<int64_t>& ends, int ranks) {
   BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
   plan.elements = ends.back();
@@ -182,7 +182,8 @@ BucketPlan plan_of(const std::vector<int64_t>& ends, int ranks) {
   return plan;
 }
 
-/// Of few KiB every rank folds all, through mailboxes that it fills by turns; larger ones are read in place.
+/// Every rank folds the whole of a bucket of few KiB. Its inputs are in mailboxes that ranks fill
+/// alternately. Ranks read larger buckets in place.
 TEST(GradientReducer, BucketsOfEverySizeHoldTheMeanStepAfterStep) {
   const std::vector<std::vector<int64_t>> cuts{{16}, {4112}, {20000}, {80, 1088, 20000, 20016, 20100}};
   for (const auto& [ranks, replicas] : {std::pair{2, 2}, {2, 5}, {3, 3}, {4, 7}})
@@ -238,7 +239,7 @@ TEST(GradientReducer, WhereGradientsAreCutOwnersKeepTheMean) {
               const auto& [range, unit, owned] = reducer.buckets().buckets[b];
               const int64_t first = units[static_cast<size_t>(unit)].begin;
               float* const leaf = reducer.leaf(unit).data<float>();
-              for (int64_t i = range.begin; i < range.end; ++i)  // what an empty one brings must not count
+              for (int64_t i = range.begin; i < range.end; ++i)  // an empty micro-batch must not count
                 leaf[i - first] =
                     mine[k].is_empty ? NAN : gradient(step + accumulate * mine[k].replica + mine[k].index, i);
               reducer.complete(static_cast<int>(b), static_cast<int>(k));

@@ -22,7 +22,7 @@ ParameterSpace three_units() {
 
 class LeafPoolTest : public testing::Test {
  protected:
-  enum Unit { reserved, last, middle, first };  // as the bucket plan has them
+  enum Unit { reserved, last, middle, first };  // in the order of the bucket plan
 
   ParameterSpace space_ = three_units();
   BucketPlan buckets_{space_, Sharding(space_, Shard::gradients, 2, 0), 0};
@@ -30,7 +30,7 @@ class LeafPoolTest : public testing::Test {
   LeafPool pool_{space_, buckets_, [this](int64_t count) {
                    allocated_.push_back(count);
                    const auto storage = Storage::make(count * 4, cpu_stream());
-                   fill(Tensor(storage, 0, {count}, DType::f32), 7.0);  // what an earlier user has left
+                   fill(Tensor(storage, 0, {count}, DType::f32), 7.0);  // data of an earlier user
                    return storage;
                  }};
 };
@@ -43,7 +43,7 @@ TEST_F(LeafPoolTest, AUnitTakesTheSmallestFreeBufferOrANewOne) {
   pool_.release(reserved, cpu_stream());
   const float* const of_last = pool_.gradients(last).data<float>();
   pool_.release(last, cpu_stream());
-  EXPECT_NE(pool_.acquire(middle).data<float>(), of_last) << "it is too small";
+  EXPECT_NE(pool_.acquire(middle).data<float>(), of_last) << "that buffer is too small";
   EXPECT_EQ(pool_.acquire(first).data<float>(), of_last);
   EXPECT_FALSE(pool_.is_settling());
   EXPECT_EQ(allocated_, (std::vector<int64_t>{BucketPlan::reserved, 2 * block, 4 * block}));
@@ -52,7 +52,7 @@ TEST_F(LeafPoolTest, AUnitTakesTheSmallestFreeBufferOrANewOne) {
 TEST_F(LeafPoolTest, WhatWasSettledStaysAndAnotherOrderIsRefused) {
   const auto walk = [&](std::initializer_list<Unit> order) {
     std::vector<const float*> places;
-    for (const Unit unit : order) {  // one at a time
+    for (const Unit unit : order) {  // at most one unit has a buffer at a time
       places.push_back(pool_.acquire(unit).data<float>());
       pool_.release(unit, cpu_stream());
     }
@@ -63,8 +63,8 @@ TEST_F(LeafPoolTest, WhatWasSettledStaysAndAnotherOrderIsRefused) {
   EXPECT_EQ(walk({reserved, middle, last, first}), places);
   EXPECT_EQ(walk({first, last}), (std::vector{places[3], places[2]})) << "one at a time in any order";
   pool_.acquire(last);
-  EXPECT_FALSE(pool_.is_free(first)) << "they lie in one buffer";
-  expect_contains(error_of([&] { pool_.acquire(first); }), {"another order than the first one"});
+  EXPECT_FALSE(pool_.is_free(first)) << "they share one buffer";
+  expect_contains(error_of([&] { pool_.acquire(first); }), {"another order than the first backward"});
   EXPECT_EQ(allocated_.size(), 2u);
 }
 
@@ -96,7 +96,7 @@ TEST_F(LeafPoolTest, ReleasingAllFreesEveryBuffer) {
   for (const Unit unit : {reserved, last, middle, first}) {
     EXPECT_TRUE(pool_.is_free(unit));
     EXPECT_FALSE(static_cast<bool>(pool_.gradients(unit)));
-    EXPECT_NO_THROW(pool_.release(unit, cpu_stream())) << "of which none are there";
+    EXPECT_NO_THROW(pool_.release(unit, cpu_stream())) << "release() without gradients";
     EXPECT_NO_THROW(pool_.acquire(unit));
   }
 }

@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-/// An optimizer with one state.
+/// An optimizer with one state per parameter.
 class Momentum : public Optimizer {
  public:
   explicit Momentum(ParameterSpace& space) : Optimizer(space, {"momentum"}) {}
-  bool can_be_recorded() const override { return true; }  // if the learning rate stays the same
+  bool can_be_recorded() const override { return true; }  // if the learning rate does not change
 
  private:
   void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,

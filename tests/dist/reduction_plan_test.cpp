@@ -11,10 +11,10 @@
 namespace lockstep::reduction_plan_test {
 namespace {
 
-/// A way to cut the work of a step.
+/// A way to divide the work of a step.
 struct Cut {
   Execution execution;
-  int accumulate;  ///< as the plan adds it up: in ranges a backward adds to what is there
+  int accumulate;  ///< micro-batches that the plan adds; with ranges 1, because a backward adds to its slot
 };
 
 constexpr Cut cuts[] = {{Execution::ranges, 1},
@@ -22,14 +22,14 @@ constexpr Cut cuts[] = {{Execution::ranges, 1},
                         {Execution::interleaved, 2},
                         {Execution::interleaved, 3}};
 
-/// What a replica's backwards leave: "(2.0+2.1)" for two micro-batches, from left to right.
+/// Returns the gradient of a replica as text: "(2.0+2.1)" for two micro-batches, added from left to right.
 std::string leaf_text(int replica, int accumulate) {
   std::string text = accumulate == 1 ? concat(replica) : concat(replica, ".0");
   for (int part = 1; part < accumulate; ++part) text = concat("(", text, "+", replica, ".", part, ")");
   return text;
 }
 
-/// The definition over texts: "((0+1)+2)" for three leaves.
+/// Returns the tree's definition as text: "((0+1)+2)" for three leaves.
 std::string reference_text(int leaves, int accumulate, int level, int index) {
   if (level == 0) return leaf_text(index, accumulate);
   const int middle = (2 * index + 1) << (level - 1);
@@ -58,7 +58,7 @@ std::string run_program(const ReductionPlan::Fold& fold, const std::vector<std::
   return stack.size() == 1 ? stack[0] : "not one value";
 }
 
-/// What a rank's backwards leave in its slots in a round, with the additions that are its own.
+/// Returns the slots of a rank after the backwards of a round and its own additions.
 std::vector<std::string> run_backwards(const ReductionPlan& plan, size_t round) {
   std::vector<std::string> slots(static_cast<size_t>(plan.slots), "nothing");
   const auto& replicas = plan.rounds[round].replicas;
@@ -80,7 +80,7 @@ std::vector<std::string> run_backwards(const ReductionPlan& plan, size_t round) 
   return slots;
 }
 
-/// Carries out the plans of all ranks on texts and returns what an owner ends with.
+/// Executes the plans of all ranks on texts. Returns the result of an owner.
 std::string carry_out(const std::vector<ReductionPlan>& plans) {
   using Texts = std::vector<std::string>;
   Texts sums(static_cast<size_t>(plans[0].partial_sums));
@@ -116,7 +116,8 @@ TEST(ReductionPlan, EveryPlanAddsWhatTheTreeAddsAsTheTreeAddsIt) {
           for (const ReductionPlan& plan : plans) {
             ASSERT_EQ(plan.rounds.size(), plans[0].rounds.size());
             for (size_t i = 0; i < plan.rounds.size(); ++i)
-              EXPECT_EQ(plan.rounds[i].slots_of_rank, plans[0].rounds[i].slots_of_rank) << "ranks disagree";
+              EXPECT_EQ(plan.rounds[i].slots_of_rank, plans[0].rounds[i].slots_of_rank)
+                  << "the ranks' plans differ";
           }
         }
 }
@@ -169,10 +170,11 @@ TEST(ReductionPlan, InterleavedRanksRunEquallyManyRoundsOfWhichOnlyTheLastMayBeE
             const bool is_beyond = static_cast<int>(i) * ranks + rank >= all;
             EXPECT_EQ(mine[i].is_empty, is_beyond);
             EXPECT_EQ(plan.rounds[i].slots_of_rank[static_cast<size_t>(rank)], is_beyond ? 0 : 1);
-            EXPECT_EQ(plan.rounds[i].replicas.size(), 1u) << "an empty one is run too";
+            EXPECT_EQ(plan.rounds[i].replicas.size(), 1u) << "an empty micro-batch runs too";
             if (is_beyond) {
               EXPECT_EQ(i + 1, rounds);
-              EXPECT_EQ(mine[i].replica, mine[i - 1].replica) << "on data that this rank has";
+              EXPECT_EQ(mine[i].replica, mine[i - 1].replica)
+                  << "an empty micro-batch runs on data of this rank";
               EXPECT_EQ(mine[i].index, mine[i - 1].index);
             }
           }
@@ -183,9 +185,9 @@ TEST(ReductionPlan, InterleavedRanksRunEquallyManyRoundsOfWhichOnlyTheLastMayBeE
 TEST(ReductionPlan, MemoryIsThatOfABinaryCounter) {
   for (const auto& [replicas, slots] : {std::pair(1, 1), {2, 2}, {4, 3}, {8, 4}, {16, 5}})
     EXPECT_EQ(ReductionPlan(replicas, 1, 1, 0, Execution::ranges, false).slots, slots) << replicas;
-  // Interleaved, a rank has one slot; the sums lies on what its owners own. With two micro-batches a round
-  // of two ranks ends with each replica, not with each second; with three it may end in the midst of one,
-  // which waits too.
+  // If interleaved, a rank has one slot. The owners of the elements keep the partial sums. A round of two
+  // ranks has two micro-batches. With accumulate = 2, it ends after each replica instead of each second one.
+  // With accumulate = 3, it may end inside a replica, whose sum is kept too.
   for (const auto& [replicas, levels] : {std::pair(2, 0), {4, 1}, {8, 2}, {16, 3}})
     for (const int accumulate : {1, 2, 3}) {
       const ReductionPlan plan(replicas, accumulate, 2, 0, Execution::interleaved, false);
@@ -198,7 +200,7 @@ TEST(ReductionPlan, MemoryIsThatOfABinaryCounter) {
 TEST(ReductionPlan, FewerReplicasThanRanksAreRefusedByName) {
   try {
     ReductionPlan(2, 1, 3, 0, Execution::ranges, true);
-    FAIL() << "accepted";
+    FAIL() << "nothing was thrown";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("dist.replicas = 2"), std::string::npos) << error.what();
   }

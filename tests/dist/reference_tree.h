@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// The definition of the tree, written down independently of the engine: node (level, index) over V leaves is
-/// left + right, or left alone where the right child covers nothing.
+/// Computes a node of the tree by its definition, independently of the engine. Node (level, index) over V
+/// leaves is `left` + `right`, or `left` if the right child covers nothing.
 inline float reference_node(const std::vector<float>& leaves, int level, int index) {
   if (level == 0) return leaves[static_cast<size_t>(index)];
   const int middle = (2 * index + 1) << (level - 1);

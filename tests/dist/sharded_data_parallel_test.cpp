@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is seen of sharding besides bits, which data_parallel_gate_test.cpp compares: where things lie, and
-// what is refused.
+// Effects of sharding other than bits: the ranks that keep data, and the errors. data_parallel_gate_test.cpp
+// compares the bits.
 #include <gtest/gtest.h>
 #include <map>
 
@@ -56,7 +56,7 @@ TEST(Sharded, FrozenParametersAreBroughtOnceAndKeepTheirValues) {
       });
 }
 
-/// Has memory to share for some requests only.
+/// A communicator that shares memory only for the first `requests` requests.
 class Stingy : public LocalCommunicator {
  public:
   Stingy(std::shared_ptr<Group> group, int rank, int requests)
@@ -77,7 +77,7 @@ TEST(Sharded, WhereSharedMemoryEndsMessagesBegin) {
     for (const DType precision : {DType::f32, DType::bf16}) {
       if (precision == DType::bf16 && stage == Shard::none) continue;
       std::vector<float> first;
-      int needed = 1000;  // a meeting point, slots, values, a report, a state; leaves and copies
+      int needed = 1000;  // a barrier, slots, values, a step summary, a state; leaves and copies
       for (int requests = 0; requests <= needed; ++requests) {
         const auto group = LocalCommunicator::make_group(2);
         run_ranks(2, [&](Communicator& launched) {
@@ -95,8 +95,8 @@ TEST(Sharded, WhereSharedMemoryEndsMessagesBegin) {
           if (stage == Shard::none)
             for (const float value : values_of(optimizer.states()[0].flat)) outcome.push_back(value);
           if (requests == 0) first = outcome;
-          EXPECT_EQ(outcome, first) << requests << " pieces of shared memory, " << name(stage);
-          if (requests >= 2) needed = stingy->asked;  // less than two: nothing is asked for later
+          EXPECT_EQ(outcome, first) << requests << " blocks of shared memory, " << name(stage);
+          if (requests >= 2) needed = stingy->asked;  // with fewer than two, later requests are not made
         });
       }
       EXPECT_GE(needed, 4);
@@ -123,9 +123,10 @@ TEST(Sharded, WhatNobodyHasWholeIsRefused) {
       for (const std::string& refusal : {error_of([&] { ddp.wait(); }), error_of([&] { ddp.finish(); })})
         expect_contains(refusal, {"dist.shard = gradients or full", "DataParallel::step()"});
       ddp.step(optimizer, learning_rate, max_norm);
-      EXPECT_EQ(all_values(ddp, space), values_of(of_same.values())) << "the step went on";
+      EXPECT_EQ(all_values(ddp, space), values_of(of_same.values()))
+          << "the refusal must not change the step";
       expect_contains(error_of([&] { ddp.gather_gradients(); }),
-                      {concat("dist.shard = ", name(stage)), "nobody has them all"});
+                      {concat("dist.shard = ", name(stage)), "no rank has all gradients"});
       EXPECT_THROW(model.out.grad(), Error);
       EXPECT_THROW(optimizer.state(), Error);
       EXPECT_THROW(optimizer.step(learning_rate), Error);
@@ -149,7 +150,7 @@ TEST(Sharded, AModelOfWhichRanksKeepPartsIsReadWhereTheyRunTogether) {
       }
       expect_contains(error_of([&] { to_doubles(model.out); }), {"DataParallel::begin_step()"});
     }
-    expect_contains(error_of([&] { model.loss(1); }), {"DataParallel", "is gone"});
+    expect_contains(error_of([&] { model.loss(1); }), {"DataParallel", "no longer exists"});
   });
 }
 
@@ -159,7 +160,7 @@ TEST(Sharded, AnOperationOnMoreUnitsThanThereAreBuffersIsRefused) {
     ParameterSpace space(model.parameters());
     DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = Shard::full});
     ddp.begin_step();
-    // All before the next kernel.
+    // All four are read before the next kernel.
     for (const Tensor& tensor : {model.mix, model.weight, model.bias}) tensor.view();
     expect_contains(error_of([&] { model.out.view(); }), {"more than 3 units"});
   });
@@ -172,12 +173,13 @@ TEST(Sharded, PrecisionIsThatOfTheOperations) {
     space.set_precision(DType::bf16);
     DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = Shard::full});
     const DataParallel::Together together(ddp);
-    expect_contains(error_of([&] { model.out.view(); }), {"reads a parameter in f32", "computes in bf16"});
+    expect_contains(error_of([&] { model.out.view(); }),
+                    {"reads a sharded parameter in f32", "computes in bf16"});
     EXPECT_NO_THROW(model.out.operand(DType::bf16));
   });
 }
 
-/// Layers in an order that each batch may choose.
+/// Returns the loss of the layers, in forward or reversed order.
 Tensor loss_through(std::vector<NamedTensor> layers, bool is_reversed) {
   if (is_reversed) std::ranges::reverse(layers);
   Tensor x = full({2, layers.front().tensor.shape()[1]}, 0.5);
@@ -201,7 +203,7 @@ TEST(Sharded, GradientsInAnotherOrderThanAtFirstAreRefused) {
         ddp.backward(loss_through(layers, true));
       });
     });
-    expect_contains(refusal, {"another order than the first one"});
+    expect_contains(refusal, {"another order than the first backward"});
   }
 }
 
@@ -212,7 +214,7 @@ TEST(Sharded, CopiesFollowValuesThatWereReadFromElsewhere) {
       ParameterSpace space(model.parameters());
       space.set_precision(DType::bf16);
       DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = stage});
-      fill(space.values().memory(), 0.3);  // each what it keeps
+      fill(space.values().memory(), 0.3);  // each rank fills the elements that it keeps
       ddp.refresh_copies();
       const DataParallel::Together together(ddp);
       for (const NamedTensor& named : model.parameters()) {
@@ -223,7 +225,7 @@ TEST(Sharded, CopiesFollowValuesThatWereReadFromElsewhere) {
     });
 }
 
-/// Bytes in use by all ranks together, of four that have made a step, in parameters of the model.
+/// Returns the memory of four ranks together after one step. The unit is the bytes of the model's parameters.
 std::map<std::string, double> memory_of(Shard stage) {
   constexpr int64_t width = 128, layers = 8;  // a layer is a unit of four blocks
   std::map<std::string, double> use;
@@ -257,7 +259,8 @@ TEST(Sharded, EachStageKeepsLess) {
   EXPECT_NEAR(use["parameters"], 4.0, 0.01);
   EXPECT_NEAR(use["optimizer"], 1.0, 0.01);
   EXPECT_NEAR(use["gradients"], before["gradients"], 0.01);
-  // Of gradients what is owned, and two layers on their way on each rank, with what arrives of one.
+  // Gradients: the owned ranges, plus two layers in progress on each rank, plus one layer's received
+  // elements.
   use = memory_of(Shard::gradients);
   EXPECT_NEAR(use["parameters"], 4.0, 0.01);
   EXPECT_NEAR(use["optimizer"], 1.0, 0.01);

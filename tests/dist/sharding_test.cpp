@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps what, and what goes from whom to whom: both are values, so all ranks' are carried out here by
-// one.
+// The elements that each rank keeps, and the transfers between ranks. Both are values, so one process can
+// check those of all ranks.
 #include "dist/sharding.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t block = ParameterSpace::block;
 constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
 
-/// Units of 1, 3, 1 and 7 blocks; then one of 2 blocks that is frozen.
+/// Units of 1, 3, 1 and 7 blocks, then a frozen unit of 2 blocks.
 ParameterSpace space_of_units() {
   const auto parameter = [](int64_t size) { return zeros({size}).set_requires_grad(); };
   return ParameterSpace({{"a.0.weight", parameter(6 * block + 5)},
@@ -49,7 +49,7 @@ std::ostream& operator<<(std::ostream& out, const Case& one) {
              << name(one.precision);
 }
 
-/// How many of some ranks have each element.
+/// Counts for each element the ranks from `first` to `end` that keep it.
 std::vector<int> holders(const Ownership& ownership, int first, int end, int64_t elements) {
   std::vector<int> count(static_cast<size_t>(elements));
   for (int rank = first; rank < end; ++rank)
@@ -93,7 +93,7 @@ TEST(Sharding, WhatARankUpdatesLiesWithinWhatItKeeps) {
       EXPECT_TRUE(lies_within(sharding.updates[rank], sharding.masters[rank])) << one << ", rank " << rank;
       EXPECT_TRUE(lies_within(sharding.masters[rank], sharding.reads[rank])) << one << ", rank " << rank;
       for (const Range& range : sharding.updates[rank]) {
-        EXPECT_EQ(range.begin % block, 0) << "the norm's blocks have one owner";
+        EXPECT_EQ(range.begin % block, 0) << "each block of the norm must have one owner";
         EXPECT_EQ(range.end % block, 0);
       }
     }
@@ -111,7 +111,7 @@ TEST(Sharding, NoStageCutsMoreThanTheNext) {
     const Sharding full(space, Shard::full, ranks, 0);
     EXPECT_TRUE(full.cuts_gradients() && full.cuts_reads());
     EXPECT_EQ(full.group, ranks);
-    EXPECT_EQ(full.updates, none.updates) << "one group: who updates an element keeps it";
+    EXPECT_EQ(full.updates, none.updates) << "one group: the rank that updates an element keeps it";
   }
   EXPECT_EQ(Sharding(space, Shard::full, 1, 0).stage, Shard::none);
 }
@@ -124,7 +124,7 @@ TEST(Sharding, OffloadingCutsWhatItMovesOnOneRankToo) {
   ParameterSpace space = space_of_units();
   EXPECT_EQ(Sharding(space, Shard::none, 1, 0, Offload::all).stage, Shard::full);
   EXPECT_EQ(Sharding(space, Shard::full, 1, 0, Offload::optimizer).stage, Shard::optimizer);
-  space.keep_copies();  // in fp32, on the GPU: values may be cut
+  space.keep_copies();  // in fp32, on the GPU, so values may be sharded
   const Sharding sharding(space, Shard::none, 2, 0, Offload::optimizer);
   EXPECT_EQ(sharding.masters, space.owned_ranges(2, true));
   for (const auto& reads : sharding.reads) EXPECT_EQ(size_of(reads), space.elements());
@@ -147,8 +147,8 @@ TEST(Sharding, GroupsThatCannotBeAreRefused) {
   EXPECT_NO_THROW(check_group(Shard::full, 1, 8)) << "the same configuration on one rank";
 }
 
-// Each element of a sender's buffer is its own number, plus a share for each rank that has sent it: what a
-// transfer brings, and that no more than what is wanted is written, shows in the numbers.
+// Each element of a sender's buffer is a number made from its index and the sender's rank. So a test can see
+// the source of every element, and elements that must not be written stay `nothing`.
 constexpr int64_t nothing = -1;
 using Numbers = std::vector<int64_t>;
 
@@ -161,7 +161,8 @@ Numbers numbers_of(const Placement& placement, int rank) {
   return numbers;
 }
 
-/// Carries out the transfers of all ranks, from buffers that hold their own numbers into others, or in place.
+/// Executes the transfers of all ranks. Sources hold the numbers of number_of(). The targets are other
+/// buffers, or the sources if `in_place`.
 std::vector<Numbers> carry_out(const std::vector<TransferPlan>& transfers, const std::vector<Placement>& from,
                                const std::vector<Placement>& to, bool in_place) {
   std::vector<Numbers> sources, targets;
@@ -177,7 +178,7 @@ std::vector<Numbers> carry_out(const std::vector<TransferPlan>& transfers, const
   for (size_t rank = 0; rank < transfers.size(); ++rank) {
     for (const TransferPlan::Copy& piece : transfers[rank].stays) take(rank, rank, piece);
     for (size_t peer = 0; peer < transfers.size(); ++peer) {
-      // As messages do, the i-th that is sent meets the i-th that is expected.
+      // The i-th message that is sent matches the i-th that is expected.
       std::vector<TransferPlan::Copy> sent, expected;
       for (const TransferPlan::Copy& piece : transfers[peer].sends)
         if (piece.peer == static_cast<int>(rank)) sent.push_back(piece);
@@ -186,7 +187,7 @@ std::vector<Numbers> carry_out(const std::vector<TransferPlan>& transfers, const
       EXPECT_EQ(sent.size(), expected.size()) << "from rank " << peer << " to rank " << rank;
       for (size_t i = 0; i < std::min(sent.size(), expected.size()); ++i) {
         EXPECT_EQ(sent[i].count, expected[i].count);
-        EXPECT_EQ(sent[i].from, expected[i].from) << "where ranks read each other's memory";
+        EXPECT_EQ(sent[i].from, expected[i].from) << "ranks that read each other's memory need equal places";
         take(peer, rank, expected[i]);
       }
     }
@@ -209,7 +210,7 @@ TEST(TransferPlan, AnUpdateReachesWhoeverReadsIt) {
       for (const Range& range : sharding.updates[static_cast<size_t>(rank)])
         std::fill(owner.begin() + range.begin, owner.begin() + range.end, rank);
     for (int rank = 0; rank < one.ranks; ++rank) {
-      Numbers expected;  // frozen elements stay this rank's
+      Numbers expected;  // frozen elements are not sent
       for (const Range& range : places[static_cast<size_t>(rank)].ranges())
         for (int64_t i = range.begin; i < range.end; ++i) {
           const int from = owner[static_cast<size_t>(i)];
@@ -266,7 +267,7 @@ TEST(TransferPlan, WhatStaysCanBeSentFromWhereItLies) {
     }
   const TransferPlan update = TransferPlan::in_place(space.owned_ranges(3), space.trainable_elements(), 0);
   std::byte some{};
-  EXPECT_THROW(update.send_messages_from_there(&some, 4), Error) << "nothing stays";
+  EXPECT_THROW(update.send_messages_from_there(&some, 4), Error) << "no element stays";
 }
 
 TEST(TransferPlan, PartsOfOneBufferAreBroughtToAllOrToOne) {
@@ -278,7 +279,7 @@ TEST(TransferPlan, PartsOfOneBufferAreBroughtToAllOrToOne) {
       std::vector<TransferPlan> transfers;
       for (int rank = 0; rank < ranks; ++rank) {
         transfers.push_back(TransferPlan::in_place(owned, elements, rank, root));
-        EXPECT_TRUE(transfers.back().stays.empty()) << "it is there";
+        EXPECT_TRUE(transfers.back().stays.empty()) << "the elements are already in the buffer";
       }
       const std::vector<Placement> whole(static_cast<size_t>(ranks), Placement::whole(elements));
       const std::vector<Numbers> after = carry_out(transfers, whole, whole, true);

@@ -15,9 +15,9 @@ inline constexpr int steps = 3;
 
 inline Tensor parameter(const Shape& shape) { return zeros(shape).set_requires_grad(); }
 
-/// A few parameters of odd sizes, one of several blocks unless `width` is small. With `tied`, one more is
-/// used twice and listed under two names. They have memory from the beginning, or are only declared, with the
-/// same values. It computes in its space's precision.
+/// A model with a few parameters of odd sizes. One has several blocks unless `width` is small. With `tied`,
+/// another parameter is used twice and listed under two names. Declared parameters get the same values as
+/// allocated ones. It computes in its space's precision.
 struct TinyModel {
   bool tied;
   Tensor mix = zeros({7, 7});

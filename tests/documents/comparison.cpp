@@ -14,7 +14,7 @@ struct Rule {
   const char* mark;
 };
 
-/// What varies from run to run, or from machine to machine.
+/// Returns the rules for values that vary from run to run or from machine to machine.
 const std::vector<Rule>& varying() {
   static const std::vector<Rule> rules = {
       {std::regex("\\b\\d+(\\.\\d+)? (s|ms|us|µs|seconds?|minutes?|hours?)\\b"), "<time>"},
@@ -30,7 +30,8 @@ const std::vector<Rule>& varying() {
       {std::regex("\\b\\d+ threads? each"), "<threads> each"},
       {std::regex("x86-64( avx512f| avx2)?( fma)?|aarch64( fma)?"), "<instructions>"},
       {std::regex("\\b\\d+(\\.\\d+)? [KMGT]iB planned"), "<memory> planned"},
-      // With what the program itself has, or kernels while they run: more where vectors are wider.
+      // These figures include the program's own memory or the kernels' workspaces, which grow with the vector
+      // width.
       {std::regex("\\b(at (most|least)|address space:|which takes|total:|activations|backward|validation) "
                   "+\\d+(\\.\\d+)? [KMGT]iB"),
        "$1 <memory>"},
@@ -42,8 +43,8 @@ const std::vector<Rule>& varying() {
   return rules;
 }
 
-/// Hexadecimal words of at least eight digits, at least one of them decimal; numbers with a fraction or an
-/// exponent, and whether one is the least so far.
+/// Returns the rules for hashes, fractions and "(best so far)". A hash is a hexadecimal word of at least
+/// eight digits, at least one of them decimal. A fraction is a number with a fraction or an exponent.
 const std::vector<Rule>& fractions() {
   static const std::vector<Rule> rules = {
       {std::regex(" \\(best so far\\)"), ""},
@@ -62,7 +63,7 @@ void apply(const std::vector<Rule>& rules, std::string& line) {
   for (const Rule& rule : rules) line = std::regex_replace(line, rule.pattern, rule.mark);
 }
 
-/// What a training tells when its clock says so, and what its processes took.
+/// Returns true for a training's timed progress lines and for its line about the processes' memory.
 bool is_by_the_clock(const std::string& line) {
   static const std::regex progress(
       "step \\d+/\\d+  loss .*|about \\d+ \\w+ left|validating \\d+/\\d+ .*|memory: at most .*");
@@ -91,7 +92,8 @@ Streams streams_of(const std::vector<std::string>& lines, Exactness exactness) {
   return streams;
 }
 
-/// Finds the shown lines in order, as a shell finds a pattern in a name; false if they are not there.
+/// Matches the shown lines in order. "..." works like "*" in a shell pattern. Returns false if they do not
+/// match.
 bool find_in_order(const std::vector<Line>& shown, const std::vector<Line>& printed, Match& match) {
   size_t here = 0;
   size_t there = 0;
@@ -118,8 +120,8 @@ bool find_in_order(const std::vector<Line>& shown, const std::vector<Line>& prin
   return false;
 }
 
-/// Finds each shown line of a rank among the printed ones, wherever they are; false if one is not there, or
-/// one too many is and nothing is left out.
+/// Finds each shown line of a rank among the printed lines, in any order. Returns false if one is missing.
+/// Also returns false if more were printed and no "..." is shown.
 bool find_of_ranks(const Streams& shown, const Streams& printed, Match& match) {
   std::vector<Line> left = printed.of_ranks;
   for (const Line& line : shown.of_ranks) {

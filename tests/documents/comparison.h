@@ -7,32 +7,36 @@
 
 namespace lockstep::documents {
 
-/// How much of a printed line counts, besides what varies from run to run and never does.
+/// The parts of a line that a comparison checks. Values that vary from run to run are never checked.
 enum class Exactness {
-  digits,     ///< every digit
-  fractions,  ///< numbers with a fraction and hashes by their shape: to find the lines of an earlier output
-  numbers,    ///< all numbers by their shape: of a run that was shortened
+  digits,     ///< compares every digit
+  fractions,  ///< ignores the values of fractions and hashes; finds the lines of an earlier output again
+  numbers,    ///< ignores the values of all numbers; for a shortened run
 };
 
-/// The line with marks for what does not count. Seconds, rates, process numbers, hosts, processors, the
-/// memory of kernels, free space, paths below /tmp and dates never count. comparison.cpp has the list.
+/// Returns the line with a mark in place of each ignored value. Always ignored are seconds, rates, dates,
+/// process numbers, hosts, processors, the memory of kernels, free space and paths below /tmp. comparison.cpp
+/// has the list.
 std::string normalised(const std::string& line, Exactness exactness);
 
-/// How the lines that a document shows meet those that were printed.
+/// The result of comparing a document's shown lines with the printed lines.
 struct Match {
   static constexpr size_t nowhere = static_cast<size_t>(-1);
 
   bool is_equal = false;
-  size_t difference = nowhere;  ///< the first shown line that was not found; their number if there is more
-  std::vector<size_t> places;   ///< of each shown line among the printed ones
+  size_t difference =
+      nowhere;  ///< first shown line that was not found; if more was printed, the number of lines
+  std::vector<size_t> places;  ///< index of the printed line that matches each shown line
 };
 
-/// A shown line "..." stands for any lines. Progress by the clock ("step 3/9  loss ...") is left out of both.
-/// Lines of a rank ("[CPU1] ...") may come in any order; where there is a "..." some may be missing.
+/// Compares the shown lines with the printed lines. A shown line "..." matches any lines. Both sides are
+/// compared without timed progress lines ("step 3/9  loss ..."). Lines of a rank ("[CPU1] ...") may be in any
+/// order. If a
+/// "..." is shown, some of them may be missing.
 Match compare(const std::vector<std::string>& shown, const std::vector<std::string>& printed,
               Exactness exactness);
 
-/// Whether a shown line stands for any lines.
+/// Returns true for a line "...", which matches any lines.
 bool is_skip(const std::string& line);
 
 }  // namespace lockstep::documents

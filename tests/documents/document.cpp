@@ -29,14 +29,14 @@ bool is_list_item(const std::string& line) {
   return std::regex_match(line, item);
 }
 
-/// What follows `prefix`, or nothing that is empty too.
+/// Sets `rest` to the text after `prefix`, which may be empty. Returns false if the text has another prefix.
 bool takes(const std::string& text, const std::string& prefix, std::string& rest) {
   if (!text.starts_with(prefix)) return false;
   rest = trimmed(text.substr(prefix.size()));
   return true;
 }
 
-/// Sets language, tag and argument from the words behind the fence; returns what is wrong with them.
+/// Sets language, tag and argument from the words after the fence. Returns their error, or an empty text.
 std::string read_info(const std::string& info, Block& block) {
   const size_t blank = std::min(info.find(' '), info.size());
   block.language = info.substr(0, blank);
@@ -63,7 +63,8 @@ std::string read_info(const std::string& info, Block& block) {
   return "a block with the unknown tag '" + tag + "'";
 }
 
-/// Markdown takes lines for code that are indented by four columns after an empty line, outside of lists.
+/// A detector of Markdown's indented code: lines indented by four columns after an empty line, outside of
+/// lists.
 class IndentedCode {
  public:
   bool operator()(const std::string& line) {
@@ -90,8 +91,8 @@ bool leaves_lines_out(const std::string& line) {
   return std::regex_match(line, skip);
 }
 
-/// The lines that are not empty, without indentation. Marks of blanks in the solutions of exercises are left
-/// out: pages show the code without them.
+/// Returns the lines that are not empty, without indentation. Omits the marks of blanks in exercise
+/// solutions, because pages show the code without them.
 std::vector<std::string> bare_lines(const std::vector<std::string>& lines) {
   std::vector<std::string> bare;
   for (const std::string& line : lines)
@@ -188,7 +189,7 @@ std::vector<Command> commands_of(const Block& block, const Block* output) {
     if (!commands.empty()) commands.back().is_told_failed = command.text.find("$?") != std::string::npos;
     commands.push_back(command);
   }
-  // Empty lines only set commands apart.
+  // Empty lines before the next command only separate commands.
   for (Command& command : commands)
     while (!command.output.empty() && command.output.back().empty()) command.output.pop_back();
   if (output && !commands.empty()) {
@@ -234,7 +235,7 @@ std::string missing_in(const Block& block, const std::string& file_text) {
     const auto end = std::find_if(begin, wanted.end(), leaves_lines_out);
     const auto found = std::search(from, there.end(), begin, end);
     if (begin != end && found == there.end()) {
-      // The first line that is nowhere says more than the first of its neighbours.
+      // A line that the file does not contain at all is the most useful to report.
       const auto odd = std::find_if(begin, end, [&](const std::string& line) {
         return std::find(there.begin(), there.end(), line) == there.end();
       });

@@ -9,75 +9,76 @@
 
 namespace lockstep::documents {
 
-/// What the words after a fenced block's language say about it.
+/// The kind of a fenced block. The words after the block's language name it.
 enum class Tag {
-  run,      ///< "run": its commands are executed, their output is compared
-  shorter,  ///< "short: A -> B, ...": executed with these replacements, the output compared by shape
-  not_run,  ///< "not run: reason"
-  from,     ///< "from PATH": its lines stand in that file
-  output,   ///< "output": what the last command of the executed block before it prints
-  figure,   ///< "figure": a picture, or what a file or a message looks like
+  run,      ///< "run": the commands are executed and their output is compared
+  shorter,  ///< "short: A -> B, ...": executed with these replacements; values of numbers are not compared
+  not_run,  ///< "not run: reason": the commands are not executed
+  from,     ///< "from PATH": that file contains the lines
+  output,   ///< "output": the output of the last command in the executed block before it
+  figure,   ///< "figure": a picture, or the look of a file or a message
 };
 
-/// One thing that is wrong with a document.
+/// An error in a document.
 struct Problem {
   std::string file;
-  size_t line = 0;  ///< from 1
+  size_t line = 0;  ///< line number, from 1
   std::string text;
 };
 
-/// A command of an executed block and what it prints. Lines are counted from 0 in the document.
+/// A command of an executed block and its output. Line numbers are in the document and begin at 0.
 struct Command {
   std::string text;
   size_t line = 0;
   std::vector<std::string> output;
-  size_t output_line = 0;       ///< of the first line of its output, were there one
-  bool shows_output = true;     ///< false in a block of sh
-  bool is_told_failed = false;  ///< the next command looks at its exit code
+  size_t output_line = 0;       ///< line at which its output begins, even if the output is empty
+  bool shows_output = true;     ///< false in an sh block
+  bool is_told_failed = false;  ///< the next command reads its exit code
 };
 
 struct Block {
   std::string language;
   Tag tag = Tag::not_run;
-  std::string argument;  ///< what follows the tag: a reason, a path, replacements
-  size_t line = 0;       ///< of the fence, from 0
+  std::string argument;  ///< text after the tag: a reason, a path or replacements
+  size_t line = 0;       ///< line of the fence, from 0
   std::vector<std::string> lines;
 
   bool is_executed() const { return tag == Tag::run || tag == Tag::shorter; }
 };
 
 struct Document {
-  std::string path;  ///< from the root of the sources
+  std::string path;  ///< relative to the root of the sources
   std::vector<std::string> lines;
   std::vector<Block> blocks;
-  std::vector<Problem> problems;  ///< fences without a tag, indented code, ...
+  std::vector<Problem> problems;  ///< for example fences without a tag, or indented code
 };
 
 using Replacements = std::vector<std::pair<std::string, std::string>>;
 
-/// Reads Markdown. What breaks the rules of blocks is listed in `problems`.
+/// Parses Markdown. Lists violations of the rules for blocks in `problems`.
 Document parse_document(const std::string& path, const std::string& text);
 
-/// The pages that are read: README.md, ARCHITECTURE.md, CONTRIBUTING.md, bench/results/README.md, and those
-/// of docs/ in order.
+/// Returns the paths of the tested pages: README.md, ARCHITECTURE.md, CONTRIBUTING.md,
+/// bench/results/README.md and the pages of docs/ in order.
 std::vector<std::string> document_paths(const std::filesystem::path& root);
 
-/// The commands of an executed block: those behind "$ " with their outputs, or a block of sh as one command.
-/// The last one's output may be a block of its own. Throws std::runtime_error for a console block that begins
-/// with something else.
+/// Returns the commands of an executed block. In a console block "$ " begins a command, and its output
+/// follows. An sh block is one command. The last command's output may be in a separate block. Throws
+/// std::runtime_error for a console block that does not begin with "$ ".
 std::vector<Command> commands_of(const Block& block, const Block* output = nullptr);
 
-/// "A -> B, C -> D" as pairs. Throws std::runtime_error if it is not of this form.
+/// Parses "A -> B, C -> D" into pairs. Throws std::runtime_error if the text has another form.
 Replacements parse_replacements(const std::string& text);
 
-/// The text with every A as B. Sets used[i] for each pair whose A was there.
+/// Replaces every A in the text by B. Sets used[i] for each pair whose A was found.
 std::string replaced(std::string text, const Replacements& replacements, std::vector<bool>& used);
 
-/// Why the block's lines do not stand in the file's text in this order, indentation and empty lines aside, a
-/// line "..." (also as a comment) skipping some; empty if they do.
+/// Checks that the file's text contains the block's lines in this order. Ignores indentation and empty lines.
+/// A line
+/// "..." (also as a comment) skips lines. Returns the reason if they are missing, or an empty text.
 std::string missing_in(const Block& block, const std::string& file_text);
 
-/// The text's lines, without blanks at their ends.
+/// Splits the text into lines. Removes blanks at their ends.
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace lockstep::documents

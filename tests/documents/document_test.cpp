@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machinery that executes documents, on small ones.
+// Tests of parsing, executing, comparing and renewing documents, with small documents.
 #include "documents/document.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using Lines = std::vector<std::string>;
 
 const std::string ticks = "```";
 
-/// A page with one block.
+/// Returns a page with one block.
 std::string page(const std::string& info, const std::string& body) {
   return "# Page\n\n" + ticks + info + "\n" + body + ticks + "\n";
 }
@@ -54,7 +54,7 @@ TEST(Blocks, WithoutAKnownTagAreNamed) {
   EXPECT_NE(problem_in(page("sh not run:", "ls\n")).find("without a reason"), std::string::npos);
   EXPECT_NE(problem_in(page("cpp run", "int a;\n")).find("not of cpp"), std::string::npos);
   EXPECT_NE(problem_in(page("sh figure", "ls\n")).find("no figure"), std::string::npos);
-  // Whoever wrote it learns which there are, and where it is.
+  // The message lists the known tags, and the problem has the line.
   EXPECT_NE(problem_in(page("sh", "ls\n")).find("'not run: reason'"), std::string::npos);
   EXPECT_EQ(parse(page("sh", "ls\n")).problems.front().line, 3U);
   EXPECT_EQ(problem_in("# Page\n\n" + ticks + "sh run\nls\n"), "a block without an end");
@@ -137,7 +137,7 @@ TEST(Comparison, EveryDigitCountsUnlessARunIsShortened) {
   EXPECT_TRUE(equal({"-1.5e-07, 2e+10"}, {"0.25, 1.0"}, Exactness::fractions));
   EXPECT_FALSE(equal({"loss 0.5 (best so far)"}, {"loss 0.5"}));
   EXPECT_TRUE(equal({"loss 0.5 (best so far)"}, {"loss 0.6"}, Exactness::fractions));
-  // Of a shortened run only whether there is a number counts.
+  // For a shortened run the values of numbers are not compared.
   EXPECT_FALSE(equal({"step 2000: loss 1.5"}, {"step 2001: loss 1.5"}, Exactness::fractions));
   EXPECT_FALSE(equal({"loss 0.5"}, {"loss nan"}, Exactness::numbers));
   EXPECT_TRUE(equal({"step 2000: loss 1.5"}, {"step 20: loss 4"}, Exactness::numbers));
@@ -166,7 +166,7 @@ TEST(Comparison, RanksSpeakInAnyOrder) {
   EXPECT_FALSE(equal({"[CPU2] a", "...", "done"}, {"[CPU1] a", "done"}));
 }
 
-/// Executes a page in a tree that has nothing but an env.sh.
+/// Executes a page in a tree that contains only an env.sh.
 class Pages : public testing::Test {
  protected:
   Pages() {
@@ -177,7 +177,7 @@ class Pages : public testing::Test {
   std::vector<Executed> run(const std::string& text, bool is_full = false) const {
     return execute(parse(text), session(is_full));
   }
-  /// What is wrong with the first command that something is wrong with.
+  /// Returns the error of the first command that has one.
   std::string problem(const std::string& text) const {
     for (const Executed& executed : run(text))
       if (const std::string found = problem_of(executed); !found.empty()) return found;
@@ -242,7 +242,7 @@ TEST_F(Pages, AreRenewed) {
     return page("console run", "$ seq -f 'epoch %g: 0.5' 9\n" + output);
   };
   EXPECT_EQ(renew(epochs("...\nepoch 4: 0.7\n...\n")), epochs("...\nepoch 4: 0.5\n...\n"));
-  // Seconds that are others are no news; a shortened run's output is none either.
+  // Neither different seconds nor the output of a shortened run changes a page.
   const std::string seconds = page("console run", "$ echo 0.5 s\n0.4 s\n");
   EXPECT_EQ(renew(seconds), seconds);
   const std::string shortened = page("console short: 9 -> 2", "$ echo step 9\nstep 8\n");
@@ -252,7 +252,7 @@ TEST_F(Pages, AreRenewed) {
 }
 
 TEST_F(Pages, LeaveNothingBehind) {
-  // By its length: the tests of other builds sleep for others.
+  // The process number makes the length unique, because tests of other builds may sleep at the same time.
   const std::string sleep = "sleep 300." + std::to_string(::getpid());
   const auto is_gone = [&] { return run_command("! pgrep -f '^" + sleep + "'").exit_code == 0; };
   EXPECT_EQ(problem(page("sh run", sleep + " &\nuntil pgrep -f '^" + sleep + "'; do sleep 0.01; done\n")),

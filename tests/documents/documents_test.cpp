@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The documents of this tree: each block has a tag, commands print the output that is shown, and excerpts
-// stand in their files.
+// Tests of this tree's documents. Each block has a tag, each command prints the shown output, and each file
+// contains its excerpts.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <iostream>
@@ -50,9 +50,9 @@ TEST_P(Documents, AreTrue) {
   }
 }
 
-// A page that kills ranks under mpirun also shows what mpirun makes of it on a busy machine: lines of one
-// rank within those of another, one time in ten. So a page that fails is executed once more, and what failed
-// the first time is printed. Bits that differ, differ again.
+// Some pages kill ranks under mpirun. On a busy machine mpirun mixes the lines of ranks in one of ten such
+// runs. So a failed page is executed a second time, and the first failures are printed. A wrong result fails
+// both times.
 TEST_P(Documents, PrintWhatTheyShow) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   std::vector<Problem> problems = problems_of_execution();
@@ -71,7 +71,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-/// The documents whose commands start several ranks, or all others.
+/// Returns the documents whose commands start several ranks, or all others.
 std::vector<std::string> documents(bool with_ranks) {
   std::vector<std::string> paths;
   for (const std::string& path : document_paths(sources)) {

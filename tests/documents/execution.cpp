@@ -15,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What every session begins with. Ranks may be more than cores, may be root's and stay on this machine; what
-/// the caller's shell says about runs does not count; what Open MPI leaves of killed ranks goes with the
-/// session, and is not there for another one with the same numbers; pkill finds processes of the session
-/// alone.
+/// Shell text at the start of every session. It removes the caller's variables that affect runs. It lets Open
+/// MPI start more ranks than cores, on this machine only. Open MPI's files are in the session's folder, so
+/// that files of killed ranks are deleted with it and another session cannot find them. pkill finds only
+/// processes of the session.
 constexpr const char* preamble = R"(
 unset "${!LOCKSTEP_@}" "${!LOCKRUN_@}" "${!PET_@}" "${!SLURM_@}" "${!AWS_@}" OMP_NUM_THREADS XDG_CACHE_HOME CDPATH
 export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
@@ -48,8 +48,8 @@ void link_sources(const Session& session, const fs::path& work) {
   fs::create_directory_symlink(session.build, work / "build" / "cpu");
 }
 
-/// Appends the commands of an executed block, shortened if it is to be. `output` has the last one's, or is
-/// null.
+/// Appends the commands of an executed block and applies its replacements if it is shortened. `output` is the
+/// output block of the last command, or null.
 void append_commands(const Block& block, const Block* output, bool is_full, std::vector<Executed>& all) {
   const bool is_shorter = block.tag == Tag::shorter && !is_full;
   const Replacements replacements =
@@ -64,7 +64,7 @@ void append_commands(const Block& block, const Block* output, bool is_full, std:
     if (!used[i]) throw std::runtime_error("no command has '" + replacements[i].first + "' to replace");
 }
 
-/// The commands of a document's executed blocks.
+/// Returns the commands of a document's executed blocks.
 std::vector<Executed> prepare(const Document& document, bool is_full) {
   std::vector<Executed> all;
   for (size_t at = 0; at < document.blocks.size(); ++at) {
@@ -80,15 +80,15 @@ std::vector<Executed> prepare(const Document& document, bool is_full) {
   return all;
 }
 
-/// What the shell reads for one command. A block of sh notes what fails in it; a console's commands are
-/// judged by what they return.
+/// Returns the shell text of one command. An sh block records each command in it that fails. For a console
+/// command only the exit code is checked.
 std::string shell_text(const Command& command, const std::string& name) {
   if (command.shows_output) return command.text + "\n";
   return concat("trap 'echo \"$BASH_COMMAND ended with $?\" >>\"$_session/", name, ".failed\"' ERR\n",
                 command.text, "trap - ERR\n");
 }
 
-/// Kills what the session's commands have left behind.
+/// Kills the processes that the session's commands have left running.
 void end_session(const fs::path& folder) {
   const std::string sid = trimmed(read_text((folder / "sid").string()));
   if (!sid.empty()) static_cast<void>(std::system(concat("pkill -KILL -s ", sid, " 2>/dev/null").c_str()));
@@ -109,7 +109,7 @@ void read_results(const fs::path& folder, std::vector<Executed>& all) {
   }
 }
 
-/// The first and the last lines, if they are many.
+/// Returns the title and the lines. Shows only the first and the last 30 lines if there are more than 60.
 std::string listing(const std::string& title, const std::vector<std::string>& lines) {
   constexpr size_t most = 30;
   std::string text = "\n  " + title + "\n";
@@ -152,7 +152,7 @@ std::vector<Executed> execute(const Document& document, const Session& session) 
 std::string problem_of(const Executed& executed) {
   const Command& command = executed.command;
   if (!executed.is_run)
-    return "the command was not ended: the session before it took too long, or ended" +
+    return "the command was not ended: the session timed out or exited" +
            listing("it printed:", executed.output);
   if (!executed.failure.empty()) return executed.failure + listing("it printed:", executed.output);
   if (!command.shows_output) return "";

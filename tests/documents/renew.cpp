@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behind scripts/renew_documents.sh: executes the documents of this tree and writes the output of their
-// commands into them.
+// The program of scripts/renew_documents.sh. It executes the documents of this tree and writes the output of
+// their commands into them.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -35,7 +35,7 @@ void require_documents(const std::vector<std::string>& paths) {
                                "; name it from the root, such as docs/ddp.md");
 }
 
-/// Executes one document and writes what is new into it. True if something was.
+/// Executes one document and writes changed outputs into it. Returns true if the document changed.
 bool renew(const std::string& path, const Session& session) {
   const std::string text = read_text(sources + "/" + path);
   const Document document = parse_document(path, text);
@@ -57,7 +57,7 @@ int renew_all(const Options& options) {
   int failures = 0;
   for (const std::string& path : options.only.empty() ? document_paths(sources) : options.only) {
     try {
-      std::cout << path << (renew(path, session) ? ": renewed" : ": as before") << std::endl;
+      std::cout << path << (renew(path, session) ? ": renewed" : ": unchanged") << std::endl;
     } catch (const std::exception& problem) {
       ++failures;
       std::cerr << problem.what() << std::endl;
@@ -70,9 +70,9 @@ int renew_all(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CommandLine line("Executes the documents and writes what their commands print into them.");
-  line.add_flag("--full", options.is_full, "shortened blocks as well, at full length (LOCKSTEP_DATA_DIR)");
-  line.add("--only", options.only, "these documents alone");
+  CommandLine line("Executes the documents and writes the output of their commands into them.");
+  line.add_flag("--full", options.is_full, "run shortened blocks at full length (uses LOCKSTEP_DATA_DIR)");
+  line.add("--only", options.only, "renew only these documents");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   try {
     require_documents(options.only);

@@ -13,7 +13,7 @@ void append(std::vector<std::string>& lines, const std::vector<std::string>& mor
   for (size_t i = from; i < to; ++i) lines.push_back(more[i]);
 }
 
-/// The lines before the first "..." and after the last one, as they are now.
+/// Returns `printed` with the same numbers of lines before the first "..." and after the last one as `shown`.
 std::vector<std::string> same_ends(const std::vector<std::string>& shown,
                                    const std::vector<std::string>& printed) {
   const auto skip = std::find_if(shown.begin(), shown.end(), is_skip);
@@ -32,7 +32,7 @@ std::vector<std::string> same_ends(const std::vector<std::string>& shown,
 
 std::vector<std::string> renewed_output(const std::vector<std::string>& shown,
                                         const std::vector<std::string>& printed) {
-  // Whole numbers, such as an epoch's, say which line a line was.
+  // Whole numbers, such as an epoch number, identify a line, so they are compared first.
   Match match = compare(shown, printed, Exactness::fractions);
   if (!match.is_equal) match = compare(shown, printed, Exactness::numbers);
   if (!match.is_equal) return same_ends(shown, printed);
@@ -44,13 +44,14 @@ std::vector<std::string> renewed_output(const std::vector<std::string>& shown,
 
 std::string renewed_text(const Document& document, const std::vector<Executed>& all) {
   std::vector<std::string> lines = document.lines;
-  // From the last to the first, so that the places of the others stay.
+  // From the last command to the first, so that the line numbers of the others stay valid.
   for (auto executed = all.rbegin(); executed != all.rend(); ++executed) {
     const Command& command = executed->command;
     const bool has_failed = executed->exit_code != 0 && command.shows_output && !command.is_told_failed;
     if (!executed->is_run || !executed->failure.empty() || has_failed)
       throw std::runtime_error(concat(document.path, ":", command.line + 1, ": ", problem_of(*executed)));
-    const bool is_unseen = executed->exactness == Exactness::numbers;  // a shortened run's output is no news
+    const bool is_unseen =
+        executed->exactness == Exactness::numbers;  // pages show the output of the full run
     if (!command.shows_output || is_unseen || problem_of(*executed).empty()) continue;
     const std::vector<std::string> fresh = renewed_output(command.output, executed->output);
     const auto begin = lines.begin() + static_cast<ptrdiff_t>(command.output_line);

@@ -8,14 +8,15 @@
 
 namespace lockstep::documents {
 
-/// What the document shall show in the place of `shown`: line by line what was printed, "..." kept where the
-/// lines around it are found again by their shape; else as many lines of the beginning and the end as before.
+/// Returns the output that the document should show instead of `shown`. If the shown lines are found again
+/// with other numbers, each is replaced and each "..." stays. Otherwise the beginning and the end of
+/// `printed` are kept, with the same numbers of lines as before.
 std::vector<std::string> renewed_output(const std::vector<std::string>& shown,
                                         const std::vector<std::string>& printed);
 
-/// The document's text with the outputs of these commands as they were printed. An output that meets what is
-/// shown, but for what varies from run to run, stays as it is. Throws std::runtime_error, with the line, for
-/// a command that failed.
+/// Returns the document's text with the printed outputs of these commands. If an output differs only in
+/// values that vary from run to run, the shown text stays. Throws std::runtime_error, with the line, for a
+/// command that failed.
 std::string renewed_text(const Document& document, const std::vector<Executed>& all);
 
 }  // namespace lockstep::documents

@@ -51,7 +51,7 @@ TEST_F(HostFile, IsReadAnewAndItsMistakesAreNamed) {
   ListedNodes nodes(options_);
   write_text(options_.hostfile, "localhost slots=3\n");
   EXPECT_EQ(hosts_of(nodes.gather(0.0).value()), "localhost:3 ");
-  EXPECT_EQ(nodes.gather(0.0)->address, "127.0.0.1") << "nobody has to reach it from elsewhere";
+  EXPECT_EQ(nodes.gather(0.0)->address, "127.0.0.1") << "no other host must reach it";
   write_text(options_.hostfile, "host-a\nhost-b slots=none\n");
   EXPECT_THROW(ListedNodes{options_}, UserError);
   options_.hostfile = directory_ / "missing";
@@ -67,7 +67,7 @@ TEST_F(HostFile, TheNumberOfNodesHasItsLimits) {
   options_.nodes.timeout_seconds = 0.0;
   try {
     ListedNodes(options_).gather(0.0);
-    FAIL() << "it did not give up";
+    FAIL() << "nothing was thrown";
   } catch (const Error& failure) {
     EXPECT_NE(std::string(failure.what()).find("2 of at least 3 hosts"), std::string::npos) << failure.what();
   }

@@ -14,14 +14,14 @@
 
 namespace lockstep {
 
-/// A lockrun whose ranks count in a directory of their own. Everything it started goes with it.
+/// A lockrun whose ranks count in a directory of their own. All processes that it started end with it.
 class LockrunJob {
  public:
-  /// `options` are lockrun's, `faults` elastic_rank's.
+  /// Starts lockrun. `options` are lockrun's, and `faults` are elastic_rank's.
   LockrunJob(const std::string& options, int steps, const std::string& faults = "")
       : LockrunJob(concat(options, " -- ", program("elastic_rank")), concat(steps, " ", faults), true) {}
 
-  /// With any program.
+  /// Starts lockrun with any program.
   static LockrunJob of_command(const std::string& options, const std::string& command) {
     return {concat(options, " -- ", command), "", false};
   }
@@ -34,12 +34,12 @@ class LockrunJob {
 
   pid_t id() const { return lockrun_->id(); }
   void signal(int number) { lockrun_->signal(number); }
-  /// As a terminal does.
+  /// Sends a signal to the process group, as a terminal does.
   void signal_group(int number) { lockrun_->signal_group(number); }
   bool says(const std::string& text) const {
     return eventually([&] { return errors().find(text) != std::string::npos; });
   }
-  /// 124 if it takes longer than three minutes.
+  /// Waits for lockrun's end. Returns its exit code, or 124 after three minutes.
   int exit_code() {
     const std::optional<Ending> ending = lockrun_->wait(180.0);
     return ending ? ending->code() : 124;
@@ -47,7 +47,7 @@ class LockrunJob {
 
   std::string errors() const { return read_text(*directory_ / "errors"); }
   std::string output() const { return read_text(*directory_ / "output"); }
-  /// A line for each start: its number, its ranks, its first step.
+  /// Returns a line for each start: its number, its ranks, its first step.
   std::string starts() const { return read_text(*directory_ / "starts"); }
   std::string file(const std::string& name) const { return *directory_ / name; }
   int snapshot_step() const { return std::atoi(read_text(*directory_ / "snapshot").c_str()); }
@@ -55,7 +55,8 @@ class LockrunJob {
     return eventually([&] { return snapshot_step() >= step; });
   }
 
-  /// All that live with this job's mark in their environment and, if given, this text in their command.
+  /// Returns the processes that have this job's mark in their environment and, if given, this text in their
+  /// command.
   std::vector<pid_t> processes(const std::string& command = "") const {
     std::vector<pid_t> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -66,7 +67,7 @@ class LockrunJob {
     }
     return found;
   }
-  /// mpirun, or what it has become: in Open MPI 5 it executes prterun.
+  /// Returns the processes that lockrun has started: mpirun, or prterun, which mpirun executes in Open MPI 5.
   std::vector<pid_t> launchers() const {
     std::vector<pid_t> found = processes();
     std::erase_if(found, [&](pid_t process) { return parent_of(process) != id(); });

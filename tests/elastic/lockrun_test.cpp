@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Ranks are named in the order of a run's messages.
+/// Expects these parts in this order, which is that of a run's messages.
 void expect_in_order(const std::string& text, std::initializer_list<const char*> parts) {
   size_t at = 0;
   for (const char* part : parts) {
@@ -48,7 +48,8 @@ TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
       "env | grep -c LOCKRUN_SECRET; env | grep OMPI_MCA_opal_signal; "
       "tr \"\\0\" \"\\n\" </proc/$PPID/environ | grep -c LOCKRUN_SECRET=.; true'");
   job.exit_code();
-  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\nOMPI_MCA_opal_signal=\n0\n") << "not even its keeper shows it";
+  EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\nOMPI_MCA_opal_signal=\n0\n")
+      << "its keeper's environment must not show the secret";
 }
 
 TEST_F(Lockrun, AStartThatFailedBeforeARankBeganLeavesNothingToResume) {
@@ -61,7 +62,7 @@ TEST_F(Lockrun, AStartThatFailedBeforeARankBeganLeavesNothingToResume) {
   ::unsetenv("LOCKSTEP_RUN_ID");
   ::unsetenv("SLURM_RESTART_COUNT");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  // That Slurm has started the job again counts, so a program goes on.
+  // Slurm's restart of the job counts, so a program resumes.
   EXPECT_EQ(job.output(), "2 0 mine 2000000\n2 1 mine 2000001\n");
 }
 
@@ -103,7 +104,8 @@ TEST_F(Lockrun, EveryOtherEndIsAFailureToo) {
   EXPECT_EQ(job.starts(), "0 2 0\n1 2 5\n2 2 10\n");
   expect_in_order(job.errors(), {"rank 0 (host ", "was ended by SIGSEGV", "rank 1 (host ",
                                  "left with exit code 1 at step 11", "the loss exploded"});
-  EXPECT_EQ(job.errors().find("last lines of rank 1"), std::string::npos) << "told a third time";
+  EXPECT_EQ(job.errors().find("last lines of rank 1"), std::string::npos)
+      << "the lines are printed a third time";
 }
 
 TEST_F(Lockrun, AStoppedRankIsTheCauseAndNotThoseThatWaitForIt) {
@@ -120,7 +122,7 @@ TEST_F(Lockrun, ARankThatHangsAloneIsNoticedByItsHeartbeat) {
   LockrunJob job("--nproc 1", 8, "0:0:6:hang");
   ::unsetenv("ELASTIC_TIMEOUT");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  expect_in_order(job.errors(), {"rank 0 (host ", "was stuck: no sign of life for ", " s at step 6"});
+  expect_in_order(job.errors(), {"rank 0 (host ", "was stuck: no heartbeat for ", " s at step 6"});
 }
 
 TEST_F(Lockrun, BadInputIsNotTriedAgain) {
@@ -153,7 +155,7 @@ TEST_F(Lockrun, ALongLastSnapshotIsWaitedForHoweverOftenABatchSystemAsks) {
   ::setenv("ELASTIC_SNAPSHOT_SECONDS", "7", 1);
   LockrunJob job("--nproc 2 --grace 4", 100000, "");
   ::unsetenv("ELASTIC_SNAPSHOT_SECONDS");
-  // Before the first snapshot nobody knows how long one takes.
+  // Before the first snapshot, lockrun does not know how long one takes.
   ASSERT_TRUE(eventually([&] { return !job.starts().empty(); })) << job.errors();
   job.signal_group(SIGINT);
   ASSERT_TRUE(job.says("Ctrl-C again ends at once")) << job.errors();
@@ -186,8 +188,9 @@ TEST_F(Lockrun, RanksThatDoNotStopAreKilledAfterTheGrace) {
   ASSERT_TRUE(job.reaches_step(5));
   job.signal(SIGTERM);
   EXPECT_EQ(job.exit_code(), 1);
-  // The last snapshot took a second, and there may be two to wait for.
-  EXPECT_NE(job.errors().find("asked to stop and did not within 5 s"), std::string::npos) << job.errors();
+  // The last snapshot took a second, and lockrun may have to wait for two.
+  EXPECT_NE(job.errors().find("asked to stop and did not stop within 5 s"), std::string::npos)
+      << job.errors();
   EXPECT_TRUE(job.leaves_nothing());
 }
 
@@ -213,7 +216,7 @@ TEST_F(Lockrun, TheHostFileIsReadBeforeEveryStart) {
   const TemporaryDirectory directory;
   const std::string hosts = directory / "hosts";
   write_text(hosts, "localhost slots=2\n");
-  // A step after a snapshot: by then rank 0 has written it.
+  // Each kill is one step after a snapshot, when rank 0 has written it.
   LockrunJob job("--hostfile " + hosts, 340, "0:1:151:kill 1:1:301:kill");
   ASSERT_TRUE(job.reaches_step(5));
   write_text(hosts, "localhost slots=3  # one more\n");
@@ -241,7 +244,7 @@ TEST_F(Lockrun, AHostThatMpirunCannotReachFailsOneStart) {
   const TemporaryDirectory directory;
   const std::string hosts = directory / "hosts";
   write_text(hosts, "localhost slots=1\nnode.invalid slots=1\n");
-  // In the place of ssh: it fails, and meanwhile somebody mends the file.
+  // This agent replaces ssh. It corrects the host file and fails.
   write_text(directory / "agent", "#!/bin/sh\necho localhost slots=2 >" + hosts + "\nexit 255\n");
   std::filesystem::permissions(directory / "agent", std::filesystem::perms::owner_all);
   ::setenv("OMPI_MCA_plm_rsh_agent", (directory / "agent").c_str(), 1);
@@ -252,7 +255,8 @@ TEST_F(Lockrun, AHostThatMpirunCannotReachFailsOneStart) {
   EXPECT_NE(job.errors().find("before rank 0, 1 had started"), std::string::npos) << job.errors();
 }
 
-// By name and before anything waits: several nodes need Open MPI 4, one host needs Open MPI.
+// The refusal names the version and comes before lockrun waits. Several nodes need Open MPI 4, and one host
+// needs Open MPI.
 TEST(LockrunWithAnotherMpirun, IsRefused) {
   const TemporaryDirectory directory;
   const auto refusal = [&](const std::string& version, const std::string& options) {
@@ -279,7 +283,7 @@ TEST_F(Lockrun, AKilledKeeperIsALostRank) {
   LockrunJob job("--nproc 2", 400);
   ASSERT_TRUE(job.reaches_step(5));
   std::vector<pid_t> keepers = job.processes("--keeper");
-  // mpirun has the keepers' command line in its own.
+  // The command line of mpirun contains that of the keepers.
   const std::vector<pid_t> launchers = job.launchers();
   std::erase_if(keepers, [&](pid_t process) {
     return std::find(launchers.begin(), launchers.end(), process) != launchers.end();

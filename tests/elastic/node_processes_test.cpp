@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// In a process of its own, since it adopts orphans and ends every child.
+/// Returns the result of the body in a child process, because the body adopts orphans and ends every child.
 bool holds_in_a_process(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body() ? 0 : 1);

@@ -32,7 +32,7 @@ std::string message_of(const std::function<void()>& action) {
   return "";
 }
 
-/// A rendezvous on an address of this machine, and nodes that only talk.
+/// Tests of a rendezvous on an address of this machine, with nodes that only exchange messages.
 class RendezvousTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,7 +68,7 @@ class RendezvousTest : public testing::Test {
             .most_nodes = most};
   }
 
-  /// A node's connection, after it has said who it is.
+  /// Returns a node's connection after it has sent its facts.
   Channel introduce(const Rendezvous& rendezvous, const NodeFacts& node) const {
     Channel channel = connect_channel(rendezvous.endpoint(), secret_, soon, address_);
     channel.send(NodeMessage{.kind = Kind::join, .facts = node}.encode());
@@ -130,7 +130,7 @@ TEST_F(RendezvousTest, NamesTheMissingWhenItGivesUp) {
   Channel node = introduce(rendezvous, facts(2, 4, 4));
   EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
   const std::string message = message_of([&] { (void)rendezvous.gather(soon); });
-  EXPECT_NE(message.find("node 1, node 3 did not come"), std::string::npos) << message;
+  EXPECT_NE(message.find("node 1, node 3 did not join"), std::string::npos) << message;
 }
 
 TEST_F(RendezvousTest, RefusesWhoDoesNotBelongByName) {
@@ -143,7 +143,7 @@ TEST_F(RendezvousTest, RefusesWhoDoesNotBelongByName) {
       {other_run, "this is run \"blue\", not \"green\""},
       {facts(1, 2, 3), "--nnodes is 2:2 on node 0"},
       {facts(0, 2, 2), "node 0 is " + host_name()},
-      {other_address, "it calls itself 192.0.2.1 but is seen at " + address_}};
+      {other_address, "its own address is 192.0.2.1, but it connects from " + address_}};
   for (const auto& [node, reason] : cases) {
     Channel channel = introduce(rendezvous, node);
     const NodeMessage answer = next_but_beats(channel);
@@ -162,19 +162,19 @@ TEST_F(RendezvousTest, ANodeRankIsTakenOnceButANodeMayComeBack) {
   twin.host = "host-c";
   Channel second = introduce(rendezvous, twin);
   const NodeMessage answer = next_but_beats(second);
-  EXPECT_NE(answer.text.find("there is a node 1 (host-b"), std::string::npos) << answer.text;
-  // Two that are started alike would otherwise throw each other out until the budget is gone.
+  EXPECT_NE(answer.text.find("there is already a node 1 (host-b"), std::string::npos) << answer.text;
+  // Otherwise two nodes with the same number would replace each other until the budget is used up.
   NodeFacts double_start = facts(1, 2, 2);
   double_start.process = "two";
   Channel fourth = introduce(rendezvous, double_start);
   const NodeMessage wait = next_but_beats(fourth);
   EXPECT_NE(wait.text.find("another lockrun"), std::string::npos) << wait.text;
-  EXPECT_EQ(wait.code, 1) << "it may be about to be missed, so this one asks again";
+  EXPECT_EQ(wait.code, 1) << "the first node may be about to be lost, so this one asks again";
   NodeFacts spare = facts(-1, 2, 2);
   Channel third = introduce(rendezvous, spare);
   const NodeMessage full = next_but_beats(third);
   EXPECT_EQ(full.kind, Kind::refused);
-  EXPECT_EQ(full.code, 1) << "a spare node asks again";
+  EXPECT_EQ(full.code, 1) << "a spare node must ask again";
   Channel again = introduce(rendezvous, facts(1, 2, 2));
   EXPECT_EQ(next_but_beats(again).kind, Kind::welcome);
   EXPECT_TRUE(rendezvous.gather(soon).has_value());

@@ -60,7 +60,7 @@ TEST(RootCause, WhomTheOthersWaitedForIsNamedWithoutASignal) {
   Failure failure{.reports = {ended(0, {.exit_code = 1}, waited), ended_by_keeper(1, 8)}};
   failure.reports[0].last_collective = ended_by_keeper(0, 9).last_collective;
   EXPECT_EQ(root_cause(failure)->rank, 1);
-  EXPECT_NE(describe(failure).find("did not get on, and the others waited for it"), std::string::npos);
+  EXPECT_NE(describe(failure).find("made no progress, and the others waited for it"), std::string::npos);
 }
 
 TEST(RootCause, ALostRankIsNotTheCauseWhereItsLauncherIs) {

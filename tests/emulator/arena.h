@@ -11,8 +11,8 @@
 
 namespace emulator {
 
-/// All memory that CUDA hands out, device and pinned, in one range of addresses. A freed address is not used
-/// again before the whole range has been, so that a late access is seen.
+/// All device and pinned memory that the emulated CUDA allocates, in one range of addresses. A freed address
+/// is reused only after the whole range was used, so that late accesses are detected.
 class Arena {
  public:
   enum class Kind { device, pinned };
@@ -25,9 +25,10 @@ class Arena {
 
   static Arena& get();
 
-  /// Poisoned memory at a multiple of 256 bytes with a gap behind it; null when the limit is reached.
+  /// Allocates poisoned memory at a multiple of 256 bytes, with a gap after it. Returns null at the memory
+  /// limit.
   void* allocate(size_t bytes, Kind kind, int device);
-  /// False if nothing was allocated there.
+  /// Frees an allocation. Returns false if there is none at this address.
   bool release(void* address, Kind kind);
   void use_only(const void* address, size_t bytes);
 
@@ -35,16 +36,16 @@ class Arena {
   size_t offset(const void* address) const {
     return static_cast<size_t>(static_cast<const std::byte*>(address) - memory_.begin());
   }
-  /// True if all the bytes are in use; the quick check of each access.
+  /// Returns true if all the bytes are in use. This is the fast check for each access.
   bool is_valid(size_t at, size_t bytes) const {
     return (at % granule) + bytes <= valid()[at / granule] || is_valid_over_granules(at, bytes);
   }
   bool is_valid(const void* address, size_t bytes) const {
     return bytes == 0 || (contains(address) && is_valid(offset(address), bytes));
   }
-  /// The allocation around an address: its start, or null.
+  /// Finds the allocation that contains an address. Returns its start, or null.
   const void* find(const void* address, Allocation& allocation);
-  /// "allocation 3 (4096 bytes) + 1024".
+  /// Returns the address as text, for example "allocation 3 (4096 bytes) + 1024".
   std::string describe(const void* address);
 
   Shadow& shadow() { return shadow_; }
@@ -61,13 +62,13 @@ class Arena {
   size_t find_room(size_t bytes);
 
   Reservation memory_;
-  Reservation valid_;  ///< a uint16_t a granule: how many of its bytes are in use
+  Reservation valid_;  ///< one uint16_t per granule: the number of its bytes in use
   Shadow shadow_;
   std::mutex mutex_;
   std::map<size_t, Allocation> live_;
   std::map<size_t, Allocation> freed_;
   std::map<int, size_t> used_;
-  size_t cursor_;  ///< where the next search begins; never 0, so that the first block has a gap before it
+  size_t cursor_;  ///< start of the next search; never 0, so that the first block has a gap before it
   uint64_t made_ = 0;
 };
 

@@ -79,7 +79,7 @@ void Block::exit_thread() {
   --alive;
   warp.present &= ~(1u << self.lane);
   if (waiting > 0 && waiting == alive) complete_barrier();
-  // Who waits for this lane either does not mind, or never gets what it asked for.
+  // Lanes that wait for this one may now complete, or their operation may now be an error.
   for (int lane = 0; lane < warp_size && warp.waiting != 0; ++lane) {
     if (!(warp.waiting >> lane & 1)) continue;
     const Thread& other = warp.lanes[lane];
@@ -232,7 +232,7 @@ void Block::complete(Warp& warp, const WarpOperation& operation, uint32_t mask) 
 }
 
 std::string Block::describe_deadlock() const {
-  // What threads wait for, in order of the first that does, and which they are.
+  // Groups of threads that wait at the same place, sorted by their first thread.
   struct Group {
     std::string what, who;
     int last;
@@ -259,7 +259,7 @@ std::string Block::describe_deadlock() const {
       group->who += std::to_string(thread.number);
     group->last = thread.number;
   }
-  std::string text = "emulator: deadlock: no thread can go on in ";
+  std::string text = "emulator: deadlock: no thread can continue in ";
   text += describe_running();
   for (const Group& group : groups)
     text += "\n  threads" + group.who + (group.ranges > most_ranges ? ", ... " : " ") + group.what;

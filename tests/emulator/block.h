@@ -21,36 +21,36 @@ inline constexpr size_t most_shared_bytes = 227 * 1024;
 struct Block;
 struct Warp;
 
-/// The block of this host thread; null outside kernels.
+/// The block that this host thread runs. It is null outside kernels.
 extern thread_local Block* running_block;
 
-/// The same for the checkers, but null while the emulator itself is at work: the linker may give it the
-/// kernels' copies of the standard library's functions, with hooks inside.
+/// The block whose accesses are checked. It is null while the emulator's own code runs: the linker may give
+/// that code the kernels' copies of standard library functions, which contain hooks.
 extern thread_local Block* watched_block;
 inline void stop_watching() { watched_block = nullptr; }
 
-/// Something that all lanes of a mask do together.
+/// An operation that all lanes of a mask perform together.
 struct WarpOperation {
-  bool tolerates_exited;  ///< lanes of the mask that have exited do not matter
+  bool tolerates_exited;  ///< true if lanes of the mask may have exited
   bool orders_memory;
-  /// Runs once, when all have arrived: reads and writes the lanes' operands.
+  /// Reads and writes the lanes' operands. Runs once, after all lanes have arrived.
   void (*complete)(Warp& warp, uint32_t mask);
 };
 
-/// 16 bytes on their way to shared memory.
+/// A cp.async in progress: 16 bytes that will be copied to shared memory.
 struct AsyncCopy {
   void* to;
   const void* from;
   bool valid;
 };
 
-/// A closed group of a thread's copies: those before `end` that no older group has. (Its own type, so that
-/// its vector's functions are the emulator's own.)
+/// A closed group of a thread's copies: the copies before `end` that are in no older group. It is a type of
+/// its own so that the functions of its std::vector are the emulator's own.
 struct CopyGroup {
   size_t end;
 };
 
-/// One CUDA thread, a fiber.
+/// A CUDA thread, which runs as a fiber.
 struct Thread {
   enum class Waits : uint8_t { no, for_block, for_warp, gone };
 
@@ -73,12 +73,12 @@ struct Thread {
 
 struct Warp {
   Thread* lanes = nullptr;
-  uint32_t present = 0;  ///< lanes that exist and have not exited
-  uint32_t waiting = 0;  ///< lanes that wait for others of the warp
+  uint32_t present = 0;  ///< mask of lanes that exist and have not exited
+  uint32_t waiting = 0;  ///< mask of lanes that wait for other lanes of the warp
   WarpClock clock;
 };
 
-/// The block that a host thread runs now.
+/// The state of the block that a host thread runs.
 struct Block {
   Block();
 
@@ -90,7 +90,7 @@ struct Block {
   void* host_stack_pointer = nullptr;
   std::string failure;
   std::exception_ptr exception;
-  uint32_t random = 0;  ///< state of the schedule; 0 in order
+  uint32_t random = 0;  ///< random state of the schedule; 0 runs threads in order
   Stacks stacks;
   SharedMemory shared;
   Epochs epochs;
@@ -98,11 +98,11 @@ struct Block {
   std::array<Warp, most_threads / warp_size> warps;
 
   void run(const Launch& grid, uint3 at);
-  /// Waits for the lanes of the mask, all of which must come with the same operation and mask.
-  /// `name` is what a report calls it.
+  /// Waits for the lanes of the mask. All of them must call it with the same operation and mask. `name` is
+  /// the operation's name in error messages.
   void meet(const WarpOperation& operation, const char* name, uint32_t mask, void* operand, Site site);
   int wait_for_block(const char* operation, bool predicate, Site site);
-  /// Ends the launch with the error that text() makes; called on a fiber.
+  /// Ends the launch with the error message text(). Must be called on a fiber.
   template <class Text>
   [[noreturn]] void fail(Text&& text) {
     stop_watching();
@@ -129,13 +129,13 @@ struct Block {
   int ready_count_ = 0;
 };
 
-/// "block (1, 0, 0) thread 5".
+/// Returns, for example, "block (1, 0, 0) thread 5".
 std::string describe(uint3 block, int thread);
-/// "kernel name, block (1, 0, 0) thread 5": where an error message ends.
+/// Returns, for example, "kernel name, block (1, 0, 0) thread 5". Error messages end with it.
 std::string describe_running();
 std::string describe(Site site);
 
-/// The name of the function around an address of this program, or the address itself.
+/// Returns the name of the function that contains an address of this program, or the address as text.
 std::string function_name(const void* address);
 
 }  // namespace emulator

@@ -13,7 +13,7 @@ extern "C" char __executable_start, end;
 namespace emulator {
 namespace {
 
-/// One access of the running thread.
+/// A memory access of the running thread.
 struct Access {
   Block& block;
   const Thread& thread;
@@ -21,9 +21,9 @@ struct Access {
   size_t bytes;
   Touch touch;
   const void* code;
-  bool is_shared;  ///< memory of one block, where what other blocks did does not count
+  bool is_shared;  ///< true for shared memory, where accesses of other blocks are ignored
 
-  /// Whether an access at that epoch can matter to this one.
+  /// Returns true if an access in that epoch can conflict with this one.
   bool concerns(uint32_t epoch) const {
     return is_shared ? block.epochs.is_this_block(epoch) : block.epochs.is_this_launch(epoch);
   }
@@ -102,7 +102,7 @@ std::string one_thread(const char* what, int thread) {
   report_race(access, one_thread("read", cell.read_warp * warp_size + __builtin_ctz(lanes)));
 }
 
-/// The last write must be ordered before this access.
+/// Requires that the last write is ordered before this access.
 inline void check_write(const Access& access, const Cell& cell) {
   const Epochs& epochs = access.block.epochs;
   if (cell.flags & Cell::in_flight && epochs.is_this_block(cell.write_epoch)) {
@@ -123,7 +123,7 @@ inline void check_write(const Access& access, const Cell& cell) {
   if (!epochs.is_this_block(cell.write_epoch)) report_write(access, cell);
 }
 
-/// The lanes among those of the cell that the running thread is not ordered after.
+/// Returns the cell's reading lanes whose reads are not ordered before the running thread.
 inline uint32_t unordered_readers(const Access& access, const Cell& cell) {
   const Thread& self = access.thread;
   const WarpClock& clock = self.warp->clock;
@@ -193,7 +193,7 @@ inline void visit(const Access& access, Cell& cell) {
   }
 }
 
-/// Gives the four bytes cells of their own, which begin as the word's.
+/// Gives each of the four bytes its own cell. The new cells are copies of the word's cell.
 void split(Shadow& shadow, size_t offset) {
   Cell& word = shadow.word(offset);
   if (word.flags & Cell::split) return;
@@ -211,7 +211,7 @@ inline void visit_word(const Access& access, Shadow& shadow, size_t offset) {
   if (!(word.flags & Cell::split)) [[likely]]
     return visit(access, word);
   visit_bytes(access, shadow, offset, 4);
-  // A write is all that counts from now on, and all four have it.
+  // After a write only that write matters, and all four bytes have the same one.
   if (access.writes()) word = shadow.byte(offset);
 }
 
@@ -229,7 +229,8 @@ inline void visit_range(const Access& access, Shadow& shadow, size_t offset) {
   }
 }
 
-/// What is neither shared nor device memory: the thread's stack, its arguments and the program's constants.
+/// Checks an access outside shared and device memory. Only the kernel's arguments and the program's constants
+/// are allowed there.
 [[gnu::noinline]] void visit_elsewhere(const Access& access) {
   const Block& block = access.block;
   const auto within = [&](const void* begin, size_t size) {
@@ -244,7 +245,7 @@ inline void visit_range(const Access& access, Shadow& shadow, size_t offset) {
 
 void touch(const void* address, size_t bytes, Touch touch, const void* code) {
   Block* block = watched_block;
-  // Most accesses of compiled code are a thread's own: variables on its stack.
+  // Most accesses of compiled code are to variables on the thread's own stack.
   if (block == nullptr || block->stacks.contains(address)) return;
   const bool is_shared = block->shared.is_near(address);
   const Access access{.block = *block,

@@ -5,22 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 
-// The race checker: who touched a word last, and what orders two touches.
+// The race checker. It stores the last accesses to each word and the order of two accesses.
 //
-// An epoch is the time between two block barriers of one block; epochs of a host thread only grow, so one
-// number tells the launch, the block and the barrier. Inside an epoch only __syncwarp orders lanes of a warp,
-// and nothing orders warps. Between blocks of a launch there is no order at all.
+// An epoch is the time between two block barriers of one block. The epoch numbers of a host thread only grow,
+// so one number identifies the launch, the block and the barrier. Inside an epoch only __syncwarp orders
+// lanes of a warp. Warps have no order inside an epoch. Blocks of a launch have no order.
 
 namespace emulator {
 
-/// What is known of four bytes, or of one where threads touch them apart.
+/// The last accesses to four bytes, or to one byte if threads access the four bytes separately.
 struct Cell {
   enum Flag : uint8_t {
-    split = 1,           ///< the four bytes have cells of their own
-    in_flight = 2,       ///< a cp.async that nobody waited for writes here
-    several_warps = 4,   ///< of this epoch read it
-    several_blocks = 8,  ///< of this launch read it
-    atomic = 16          ///< so was the last write
+    split = 1,           ///< each of the four bytes has its own cell
+    in_flight = 2,       ///< a cp.async writes here and no thread has waited for it
+    several_warps = 4,   ///< several warps read it in this epoch
+    several_blocks = 8,  ///< several blocks read it in this launch
+    atomic = 16          ///< the last write was atomic
   };
 
   uint32_t write_epoch;
@@ -35,22 +35,23 @@ struct Cell {
 
 enum class Touch { read, write, atomic, async_begin, async_end };
 
-/// What lanes of one warp know of each other. Time counts the __syncwarps of the warp.
+/// The order between lanes of one warp. Time is the number of __syncwarps of the warp.
 struct WarpClock {
   uint32_t time = 0;
-  uint32_t all = 0;      ///< the last time at which all lanes that are left met
-  bool partial = false;  ///< some met without the others, so that `known` counts
-  std::array<std::array<uint32_t, 32>, 32> known = {};  ///< [lane][of lane]
+  uint32_t all = 0;      ///< last time at which all remaining lanes met
+  bool partial = false;  ///< true if some lanes met without the others, so that `known` is used
+  std::array<std::array<uint32_t, 32>, 32> known =
+      {};  ///< [lane][other lane]: last time of `other` that `lane` is after
 
   void reset();
   void meet(uint32_t mask, bool is_all);
-  /// True if what `other` did at `then` is ordered before what `lane` does now.
+  /// Returns true if an access of `other` at time `then` is ordered before an access of `lane` now.
   bool is_ordered(int lane, int other, uint32_t then) const {
     return all > then || (partial && known[static_cast<size_t>(lane)][static_cast<size_t>(other)] > then);
   }
 };
 
-/// The epochs of one host thread: a range of numbers that no other host thread uses.
+/// The epochs of one host thread. No other host thread uses the same range of numbers.
 class Epochs {
  public:
   Epochs();
@@ -75,7 +76,7 @@ class Epochs {
   uint32_t now_ = 0;
 };
 
-/// A range of zeroed address space that takes memory only where it is used.
+/// A range of zeroed address space. Only the used pages take memory.
 class Reservation {
  public:
   explicit Reservation(size_t bytes);
@@ -88,7 +89,7 @@ class Reservation {
   bool contains(const void* address) const {
     return static_cast<size_t>(static_cast<const std::byte*>(address) - begin_) < size_;
   }
-  /// Zeroes the whole pages of [first, first + bytes) and gives them back.
+  /// Returns the whole pages of [first, first + bytes) to the system. They are zero afterwards.
   void forget(size_t first, size_t bytes);
 
  private:
@@ -96,7 +97,7 @@ class Reservation {
   size_t size_ = 0;
 };
 
-/// The cells of a range of memory.
+/// The cells for a range of memory.
 class Shadow {
  public:
   explicit Shadow(size_t bytes) : words_(bytes / 4 * sizeof(Cell)), bytes_(bytes * sizeof(Cell)) {}
@@ -110,7 +111,7 @@ class Shadow {
   Reservation bytes_;
 };
 
-/// A block's dynamic shared memory, with untouchable space on both sides, and its shadow.
+/// A block's dynamic shared memory and its shadow. An access to the guard space on either side is an error.
 class SharedMemory {
  public:
   static constexpr size_t guard = 1 << 18;
@@ -131,10 +132,11 @@ class SharedMemory {
   size_t bytes_ = 0;
 };
 
-/// Ends the launch if the running thread's address is in device or shared memory.
+/// Ends the launch with an error if the misaligned address is in device or shared memory.
 void report_misaligned(const void* address, size_t bytes, const void* code);
 
-/// Checks and notes an access of the running thread; nothing outside kernels. `code` is where it happens.
+/// Checks and records an access of the running thread. Does nothing outside kernels. `code` is the code
+/// address of the access.
 void touch(const void* address, size_t bytes, Touch touch, const void* code);
 
 }  // namespace emulator

@@ -22,7 +22,7 @@ __device__ void synchronize() {
   if constexpr (sync == Sync::block) __syncthreads();
 }
 
-/// Each thread reads what another thread `distance` behind it wrote.
+/// Each thread reads the value of the thread with the number `distance` higher.
 template <Sync sync, class T>
 __global__ void read_neighbour(T* out, int distance) {
   T* shared = dynamic_shared<T>();
@@ -45,7 +45,7 @@ std::string neighbour_error(unsigned threads, int distance) {
   return error;
 }
 
-// Two blocks write `out`; each test looks at one of them.
+// Each block writes its own part of `out`.
 template <Sync sync, class T>
 __global__ void exchange_in_block(T* out, int distance) {
   T* shared = dynamic_shared<T>();
@@ -99,7 +99,8 @@ TEST(Race, BlocksThatWriteTheSamePlace) {
   EXPECT_TRUE(has(neighbour_error<Sync::block>(64, 1), {"emulator: race", "another block", "allocation"}));
 }
 
-/// Half-warps talk among themselves, then the lanes of one read what the other wrote after the whole met.
+/// Half-warps exchange values between their lanes. After a __syncwarp of the whole warp each reads the
+/// other's values.
 __global__ void partial_then_whole(int* out) {
   int* shared = dynamic_shared<int>();
   const int lane = lane_index();
@@ -138,7 +139,7 @@ TEST(Race, ShufflesOrderNoMemory) {
   EXPECT_TRUE(has(error, {"emulator: race: read of 4 bytes", "write by thread"}));
 }
 
-/// All read; then one of them writes.
+/// All threads read a value, then one thread writes it.
 template <bool with_barrier>
 __global__ void write_after_all_read(int* value, int* out) {
   const int old = *value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions of cuBLASLt that the library calls, with the refusals of the real one. Its algorithms differ
-// in how they cut k (cublaslt_product.cpp), so that their bits do.
+// The functions of cuBLASLt that the library calls. They refuse the same calls as the real cuBLASLt. The
+// algorithms split k differently (cublaslt_product.cpp), so their results are not bit-identical.
 
 #include "emulator/cublaslt.h"
 
@@ -26,7 +26,7 @@ const Algorithm* open(const cublasLtMatmulAlgo_t* handle) {
   return open<Algorithm>(const_cast<cublasLtMatmulAlgo_t*>(handle), Kind::algorithm);
 }
 
-/// Copies an attribute whose size must be right.
+/// Copies an attribute. Fails if its size is wrong.
 template <class T>
 cublasStatus_t assign(T& to, const void* from, size_t bytes) {
   if (from == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -36,7 +36,7 @@ cublasStatus_t assign(T& to, const void* from, size_t bytes) {
 
 bool is_known(int32_t type) { return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F; }
 
-/// What cuBLASLt says of descriptors, before any address is known.
+/// Returns cuBLASLt's status for these descriptors. No address is needed.
 cublasStatus_t judge(const Operation* operation, const std::array<const Layout*, 4>& layouts) {
   if (operation == nullptr || std::count(layouts.begin(), layouts.end(), nullptr) > 0)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -79,7 +79,7 @@ bool is_aligned(const void* address, size_t alignment) {
   return reinterpret_cast<uintptr_t>(address) % alignment == 0;
 }
 
-/// Addresses that no kernel could serve.
+/// Returns true if the addresses are invalid: null, misaligned or overlapping.
 bool is_misplaced(const Product& p) {
   const auto elements = [](const void* address, const Layout& matrix) {
     return address != nullptr && is_aligned(address, static_cast<size_t>(bytes_of(matrix.type)));
@@ -234,7 +234,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     const uint64_t workspace = workspace_of(algorithm, *open(d));
     const bool is_allowed =
         algorithm.reduction == 0 || (algorithm.reduction & preference->reduction_schemes) != 0;
-    // Algorithm 1 takes what comes; the others want rows of 16 bytes.
+    // Algorithm 1 supports any alignment. The others need an alignment of 16 bytes.
     bool is_aligned = true;
     for (size_t i = 0; i < layouts.size(); ++i)
       is_aligned = is_aligned && preference->alignments[i] >= 16 &&

@@ -8,11 +8,11 @@
 #include <initializer_list>
 #include <vector>
 
-// What the stand-in for cuBLASLt keeps in the library's opaque structures, and one product.
+// The contents of cuBLASLt's opaque structures in the emulator, and one matmul.
 
 namespace emulator::cublaslt {
 
-/// The first word of each structure: what it is.
+/// The kind of a structure, stored in its first word.
 enum class Kind : uint32_t { operation = 0x4c740001, layout, preference, algorithm };
 
 struct Operation {
@@ -72,13 +72,13 @@ inline bool writes_sum(uint32_t e) {
   return is_one_of(e, {CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB});
 }
 
-/// Columns of finished sums, `stride` apart.
+/// Columns of finished sums. Columns are `stride` elements apart.
 struct Sums {
   int64_t stride;
   std::vector<float> values;
 };
 
-/// One call, checked and by value, so that a graph can replay it.
+/// A checked matmul call with all its parameters by value, so that a graph can replay it.
 struct Product {
   Operation operation;
   Layout a, b, c, d;
@@ -94,7 +94,7 @@ struct Product {
 
   float left(int64_t row, int64_t inner) const;
   float right(int64_t inner, int64_t column) const;
-  /// Does it. Throws Error if its arrays are not all in device memory.
+  /// Computes the matmul. Throws Error if an array is not in device memory.
   void run() const;
 
  private:

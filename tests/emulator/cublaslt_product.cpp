@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A product as cuBLASLt does it, for reference: fp32 sums over k, in host memory, with its layouts and
-// epilogues.
+// A reference matmul with cuBLASLt's layouts and epilogues. It adds over k in fp32 on the host.
 
 #include <cmath>
 #include <cstring>
@@ -82,10 +81,10 @@ void Product::check_memory() const {
     require_memory(operation.aux, operation.aux_stride * n() * bytes_of(d.type), "auxiliary matrix");
 }
 
-/// op(A) . op(B), [column][row], both padded; the parts of k that the algorithm cuts are summed alone, then
-/// added in order.
+/// Returns op(A) . op(B) as [column][row], both padded. The algorithm splits k into parts. Each part is
+/// summed separately, and the sums are added in order.
 Sums Product::multiply() const {
-  // A tile of sums fits into registers.
+  // A tile of sums fits into the registers.
   using Rows = float __attribute__((vector_size(64)));
   constexpr int64_t tile_rows = sizeof(Rows) / sizeof(float), tile_columns = 4;
   const auto padded = [](int64_t count, int64_t tile) { return (count + tile - 1) / tile * tile; };
@@ -116,7 +115,8 @@ Sums Product::multiply() const {
   return sums;
 }
 
-/// As cuBLASLt 13.0 on an H200: where C is D, a sum of 16 bits is rounded before C is added, and after.
+/// Applies the epilogue like cuBLASLt 13.0 on an H200. If C and D are the same 16-bit matrix, a sum is
+/// rounded before and after C is added.
 void Product::finish(const Sums& sums) const {
   const uint32_t e = operation.epilogue;
   const bool rounds_twice = beta != 0.0f && c_data == d_data && bytes_of(d.type) == 2;
@@ -149,7 +149,7 @@ void Product::sum_operands() const {
 
 void Product::run() const {
   check_memory();
-  // Whatever else is in the workspace is lost, as it would be.
+  // The previous contents of the workspace are lost, as on a GPU.
   if (workspace_bytes() > 0) std::memset(workspace, 0xff, static_cast<size_t>(workspace_bytes()));
   finish(multiply());
   if (is_one_of(operation.epilogue, {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB})) sum_operands();

@@ -9,21 +9,21 @@
 #include <set>
 #include <vector>
 
-// What the handles of the CUDA runtime point to.
+// The structures that the handles of the CUDA runtime point to.
 
 namespace emulator {
 
-/// Work that was enqueued while streams were captured.
+/// Work that was enqueued during a capture.
 struct Recorded {
   struct Node {
     std::function<void()> work;
-    std::set<size_t> after;  ///< nodes that come first
-    int priority = 0;        ///< the stream's; lower goes first
+    std::set<size_t> after;  ///< nodes that must run before this one
+    int priority = 0;        ///< priority of the stream; lower numbers run first
   };
   std::vector<Node> nodes;
 };
 
-/// A capture that has begun and not ended. Streams join it when they wait for one of its events.
+/// A capture in progress. A stream joins it by waiting for one of its events.
 struct Capture {
   cudaStream_t origin = nullptr;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -32,21 +32,22 @@ struct Capture {
   bool is_valid = true;
 };
 
-/// Keeps a result for cudaGetLastError and returns it.
+/// Stores a result for cudaGetLastError and returns it.
 cudaError_t remember(cudaError_t result);
 
-/// The stream, or null with the reason in `result`.
+/// Returns the stream, or null with the reason in `result`.
 CUstream_st* find_stream(cudaStream_t handle, cudaError_t& result);
 
-/// An error, and the end of the capture's validity, if the stream is captured: for calls that wait for it.
+/// Returns an error and invalidates the capture if the stream is captured. Calls that wait for a stream use
+/// it.
 cudaError_t refuse_while_captured(cudaStream_t handle);
-/// The same for calls that a capture of this thread forbids whatever the stream: allocations, and copies that
-/// wait.
+/// Returns an error and invalidates the captures that forbid unsafe calls. An unsafe call is an allocation or
+/// a copy that waits, on any stream.
 cudaError_t refuse_unsafe_call();
 
 int current_device();
 int device_count();
-/// The order of random replays; 0 in the order of recording.
+/// Returns the seed for random replays. 0 replays in recorded order.
 uint32_t current_schedule();
 
 }  // namespace emulator
@@ -54,14 +55,14 @@ uint32_t current_schedule();
 struct CUstream_st {
   int priority = 0;
   std::shared_ptr<emulator::Capture> capture;
-  std::set<size_t> last;  ///< nodes of the capture that the stream's next work comes after
+  std::set<size_t> last;  ///< nodes of the capture that must run before the stream's next work
 };
 
 struct CUevent_st {
   std::chrono::steady_clock::time_point time;
   bool is_recorded = false;
   bool has_time = true;
-  std::shared_ptr<emulator::Capture> capture;  ///< the one it was recorded in, if any
+  std::shared_ptr<emulator::Capture> capture;  ///< capture in which the event was recorded, or null
   std::set<size_t> last;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The CUDA runtime's functions about devices and errors.
+// The CUDA runtime's functions for devices and errors.
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace emulator {
 namespace {
 
 constexpr int cuda_version = 13000;
-constexpr int multiprocessors = 4;  // few, so that tests meet grids that are larger than the device
+constexpr int multiprocessors = 4;  // few, so that tests also have grids larger than the device
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device_of_thread = 0;

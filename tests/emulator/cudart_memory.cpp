@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The CUDA runtime's functions about memory.
+// The CUDA runtime's functions for memory.
 
 #include <cstring>
 
@@ -31,7 +31,7 @@ cudaError_t release(void* memory, Arena::Kind kind) {
   return remember(Arena::get().release(memory, kind) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
-/// Host memory is the program's own business; what lies in the arena must be in use.
+/// Returns false for unused memory of the arena. Other host memory is not checked.
 bool is_usable(const void* memory, size_t bytes) {
   return !Arena::get().contains(memory) || Arena::get().is_valid(memory, bytes);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The CUDA runtime's functions about streams, events and graphs. Work runs as soon as it is enqueued, on the
-// thread that enqueues it; in a captured stream it is only written down.
+// The CUDA runtime's functions for streams, events and graphs. Work runs immediately on the thread that
+// enqueues it. In a captured stream it is only recorded.
 
 #include <algorithm>
 #include <mutex>
@@ -13,7 +13,7 @@
 namespace emulator {
 namespace {
 
-std::mutex mutex;  // guards the set of streams, and captures, which several threads may look at
+std::mutex mutex;  // guards the set of streams and the captures, which several threads may read
 std::set<cudaStream_t> streams;
 
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
@@ -25,7 +25,7 @@ CUstream_st& default_stream() {
   return stream;
 }
 
-/// True if an unsafe call ends one of these captures.
+/// Invalidates the captures that forbid an unsafe call. Returns true if there is one.
 bool invalidate(std::vector<std::weak_ptr<Capture>>& captures, bool only_global) {
   bool any = false;
   std::erase_if(captures, [](const auto& capture) { return capture.expired(); });
@@ -39,8 +39,9 @@ bool invalidate(std::vector<std::weak_ptr<Capture>>& captures, bool only_global)
   return any;
 }
 
-/// The order in which a graph's nodes run: of those that wait for nothing any more the one of the highest
-/// priority, then the one that was recorded first; or a random one of them.
+/// Returns the order in which a graph's nodes run. Each next node is one whose dependencies have run. With
+/// seed 0 it is the one with the highest priority, and among equal priorities the first recorded. Otherwise
+/// it is random.
 std::vector<size_t> replay_order(const Recorded& recorded, uint32_t seed) {
   std::vector<size_t> order, ready, missing(recorded.nodes.size());
   std::vector<std::vector<size_t>> followers(recorded.nodes.size());
@@ -65,7 +66,7 @@ std::vector<size_t> replay_order(const Recorded& recorded, uint32_t seed) {
   return order;
 }
 
-/// True if all nodes come before the stream's next work, so that nothing of a joined stream is left over.
+/// Returns true if all nodes come before the stream's next work, so that every forked stream is joined again.
 bool is_joined(const Capture& capture, const std::set<size_t>& last) {
   std::vector<bool> reached(capture.recorded.nodes.size());
   std::vector<size_t> left(last.begin(), last.end());
@@ -186,7 +187,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   if (!capture || capture->origin != handle) return remember(cudaErrorStreamCaptureUnmatched);
   const bool is_joined = emulator::is_joined(*capture, stream->last);
   for (CUstream_st* member : capture->streams) emulator::leave_capture(*member);
-  // The capture lives on in events that were recorded in it, but forbids nothing any more.
+  // Events that were recorded in the capture keep it alive, but it no longer forbids any call.
   capture->mode = cudaStreamCaptureModeRelaxed;
   capture->origin = nullptr;
   if (!capture->is_valid) return remember(cudaErrorStreamCaptureInvalidated);
@@ -202,7 +203,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
   *executable = new CUgraphExec_st{graph->recorded};
-  // Without the flag all nodes have the priority of the stream in which the graph is launched.
+  // Without the flag all nodes have the priority of the stream that the graph is launched in.
   if ((flags & cudaGraphInstantiateFlagUseNodePriority) == 0)
     for (auto& node : (*executable)->recorded.nodes) node.priority = 0;
   return cudaSuccess;

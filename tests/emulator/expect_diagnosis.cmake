@@ -1,5 +1,5 @@
-# cmake -D PROGRAM=<tests> -D FILTER=<filter> -D CHANGE=<folder> -P expect_diagnosis.cmake: passes if the tests fail and print
-# what CHANGE/diagnosis, a regular expression, matches.
+# cmake -D PROGRAM=<tests> -D FILTER=<filter> -D CHANGE=<folder> -P expect_diagnosis.cmake: passes if the tests fail and their
+# output matches the regular expression in CHANGE/diagnosis.
 file(READ ${CHANGE}/diagnosis diagnosis)
 execute_process(COMMAND ${PROGRAM} --gtest_filter=${FILTER} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)

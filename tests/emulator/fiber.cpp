@@ -12,8 +12,8 @@
     "The emulator switches between fibers in x86-64 assembly; another processor needs its own emulator_switch."
 #endif
 
-// The registers that the calling convention lets a callee keep, and nothing else: kernels change neither the
-// rounding mode nor the signal mask.
+// Saves only the callee-saved registers of the calling convention. Kernels change neither the rounding mode
+// nor the signal mask.
 asm(R"(
 .text
 .globl emulator_switch
@@ -42,7 +42,8 @@ namespace {
 
 constexpr size_t page = 4096;
 constexpr size_t stack_bytes = 128 * 1024;
-// Stacks that began at the same place of a page would meet in the same few lines of the caches.
+// Stacks begin at different offsets in a page. With equal offsets they would compete for the same few cache
+// lines.
 constexpr size_t stagger_bytes = 320;
 constexpr int staggers = 64;
 
@@ -60,7 +61,8 @@ Stacks::~Stacks() { munmap(memory_, size_); }
 
 void* Stacks::prepare(int fiber, void (*entry)()) const {
   constexpr int kept_registers = 6;
-  // Above the registers lie the address that the switch returns to and the one that `entry` would return to.
+  // Above the registers are two return addresses: the switch returns to the first, `entry` to the second
+  // (null).
   auto* top = reinterpret_cast<void**>(memory_ + static_cast<size_t>(fiber + 1) * stack_bytes -
                                        static_cast<size_t>(fiber % staggers) * stagger_bytes);
   *--top = nullptr;

@@ -5,10 +5,11 @@
 
 namespace emulator {
 
-/// Saves the registers of the running fiber on its stack, stores its stack pointer, and goes on with another.
+/// Saves the registers of the running fiber on its stack and stores its stack pointer in *from. Then resumes
+/// the fiber with the stack pointer `to`.
 extern "C" void emulator_switch(void** from, void* to);
 
-/// The stacks of one host thread's fibers, each with a page below it that cannot be touched.
+/// The stacks of one host thread's fibers. Below each stack is a page without access rights.
 class Stacks {
  public:
   explicit Stacks(int count);
@@ -16,7 +17,7 @@ class Stacks {
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
 
-  /// The stack pointer of a fiber that will begin with `entry`, which must not return.
+  /// Returns the stack pointer of a new fiber that begins with `entry`. `entry` must not return.
   void* prepare(int fiber, void (*entry)()) const;
 
   bool contains(const void* address) const {

@@ -13,7 +13,7 @@ namespace {
 
 __global__ void add_scaled(const float* from, float* to, float scale) { *to += *from * scale; }
 
-/// A stream, and the C calls around a capture on it.
+/// A stream, with the calls that begin and end a capture on it.
 class Graphs : public testing::Test {
  protected:
   Graphs() { cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); }
@@ -69,7 +69,7 @@ TEST_F(Graphs, HoldCopiesAndFills) {
   cudaGraphExecDestroy(graph);
 }
 
-/// A second stream that works beside the first.
+/// A second stream that is forked from the first and joined again.
 class ForkedGraphs : public Graphs {
  protected:
   ForkedGraphs() {
@@ -161,8 +161,8 @@ TEST_F(ForkedGraphs, RefuseEventsFromOutside) {
 
 __global__ void take_number(int* next, int* number) { *number = (*next)++; }
 
-/// Work of two streams that wait for nothing, the urgent one recorded last: as the reduction is beside a
-/// backward.
+/// Two streams record independent work, the urgent stream last. A reduction is recorded like this during a
+/// backward pass.
 TEST(RecordedWork, KeepsThePrioritiesOfItsStreams) {
   const lockstep::Stream plain = lockstep::make_gpu_stream(0), urgent = lockstep::make_gpu_stream(0, true);
   const Array<int> next(1, 0), numbers(2, -1);
@@ -214,7 +214,7 @@ TEST_F(Graphs, AllowAllocationsWhereTheModeSaysSo) {
   cudaFree(memory);
 }
 
-// ---- The runtime's other promises ----
+// ---- Other behaviour of the runtime ----
 
 TEST(Runtime, GivesPoisonedMemoryUpToALimit) {
   setenv("LOCKSTEP_EMULATED_GPU_BYTES", "1000000", 1);

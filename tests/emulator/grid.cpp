@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<uint32_t> schedule{0};
 
-/// The order in which blocks run: 0, 1, 2, ... or a random one.
+/// Returns the order in which blocks run: 0, 1, 2, ... for seed 0, or a random order.
 std::vector<uint32_t> order_of_blocks(uint32_t count, uint32_t seed) {
   std::vector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);
@@ -21,7 +21,7 @@ std::vector<uint32_t> order_of_blocks(uint32_t count, uint32_t seed) {
   return order;
 }
 
-/// Makes a block the host thread's for the time of a launch.
+/// A guard that sets running_block for the duration of a launch.
 class Running {
  public:
   explicit Running(Block& block) { running_block = &block; }
@@ -49,7 +49,7 @@ void check(const Launch& launch) {
     refuse(launch.shared_bytes, " bytes of shared memory, a GPU has 232448");
   if (launch.blocks.x > 0x7fffffffu || launch.blocks.y > 65535 || launch.blocks.z > 65535)
     refuse("more than 65535 blocks along y or z");
-  if (blocks > 0xffffffffu) refuse(blocks, " blocks would take forever here");
+  if (blocks > 0xffffffffu) refuse(blocks, " blocks, but the emulator runs at most 4294967295");
 }
 
 void run(const Launch& launch) {

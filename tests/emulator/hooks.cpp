@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions that the compiler calls in code built with -fsanitize=thread,alignment,bounds: here they
-// serve the emulator's own checkers. Their names are the compiler's.
+// The functions that the compiler calls in code built with -fsanitize=thread,alignment,bounds. Here they call
+// the emulator's own checkers. The compiler defines their names.
 
 #include <algorithm>
 #include <cstring>
@@ -14,14 +14,14 @@ using emulator::touch;
 
 namespace {
 
-/// What the compiler says about a place in the source.
+/// A source location, in the compiler's format.
 struct SourceLocation {
   const char* file;
   uint32_t line;
   uint32_t column;
 };
 
-/// The compiler took these addresses for multiples of the size, as a GPU demands.
+/// Checks that an address is a multiple of the access size. The compiler assumes that, and a GPU requires it.
 inline void check_alignment(const void* address, size_t bytes, const void* code) {
   if (reinterpret_cast<uintptr_t>(address) % bytes != 0) [[unlikely]]
     emulator::report_misaligned(address, bytes, code);
@@ -67,7 +67,7 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// The compiler turns copies of vector types into this: those of 16 bytes are aligned like uint4.
+// The compiler calls this function to copy vector types. A vector of 16 bytes must be aligned like uint4.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
   if (bytes == 16) {
     check_alignment(from, 16, __builtin_return_address(0));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// NCCL for emulated GPUs: ranks meet in shared memory that the unique id names, whether they are processes of
-// one host or threads of one process. Work runs on the thread that enqueues it, so it waits there for the
-// other ranks; abort releases it.
+// NCCL for emulated GPUs. Ranks are processes of one host or threads of one process. They communicate through
+// shared memory that the unique id names. Work runs on the thread that enqueues it and waits there for the
+// other ranks. An abort ends the wait.
 
 #include <algorithm>
 #include <atomic>
@@ -24,20 +24,21 @@
 namespace emulator {
 namespace {
 
-/// What one rank has for another: full until that one has taken it. Longer messages go in pieces.
+/// A buffer for messages from one rank to another. It is full until the receiver has copied it. Longer
+/// messages are sent in several parts.
 struct Mailbox {
   static constexpr size_t capacity = 16 << 10;
   std::atomic<bool> is_full;
-  bool is_registered;  ///< the memory that the sender has it from
+  bool is_registered;  ///< true if the sender's memory is registered
   size_t bytes;
   std::byte content[capacity];
 };
 
-/// The shared memory. New pages are zero, which is how everything begins.
+/// The layout of the shared memory. New pages are zero, and zero is the initial state of all members.
 struct Meeting {
   std::atomic<int> ranks_here;
   std::atomic<int> ranks_finalized;
-  Mailbox boxes[1];  ///< one for each pair of ranks
+  Mailbox boxes[1];  ///< one mailbox for each pair of ranks
 };
 
 size_t bytes_of_meeting(int ranks) {
@@ -54,18 +55,18 @@ Meeting* open_meeting(const char* name, int ranks) {
   return memory == MAP_FAILED ? nullptr : static_cast<Meeting*>(memory);
 }
 
-/// What a rank shares with its enqueued work, which may outlive the communicator.
+/// The state that a rank shares with its enqueued work. The work may outlive the communicator.
 struct Membership {
   std::string name;
   Meeting* meeting = nullptr;
   int rank = 0;
   int ranks = 1;
   std::atomic<bool> is_aborted{false};
-  std::atomic<bool> has_mixture{false};  ///< one end of a message was registered memory, the other was not
+  std::atomic<bool> has_mixture{false};  ///< true after a message with registered memory at only one end
 
   ~Membership() {
     ::munmap(meeting, bytes_of_meeting(ranks));
-    ::shm_unlink(name.c_str());  // in case somebody never came
+    ::shm_unlink(name.c_str());  // needed if a rank never arrived
   }
   Mailbox& box(int from, int to) const { return meeting->boxes[from * ranks + to]; }
 };
@@ -79,9 +80,9 @@ struct Transfer {
   size_t done = 0;
 };
 
-/// Moves one piece if the mailbox allows it. NCCL's guide leaves undefined what happens to a message with one
-/// end in registered memory; an H200 waits for ever. Here it is an error of the communicator, which moves
-/// nothing more.
+/// Moves one part of a message if the mailbox allows it. A message with registered memory at only one end is
+/// undefined in NCCL's guide, and an H200 waits forever. Here it is an error of the communicator, which then
+/// moves no more data.
 bool advance(Membership& member, Transfer& transfer) {
   const int from = transfer.is_send ? member.rank : transfer.peer;
   const int to = transfer.is_send ? transfer.peer : member.rank;
@@ -103,7 +104,8 @@ bool advance(Membership& member, Transfer& transfer) {
   return true;
 }
 
-/// All at once; transfers between two ranks keep their order. Returns early when aborted, and at a mixture.
+/// Moves all transfers concurrently. Transfers between the same two ranks keep their order. Returns early
+/// after an abort or an error of the communicator.
 void move(Membership& member, std::vector<Transfer> transfers) {
   std::erase_if(transfers, [](const Transfer& transfer) { return transfer.bytes == 0; });
   while (!transfers.empty() && !member.is_aborted.load() && !member.has_mixture.load()) {
@@ -120,7 +122,7 @@ void move(Membership& member, std::vector<Transfer> transfers) {
   }
 }
 
-/// Every rank's block, in rank order.
+/// Gathers every rank's data in rank order.
 void gather(Membership& member, const std::byte* mine, size_t bytes, std::byte* all) {
   std::vector<Transfer> transfers;
   std::byte* const own = all + static_cast<size_t>(member.rank) * bytes;
@@ -133,7 +135,7 @@ void gather(Membership& member, const std::byte* mine, size_t bytes, std::byte* 
   move(member, std::move(transfers));
 }
 
-/// As a ring adds: part c of the values begins with rank c.
+/// Adds in the order of a ring. The sum of chunk c begins with rank c.
 void all_reduce(Membership& member, const float* mine, float* sums, size_t count) {
   const auto ranks = static_cast<size_t>(member.ranks);
   std::vector<float> all(ranks * count);
@@ -149,13 +151,13 @@ void all_reduce(Membership& member, const float* mine, float* sums, size_t count
 
 using Work = std::function<void(Membership&)>;
 
-/// What a thread has asked for since its outermost ncclGroupStart.
+/// The calls of a thread since its outermost ncclGroupStart.
 struct Group {
   struct Entry {
     ncclComm_t communicator;
     cudaStream_t stream;
     std::vector<Transfer> transfers;
-    Work work;  ///< a collective, instead of transfers
+    Work work;  ///< a collective; empty for transfers
   };
   int depth = 0;
   std::vector<Entry> entries;
@@ -173,16 +175,16 @@ size_t size_of(ncclDataType_t type) {
 struct ncclComm {
   std::shared_ptr<emulator::Membership> member;
   bool is_blocking = true;
-  bool is_answer_owed = false;  ///< a call that does not block says "in progress" at first
+  bool is_answer_owed = false;  ///< a non-blocking call first returns "in progress"
   bool is_finalizing = false;
-  std::map<const std::byte*, size_t> registered = {};  ///< bytes, by where they begin
+  std::map<const std::byte*, size_t> registered = {};  ///< number of registered bytes by start address
 
   bool is_registered(const std::byte* data) const {
     const auto after = registered.upper_bound(data);
     return after != registered.begin() && data < std::prev(after)->first + std::prev(after)->second;
   }
 
-  /// What a call returns that has been queued.
+  /// Returns the result of a queued call.
   ncclResult_t queued() {
     is_answer_owed = !is_blocking;
     return is_answer_owed ? ncclInProgress : ncclSuccess;
@@ -223,7 +225,7 @@ ncclResult_t collective(ncclComm_t communicator, cudaStream_t stream, emulator::
   return communicator->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
-/// A call outside of a group is a group of its own.
+/// Runs a call that is outside of a group as a group of its own.
 template <class Call>
 ncclResult_t grouped(Call call) {
   ncclGroupStart();
@@ -309,7 +311,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->member->is_aborted.store(true);
-  // A thread of this rank may still be inside a call; what it holds is as large as this, so it stays.
+  // The communicator is leaked, because a thread of this rank may still be inside a call. The leak is small.
   return ncclSuccess;
 }
 

@@ -1,5 +1,5 @@
-# cmake -D FROM=<file> -D TO=<file> -D CHANGE=<folder> -P plant.cmake: copies FROM to TO, with the text that CHANGE/text holds
-# replaced by CHANGE/becomes. Fails unless the text stands there exactly once.
+# cmake -D FROM=<file> -D TO=<file> -D CHANGE=<folder> -P plant.cmake: copies FROM to TO. Replaces the text in CHANGE/text by
+# the text in CHANGE/becomes. Fails unless FROM contains the text exactly once.
 file(READ ${FROM} source)
 file(READ ${CHANGE}/text text)
 file(READ ${CHANGE}/becomes becomes)

@@ -1,16 +1,16 @@
-# Bugs planted in the project's own kernels, one at a time. The tests of a kernel must fail with it, and what they print
-# must name the bug: else tests and emulator would not notice when somebody makes it.
+# Bugs planted in the project's own kernels, one at a time. The tests of a kernel must fail with its bug, and their output
+# must name the bug. This proves that the tests and the emulator detect such bugs.
 
 # lockstep_planted_bug(<name> IN <file> [BUILDS <file>] TEXT <text> BECOMES <text> TESTS <program> FILTER <filter>
-# DIAGNOSIS <regex>): changes the text, which stands in the file exactly once, both below src/kernels/cuda; builds the .cu
-# file that it belongs to (IN unless BUILDS names one), links it with the objects of the test program, and adds a test
-# that this fails with the diagnosis.
+# DIAGNOSIS <regex>): replaces TEXT by BECOMES in the file IN, which must contain TEXT exactly once. Builds the .cu file
+# BUILDS, by default IN. Links it with the objects of the test program. Adds a test that expects the program to fail with
+# the diagnosis. Files are relative to src/kernels/cuda.
 function(lockstep_planted_bug name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "IN;BUILDS;TEXT;BECOMES;TESTS;FILTER;DIAGNOSIS" "")
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/planted/${name})
   set(original ${PROJECT_SOURCE_DIR}/src/kernels/cuda/${arg_IN})
   set(changed ${folder}/kernels/cuda/${arg_IN})
-  # By way of files, so that no text is taken for a list or a command.
+  # The texts are passed in files, so that CMake does not parse them as lists or commands.
   file(CONFIGURE OUTPUT ${folder}/text CONTENT "${arg_TEXT}" @ONLY)
   file(CONFIGURE OUTPUT ${folder}/becomes CONTENT "${arg_BECOMES}" @ONLY)
   file(CONFIGURE OUTPUT ${folder}/diagnosis CONTENT "${arg_DIAGNOSIS}" @ONLY)
@@ -18,14 +18,14 @@ function(lockstep_planted_bug name)
   add_custom_command(OUTPUT ${changed} DEPENDS ${original} ${script} ${folder}/text ${folder}/becomes
     COMMAND ${CMAKE_COMMAND} -D FROM=${original} -D TO=${changed} -D CHANGE=${folder} -P ${script})
   if(arg_BUILDS)
-    # The build rule of a changed header: its source is compiled with the folder of the changed one in front.
+    # For a changed header: the source that includes it is compiled with the changed header's folder first.
     set(source ${folder}/${arg_BUILDS})
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${PROJECT_SOURCE_DIR}/src/kernels/cuda/${arg_BUILDS}\"\n")
     set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${changed})
   else()
     set(source ${changed})
   endif()
-  # What the changed object defines is not looked for in the library any more.
+  # The linker takes the functions that the changed object defines from it, not from the library.
   lockstep_program(planted_${name} SOURCES ${source} $<TARGET_OBJECTS:${arg_TESTS}>
     LIBRARIES lockstep::kernels GTest::gtest_main)
   target_include_directories(planted_${name} BEFORE PRIVATE ${folder})

@@ -59,7 +59,8 @@ TEST(AsyncCopy, FaultsAreSeen) {
   EXPECT_TRUE(has(stage_error<Fault::misaligned>(), {"emulator: misaligned: cp.async"}));
 }
 
-/// Two buffers in turn; the barrier at the end of each turn keeps the next copy away from slower readers.
+/// Alternates between two buffers. The barrier at the end of each turn delays the next copy until all threads
+/// have read.
 template <bool with_last_barrier>
 __global__ void pipeline(const float4* from, float* to, int turns) {
   float4* shared = dynamic_shared<float4>();
@@ -96,8 +97,8 @@ TEST(AsyncCopy, ReusesABufferOnlyAfterItsReaders) {
 
 // ---- ldmatrix and mma.sync ----
 
-/// d [16, 8] = a [16, 16] b [16, 8] + c through shared memory; b is loaded from its rows and transposed on
-/// the way.
+/// Computes d [16, 8] = a [16, 16] b [16, 8] + c through shared memory. b is transposed while its rows are
+/// loaded.
 template <class T>
 __global__ void multiply(const T* a, const T* b, const float* c, float* d) {
   T* shared = dynamic_shared<T>();
@@ -121,7 +122,7 @@ void check_multiply(T (*round)(float)) {
   const Array<float> c(128), d(128);
   std::vector<T> a_values, b_values;
   std::vector<float> c_values, expected(128);
-  // Small integers: each sum is exact, whatever its order.
+  // The values are small integers, so each sum is exact in any order.
   for (int i = 0; i < 256; ++i) a_values.push_back(round(static_cast<float>(i * 7 % 11 - 5)));
   for (int i = 0; i < 128; ++i) b_values.push_back(round(static_cast<float>(i * 5 % 13 - 6)));
   for (int i = 0; i < 128; ++i) c_values.push_back(static_cast<float>(i % 9));
@@ -149,7 +150,7 @@ TEST(Matrices, MultiplyInBothTypes) {
   check_multiply<__half>([](float x) { return __float2half(x); });
 }
 
-/// Each lane's part of four matrices whose elements are their own numbers.
+/// Loads four matrices whose elements are their own numbers. Each lane writes its fragments to `out`.
 template <bool transposed>
 __global__ void load_numbers(uint32_t* out) {
   auto* shared = dynamic_shared<uint16_t>();

@@ -79,7 +79,7 @@ TEST(Schedule, ShufflesFollowCuda) {
       EXPECT_EQ(row[4], lane ^ 9);
       EXPECT_EQ(row[5], 0x49249249);
       EXPECT_EQ(row[6], 3);
-      // Lanes of an earlier segment may be read, those of a later one may not.
+      // A lane can read lanes of an earlier segment, but not lanes of a later segment.
       EXPECT_EQ(row[7], lane & 8 ? lane ^ 8 : lane);
     }
   });

@@ -10,7 +10,7 @@
 namespace emulator {
 namespace {
 
-// A host thread's epochs are numbered inside a range of their own.
+// Each host thread numbers its epochs in its own range.
 constexpr int epoch_slots = 64;
 constexpr uint32_t epochs_per_slot = 1u << 26;
 std::atomic<uint64_t> slots_in_use{0};
@@ -33,7 +33,7 @@ Epochs::~Epochs() { slots_in_use &= ~(uint64_t{1} << slot_); }
 
 uint32_t Epochs::next() {
   uint32_t& counter = slot_counters[slot_];
-  // Epoch 0 is nobody's: it stands for memory that was never touched.
+  // Epoch 0 is reserved for memory that was never accessed.
   counter = (counter + 1) % epochs_per_slot;
   if (counter == 0) counter = 1;
   return now_ = static_cast<uint32_t>(slot_) * epochs_per_slot + counter;

@@ -29,7 +29,7 @@ std::vector<T> read_table(std::ifstream& file, const ElfW(Shdr) & section) {
   return table;
 }
 
-/// Where the program was loaded.
+/// Returns the address at which the program was loaded.
 uintptr_t base_address() {
   uintptr_t base = 0;
   dl_iterate_phdr(
@@ -41,7 +41,7 @@ uintptr_t base_address() {
   return base;
 }
 
-/// The program's functions from its own symbol table: kernels are local symbols, which dladdr does not know.
+/// Reads the program's functions from its symbol table. Kernels are local symbols, which dladdr cannot find.
 std::vector<Function> read_functions() {
   std::vector<Function> functions;
   std::ifstream file("/proc/self/exe", std::ios::binary);
@@ -73,7 +73,7 @@ std::string demangle(const std::string& name) {
   for (const char* noise : {"lockstep::", "(anonymous namespace)::"})
     for (size_t at = readable.find(noise); at != std::string::npos; at = readable.find(noise))
       readable.erase(at, std::char_traits<char>::length(noise));
-  // The arguments of a function are many and say little.
+  // The parameter types are omitted, because they are long and not useful.
   return readable.substr(0, readable.find('('));
 }
 

@@ -30,7 +30,7 @@ constexpr Site no_site{"ptx.cuh", 0};
 // ---- ldmatrix ----
 
 struct Rows {
-  uint16_t row[8];  ///< the row that this lane gives
+  uint16_t row[8];  ///< the row that this lane provides
   uint32_t* matrices;
   bool transposed;
 };
@@ -61,14 +61,15 @@ struct Fragments {
 
 template <Half type>
 float widen(uint32_t bits) {
-  // Not _Float16, which clang 14 knows only where the processor computes with it.
+  // clang 14 supports _Float16 only for processors that compute with it, so the library's types are used.
   std::conditional_t<type == Half::bf16, lockstep::bfloat16, lockstep::float16> value;
   value.bits = static_cast<uint16_t>(bits);
   return static_cast<float>(value);
 }
 
-/// The products are exact, and are added one by one in fp32. A tensor core adds groups of them at once with
-/// its own rounding, so that results agree to the tolerance of a sum of 16, not to the bit.
+/// Multiplies the matrices of a warp. The products are exact and are added one by one in fp32. A tensor core
+/// adds groups of products with its own rounding. So results agree within the tolerance of a sum of 16, but
+/// they are not bit-identical.
 template <Half type>
 void multiply(Warp& warp, uint32_t) {
   float a[16][16], b[16][8];
@@ -108,7 +109,7 @@ void load_matrices(uint32_t (&matrices)[4], const void* row, bool transposed, Si
   require_shared("ldmatrix", row, site);
   require_alignment("ldmatrix", row, site);
   touch(row, 16, Touch::read, __builtin_return_address(0));
-  // The lane's row as it is now: what other lanes write later is not ordered before this.
+  // Copies the row now, because later writes of other lanes are not ordered before this load.
   std::memcpy(own.row, row, 16);
   running_block->meet(load_operations[transposed ? 1 : 0], "ldmatrix", ~0u, &own, site);
 }

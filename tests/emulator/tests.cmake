@@ -1,4 +1,4 @@
-# The emulator's own tests: toy kernels, right and wrong, beside what is expected of them.
+# The emulator's own tests. They run correct and incorrect toy kernels and check the results or the errors.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.cu)
 lockstep_program(emulator_tests SOURCES ${sources} LIBRARIES lockstep::core GTest::gtest_main)
 lockstep_cuda(emulator_tests)

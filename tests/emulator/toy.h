@@ -11,11 +11,11 @@
 #include "emulator/emulator.h"
 #include "kernels/cuda/device/launch.cuh"
 
-// What the toy kernels of the emulator's own tests are launched with.
+// Helpers that launch the toy kernels of the emulator's own tests.
 
 namespace emulator {
 
-/// Device memory for `count` values; it ends exactly behind them.
+/// Device memory for `count` values. It ends directly after the last value.
 template <class T>
 class Array {
  public:
@@ -37,13 +37,13 @@ class Array {
   size_t count_;
 };
 
-/// Launches on the default stream, where kernels run at once.
+/// Launches a kernel on the default stream. It runs immediately.
 template <class... Parameters, class... Arguments>
 void launch(const lockstep::cuda::Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) {
   lockstep::cuda::launch_grid(lockstep::CudaStream{}, grid, kernel, std::forward<Arguments>(arguments)...);
 }
 
-/// What the error says that the body throws; empty if it throws none.
+/// Returns the message of the error that the body throws, or an empty text.
 inline std::string error_of(const std::function<void()>& body) {
   try {
     body();
@@ -53,7 +53,7 @@ inline std::string error_of(const std::function<void()>& body) {
   return "";
 }
 
-/// Runs the body in order and in random schedules.
+/// Runs the body in the ordered schedule and in random schedules.
 inline void in_each_schedule(const std::function<void()>& body, uint32_t schedules = 6) {
   for (uint32_t seed = 0; seed < schedules; ++seed) {
     set_schedule(seed);
@@ -62,7 +62,7 @@ inline void in_each_schedule(const std::function<void()>& body, uint32_t schedul
   set_schedule(0);
 }
 
-/// True if the text has the parts, in any order.
+/// Succeeds if the text contains all parts, in any order.
 inline testing::AssertionResult has(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts)
     if (text.find(part) == std::string::npos)

@@ -36,7 +36,7 @@ void count_votes(Warp& warp, uint32_t mask) {
   for_each_lane<Vote>(warp, mask, [&](int, Vote& vote) { vote.result = votes; });
 }
 
-// Shuffles and votes meet, but CUDA promises no order of memory for them: only __syncwarp gives it.
+// Lanes also meet in shuffles and votes, but CUDA guarantees memory order only for __syncwarp.
 constexpr WarpOperation warp_barrier_operation{true, true, nullptr};
 constexpr WarpOperation shuffle_operation{false, false, exchange};
 constexpr WarpOperation vote_operation{false, false, count_votes};

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the golden values of the C++ tests, next to itself: README.md says what they hold and how to read them."""
+"""Writes the golden values of the C++ tests into its own folder. README.md describes the files and how to
+read them."""
 
 import copy
 import json
@@ -25,7 +26,8 @@ LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 1e-3, (0.9, 0.95), 0.1, 2.0  # some s
 
 
 def save_safetensors(path, tensors, metadata):
-    """8 bytes of header length, a JSON header, raw values; widest dtypes first, so that every tensor is aligned."""
+    """Writes 8 bytes of header length, a JSON header and raw values. The widest dtypes come first, so that
+    every tensor is aligned."""
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header, body = {"__metadata__": metadata}, b""
     for name in names:
@@ -40,7 +42,8 @@ def save_safetensors(path, tensors, metadata):
 
 
 def compare(facts, exact, rounded):
-    """Adds the float64 values, and as `.error` how far those in float32 are from them: maximum, root mean square."""
+    """Adds the float64 values. Adds as `.error` the distance of the float32 values from them: maximum,
+    root mean square."""
     for name, value in exact.items():
         assert value.dtype == torch.float64 and rounded[name].dtype == torch.float32, name
         deviation = (rounded[name].double() - value).abs()
@@ -49,7 +52,8 @@ def compare(facts, exact, rounded):
 
 
 def make_model(shape):
-    """No parameter is zero or one at the start: every term of every gradient shows."""
+    """Returns a model without parameters that are zero or one. Every term of every gradient then has an
+    effect."""
     model = GPT(shape)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -59,10 +63,9 @@ def make_model(shape):
 
 
 def train(initial, dtype, inputs, targets):
-    """Forward and backward on batch 0, then ten steps of which the first is on the same batch.
+    """Runs forward and backward on batch 0, then ten steps. The first step is on the same batch.
 
-    Also returns the clipped gradients and the roots of the bias-corrected second moments of every step.
-    """
+    Also returns the clipped gradients and the roots of the bias-corrected second moments of every step."""
     model = copy.deepcopy(initial).to(dtype)
     parameters = dict(model.named_parameters())
     optimizer = adamw(model, LEARNING_RATE, BETAS, WEIGHT_DECAY, foreach=False)
@@ -84,8 +87,10 @@ def train(initial, dtype, inputs, targets):
 
 
 def train_in_16_bits(initial, dtype, inputs, targets):
-    """The same steps where every activation is of `dtype`, computed from copies of float32 parameters: what Lockstep
-    does (PyTorch's autocast keeps more in float32). In float16 with a GradScaler of the usual constants."""
+    """Runs the same steps with activations of `dtype`, computed from copies of float32 parameters.
+
+    Lockstep computes them like this. PyTorch's autocast keeps more in float32. float16 uses a GradScaler
+    with the usual constants."""
     model = copy.deepcopy(initial)
     parameters = dict(model.named_parameters())
     optimizer = adamw(model, LEARNING_RATE, BETAS, WEIGHT_DECAY, foreach=False)
@@ -111,12 +116,12 @@ def train_in_16_bits(initial, dtype, inputs, targets):
 
 
 def rounding_bound(final, exact, rounded):
-    """How far float32 may move each element, to first order, when gradients err by `delta`, PyTorch's largest error.
+    """Returns the distance that float32 may move each element, to first order. Gradients err by `delta`,
+    PyTorch's largest error.
 
-    m and sqrt(v) then err by at most delta each, and |m| <= sqrt(v), so m / (sqrt(v) + eps) errs by at most
-    2 delta / (sqrt(v) + eps), by no more than 2 in any case, and not at all where every gradient was zero. The
-    parameter itself is rounded twice a step.
-    """
+    Then m and sqrt(v) err by at most delta each, and |m| <= sqrt(v). So m / (sqrt(v) + eps) errs by at
+    most 2 delta / (sqrt(v) + eps), and never by more than 2. It has no error if every gradient was zero.
+    The parameter itself is rounded twice per step."""
     delta = max((gradient - other).abs().max() for (gradient, _), (other, _) in zip(exact, rounded))
     updates = sum(torch.where(root > 0, (2 * delta / (root + 1e-8)).clamp(max=2.0), 0.0) for _, root in exact)
     return LEARNING_RATE * updates + STEPS * torch.finfo(torch.float32).eps * final.abs()
@@ -147,7 +152,7 @@ def model_facts(shape):
 
 
 def differentiate(name, dtype, forward, inputs, dy):
-    """The output and the gradients of one operation, `dy` being the gradient of the output."""
+    """Returns the output and the gradients of one operation. `dy` is the gradient of the output."""
     leaves = {key: value.to(dtype, copy=True).requires_grad_() for key, value in inputs.items()}
     y = forward(*leaves.values())
     y.backward(dy.to(dtype))
@@ -205,7 +210,7 @@ def op_facts():
 
 
 def tensor_facts():
-    """What own models are written with: broadcasting, dimensions, and numbers that are not finite."""
+    """Returns facts about operations of users' own models: broadcasting, dimensions, and numbers that are not finite."""
     generator = torch.Generator().manual_seed(20240301)
     operations = {  # name -> function, shapes of inputs
         "add": (torch.add, (3, 1, 4), (2, 1)),
@@ -247,13 +252,13 @@ def tensor_facts():
 
 
 def scaler_facts():
-    """What torch.amp.GradScaler makes of steps of which some have an infinite gradient."""
+    """Returns the scales of torch.amp.GradScaler over steps of which some have an infinite gradient."""
     generator = torch.Generator().manual_seed(20240302)
 
     def some(count, share):
         return torch.rand(count, generator=generator) < share
 
-    default = some(2030, 0.0)  # falls, grows after 2000 in a row, and starts to count again
+    default = some(2030, 0.0)  # falls, grows after 2000 steps in a row, and starts to count again
     default[[0, 1, 2, 2004, 2005]] = True
     runs = {  # name -> initial scale, growth factor, backoff factor, growth interval, steps with an infinity
         "default": (65536.0, 2.0, 0.5, 2000, default),
@@ -288,7 +293,8 @@ def scaler_facts():
 
 
 def packed(examples, block):
-    """Blocks of inputs and targets, -1 where a target does not count: examples as long as they fit, in order."""
+    """Returns blocks of inputs and targets. Examples fill a block in order while they fit, and -1 marks
+    ignored targets."""
     blocks, used = [], block
     for prompt, answer in examples:
         ids = prompt + answer
@@ -307,11 +313,12 @@ def packed(examples, block):
 
 
 FROZEN = ("transformer.wpe.*", "*.h.0.attn.*", "*.ln_f.bias")
-GROUPS = (("*.h.1.*", 0.5, 0.02), ("*.bias", 2.0, None))  # pattern, times the learning rate, weight decay
+GROUPS = (("*.h.1.*", 0.5, 0.02), ("*.bias", 2.0, None))  # pattern, factor of the learning rate, weight decay
 
 
 def tune(initial, dtype, inputs, targets):
-    """Ten steps with frozen parameters, groups, and a rate that rises over two steps and falls over the last three."""
+    """Runs ten steps with frozen parameters and groups. The rate rises over two steps and falls over the
+    last three."""
     model = copy.deepcopy(initial).to(dtype)
     groups = []
     for name, parameter in model.named_parameters():
@@ -339,7 +346,8 @@ def tune(initial, dtype, inputs, targets):
 
 
 def fine_tuning_facts(shape):
-    """Examples of characters from "0" on, packed into twenty blocks, and one more to validate."""
+    """Returns examples of characters from "0" on, packed into twenty blocks, and one more block for
+    validation."""
     generator = torch.Generator().manual_seed(7)
     draw = lambda low, high, *size: torch.randint(low, high, size, generator=generator)
     examples, ids = [], lambda count: draw(0, shape.vocab_size, count).tolist()

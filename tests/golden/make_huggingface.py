@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/huggingface: folders of tiny GPT-2s as transformers and its users leave them, and what transformers
-and PyTorch compute with them. README.md says what they hold."""
+"""Writes tests/golden/huggingface: folders of tiny GPT-2s as transformers and its users leave them.
+
+Also writes the results that transformers and PyTorch compute with them. README.md describes the files."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 FOLDER = Path(__file__).resolve().parent / "huggingface"
 LAYERS, STEPS, BATCH, TIME = 2, 10, 3, 12
 LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 1e-3, (0.9, 0.95), 0.1, 1.0
-# What differs from one to the next: an odd vocabulary, three heads, a head of its own, names and buffers.
+# Differences between the models: an odd vocabulary, three heads, an untied head, names and buffers.
 MODELS = {
     "odd_vocabulary": dict(vocab_size=101, n_embd=32, n_head=2),
     "three_heads": dict(vocab_size=64, n_embd=48, n_head=3, activation_function="gelu"),
@@ -23,7 +24,8 @@ MODELS = {
 
 
 def make_model(changes):
-    """No parameter is zero or one: every term of every gradient shows."""
+    """Returns a model without parameters that are zero or one. Every term of every gradient then has an
+    effect."""
     config = GPT2Config(n_positions=16, n_layer=LAYERS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **changes)
     model = GPT2LMHeadModel(config)
     with torch.no_grad():
@@ -34,7 +36,8 @@ def make_model(changes):
 
 
 def strip_prefix_and_add_masks(folder, positions):
-    """As GPT-2's first files: no "transformer.", and the masks that older versions kept as buffers."""
+    """Changes a file to the form of GPT-2's first files. Names have no "transformer.", and masks are
+    buffers as in older versions."""
     path = folder / "model.safetensors"
     tensors = {name.removeprefix("transformer."): value for name, value in load_file(path).items()}
     for layer in range(LAYERS):
@@ -45,7 +48,7 @@ def strip_prefix_and_add_masks(folder, positions):
 
 
 def losses_of(model, inputs, targets):
-    """Ten steps of AdamW, as Lockstep takes them: matrices decay, the norm is clipped. In double precision."""
+    """Runs ten steps of AdamW like Lockstep, in double precision. Matrices decay, and the norm is clipped."""
     model = model.double().train()
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the small tokenizers of tests/golden/tokenizers/ and writes what the references make of texts with them.
+"""Trains the small tokenizers of tests/golden/tokenizers/ and writes the references' ids of texts.
 
-expected.json: `texts` with their ids by tokenizers, and for each tokenizer `all` and `some`: checksums of the ids of every
-Unicode scalar value, and of each 61st, in nine contexts. The ids are tiktoken's; those of `some` are asked of both. A
-checksum is zlib's CRC-32 over the ids of all texts as int32, each text's followed by -1.
-"""
+expected.json has `texts` with their ids by tokenizers. For each tokenizer it has the checksums `all` and
+`some`. `all` covers the ids of every Unicode scalar value, and `some` those of every 61st, in nine
+contexts. The ids are tiktoken's, and both references compute those of `some`. A checksum is zlib's CRC-32
+over the ids of all texts as int32. The ids of each text are followed by -1."""
 import array
 import base64
 import json

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2's network in PyTorch as Lockstep defines it: for the golden values and for bench/compare_pytorch.py."""
+"""GPT-2's network in PyTorch as Lockstep defines it. The golden values and bench/compare_pytorch.py use
+it."""
 
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ class Shape:
     n_embd: int
     bias: bool = True
     tie_weights: bool = True
-    gelu: str = "tanh"  # or "none": the exact form with erf, in PyTorch's words
+    gelu: str = "tanh"  # or "none": PyTorch's name of the exact form with erf
 
 
 class Attention(nn.Module):
@@ -59,7 +60,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Parameters carry Hugging Face's GPT-2 names; weights of linear layers are [out, in]."""
+    """A GPT whose parameters have Hugging Face's GPT-2 names. Weights of linear layers are [out, in]."""
 
     def __init__(self, shape):
         super().__init__()
@@ -81,12 +82,12 @@ class GPT(nn.Module):
 
 
 def cross_entropy(logits, targets):
-    """The mean over the targets that are not -1."""
+    """Returns the mean over the targets that are not -1."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
 
 
 def adamw(model, learning_rate, betas, weight_decay, **options):
-    """AdamW that decays the parameters of two or more dimensions, embeddings included."""
+    """Returns an AdamW that decays the parameters of two or more dimensions, including embeddings."""
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]

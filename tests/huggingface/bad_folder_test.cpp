@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders that are damaged, or of models that are not computed here.
+// Folders that are damaged, or that hold models Lockstep does not compute.
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// A copy of a golden folder, to be changed.
+/// A copy of a golden folder that a test changes.
 class BadFolder : public testing::Test {
  protected:
   explicit BadFolder(const std::string& name = "without_prefix") {
@@ -35,7 +35,7 @@ class BadFolder : public testing::Test {
   void write(const std::string& file, const std::string& bytes) const {
     std::ofstream(path_of(file), std::ios::binary) << bytes;
   }
-  /// What is said of the folder, whose values are read as well.
+  /// Returns the error about the folder. Reads its values too.
   std::string problem() const {
     return user_error([&] {
       const SourceModel source(folder(), World::alone());
@@ -52,7 +52,7 @@ class BadFolder : public testing::Test {
       source.load(World::alone(), tensors);
     });
   }
-  /// The folder with another config.json.
+  /// Returns the error about the folder with another config.json.
   std::string with_config(const std::function<void(Json&)>& change) const {
     Json config = Json::parse(read_text(path_of("config.json")));
     change(config);
@@ -114,12 +114,13 @@ TEST_F(BadFolder, WhatIsNotComputedIsNamed) {
 
 TEST_F(BadFolder, AnotherShapeThanItsConfigurationIsNamed) {
   expect_contains(with_field("n_layer", 3), {"model.safetensors", "there is no tensor h.2."});
-  expect_contains(with_field("n_layer", 1), {"model.safetensors", "tensor h.1.", "is none of the GPT-2"});
+  expect_contains(with_field("n_layer", 1),
+                  {"model.safetensors", "tensor h.1.", "does not belong to the GPT-2"});
   expect_contains(with_config([](Json& config) {
                     config["n_layer"] = 2;
                     config["vocab_size"] = 68;
                   }),
-                  {"wte.weight is [67, 32]", "[68, 32]"});
+                  {"wte.weight has the shape [67, 32]", "[68, 32]"});
   expect_contains(with_config([](Json& config) {
                     config["vocab_size"] = 67;
                     config["tie_word_embeddings"] = false;
@@ -133,7 +134,7 @@ TEST_F(BadFolder, TensorsOfAnotherKindAreNamed) {
   for (const auto& [name, place] : model.tensors())
     content.tensors.push_back({name, zeros(place.shape, name == "wpe.weight" ? DType::f64 : DType::f32)});
   write("model.safetensors", to_safetensors(content));
-  expect_contains(problem(), {"model.safetensors", "tensor wpe.weight", "f64", "is not read"});
+  expect_contains(problem(), {"model.safetensors", "tensor wpe.weight", "f64", "is not supported"});
   for (NamedTensor& tensor : content.tensors) {
     if (tensor.name != "wpe.weight") continue;
     tensor.tensor = zeros({16, 32});
@@ -144,8 +145,8 @@ TEST_F(BadFolder, TensorsOfAnotherKindAreNamed) {
   expect_contains(problem(), {"wpe.weight", "twice"});
   content.tensors.back().name = "a\nb";
   write("model.safetensors", to_safetensors(content));
-  expect_contains(problem(), {"tensor a?b is none"});
-  // A tied head may lie there too, and alone.
+  expect_contains(problem(), {"tensor a?b does not belong"});
+  // A tied head may be stored too, and may be stored alone.
   content.tensors.pop_back();
   content.tensors.push_back({"lm_head.weight", zeros({67, 32})});
   write("model.safetensors", to_safetensors(content));
@@ -160,10 +161,10 @@ TEST_F(BadFolder, FilesThatAreCutOrGrownAreNamed) {
   for (const size_t length :
        {size_t{0}, size_t{7}, size_t{8}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
     write("model.safetensors", whole.substr(0, length));
-    expect_contains(problem(), {"model.safetensors", "cut off"});
+    expect_contains(problem(), {"model.safetensors", "truncated"});
   }
   write("model.safetensors", whole + "\n");
-  expect_contains(problem(), {"model.safetensors", "behind its last tensor"});
+  expect_contains(problem(), {"model.safetensors", "after its last tensor"});
   write("model.safetensors", "\xff\xff\xff\xff\xff\xff\xff\x7f" + whole.substr(8));
   expect_contains(problem(), {"model.safetensors", "its header would have"});
   fs::remove(path_of("model.safetensors"));
@@ -200,7 +201,7 @@ TEST_F(BadIndex, NamesOnlyFilesOfTheFolder) {
   }
 }
 
-/// Nothing but a UserError comes of any change, and memory stays its own (under asan).
+/// A change may lead to no other error than a UserError, and to no invalid memory access (under asan).
 TEST_F(BadIndex, MutationsAreReadOrRefused) {
   const char* wish = std::getenv("LOCKSTEP_MUTATIONS");
   const int count = wish != nullptr ? std::atoi(wish) : 1000;
@@ -211,7 +212,7 @@ TEST_F(BadIndex, MutationsAreReadOrRefused) {
   for (int i = 0; i < count; ++i) {
     const std::string& file = files[random() % files.size()];
     const std::string whole = read_text(path_of(file));
-    // Headers are what is read of a safetensors file; values may be anything.
+    // Only the header of a safetensors file is interpreted. The values may be anything.
     const size_t reach = std::min<size_t>(whole.size(), 3000);
     std::string bytes = whole;
     for (size_t change = random() % 3 + 1; change > 0; --change) {
@@ -243,7 +244,7 @@ TEST_F(BadIndex, MutationsAreReadOrRefused) {
     write(file, whole);
   }
   EXPECT_GT(refused, count / 2);
-  EXPECT_EQ(problem(), "(nothing was thrown)") << "unchanged again";
+  EXPECT_EQ(problem(), "(nothing was thrown)") << "the restored folder has no problem";
 }
 
 TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
@@ -262,7 +263,7 @@ TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
   expect_contains(user_error([&] { load_writer(folder()); }), {"tokenizer.json"});
 }
 
-/// https as well; a server that knows ranges and one that does not.
+/// A web address may be https too. One server supports ranges and one does not.
 TEST_F(BadIndex, AWebAddressIsReadLikeAFolder) {
   for (const bool knows_ranges : {true, false}) {
     HttpServer server([&](const std::string& request) -> std::string {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that transformers wrote, and what transformers and PyTorch computed with them (tests/golden).
+// Models that transformers wrote, and results that transformers and PyTorch computed with them
+// (tests/golden).
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -24,20 +25,20 @@ namespace fs = std::filesystem;
 const std::vector<std::string> shapes = {"odd_vocabulary", "three_heads", "untied", "without_prefix"};
 constexpr int steps = 10, samples = 3, positions = 16, tokens = 12;
 
-/// Those in the tree, or others that scripts/compare_transformers.py has made.
+/// Returns a folder of the tree, or of the folders that scripts/compare_transformers.py has made.
 std::string folder_of(const std::string& shape) {
   const char* others = std::getenv("LOCKSTEP_HUGGINGFACE_FOLDERS");
   return concat(others != nullptr ? others : LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface", "/", shape);
 }
 
-/// What was computed with a model.
+/// Returns a tensor that was computed with a model.
 Tensor expected_of(const std::string& shape, const std::string& name) {
   for (const NamedTensor& one : load_safetensors(folder_of(shape) + "/expected.safetensors").tensors)
     if (one.name == name) return one.tensor;
   throw Error("nothing is expected of " + name);
 }
 
-/// The batches of a file, one sample after the other, over and over.
+/// The batches of a file, one sample after the other, repeated without end.
 class StoredBatches : public Dataset {
  public:
   explicit StoredBatches(const std::string& shape)
@@ -60,7 +61,7 @@ class StoredBatches : public Dataset {
   std::vector<double> inputs_, targets_;
 };
 
-/// As make_huggingface.py trains.
+/// Returns the settings of make_huggingface.py's training.
 Config config_of(const TemporaryDirectory& directory, const std::string& from) {
   Config config;
   config.model.from = from;
@@ -100,7 +101,7 @@ int fine_tune(Config settings, const std::string& shape, int ranks = 1) {
   return code;
 }
 
-/// The values of a file under the names that GPT2Model gives them, but for masks.
+/// Returns the values of a file without masks, under the names that GPT2Model gives them.
 std::map<std::string, std::vector<double>> values_in(const std::string& folder) {
   std::map<std::string, std::vector<double>> values;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -162,7 +163,7 @@ TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
       << "several files of at most 50 kB, and an index";
   const auto expected = values_in(original);
   EXPECT_EQ(values_in(copied), expected);
-  // Steps that change nothing: what a snapshot holds is what the run began with, at any number of ranks.
+  // These steps change nothing. The snapshot must hold the run's initial values, at any number of ranks.
   Config config = config_of(directory, copied);
   config.train.steps = 1;
   config.train.learning_rate = config.train.min_lr = 0.0;
@@ -195,7 +196,7 @@ TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
                     {concat(key, " = ", value, ", but"), concat("has ", there), "leave the key out"});
   expect_contains(said("data.block_size", "17"), {"data.block_size = 17", "16 positions"});
   expect_contains(said("model.from", "/nowhere"), {"model.from: /nowhere"});
-  EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "the same is no contradiction";
+  EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "an equal value is no contradiction";
   Config config = with_settings(open, {{"model.vocab_multiple", "1"}});
   settle_model(config, World::alone());
   EXPECT_EQ(make_gpt(config, config.model.vocab_size)->options().rows, 64);
@@ -209,7 +210,7 @@ TEST(ModelFromSnapshot, BeginsWhereAnotherRunEnded) {
   const Config again = config_of(other, directory / "run");
   ASSERT_EQ(fine_tune(again, shape), 0);
   EXPECT_LT(read_result(other / "run").losses.front(), read_result(directory / "run").losses.front())
-      << "it has seen that batch";
+      << "the model has seen that batch";
   convert_model(SourceModel(other / "run", World::alone()), other / "half", DType::bf16);
   const ModelFolder half(open_store(other / "half"));
   EXPECT_EQ(half.tensors().at("wte.weight").dtype, DType::bf16);
@@ -239,7 +240,7 @@ TEST(ModelFromSnapshot, OfOldFormatsIsReadToo) {
   }
 }
 
-/// The bits are the same on any number of ranks and wherever values lie, and where a run goes on.
+/// The bits must not depend on the number of ranks, on the sharding of values, or on resuming.
 TEST(ModelFromRanks, HaveTheSameBits) {
   const std::string shape = "untied";
   std::vector<std::string> expected;
@@ -260,8 +261,8 @@ TEST(ModelFromRanks, HaveTheSameBits) {
   }
 }
 
-/// model.bias = false and rows beyond the text's symbols: zeros and a table that is cut, and all of it comes
-/// back.
+/// model.bias = false, and rows beyond the text's symbols. The snapshot for others has zero biases and a
+/// shortened table. Lockstep restores all rows from it.
 TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 3);
@@ -288,7 +289,7 @@ TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
       return code;
     };
     ASSERT_EQ(train_so_far(3), 0);
-    ASSERT_EQ(train_so_far(6), 0) << "goes on with the rows that others do not see";
+    ASSERT_EQ(train_so_far(6), 0) << "resumes with the rows that are hidden from others";
     const std::string snapshot = directory / "run/snapshots/step-00000006";
     const ModelFolder folder(open_store(snapshot));
     const LanguageData data = short_language_data(config, 100);
@@ -307,7 +308,7 @@ TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
   }
 }
 
-/// One that is not known by its characters.
+/// A tokenizer that its characters do not identify.
 class AnyTokenizer : public Tokenizer {
  public:
   explicit AnyTokenizer(const std::string& characters) : characters_(characters) {}
@@ -326,7 +327,7 @@ class AnyTokenizer : public Tokenizer {
   CharTokenizer characters_;
 };
 
-/// state.json has a hash of it alone.
+/// state.json has only a hash of such a tokenizer.
 TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 1);
@@ -343,14 +344,14 @@ TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
     return train(config, World::alone(), language_task(config, *model, data));
   };
   ASSERT_EQ(train_with("", 2), 0);
-  ASSERT_EQ(train_with("", 4), 0) << "the same goes on";
+  ASSERT_EQ(train_with("", 4), 0) << "a run with the same tokenizer resumes";
   const std::string snapshot = directory / "run/snapshots/step-00000004";
   EXPECT_EQ(load_writer(directory / "run").tokenizer->to_json(), read_text(snapshot + "/tokenizer.json"));
   EXPECT_EQ(read_text(snapshot + "/state.json").find("WordLevel"), std::string::npos);
   convert_model(SourceModel(snapshot, World::alone()), directory / "out", DType::f32);
   EXPECT_EQ(read_text(directory / "out/tokenizer.json"), read_text(snapshot + "/tokenizer.json"));
   config.snapshot.resume = "required";
-  expect_contains(user_error([&] { train_with("~", 6); }), {"the tokenizer is another"});
+  expect_contains(user_error([&] { train_with("~", 6); }), {"the tokenizer differs"});
   std::ofstream(snapshot + "/tokenizer.json", std::ios::app) << " ";
   expect_contains(user_error([&] { load_writer(snapshot); }), {"tokenizer.json", "damaged"});
 }

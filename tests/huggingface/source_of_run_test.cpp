@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run that goes on needs of the model it began with: nothing.
+// A resumed run needs nothing of the model it began with.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
  protected:
   SourceOfRun() { std::ofstream(directory_ / "text") << SampleCorpus::text(100); }
 
-  /// From scratch, into first/.
+  /// Returns a run from scratch, into first/.
   Config first(const std::string& tokenizer) const {
     Config config = tiny_config(directory_, 2);
     config.data.dataset = directory_ / "text";
@@ -32,7 +32,7 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
     return config;
   }
 
-  /// From a model, into run/.
+  /// Returns a run that begins with a model, into run/.
   Config next(const std::string& from) const {
     Config config = first("auto");
     config.model = ModelConfig{};
@@ -45,7 +45,7 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
     return config;
   }
 
-  /// As train_gpt does.
+  /// Runs the training like train_gpt.
   RunResult run(const Config& settings, int ranks = 1) const {
     const QuietStderr quiet;
     run_ranks(ranks, [&](Communicator& communicator) {
@@ -61,7 +61,7 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
     return read_result(settings.log.dir);
   }
 
-  /// As if it had been killed after its eighth step.
+  /// Leaves the state of a run that was killed after its eighth step.
   void cut_after_eighth_step() const { fs::remove_all(directory_ / "run/snapshots/step-00000010"); }
 
   TemporaryDirectory directory_;
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, SourceOfRun,
                          testing::Values("char", LOCKSTEP_SOURCE_DIR "/tests/golden/tokenizers/llama3.json"),
                          [](const auto& one) { return one.param[0] == 'c' ? "Char" : "BytePairs"; });
 
-/// "Through any crash" must not hang on a folder that somebody tidies up.
+/// "Through any crash" must hold even if the user removes or replaces the model's folder.
 TEST_P(SourceOfRun, IsNotMissedWhereItIsGoneOrAnother) {
   run(first(GetParam()));
   const std::string from = directory_ / "from", other = directory_ / "other";
@@ -81,7 +81,7 @@ TEST_P(SourceOfRun, IsNotMissedWhereItIsGoneOrAnother) {
   const RunResult undisturbed = run(config);
   ASSERT_EQ(undisturbed.losses.size(), 10U);
   cut_after_eighth_step();
-  expect_contains(user_error([&] { run(next(other)); }), {"model.from: ", "another", "at step 8", "--fresh"});
+  expect_contains(user_error([&] { run(next(other)); }), {"model.from: ", "differs", "at step 8", "--fresh"});
   expect_contains(user_error([&] { run(next(directory_ / "nowhere")); }), {"model.from: ", "nowhere"});
   const std::string moved = directory_ / "moved";
   fs::rename(from, moved);
@@ -90,7 +90,7 @@ TEST_P(SourceOfRun, IsNotMissedWhereItIsGoneOrAnother) {
   fs::rename(other, from);
   EXPECT_EQ(run(config), undisturbed) << "another";
   cut_after_eighth_step();
-  EXPECT_EQ(run(next(moved)), undisturbed) << "the same elsewhere";
+  EXPECT_EQ(run(next(moved)), undisturbed) << "the same model in another folder";
 }
 
 using SourceOfOneRun = SourceOfRun;
@@ -106,7 +106,7 @@ TEST_F(SourceOfOneRun, MayBeARunThatTrainsOn) {
   EXPECT_EQ(run(config), undisturbed);
 }
 
-/// The snapshot may vanish between two looks at it.
+/// The snapshot may vanish between two reads of it.
 TEST_F(SourceOfOneRun, IsReadAfterAllByARunThatBeginsAgain) {
   run(first("char"));
   const std::string from = directory_ / "from";
@@ -126,7 +126,7 @@ TEST_F(SourceOfOneRun, IsReadAfterAllByARunThatBeginsAgain) {
   expect_contains(user_error([&] { load_gpt(*source); }), {"model.from: ", "has changed"});
 }
 
-/// The rows that model.vocab_multiple adds are no tokens of whoever begins with it.
+/// The rows that model.vocab_multiple adds are not tokens for a run that begins with this model.
 TEST_F(SourceOfOneRun, HasNoMoreTokensThanItsTextHad) {
   run(first("char"));
   Config config = next(directory_ / "first");
@@ -136,7 +136,7 @@ TEST_F(SourceOfOneRun, HasNoMoreTokensThanItsTextHad) {
   EXPECT_EQ(config.model.vocab_multiple, 64);
   const auto model = load_gpt(*source);
   EXPECT_EQ(model->options().vocabulary, config.model.vocab_size);
-  EXPECT_EQ(model->options().rows, 64) << "those beyond the vocabulary get no share";
+  EXPECT_EQ(model->options().rows, 64) << "rows beyond the vocabulary have a probability of zero";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens that begin and end a text, which tokenizer_config.json names, on their way through a run.
+// The tokens that begin and end a text. tokenizer_config.json names them, and a run must carry them through.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,10 +14,10 @@
 namespace lockstep {
 namespace {
 
-/// <|endoftext|> is 0, which is the end unless somebody says otherwise.
+/// <|endoftext|> has the id 0. It is the end of a text unless the configuration names another token.
 constexpr int32_t begin_token = 1, tool_token = 900;
 
-/// A tokenizer whose texts end with a token that no list of usual names has, and examples.
+/// A tokenizer and examples. Its texts end with a token that is in no list of usual names.
 class TextEnds : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ class TextEnds : public testing::Test {
     config_.snapshot.path = directory_ / "run/snapshots";
   }
 
-  /// Trains on two ranks, both of which have to see examples that end with the token.
+  /// Trains on two ranks. Both must see examples that end with the token.
   void train_and_look() {
     const QuietStderr quiet;
     run_ranks(2, [&](Communicator& communicator) {
@@ -77,7 +77,8 @@ TEST_F(TextEnds, ReachSnapshotsAndWriters) {
     EXPECT_EQ(written[0].text, "b") << place;
   }
 
-  // What a run keeps of its tokenizer besides is a hash, which is none to begin another with.
+  // A run's state has only a hash of its tokenizer, which is not enough to begin another run. The folder must
+  // have the tokenizer itself.
   for (const char* place : {"run", "out"}) {
     Config next = tiny_config(directory_, 1);
     next.model.from = directory_ / place;

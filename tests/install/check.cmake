@@ -1,5 +1,6 @@
-# Installs a build into an empty folder, builds README's example against that copy alone, from a copy of its own, and
-# trains its model on one rank and on two: the same lines, the parameters' hash included.
+# Installs a build into an empty folder. Builds a copy of the README's example with that installation alone.
+# Trains the example's model on one rank and on two. Both runs must print the same lines, including the
+# parameters' hash.
 #   cmake -D BUILD=<build> -D SOURCE=<the example> -D FOLDER=<scratch> -D MPIEXEC=<mpiexec or empty> -P check.cmake
 cmake_minimum_required(VERSION 3.22)
 
@@ -20,7 +21,7 @@ foreach(shipped share/lockstep/configs/quickstart.ini share/lockstep/modulefiles
   endif()
 endforeach()
 
-# The environment of an installation comes from its own env.sh.
+# env.sh of the installation sets up its environment.
 run(bash -c "source '${FOLDER}/prefix/share/lockstep/env.sh' && command -v train_gpt")
 if(NOT output STREQUAL "${FOLDER}/prefix/bin/train_gpt\n")
   message(FATAL_ERROR "after sourcing env.sh, train_gpt is ${output}")

@@ -1,9 +1,11 @@
-# Configures without libraries that are installed: one message names all that are missing, options leave them out, and a
-# version that is too old counts as missing. The files for conda and Spack and the page name the same packages.
+# Configures while installed libraries are hidden. One message must name all missing libraries, and options
+# must leave them out. A version that is too old counts as missing. The conda and Spack files and the page
+# must name the same packages.
 #   cmake -D SOURCE=<the repository> -D FOLDER=<scratch> -D GENERATOR=<generator> -D COMPILER=<C++ compiler> -P dependencies.cmake
 cmake_minimum_required(VERSION 3.22)
 
-# configure(<result> <options>...): sets `output`, and fails unless the configuration ends as the result says.
+# configure(<result> <options>...): sets `output`, and fails unless the configuration ends with the given
+# result.
 function(configure expected)
   execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER}/build -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
     -D LOCKSTEP_CUDA=OFF ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -41,7 +43,7 @@ foreach(name libcurl OpenSSL pugixml MPI GoogleTest)
 endforeach()
 expect_count("\n +[A-Za-z0-9_]+ >= " 5)
 
-# The test of the least version, with a package that has none of its files.
+# Tests the minimum version with a package that has none of its files.
 file(WRITE ${FOLDER}/old/pugixmlConfig.cmake "set(pugixml_FOUND TRUE)\n")
 file(WRITE ${FOLDER}/old/pugixmlConfigVersion.cmake "set(PACKAGE_VERSION 1.0)\n")
 configure(fails -D CMAKE_DISABLE_FIND_PACKAGE_pugixml=OFF -D pugixml_DIR=${FOLDER}/old
@@ -57,7 +59,7 @@ configure(succeeds -D LOCKSTEP_MPI=AUTO)
 expect_count("CMake Warning" 1)
 expect_text("ONE RANK")
 
-# One list of packages.
+# All lists of packages must agree.
 file(READ ${SOURCE}/packaging/environment.yml environment)
 file(READ ${SOURCE}/packaging/spack/spack_repo/lockstep/packages/lockstep/package.py recipe)
 file(READ ${SOURCE}/docs/install.md page)
@@ -69,7 +71,7 @@ foreach(row IN LISTS rows)
   list(GET row 6 conda)
   list(GET row 7 spack)
   set(bound "")
-  if(NOT least STREQUAL "-")  # of MPI it is the standard's
+  if(NOT least STREQUAL "-")  # for MPI it is the version of the standard
     set(bound " >=${least}")
   endif()
   set(output "${environment}")

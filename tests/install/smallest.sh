@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The build of the preset smallest trains the bits of the full build. Its programs name each library that they lack, and its option.
+# The build of the preset `smallest` must train the same bits as the full build. Its programs must name each
+# missing library and the option for it.
 #   tests/install/smallest.sh <folder of the full build's programs> <folder of the smallest build's programs>
 set -euo pipefail
 full=$(realpath "$1")
@@ -22,7 +23,7 @@ if [[ -z $with_all || $with_all != "$with_nothing" ]]; then
   exit 1
 fi
 
-# refused <text> <command>...: exit code 2, and the text in the message.
+# refused <text> <command>...: expects exit code 2 and the text in the message.
 refused() {
   local text=$1 said status=0
   shift

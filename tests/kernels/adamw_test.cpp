@@ -8,7 +8,7 @@ namespace {
 
 constexpr double rate = 1e-2, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;
 
-/// One parameter with its state, and the same in double by the textbook's formula.
+/// One parameter with its state, and a copy in double that follows the textbook's formula.
 struct Parameter {
   Values value, gradient, first, second;
   double weight_decay;
@@ -68,9 +68,9 @@ std::vector<Parameter> ten_steps(DType dtype, int threads) {
 TEST(AdamW, TenStepsMatchTheDoubleReference) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const Parameter& parameter : ten_steps(dtype, 1)) {
-      // Moments: three roundings a step of numbers below 1. The direction m / sqrt(v) is at most about 2 and
-      // loses what m does, relative to sqrt(v) (about 0.5 here), times the rate; the parameter itself is
-      // rounded at 2.
+      // The moments round three times per step, at values below 1. The direction m / sqrt(v) is at most about
+      // 2. The errors of m reach it relative to sqrt(v), which is about 0.5 here. They are multiplied by the
+      // rate. The parameter itself is rounded at 2.
       const double unit = epsilon_of(dtype);
       const auto at = [](const std::vector<double>& of) {
         return [&of](int64_t i) { return of[static_cast<size_t>(i)]; };
@@ -90,7 +90,7 @@ TEST(AdamW, ThreadsDoNotShowInTheBits) {
   }
 }
 
-/// Shards of a parameter must give what the whole gives, wherever they are cut.
+/// Shards of a parameter must give the result of the whole parameter, wherever the cuts are.
 TEST(AdamW, SegmentsMayBeCutAnywhere) {
   const auto with_gradient = [] {
     std::vector<Parameter> parameters;
@@ -187,7 +187,7 @@ TEST(AdamW, ComputeCopyIsTheRoundedParameter) {
     }
 }
 
-/// A factor is the learning rate times as much, for the decay too.
+/// A slice's factor multiplies its learning rate, also in the weight decay.
 TEST(AdamW, ASegmentMayHaveALearningRateOfItsOwn) {
   auto halved = two_parameters(DType::f32), expected = two_parameters(DType::f32);
   AdamWStep k = random_step(halved), half = random_step(expected);

@@ -10,8 +10,9 @@ namespace {
 
 using Reference = double (*)(double, double);
 
-/// The kernel K{a, b, y} against `reference` for every dtype and several sizes, in place and on three
-/// threads. One rounding in the compute type and one to storage; products reach down to f16's subnormals.
+/// Compares the kernel K{a, b, y} with `reference` for every dtype and several sizes, in place and on three
+/// threads. The result is rounded once in the compute type and once to storage. Products reach down to f16's
+/// subnormals.
 template <class K>
 void check_equal_shapes(Reference reference) {
   for (const DType dtype : float_types)

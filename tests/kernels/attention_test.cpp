@@ -13,7 +13,8 @@ struct AttentionCase {
   double dropout = 0;
 };
 
-// One token, less than a tile, whole tiles, one more than that, several blocks of keys.
+// Lengths of one token, less than a tile, whole tiles, one token more than whole tiles, and several blocks of
+// keys.
 const std::vector<AttentionCase> attention_cases = {
     {1, 1, 1, 8},    {2, 1, 3, 5, 0.5},    {2, 7, 2, 8},        {1, 32, 2, 32},
     {2, 33, 2, 32},  {1, 64, 1, 64, 0.2},  {2, 37, 3, 80, 0.1}, {1, 100, 2, 16, 0.3},
@@ -54,7 +55,7 @@ struct Attention {
     launch_on(threads, backward());
   }
 
-  /// Column d of the query (part 0), key (1) or value (2) of a head.
+  /// Returns column d of a head's query (part 0), key (part 1) or value (part 2).
   double at(int part, int64_t sample, int64_t head, int64_t row, int64_t d) const {
     const int64_t columns = shape.heads * shape.size;
     return qkv[(sample * shape.time + row) * 3 * columns + part * columns + head * shape.size + d];
@@ -89,7 +90,7 @@ bool kept(const Attention& o, int64_t sample, int64_t head, int64_t row, int64_t
   return word >= std::round(65536 * o.shape.dropout);
 }
 
-/// One row of the softmax before dropout, and its logarithmic sum.
+/// Returns one row of the softmax before dropout. Sets log_sum to the row's log-sum-exp.
 std::vector<double> softmax_row(const Attention& o, int64_t sample, int64_t head, int64_t row,
                                 double& log_sum) {
   std::vector<double> weights(static_cast<size_t>(row + 1));
@@ -106,14 +107,15 @@ std::vector<double> softmax_row(const Attention& o, int64_t sample, int64_t head
   return weights;
 }
 
-/// How far the scores can be off where |q|, |k| <= 1: `size` products of at most 1 and as many roundings, and
-/// the products with scale.
+/// Returns a bound on the error of the scores for |q|, |k| <= 1. A score sums `size` products of at most 1.
+/// It rounds once per product and again for the scale.
 double score_error(const Attention& o) {
   const double size = static_cast<double>(o.shape.size);
   return (size + 2) * epsilon_of(o.dtype) * std::sqrt(size);
 }
 
-/// The relative error of a weight: twice the scores' (numerator and denominator), the exponential, the sum.
+/// Returns a bound on the relative error of a weight. It has twice the scores' error (numerator and
+/// denominator) and the errors of the exponential and of the sum.
 double weight_error(const Attention& o) {
   return 2 * score_error(o) + static_cast<double>(o.shape.time + 8) * epsilon_of(o.dtype);
 }
@@ -121,8 +123,8 @@ double weight_error(const Attention& o) {
 TEST(CausalAttention, WhatIsNotFiniteShows) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), 1e30}) {
     Attention o(attention_cases[0], DType::f32);
-    o.qkv.set(0, bad);                             // a query of the first row ...
-    o.qkv.set(o.shape.heads * o.shape.size, bad);  // ... and its key
+    o.qkv.set(0, bad);                             // a query of the first row
+    o.qkv.set(o.shape.heads * o.shape.size, bad);  // the key of the same row
     launch_on(1, o.forward());
     EXPECT_FALSE(std::isfinite(o.y[0])) << bad;
   }
@@ -145,7 +147,7 @@ TEST(CausalAttention, ForwardMatchesReference) {
           for (int64_t key = 0; key <= row; ++key)
             if (kept(o, sample, head, row, key))
               sum += scale * weights[static_cast<size_t>(key)] * o.at(2, sample, head, key, d);
-          // Weights that sum to at most `scale`, times values of at most 1; the sum of `time` products.
+          // The weights sum to at most `scale`, and the values are at most 1. The sum has `time` products.
           const double bound = scale * (weight_error(o) + static_cast<double>(c.time) * epsilon_of(dtype));
           ASSERT_NEAR(o.y[((sample * c.time + row) * c.heads + head) * c.size + d], sum, bound)
               << "row " << row << " column " << d;
@@ -175,9 +177,9 @@ TEST(CausalAttention, BackwardInFloatMatchesDouble) {
     for (int64_t i = 0; i < o.dy.size(); ++i) exact.dy.set(i, o.dy[i]);
     o.run();
     exact.run();
-    // A gradient of a score is weight * (dweight - mean), both at most size / (1 - dropout) in magnitude; it
-    // is off by the errors of weight and of two sums of `size` products. A gradient of qkv sums up to `time`
-    // of them.
+    // The gradient of a score is weight * (dweight - mean). Both factors are at most size / (1 - dropout) in
+    // magnitude. Its error has those of the weight and of two sums of `size` products. A gradient of qkv sums
+    // up to `time` gradients of scores.
     const double size = static_cast<double>(c.size), time = static_cast<double>(c.time);
     const double relative = weight_error(o) + (2 * size + time) * epsilon_of(DType::f32);
     const double score_bound = 2 * std::sqrt(size) * relative / (1 - c.dropout);
@@ -188,7 +190,7 @@ TEST(CausalAttention, BackwardInFloatMatchesDouble) {
 }
 
 TEST(CausalAttention, DropoutFollowsTheKey) {
-  // Values that are unit vectors make row `key` of y the weights themselves.
+  // If the values are unit vectors then row `key` of y holds the weights themselves.
   Attention o({2, 40, 2, 40, 0.25}, DType::f32);
   for (int64_t i = 0; i < o.qkv.size(); ++i) {
     const int64_t column = i % 240, row = i / 240 % 40;
@@ -203,7 +205,7 @@ TEST(CausalAttention, DropoutFollowsTheKey) {
                                      << column;
     dropped += column <= row && !expected;
   }
-  // 3280 draws, four standard deviations.
+  // The tolerance is four standard deviations of 3280 draws.
   EXPECT_NEAR(static_cast<double>(dropped), 0.25 * 3280, 4 * std::sqrt(3280 * 0.25 * 0.75));
 }
 
@@ -211,7 +213,7 @@ TEST(CausalAttention, LaterTokensDoNotShowInTheBits) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t changed : {1, 31, 32, 45, 63}) {
       Attention o({1, 64, 2, 24}, dtype), other({1, 64, 2, 24}, dtype);
-      // Large enough to overflow the exponential if it met an earlier query.
+      // The values are large enough to overflow the exponential if an earlier query met them.
       for (int64_t i = changed * 144; i < other.qkv.size(); ++i) other.qkv.set(i, 1e4 * other.qkv[i]);
       launch_on(1, o.forward());
       launch_on(1, other.forward());
@@ -264,7 +266,7 @@ TEST(CausalAttention, ThreadsDoNotShowInTheBits) {
   }
 }
 
-// Threads share out the heads of the batch, and what each head of a sample alone consists of.
+// The threads share the heads of the whole batch. For a single sample they share the parts of each head.
 TEST(CausalAttention, ASampleGetsTheSameBitsAloneAndInABatch) {
   const AttentionCase whole{4, 601, 5, 20, 0.1}, one{1, 601, 5, 20, 0.1};
   Attention batch(whole, DType::f32);

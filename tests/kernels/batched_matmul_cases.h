@@ -11,11 +11,11 @@
 namespace lockstep::testing {
 
 struct BatchedCase {
-  Shape a, b, c;  ///< as if nothing were transposed
+  Shape a, b, c;  ///< the shapes without any transposition
 };
 
-/// Less than a tile, several tiles with a rest, sums of several blocks and of nothing; one batch dimension
-/// and two, equal and repeated on either side.
+/// Shapes of less than a tile and of several tiles with a rest. Sums have several blocks or no terms. There
+/// are one or two batch dimensions, equal or broadcast on either side.
 inline const std::vector<BatchedCase> batched_cases = {
     {{3, 2, 5}, {3, 5, 4}, {3, 2, 4}},       {{2, 3, 7, 9}, {2, 3, 9, 5}, {2, 3, 7, 5}},
     {{2, 1, 7, 9}, {3, 9, 5}, {2, 3, 7, 5}}, {{4, 6}, {2, 3, 6, 5}, {2, 3, 4, 5}},
@@ -43,7 +43,7 @@ struct BatchedOperands {
   BatchedMatMul kernel;
 };
 
-/// What MatMul makes of each pair, found by division and remainder.
+/// Computes each product of the batch with MatMul. Finds each product's operands by division and remainder.
 inline Values products_one_by_one(BatchedOperands& o, DType dtype) {
   Values c(o.of_c, dtype);
   const Shape batch = BatchedMatMul::leading(o.of_c);

@@ -24,7 +24,7 @@ TEST(BatchedMatMul, EveryProductHasTheBitsOfMatMul) {
         }
 }
 
-// Too large to be shared out whole: 130^3 multiply-adds are more than 2^21.
+// Each product is split among the threads, because its 130^3 multiply-adds are more than 2^21.
 TEST(BatchedMatMul, LargeProductsAreSharedOut) {
   const BatchedCase shapes{{2, 130, 140}, {140, 150}, {2, 130, 150}};
   BatchedOperands o(shapes, DType::f32, false, false);

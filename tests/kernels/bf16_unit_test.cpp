@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16, held against what the manuals say that instructions for them compute.
+// Compares products of bf16 with the manuals' definitions of the instructions.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -15,7 +15,8 @@ namespace {
 
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-/// Less than a tile, several tiles with rests, few rows, several blocks of rows, groups of depth and stripes.
+/// Less than a tile, several tiles with a rest, few rows, several blocks of rows, groups of depth and
+/// stripes.
 constexpr std::array<ProductCase, 9> products = {{{1, 1, 1},
                                                   {3, 70, 65},
                                                   {5, 600, 70},
@@ -26,8 +27,8 @@ constexpr std::array<ProductCase, 9> products = {{{1, 1, 1},
                                                   {900, 800, 33},
                                                   {1040, 768, 480}}};
 
-/// Expects the bits of sum_of(operands, row, column) for the elements of every product, with elements of a
-/// and of b up to the `largest`, on any number of threads.
+/// Expects each element of every product to have the bits of sum_of(operands, row, column), on any number of
+/// threads. The elements of a and b are at most `largest`.
 template <class SumOf>
 void expect_sums(std::array<double, 2> largest, SumOf sum_of) {
   for (const ProductCase& size : products)
@@ -48,7 +49,7 @@ void expect_sums(std::array<double, 2> largest, SumOf sum_of) {
     });
 }
 
-/// Two factors of as many columns as a tile has, packed.
+/// Two packed factors with as many columns as a tile.
 template <class Tiles>
 class Factors {
  public:
@@ -60,7 +61,7 @@ class Factors {
     Tiles::pack_columns(right_.data(), right, Tiles::columns, depth);
   }
 
-  /// The bits of the first `rows` rows of the product.
+  /// Returns the bits of the first `rows` rows of the product.
   std::vector<uint32_t> product(int64_t rows) const {
     std::vector<float> tile(Tiles::rows * Tiles::columns);
     Tiles::multiply(tile.data(), rows_.data(), right_.data(), rows, Tiles::columns, depth_,
@@ -84,17 +85,17 @@ class Factors {
   std::vector<typename Tiles::Packed> rows_, left_, right_;
 };
 
-// By AVX512-BF16, and by fp32 as where there is no such thing.
+// The products use AVX512-BF16 if the build has it. Otherwise they use fp32.
 TEST(Bf16Products, AreChainsInWhichSubnormalNumbersAreZero) {
   const auto chain = [](const Operands& o, int64_t row, int64_t column) {
     return chained<float>(o, row, column, flushed);
   };
   expect_sums({2, 2}, chain);
-  expect_sums({0x1p-62, 0x1p-62}, chain);  // some products, and some sums of them
-  expect_sums({0x1p-124, 8}, chain);       // some factors
+  expect_sums({0x1p-62, 0x1p-62}, chain);  // some products and some sums of them are subnormal
+  expect_sums({0x1p-124, 8}, chain);       // some factors are subnormal
 }
 
-// Where AVX512-BF16 is there: chains of both kinds of tiles, with many sums around the smallest normal
+// Compares the chains of both kinds of tiles on AVX512-BF16. Many of the sums are near the smallest normal
 // number.
 TEST(Bf16Products, WordsHaveTheBitsOfVectors) {
   using Words = ChainTiles<bfloat16>;
@@ -103,7 +104,8 @@ TEST(Bf16Products, WordsHaveTheBitsOfVectors) {
   constexpr int64_t width = Vectors::columns, rows = Vectors::rows;
   for (const int64_t depth : {1, 2, 33, 64, 300})
     for (uint64_t seed = 0; seed < 40; ++seed) {
-      // 2^-70 to 2^-56 times each other: sums from the smallest subnormal numbers up.
+      // Factors from 2^-70 to 2^-56 are multiplied. The sums therefore begin at the smallest subnormal
+      // numbers.
       const Values exponents = Values::uniform({2, depth, width}, DType::f32, 2 * seed, -70, -56);
       Values lanes = Values::uniform({2, depth, width}, DType::bf16, 2 * seed + 1, -2, 2);
       for (int64_t i = 0; i < lanes.size(); ++i)
@@ -126,8 +128,8 @@ class Bf16Unit : public ::testing::Test {
   void TearDown() override { use_bf16_unit(false); }
 };
 
-// Of every 32 of depth, even and odd elements are summed up by one chain of fused multiply-adds each; both
-// together are added to the sum.
+// For every 32 of depth, two chains of fused multiply-adds sum the even and the odd elements. The two results
+// are added together and then to the sum.
 TEST_F(Bf16Unit, EverySumIsOfTwoChainsOfEveryThirtyTwo) {
   expect_sums({2, 2}, [](const Operands& o, int64_t row, int64_t column) {
     float sum = 0;

@@ -7,8 +7,8 @@
 
 namespace lockstep::testing {
 
-/// Where the element of y with this number is in an operand that was repeated to y's shape: coordinate by
-/// coordinate.
+/// Returns the index, in an operand broadcast to y's shape, of the value for element `index` of y. Computes
+/// it coordinate by coordinate.
 inline int64_t place_in_operand(const Shape& operand, const Shape& y, int64_t index) {
   int64_t place = 0, stride = 1;
   for (int i = -1; i >= -y.rank(); --i) {
@@ -25,8 +25,8 @@ struct BroadcastShapes {
   Shape a, b, y;
 };
 
-/// Rows, columns, scalars, several dimensions on either side, one-element and empty results; some with
-/// innermost dimensions that are multiples of 16 bytes in every dtype, some of several blocks.
+/// Rows, columns, scalars, several dimensions on either side, one-element and empty results. Some innermost
+/// dimensions are multiples of 16 bytes in every dtype, and some shapes have several blocks.
 inline const std::vector<BroadcastShapes> broadcast_shapes = {
     {{3, 1, 7}, {5, 1}, {3, 5, 7}},
     {{4, 16}, {16}, {4, 16}},

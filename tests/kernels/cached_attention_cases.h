@@ -10,7 +10,8 @@
 
 namespace lockstep::testing {
 
-/// Texts of several lengths that are read in passes, and what attention to each of them as a whole gives.
+/// Texts of several lengths that are read in passes. Each has a reference: attention to the whole text at
+/// once.
 struct CachedTexts {
   struct Place {
     int32_t text, position;
@@ -31,7 +32,7 @@ struct CachedTexts {
     }
   }
 
-  /// The first `part` tokens of each text, then the next `part` of each, and so on.
+  /// Returns passes of the first `part` tokens of each text, then the next `part` of each, and so on.
   std::vector<std::vector<Place>> passes(int64_t part) const {
     std::vector<std::vector<Place>> all;
     for (int64_t begin = 0; begin < capacity; begin += part) {
@@ -44,7 +45,7 @@ struct CachedTexts {
     return all;
   }
 
-  /// The rows of these tokens, one behind the other.
+  /// Returns the rows of the tokens of a pass, one after the other.
   Values rows(const std::vector<Values>& of, const std::vector<Place>& pass) const {
     const int64_t columns = of[0].shape()[2];
     Values picked({static_cast<int64_t>(pass.size()), columns}, dtype);

@@ -4,7 +4,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// What was there before, of a text that is over: not a number.
+/// Returns a cache full of NaN. It stands for the content that an earlier text left there.
 Values spoiled(const Shape& shape, DType dtype) {
   Values values(shape, dtype);
   for (int64_t i = 0; i < values.size(); ++i) values.set(i, NAN);
@@ -29,7 +29,8 @@ void check(const CachedTexts& texts, int64_t part, int threads) {
   }
 }
 
-// Panels that are full and not, sizes beside panels, more keys than a block of a sum, a head beyond one too.
+// Full and partial panels, head sizes that are no multiple of a panel, more keys than one block of a sum has,
+// and a head larger than such a block.
 TEST(CachedAttention, HasTheBitsOfAttentionToTheWholeText) {
   for (const DType dtype : float_types)
     for (const auto& [heads, size] : {std::pair{1, 5}, {3, 16}, {2, 64}, {1, 80}, {1, 260}}) {

@@ -15,7 +15,7 @@ TEST(Convert, RoundsOnceBetweenAnyTwoDtypes) {
       Values x = Values::uniform({20001}, from, 1, -100.0, 100.0);
       Values y({20001}, to);
       launch_on(3, Convert{.x = x.view(), .y = y.view()});
-      // Half a unit, and half a unit of f32 where f64 passes through it on its way to 16 bits.
+      // Half a unit of the target. f64 passes through f32 to 16 bits, which adds half a unit of f32.
       expect_close(
           y, [&](int64_t i) { return x[i]; }, epsilon_of(to) / 2 * (1 + 0x1p-12), 0x1p-25);
     }

@@ -31,8 +31,8 @@ TEST(CrossEntropy, LossMatchesReference) {
                                 .losses = losses.view(),
                                 .dlogits = {},
                                 .ignore_index = -100});
-      // Differences of logits up to 20 are rounded before the exponential, then about 20 roundings of the
-      // sum.
+      // Differences of logits are up to 20 and are rounded before the exponential. The sum has about 20
+      // roundings.
       expect_close(
           losses,
           [&](int64_t i) {
@@ -133,7 +133,7 @@ TEST(CrossEntropy, ScaleInMemoryIsTheScaleOfTheHost) {
     Values logits = Values::uniform({13, 65}, dtype, 8);
     Values targets = random_targets(13, 65, -1);
     Values losses({13}, dtype), expected(logits.shape(), dtype), dlogits(logits.shape(), dtype);
-    // 3 of 13 targets are ignored.
+    // Three of the 13 targets are ignored.
     launch_on(1, CrossEntropy{.logits = logits.view(),
                               .targets = targets.view(),
                               .losses = losses.view(),

@@ -11,7 +11,8 @@ struct SumCase {
   int64_t outer, count, inner;
 };
 
-// One run, several runs, one and several blocks, with a rest, both ways; one strip of columns and several.
+// One run and several runs, and one strip of columns and several. Each way has one block and several blocks
+// with a rest.
 const std::vector<SumCase> sum_cases = {{1, 1, 1},    {3, 0, 1},     {2, 0, 5},    {5, 7, 1},
                                         {4, 7, 3},    {2, 64, 65},   {3, 65, 130}, {1, 1024, 7},
                                         {2, 1025, 9}, {1, 5000, 70}, {3, 4096, 1}, {2, 4097, 1},
@@ -33,8 +34,8 @@ TEST(DimensionSum, MatchesReference) {
           const double term = x[(i / c.inner * c.count + n) * c.inner + i % c.inner];
           expected += term, magnitude += std::fabs(term);
         }
-        // At most 128 + 5 additions in a lane of a block, or 64 of a run and 16 of a block, and the result's
-        // rounding; those of the reference are 5000 at most.
+        // A lane of a block has at most 128 + 5 additions. A run has 64 and its block 16 instead. The result
+        // is rounded once more. The reference has at most 5000 additions.
         ASSERT_NEAR(y[i], expected, (134 * epsilon_of(dtype) / 2 + 5000 * 0x1p-53) * magnitude) << i;
       }
     }
@@ -50,7 +51,8 @@ TEST(DimensionSum, ThreadsDoNotShowInTheBits) {
   }
 }
 
-// So a batch may be cut anywhere, and a tensor may have other columns beside it.
+// A sum depends on its terms alone. A batch can therefore be cut anywhere, and a tensor can have other
+// columns next to the summed ones.
 TEST(DimensionSum, ASumDependsOnItsTermsAlone) {
   constexpr int64_t count = 1500;
   Values x = Values::uniform({3, count, 130}, DType::f32, 1), y({3, 130});

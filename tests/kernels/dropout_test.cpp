@@ -8,7 +8,7 @@ namespace {
 
 constexpr RandomKey key{.seed = 0x123456789abcdef, .step = 17, .sample = 40, .site = 3};
 
-/// The contract, element by element.
+/// Implements dropout's contract, element by element.
 bool is_kept(int64_t sample, int64_t element, double probability) {
   const auto group = static_cast<uint64_t>(element) / 8;
   const auto words = philox<7>(derive_key(key.seed, key.site, 0),

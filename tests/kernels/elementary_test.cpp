@@ -14,7 +14,8 @@ namespace {
 using Function = double (*)(double);
 using Reference = std::function<long double(long double)>;
 
-/// The largest error in units in the last place over random arguments made by `draw` from a number in [0, 1).
+/// Returns the largest error in units in the last place over random arguments. `draw` makes each argument
+/// from a number in [0, 1).
 double worst_ulp(Function function, const Reference& reference, const std::function<double(double)>& draw) {
   double worst = 0.0;
   for (uint32_t i = 0; i < 200'000; ++i) {
@@ -39,7 +40,7 @@ double worst_ulp(Function function, const Reference& reference, const std::funct
 std::function<double(double)> uniform(double low, double high) {
   return [=](double u) { return low + (high - low) * u; };
 }
-/// 2^low to 2^high.
+/// Draws from 2^low to 2^high.
 std::function<double(double)> spread(double low, double high) {
   return [=](double u) { return std::exp2(low + (high - low) * u); };
 }
@@ -60,7 +61,7 @@ TEST(Elementary, LogIsWithinOneUlp) {
     EXPECT_LE(worst_ulp(math::log, exact, draw), 1.0);
 }
 
-/// sin(2 pi x) with an argument so small that it has all digits.
+/// Returns sin(2 pi x). Reduces the argument so far that it keeps all its digits.
 long double exact_sin_of_turns(long double x) {
   const long double t = x - std::rint(x), sign = t < 0 ? -1 : 1,
                     half = std::min(std::fabs(t), 0.5L - std::fabs(t));
@@ -113,7 +114,7 @@ TEST(Elementary, LimitsAndQuartersAreExact) {
   EXPECT_EQ(math::power(3.0, 13), 1594323.0);
 }
 
-// A compiler that folds constants and a processor that computes have the same bits.
+// The compiler that folds constants and the processor must produce the same bits.
 TEST(Elementary, CompilersAndProcessorsAgree) {
   constexpr double folded[] = {math::exp(0.3),          math::log(0.3),  math::sin_of_turns(0.3),
                                math::cos_of_turns(0.3), math::tanh(0.7), math::erf(2.5)};

@@ -6,7 +6,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// The kernel K{a, b, y} against `reference` for every dtype and several sizes, in place and on three
+/// Compares the kernel K{a, b, y} with `reference` for every dtype and several sizes, in place and on three
 /// threads.
 template <class K>
 void check_binary(double (*reference)(double, double)) {
@@ -16,7 +16,8 @@ void check_binary(double (*reference)(double, double)) {
       Values b = Values::uniform({size}, dtype, 2);
       Values y({size}, dtype);
       launch_on(1, K{a.view(), b.view(), y.view()});
-      // One rounding in the compute type and one to storage; products reach down to f16's subnormals.
+      // The result is rounded once in the compute type and once to storage. Products reach down to f16's
+      // subnormals.
       expect_close(
           y, [&](int64_t i) { return reference(a[i], b[i]); }, epsilon_of(dtype), 0x1p-24);
       launch_on(3, K{a.view(), b.view(), a.view()});
@@ -57,7 +58,7 @@ TEST(Elementwise, ScaleReluAndTanhMatchReference) {
   }
 }
 
-// math::exp and math::log are right to an ulp (tests/kernels/math_test.cpp).
+// math::exp and math::log are accurate to one ulp (tests/kernels/math_test.cpp).
 TEST(Elementwise, ExponentialsAndLogarithmsMatchReference) {
   for (const DType dtype : float_types) {
     Values x = Values::uniform({1, 700}, dtype, 3);

@@ -43,7 +43,7 @@ TEST(Embedding, BackwardAddsInOrderOfPositions) {
     }
 }
 
-// Rows that are not used keep every bit: -0 + 0 would be 0.
+// Unused rows stay bit-identical. Adding 0 to them would turn -0 into 0.
 TEST(Embedding, BackwardAddsFinishedSumsToWhatIsThere) {
   for (const int64_t rows : {3, 600})
     for (const int64_t columns : {7, 65, 384}) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// |actual[i] - expected(i)| <= relative |expected(i)| + absolute for every i.
+/// Asserts |actual[i] - expected(i)| <= relative |expected(i)| + absolute for every i.
 inline void expect_close(const Values& actual, const std::function<double(int64_t)>& expected,
                          double relative, double absolute) {
   for (int64_t i = 0; i < actual.size(); ++i) {
@@ -18,9 +18,9 @@ inline void expect_close(const Values& actual, const std::function<double(int64_
   }
 }
 
-/// dx against central differences of `loss` in the f64 values x. With h = 1e-4 the differences are off by h^2
-/// / 6 times the third derivative, and by about 2^-52 |loss| / h for rounding: some 1e-8 for values of order
-/// one.
+/// Compares dx with central differences of `loss` in the f64 values x, with h = 1e-4. The differences err by
+/// h^2 / 6 times the third derivative, and by about 2^-52 |loss| / h from rounding. That is about 1e-8 for
+/// values of order one.
 inline void expect_slopes(Values& x, const Values& dx, const std::function<double()>& loss) {
   constexpr double h = 1e-4;
   for (int64_t i = 0; i < x.size(); ++i) {

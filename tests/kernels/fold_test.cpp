@@ -6,7 +6,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// The program of the tree over leaves [begin, end), halves first.
+/// Appends the program of the tree over leaves [begin, end). Both halves precede their addition.
 void append_tree(int begin, int end, std::vector<int>& program) {
   if (end - begin == 1) return program.push_back(begin);
   int half = 1;

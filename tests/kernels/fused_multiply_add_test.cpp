@@ -14,7 +14,7 @@ bool are_same(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (a != a && b != b);
 }
 
-/// A float of random digits and sign whose exponent is in [least, least + count).
+/// Returns a float with random digits and sign and an exponent in [least, least + count).
 float random_float(uint32_t word, uint32_t exponent_word, int least, uint32_t count) {
   const float digits = 1.0f + static_cast<float>(word >> 9) * 0x1p-23f;
   return std::ldexp(word & 1 ? -digits : digits, least + static_cast<int>(exponent_word % count));
@@ -32,7 +32,7 @@ void expect_same_as_fma(float a, float b, float c) {
 TEST(MultiplyAddInDouble, IsFusedForAllFloats) {
   for (uint32_t i = 0; i < 1'000'000; ++i) {
     const auto words = philox(1, {i, 0, 0, 0});
-    // Any three words, most of them of distant exponents, and subnormal numbers among them.
+    // The three words are arbitrary floats, mostly with distant exponents. Subnormal numbers are among them.
     expect_same_as_fma(std::bit_cast<float>(words[0]), std::bit_cast<float>(words[1]),
                        std::bit_cast<float>(words[2]));
   }
@@ -45,21 +45,21 @@ TEST(MultiplyAddInDouble, IsFusedForAllFloats) {
 TEST(MultiplyAddInDouble, IsRoundedOnceBesideTheMiddleOfTwoFloats) {
   for (uint32_t i = 0; i < 200'000; ++i) {
     const auto words = philox(2, {i, 0, 0, 0});
-    // The product is half a unit in the last place of c but for 2^-46 of it, or 2^-23.
+    // The product is half a unit in the last place of c, apart from 2^-46 or 2^-23 of it.
     const float c = random_float(words[0], words[1], -3, 6);
     const float half = std::ldexp(1.0f, std::ilogb(c) - 24);
     const float more = 1.0f + 0x1p-23f, less = 1.0f - 0x1p-23f;
     expect_same_as_fma(half * more, less, c);
     expect_same_as_fma(half, words[2] & 1 ? more : less, c);
     expect_same_as_fma(half, 1.0f, c);
-    // A result that is subnormal.
+    // The result is subnormal.
     expect_same_as_fma(std::ldexp(more, -75), std::ldexp(less, -75),
                        random_float(words[2], words[3], -149, 30));
   }
 }
 
-// Where subnormal numbers count as zero x86-64's mode for it and flushed_multiply_add agree. Other processors
-// have no such mode, and call that function.
+// x86-64's mode that flushes subnormal numbers to zero and flushed_multiply_add agree. Other processors have
+// no such mode and call that function.
 TEST(FlushSubnormals, IsWhatFlushedMultiplyAddComputes) {
   using Vector = gemm::Vector<float>;
   const auto bf16 = [](float x) { return static_cast<float>(bfloat16(x)); };
@@ -70,7 +70,7 @@ TEST(FlushSubnormals, IsWhatFlushedMultiplyAddComputes) {
     const float a = bf16(random_float(words[0], more[0], least_exponent, 3)),
                 b = bf16(random_float(words[1], more[1], least_exponent, 6));
     float c = random_float(words[2], more[2], -128, 4);
-    // Half of the sums fall beside the least normal number, a quarter within the last place of it.
+    // Half of the sums are near the least normal number. A quarter are within its last place.
     if (i % 2 == 0) c = bf16(static_cast<float>(0x1p-126 - static_cast<double>(a) * b));
     if (i % 4 == 0) c = std::copysign(0x1p-126f + 0x1p-149f * static_cast<float>(words[3] % 3), c);
     Vector result{};

@@ -20,7 +20,7 @@ TEST_P(GeluOf, ForwardMatchesReference) {
     Values x = Values::uniform({3, 217}, dtype, 1, -8.0, 8.0);
     Values y(x.shape(), dtype);
     launch_on(1, GeluForward{.x = x.view(), .y = y.view(), .form = GetParam()});
-    // A few roundings of numbers up to 8 in the compute type, then one to the storage type.
+    // A few roundings of numbers up to 8 in the compute type, then one rounding to the storage type.
     const double compute = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
     expect_close(
         y, [&](int64_t i) { return reference(x[i], GetParam()); }, epsilon_of(dtype) + 8 * compute,
@@ -48,8 +48,8 @@ TEST_P(GeluOf, BackwardInFloatMatchesDouble) {
   Values dx({1000});
   launch_on(1, GeluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view(), .form = GetParam()});
   launch_on(1, GeluBackward{.x = x64.view(), .dy = dy64.view(), .dx = dx64.view(), .form = GetParam()});
-  // The argument of the exponential, up to 50 where the slope is not yet 0 or 1, carries two roundings; the
-  // exponential then decays much faster than that grows.
+  // The exponential's argument has two roundings. It is at most 50 while the slope is not yet 0 or 1. The
+  // exponential decays much faster than this error grows.
   expect_close(
       dx, [&](int64_t i) { return dx64[i]; }, 16 * 0x1p-23, 16 * 0x1p-23);
 }

@@ -4,15 +4,16 @@
 namespace lockstep::testing {
 namespace {
 
-// Several blocks of rows or of columns, tiles that wait for the next group of depth in several lots, rows
-// that are read where they lie, and rows at the distance of pages, which are not.
+// Shapes with several blocks of rows or columns, and with tiles that wait for the next group of depth in
+// several batches. Some rows are read in place. Rows with a stride of whole pages are packed instead.
 TEST(MatMul, LargeProductsAreTheSameChains) {
   for (const ProductCase& c : {ProductCase{800, 520, 800},
                                {1570, 800, 35},
                                {35, 800, 1570},
                                {45, 800, 230},
                                {70, 1024, 200},
-                               // Rectangles of which one alone would keep the other factor.
+                               // One of the rectangles alone would keep the other factor. All follow the
+                               // largest one.
                                {800, 1024, 256},
                                {540, 768, 256},
                                {636, 768, 320}})

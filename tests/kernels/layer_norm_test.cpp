@@ -41,7 +41,7 @@ struct LayerNormCase {
   }
 };
 
-/// Columns that fill no vector: what lies beside them must not reach their sums.
+/// These columns do not fill a vector. The elements next to them must not reach their sums.
 TEST(LayerNorm, EqualRowsOfHugeNumbersHaveNoGradient) {
   for (const int64_t columns : {1, 5, 32, 33, 65, 100}) {
     LayerNormCase c({3, columns}, DType::f32);
@@ -69,7 +69,8 @@ TEST(LayerNorm, ForwardMatchesReference) {
           const double normal = (c.x[i] - mean) / std::sqrt(variance + 1e-5);
           return normal * c.weight[i % columns] + (with_bias ? c.bias[i % columns] : 0.0);
         };
-        // Sums of up to 1000 / 32 + 5 terms a lane, of values up to 2, magnified by 1 / deviation (about 1).
+        // A lane sums up to 1000 / 32 + 5 terms of values up to 2. The error is multiplied by 1 / deviation,
+        // which is about 1.
         expect_close(c.y, reference, 0.0, 64 * epsilon_of(dtype) * (columns == 1 ? 316 : 1));
       }
 }
@@ -95,7 +96,8 @@ TEST(LayerNorm, BackwardInFloatMatchesDouble) {
   for (LayerNormCase* of : {&c, &exact}) of->forward(1, true), of->backward(1, true);
   expect_close(
       c.dx, [&](int64_t i) { return exact.dx[i]; }, 0.0, 64 * 0x1p-23);
-  // Sums of 100 terms up to 4 in blocks of 32: 35 roundings of partial sums below 400, rarely close to it.
+  // Sums of 100 terms up to 4 in blocks of 32. The 35 partial sums are below 400, mostly far below, and each
+  // is rounded.
   expect_close(
       c.dweight, [&](int64_t i) { return exact.dweight[i]; }, 0.0, 35 * 100 * 0x1p-23);
   expect_close(

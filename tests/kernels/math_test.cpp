@@ -15,8 +15,8 @@ namespace {
 using Function = float (*)(float);
 using Reference = long double (*)(long double);
 
-/// The largest error in units in the last place over every 1009th float there is (1009 is prime, so all
-/// exponents and signs are met), infinities and NaNs included.
+/// Returns the largest error in units in the last place over every 1009th float, including infinities and
+/// NaNs. Since 1009 is prime, all exponents and signs occur.
 double worst_ulp(Function function, Reference reference) {
   double worst = 0.0;
   for (uint64_t word = 0; word <= 0xffffffffu; word += 1009) {
@@ -61,7 +61,7 @@ TEST(Math, LimitsAreExact) {
   EXPECT_TRUE(std::signbit(math::tanh(-0.0f)));
 }
 
-/// What a loop computes for an element must not depend on where the element lies.
+/// A loop's result for an element must not depend on the element's position.
 TEST(Math, LoopsOfEveryLengthGiveTheSameBits) {
   constexpr int64_t size = 300;
   std::vector<float> x(size), whole(size);

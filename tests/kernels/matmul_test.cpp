@@ -10,8 +10,8 @@
 namespace lockstep::testing {
 namespace {
 
-// Whole tiles, partial tiles, single rows and columns, empty sums, sums of several blocks, few rows with more
-// strips of columns than are summed at once or shared out evenly, and more than one group of depth.
+// Whole tiles, partial tiles, single rows and columns, empty sums, sums of several blocks and several groups
+// of depth. Some products have few rows and more strips of columns than are summed at once or shared evenly.
 const std::vector<ProductCase> product_cases = {
     {1, 1, 1},      {1, 7, 3},      {3, 1, 5},      {12, 32, 32},  {13, 33, 31},  {24, 64, 128},
     {5, 0, 9},      {0, 4, 3},      {4, 3, 0},      {65, 20, 1},   {2, 256, 17},  {31, 257, 33},
@@ -51,8 +51,8 @@ TEST(MatMul, MatchesDoublePrecisionWithBias) {
         sum += o.left(row, d) * o.right(d, column);
         magnitude += std::fabs(o.left(row, d) * o.right(d, column));
       }
-      // One rounding per term, one for the bias, and in f64 as many again in the reference: each at most half
-      // an epsilon of a partial sum.
+      // Each term rounds once, and the bias rounds once. In f64 the reference rounds as often again. Each
+      // rounding is at most half an epsilon of a partial sum.
       const double terms = static_cast<double>(k + 1);
       ASSERT_NEAR(o.c[i], sum, terms * epsilon_of(o.kernel.c.dtype) * magnitude) << "element " << i;
     }
@@ -105,7 +105,7 @@ TEST(MatMul, RowsAndColumnsDoNotKnowTheirNeighbours) {
   }
 }
 
-/// The product of the first rows of a.
+/// Returns the product of the first `rows` rows of a.
 MatMul of_first_rows(MatMul whole, int64_t rows, Values& c, Values& pre_activation) {
   whole.a.shape = {rows, whole.a.shape[1]};
   whole.c = c.view();
@@ -114,7 +114,7 @@ MatMul of_first_rows(MatMul whole, int64_t rows, Values& c, Values& pre_activati
   return whole;
 }
 
-// Few rows take another way through the processor than many: strips that are read where they lie.
+// Products of few rows use other code than products of many rows. They read the strips in place.
 TEST(MatMul, FewRowsHaveTheBitsOfMany) {
   for (const DType dtype : float_types)
     for (const bool transpose_b : {false, true})
@@ -160,7 +160,7 @@ TEST(MatMul, ActivationsAreThoseOfTheGeluKernel) {
     }
 }
 
-/// Each with one thread and with three, whose bits must be the same.
+/// Launches the kernel with three threads and with one. Asserts that the bits are the same.
 void launch_twice(const MatMul& kernel, const std::vector<Values*>& outputs) {
   launch_on(3, kernel);
   std::vector<Values> before;

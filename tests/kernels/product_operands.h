@@ -16,7 +16,8 @@ struct ProductCase {
   int64_t m, k, n;
 };
 
-/// Calls body(transpose a, transpose b) for all four ways to store the factors, until one fails.
+/// Calls body(transpose a, transpose b) for all four storage orders of the factors. Stops at the first
+/// failure.
 template <class Body>
 void for_each_order(const ProductCase& size, Body&& body) {
   for (const bool of_a : {false, true})
@@ -28,7 +29,7 @@ void for_each_order(const ProductCase& size, Body&& body) {
 }
 
 struct Operands {
-  /// Elements of a and of b are in [-largest, largest].
+  /// The elements of a are in [-largest[0], largest[0]], and those of b in [-largest[1], largest[1]].
   Operands(const ProductCase& size, DType dtype, bool a_flag, bool b_flag,
            std::array<double, 2> largest = {2, 2})
       : a(Values::uniform(a_flag ? Shape{size.k, size.m} : Shape{size.m, size.k}, dtype, 1, -largest[0],
@@ -51,8 +52,8 @@ struct Operands {
   MatMul kernel;
 };
 
-/// The contract, in the dtype itself: a chain of fused multiply-adds per 256 of k, the blocks added in order;
-/// where subnormal numbers are lost, each number as `kept` leaves it.
+/// Implements the contract in the dtype itself. Every 256 of k are one chain of fused multiply-adds, and the
+/// blocks are added in order. `kept` is applied to each number, for example to flush subnormal numbers.
 template <class T, class Kept = std::identity>
 T chained(const Operands& o, int64_t row, int64_t column, Kept kept = {}) {
   T sum{0};
@@ -66,7 +67,7 @@ T chained(const Operands& o, int64_t row, int64_t column, Kept kept = {}) {
   return sum;
 }
 
-/// Several threads write every element of c, and what one has written.
+/// Several threads must write every element of c with the bits that one thread wrote.
 inline void expect_same_on_more_threads(const MatMul& kernel, Values& c) {
   const Values alone = c;
   for (const int threads : {2, 3}) {

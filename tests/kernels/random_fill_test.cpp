@@ -18,7 +18,7 @@ TEST(RandomFill, MomentsOfTheNormalAreWithinFourSigma) {
   double sums[5] = {};
   for (int64_t i = 0; i < size; ++i)
     for (int power = 1; power <= 4; ++power) sums[power] += std::pow((y[i] - 1.0) / 0.5, power) / size;
-  // The n-th moment's estimate has the variance (E z^2n - (E z^n)^2) / size.
+  // The estimate of the n-th moment has the variance (E z^2n - (E z^n)^2) / size.
   EXPECT_NEAR(sums[1], 0.0, 4 * std::sqrt(1.0 / size));
   EXPECT_NEAR(sums[2], 1.0, 4 * std::sqrt(2.0 / size));
   EXPECT_NEAR(sums[3], 0.0, 4 * std::sqrt(15.0 / size));
@@ -33,7 +33,8 @@ TEST(RandomFill, AnElementIsAFunctionOfItsIndex) {
   EXPECT_FALSE(normal(40001, DType::f32, 8, 1) == whole);
 }
 
-/// Odd pieces: ends in every place of a group of four, within a chunk and beyond it.
+/// Fills in pieces of odd sizes. Their ends cover every position in a group of four, within a chunk and past
+/// it.
 template <class Fill>
 void expect_pieces_to_make_the_whole(Fill fill) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {

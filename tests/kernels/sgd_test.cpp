@@ -6,7 +6,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// Three steps against the same recursion in double.
+/// Compares three steps with the same recursion in double.
 void check_steps(DType dtype, int64_t size, bool with_velocity) {
   Values parameter = Values::uniform({size}, dtype, 1);
   Values velocity({size}, dtype);
@@ -26,7 +26,8 @@ void check_steps(DType dtype, int64_t size, bool with_velocity) {
       expected[at] -= 0.1 * speed[at];
     }
   }
-  // Per step four roundings of numbers below 6 that reach the parameter times 0.1, and one of the parameter.
+  // Each step has four roundings of numbers below 6, which reach the parameter times 0.1. The parameter
+  // itself is rounded once.
   expect_close(
       parameter, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 0.0, 3 * 4 * epsilon_of(dtype));
 }

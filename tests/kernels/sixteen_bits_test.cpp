@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16 bits are storage: a kernel computes on them what it computes on the same numbers in fp32, and rounds
-// each result once. So every test is an equation between two runs of one kernel.
+// 16 bits are storage only. A kernel computes the results of equal numbers stored in fp32, and rounds each
+// result once. Every test therefore compares two runs of one kernel.
 #include <array>
 #include <functional>
 
@@ -23,8 +23,8 @@ namespace {
 
 using Outputs = std::vector<Values>;
 
-/// Where a case gets its tensors from: their numbers are those of `dtype`, and so is their storage, or fp32
-/// in the run that the other is held against.
+/// A source of a case's tensors. The values are numbers of `dtype`. Their storage is `dtype` too, except in
+/// the reference run, which stores them in fp32.
 struct Numbers {
   DType dtype;
   bool is_reference = false;
@@ -34,14 +34,14 @@ struct Numbers {
     return Values::uniform(shape, dtype, seed, low, high).in(storage());
   }
   Values result(Shape shape) const { return Values(shape, storage()); }
-  /// What is kept in 16 bits in the middle of a case.
+  /// Rounds an intermediate result that the case keeps in 16 bits.
   Values rounded(const Values& values) const { return values.in(dtype).in(storage()); }
 };
 
 using Computation = std::function<Outputs(const Numbers&, int threads)>;
 
-/// The outputs in 16 bits are those of the reference, rounded once, on any number of threads; those in fp32
-/// are equal.
+/// Expects 16-bit outputs to be the reference's outputs rounded once, on any number of threads. Expects equal
+/// fp32 outputs.
 void expect_rounded_once(const Computation& outputs_of) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Outputs expected = outputs_of({dtype, true}, 1);
@@ -81,7 +81,7 @@ TEST(SixteenBits, ProductsAreOfFp32) {
   for_each_product([](MatMul kernel, const Numbers& in, int threads) {
     const Shape shape{kernel.m(), kernel.n()};
     Values bias = in.uniform({kernel.n()}, 3), c = in.uniform(shape, 4), wide(shape), sums({kernel.n()});
-    kernel.c = wide.view();  // as a weight's gradient is, where sums pass by
+    kernel.c = wide.view();  // fp32, like the gradient of a weight with column sums
     if (!kernel.transpose_b) kernel.column_sum = sums.view();
     launch_on(threads, kernel);
     kernel.column_sum = {};
@@ -101,7 +101,7 @@ TEST(SixteenBits, AWeightsGradientIsAddedToInFp32) {
   });
 }
 
-// A GELU is of the sum before it is rounded, whether that is kept or not.
+// GELU reads the sum before rounding, whether the sum is kept or not.
 TEST(SixteenBits, ActivationsAreOfFp32) {
   for_each_product([](MatMul kernel, const Numbers& in, int threads) {
     const Shape shape{kernel.m(), kernel.n()};
@@ -148,7 +148,7 @@ TEST(SixteenBits, BatchesOfProductsAreOfFp32) {
       });
 }
 
-/// All patterns, infinities and NaNs among them, as some lane or other of every kind of panel.
+/// All bit patterns, including infinities and NaNs, occur in some lane of every kind of panel.
 TEST(SixteenBits, PanelsHoldEveryPattern) {
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const bool transpose_a : {false, true}) {

@@ -14,8 +14,8 @@ TEST(Softmax, MatchesReference) {
       for (int64_t row = 0; row < 12; ++row) {
         double sum = 0.0;
         for (int64_t j = 0; j < columns; ++j) sum += std::exp(x[row * columns + j]);
-        // A difference of up to 20 is rounded before the exponential; then two roundings of that, up to 94 +
-        // 5 of the sum and one of the quotient.
+        // A difference of up to 20 is rounded before the exponential. The exponential then has two roundings,
+        // the sum up to 94 + 5 and the quotient one.
         for (int64_t j = 0; j < columns; ++j) {
           const double expected = std::exp(x[row * columns + j]) / sum;
           ASSERT_NEAR(y[row * columns + j], expected, 130 * epsilon_of(dtype) / 2 * expected);

@@ -16,8 +16,7 @@ TEST(Sum, MatchesReference) {
       launch_on(1, Sum{.x = x.view(), .y = y.view()});
       double expected = 0.0, magnitude = 0.0;
       for (int64_t i = 0; i < size; ++i) expected += x[i], magnitude += std::fabs(x[i]);
-      // At most 128 + 5 additions in a lane of a block; the reference itself is off by less than size *
-      // 2^-53.
+      // A lane of a block has at most 128 + 5 additions. The reference itself errs by less than size * 2^-53.
       EXPECT_NEAR(y[0], expected, 133 * epsilon_of(dtype) * magnitude + 1e5 * 0x1p-53 * magnitude);
     }
 }

@@ -14,8 +14,9 @@ struct TransposeCase {
   int first, second;
 };
 
-/// With the last dimension and without, with dimensions before and between, less than a tile and several,
-/// runs that are pieces of 16 bytes and runs that are not, a dimension with itself, nothing.
+/// Swaps with and without the last dimension, with dimensions before and between, and of a dimension with
+/// itself. Sizes are less than a tile, several tiles, or empty. Some runs are multiples of 16 bytes and some
+/// are not.
 inline const std::vector<TransposeCase> transpose_cases = {
     {{2, 3}, 0, 1},       {{40, 33}, 0, 1},     {{3, 70, 65}, 1, 2},   {{5, 1, 9}, 0, 2},
     {{2, 7, 3, 5}, 1, 3}, {{2, 7, 3, 5}, 0, 2}, {{3, 34, 4, 8}, 1, 2}, {{4, 3, 2, 16}, 0, 1},
@@ -23,7 +24,7 @@ inline const std::vector<TransposeCase> transpose_cases = {
     {{300, 200}, 0, 1},   {{3, 4, 0}, 0, 1},
 };
 
-/// Coordinate by coordinate.
+/// Returns the transposed values, computed coordinate by coordinate.
 inline Values transposed(const Values& x, DType dtype, int first, int second) {
   const Shape& from = x.shape();
   const Shape to = Transpose::swapped(from, first, second);

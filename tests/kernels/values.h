@@ -14,13 +14,13 @@ namespace lockstep::testing {
 
 constexpr DType float_types[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
-/// Numbers of one dtype in memory of their own, that kernels see as a tensor and tests as doubles.
+/// Numbers of one dtype in their own memory. Kernels see them as a tensor and tests see them as doubles.
 class Values {
  public:
   explicit Values(Shape shape, DType dtype = DType::f32)
       : shape_(shape), dtype_(dtype), bytes_(size_bytes()) {}
 
-  /// Uniform in [low, high), the same for every dtype up to rounding.
+  /// Returns values uniform in [low, high). They are the same for every dtype up to rounding.
   static Values uniform(Shape shape, DType dtype, uint64_t seed, double low = -2.0, double high = 2.0) {
     Values values(shape, dtype);
     for (int64_t i = 0; i < values.size(); ++i)
@@ -28,7 +28,8 @@ class Values {
     return values;
   }
 
-  /// Multiples of 1/8 in [-2, 2]: sums of some thousand products of two are exact in fp32, in any order.
+  /// Returns multiples of 1/8 in [-2, 2]. Sums of a few thousand products of two are exact in fp32 in any
+  /// order.
   static Values eighths(Shape shape, DType dtype, uint64_t seed) {
     Values values = uniform(shape, dtype, seed);
     for (int64_t i = 0; i < values.size(); ++i) values.set(i, std::round(8 * values[i]) / 8);
@@ -41,7 +42,7 @@ class Values {
     return values;
   }
 
-  /// The same numbers in another float type, rounded to nearest.
+  /// Returns the same numbers in another float type, rounded to nearest.
   Values in(DType dtype) const {
     Values values(shape_, dtype);
     for (int64_t i = 0; i < size(); ++i) values.set(i, (*this)[i]);
@@ -87,17 +88,17 @@ class Values {
   std::vector<unsigned char> bytes_;
 };
 
-/// Elements [begin, begin + size) of a view.
+/// Returns elements [begin, begin + size) of a view.
 inline View part_of(const View& whole, int64_t begin, int64_t size) {
   return {static_cast<std::byte*>(whole.data) + begin * bytes(whole.dtype), {size}, whole.dtype};
 }
 
-/// Runs the kernel on the CPU with that many threads.
+/// Runs the kernel on the CPU with `threads` threads.
 template <class K>
 void launch_on(int threads, const K& kernel) {
   ThreadPool pool(threads);
-  // Once all are awake, a small kernel is shared out as well, instead of being done before the others have
-  // started.
+  // Waits until all threads are awake. Otherwise one thread could finish a small kernel before the others
+  // start.
   std::atomic<int> awake{0};
   pool.run(threads, [&](int64_t) {
     ++awake;
@@ -106,7 +107,7 @@ void launch_on(int threads, const K& kernel) {
   launch(CpuStream{&pool}, kernel);
 }
 
-/// The distance from 1 to the next number.
+/// Returns the distance from 1 to the next number.
 inline double epsilon_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -120,7 +121,7 @@ inline double epsilon_of(DType dtype) {
   }
 }
 
-/// sum of y[i] * weights[i]: a scalar whose gradient with respect to y is `weights`.
+/// Returns the sum of y[i] * weights[i], a scalar whose gradient with respect to y is `weights`.
 inline double dot(const Values& y, const Values& weights) {
   double sum = 0.0;
   for (int64_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];

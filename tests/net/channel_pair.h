@@ -11,7 +11,7 @@ namespace lockstep {
 
 constexpr double soon = 30.0;
 
-/// Both ends of a channel, through a relay if one stands between.
+/// Both ends of a channel. It runs through a relay if `endpoint` is the relay's.
 struct Pair {
   std::unique_ptr<Channel> listener_side;
   std::unique_ptr<Channel> connector_side;

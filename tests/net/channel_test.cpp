@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// One message through a relay that changes what follows the handshake.
+/// Sends one message through a relay that changes bytes after the handshake. Returns the receiver's error.
 std::string receive_through(const Relay::Meddle& meddle) {
   const Secret secret = Secret::random();
   Listener listener("127.0.0.1", 0);
@@ -26,7 +26,7 @@ std::string receive_through(const Relay::Meddle& meddle) {
   });
 }
 
-/// Meddles with frames only: the handshake's 80 bytes to the listener pass as they are.
+/// A change of frames only. The handshake's 80 bytes to the listener pass unchanged.
 class FrameMeddler {
  public:
   explicit FrameMeddler(std::function<std::string(std::string)> change) : change_(std::move(change)) {}
@@ -102,14 +102,14 @@ TEST(Channel, AnotherSecretIsRefusedOnBothSides) {
   testing::internal::CaptureStderr();
   while (connecting.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     EXPECT_EQ(listener.accept(Secret::random(), 0.05), nullptr);
-  EXPECT_NE(connecting.get().find("the secret of the other side is another one"), std::string::npos);
+  EXPECT_NE(connecting.get().find("the other side has a different secret"), std::string::npos);
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("refused 127.0.0.1:"), std::string::npos) << log;
   EXPECT_NE(log.find("it does not know the secret"), std::string::npos) << log;
 }
 
 TEST(Channel, AListenerThatDoesNotKnowTheSecretIsRefused) {
-  // A false listener can only guess: it answers the proof with bytes of its own.
+  // A false listener can only guess. It answers the proof with bytes of its own.
   const Secret secret = Secret::random();
   Listener listener("127.0.0.1", 0);
   int turn = 0;
@@ -121,7 +121,7 @@ TEST(Channel, AListenerThatDoesNotKnowTheSecretIsRefused) {
     return message_of([&] { (void)connect_channel(relay.endpoint(), secret, soon); });
   });
   const auto channel = listener.accept(secret, soon);
-  EXPECT_NE(connecting.get().find("another one"), std::string::npos);
+  EXPECT_NE(connecting.get().find("a different secret"), std::string::npos);
 }
 
 TEST(Channel, TheSecretIsNeverOnTheWire) {

@@ -22,7 +22,7 @@ bool is_readable(int descriptor, double seconds = 0.0) {
   return ::poll(&entry, 1, int(seconds * 1000)) == 1;
 }
 
-/// True once the other side has closed it.
+/// Returns whether the other side has closed the connection.
 bool is_closed(const Socket& socket) {
   std::string heard;
   try {
@@ -33,7 +33,7 @@ bool is_closed(const Socket& socket) {
   }
 }
 
-/// This process's own end of a listener's only connection.
+/// Returns this process's descriptor of the listener's only connection.
 int accepted_descriptor(const Listener& listener) {
   for (int descriptor = 3; descriptor < 1024; ++descriptor) {
     SocketAddress peer, own;
@@ -44,7 +44,7 @@ int accepted_descriptor(const Listener& listener) {
   return -1;
 }
 
-/// How many strangers a log says were refused.
+/// Returns the number of refused strangers that a log reports.
 int refusals_in(const std::string& log) {
   int count = 0;
   const std::regex line("refused (?:(\\d+) strangers, the last )?127");
@@ -53,7 +53,7 @@ int refusals_in(const std::string& log) {
   return count;
 }
 
-/// In a process of its own, which has half a minute.
+/// Returns the result of the body in a child process, which has 30 seconds.
 bool holds_in_a_process(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -136,7 +136,7 @@ TEST(Listener, AConnectionThatAForkedProcessStillHoldsIsHeardNoMore) {
   const Socket stranger = plain_connection(listener.endpoint());
   ASSERT_TRUE(is_readable(listener.descriptor(), soon));
   EXPECT_EQ(listener.accept(secret, 0), nullptr);
-  // As a child between fork and exec has it.
+  // A child process has such a copy between fork and exec.
   const Descriptor copy(::dup(accepted_descriptor(listener)));
   ASSERT_TRUE(bool(copy));
   stranger.send("GET / HTTP/1.1\r\n\r\n", after(soon));
@@ -154,7 +154,7 @@ TEST(Listener, ACallLooksAtAFewStrangersOnly) {
   std::vector<Socket> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(plain_connection(listener.endpoint()));
   EXPECT_EQ(listener.accept(secret, 0), nullptr);
-  EXPECT_TRUE(is_readable(listener.descriptor())) << "all of them were looked at in one call";
+  EXPECT_TRUE(is_readable(listener.descriptor())) << "one call handled all of them";
   while (is_readable(listener.descriptor())) EXPECT_EQ(listener.accept(secret, 0), nullptr);
 }
 
@@ -178,7 +178,7 @@ TEST(Listener, ManyRefusalsAreAFewLines) {
 TEST(Listener, AnHonestNewcomerComesThroughACrowdOfSilentOnes) {
   const Secret secret = Secret::random();
   testing::internal::CaptureStderr();
-  // Of a limit of 400 descriptors strangers get 50.
+  // With a limit of 400 descriptors, strangers get 50.
   EXPECT_TRUE(holds_in_a_process([&] {
     const rlimit few{.rlim_cur = 400, .rlim_max = 400};
     ::setrlimit(RLIMIT_NOFILE, &few);
@@ -212,7 +212,7 @@ TEST(Listener, WithoutDescriptorsItWaitsForSome) {
     while (all.back());
     for (int i = 0; i < 10; ++i)
       if (listener.accept(secret, 0) != nullptr) return false;
-    // Nobody who polls is woken over and over.
+    // A caller that polls must not be woken repeatedly.
     if (is_readable(listener.descriptor())) return false;
     all.clear();
     const auto channel = listener.accept(secret, soon);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t block_size = 8;
 
-/// A small model whose texts differ: as initialised it would nearly always say the same.
+/// Returns a small model that writes varied texts. Freshly initialised weights would nearly always produce
+/// the same text.
 std::unique_ptr<Gpt> make_model() {
   auto model = std::make_unique<Gpt>(Gpt::Options{.vocabulary = 16,
                                                   .block_size = block_size,
@@ -37,7 +38,7 @@ std::vector<int32_t> first_ids(int64_t count) {
   return ids;
 }
 
-/// The likeliest token after the last `block_size` of ids, all of them read anew.
+/// Returns the likeliest token after the last `block_size` ids. Reads all of them again.
 int32_t likeliest(const Gpt& model, const std::vector<int32_t>& ids) {
   const NoGrad no_grad;
   const int64_t time = std::min<int64_t>(block_size, std::ssize(ids));
@@ -46,7 +47,7 @@ int32_t likeliest(const Gpt& model, const std::vector<int32_t>& ids) {
   return static_cast<int32_t>(std::max_element(last.begin(), last.end()) - last.begin());
 }
 
-// Within the block size, beyond it from the start, and across it.
+// Prompts within the block size, beyond it from the start, and across it.
 TEST(Generate, WritesWhatAModelWritesThatReadsTheWholeWindowAnew) {
   const auto model = make_model();
   std::set<std::vector<int32_t>> endings;
@@ -59,10 +60,10 @@ TEST(Generate, WritesWhatAModelWritesThatReadsTheWholeWindowAnew) {
     EXPECT_EQ(generate(any_model, block_size, first_ids(length), likeliest_ten), ids);
     endings.insert({ids.begin() + length, ids.end()});
   }
-  EXPECT_GT(endings.size(), 3U) << "texts so much alike hide mistakes";
+  EXPECT_GT(endings.size(), 3U) << "the texts are too similar to show errors";
 }
 
-/// Prompts of all lengths, with options of each kind, one seed for all.
+/// Returns prompts of all lengths, with options of each kind and one common seed.
 std::vector<Prompt> varied_prompts() {
   std::vector<Prompt> prompts;
   for (uint32_t i = 0; i < 9; ++i) {
@@ -86,7 +87,7 @@ TEST(Generate, ABatchItsOrderItsPassesAndThreadsDoNotShow) {
     alone.push_back(generate(*make_text_model(*model), {prompt})[0]);
     texts.insert(alone.back().ids);
   }
-  EXPECT_GT(texts.size(), 6U) << "texts so much alike hide mistakes";
+  EXPECT_GT(texts.size(), 6U) << "the texts are too similar to show errors";
   std::vector<Prompt> reversed(prompts.rbegin(), prompts.rend());
   for (const int threads : {1, 3})
     for (const BatchLimits& limits : {BatchLimits{},
@@ -111,7 +112,7 @@ TEST(Generate, ABatchItsOrderItsPassesAndThreadsDoNotShow) {
   set_threads(1);
 }
 
-/// A user's own model: the id after the last one is likeliest. It fails where it is not told what it needs.
+/// A user's own model: the likeliest id is the last one plus 1. It fails if a call lacks the tokens it needs.
 class Counter : public TextModel {
  public:
   int64_t context() const override { return 6; }
@@ -124,7 +125,7 @@ class Counter : public TextModel {
     std::vector<float> logits(parts.size() * 10);
     for (size_t row = 0; row < parts.size(); ++row) {
       int64_t& read = read_.at(static_cast<size_t>(parts[row].text));
-      EXPECT_LE(parts[row].past, read) << "the model has not read that";
+      EXPECT_LE(parts[row].past, read) << "the model has not read these tokens";
       read = parts[row].past + std::ssize(parts[row].ids);
       EXPECT_LE(read, most_);
       logits[row * 10 + static_cast<size_t>(parts[row].ids.back() + 1) % 10] = 5.0F;
@@ -173,7 +174,7 @@ TEST(Generate, AsManyTokensAsThereAreNumbersMeanUntilTheEnd) {
             (std::vector<int32_t>{2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
-/// How often each id is drawn at 4000 positions, in percent.
+/// Returns how often each id is drawn at 4000 positions, in percent.
 std::map<int32_t, double> percentages(const std::vector<double>& logits, const GenerateOptions& options) {
   std::map<int32_t, double> counts;
   for (uint32_t position = 0; position < 4000; ++position)
@@ -201,7 +202,7 @@ TEST(Sampling, DrawsFromWhatTheOptionsLeave) {
   expect_percentages({.temperature = 0.0}, {{1, 100}});
 }
 
-// Of a vocabulary that is ranked in several steps, with the tail drawn too.
+// The vocabulary is so large that it is ranked in several steps. The tail is drawn from too.
 TEST(Sampling, RanksLargeVocabulariesAsFarAsItNeeds) {
   std::vector<double> logits(1000, 0.0);
   for (size_t id = 0; id < 1000; id += 2) logits[id] = -100.0;
@@ -210,14 +211,15 @@ TEST(Sampling, RanksLargeVocabulariesAsFarAsItNeeds) {
   for (const auto& [id, percent] : counts) EXPECT_EQ(id % 2, 1);
   const auto few = percentages(logits, {.temperature = 1.0, .top_k = 100});
   EXPECT_EQ(few.size(), 100U);
-  EXPECT_EQ(few.rbegin()->first, 199) << "of equal ones the lower ids";
+  EXPECT_EQ(few.rbegin()->first, 199) << "the lower ids among equal logits";
 }
 
 TEST(Sampling, RepetitionIsPenalizedByTheSignOfTheLogit) {
   const GenerateOptions options{.temperature = 0.0, .repetition_penalty = 2.0};
   const std::vector<double> logits = {2.0, 1.5, -0.4, 1.1};
   EXPECT_EQ(next_token(logits, std::vector<int32_t>{}, options, 0), 0);
-  EXPECT_EQ(next_token(logits, std::vector<int32_t>{0, 0, 9}, options, 0), 1) << "once, however often";
+  EXPECT_EQ(next_token(logits, std::vector<int32_t>{0, 0, 9}, options, 0), 1)
+      << "once, however often the token occurs";
   EXPECT_EQ(next_token(logits, std::vector<int32_t>{0, 1}, options, 0), 3);
   const std::vector<double> negative = {-1.0, -1.5};
   EXPECT_EQ(next_token(negative, std::vector<int32_t>{0}, options, 0), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against PyTorch: single operations, two optimizers, and two small GPTs from the logits to ten steps of
-// AdamW.
+// Compares with PyTorch: single operations, two optimizers, and two small GPTs from the logits to ten steps
+// of AdamW.
 #include "support/golden.h"
 
 #include <functional>
@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, GoldenTest, testing::Values(DType::f32, DTy
 
 using Operation = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
-/// Forward and all gradients; the golden file has <op>.<input>, <op>.dy, <op>.y and <op>.d<input>.
+/// Checks the forward and all gradients. The golden file has <op>.<input>, <op>.dy, <op>.y and <op>.d<input>.
 void check_operation(DType dtype, const std::string& op, const std::vector<std::string>& names,
                      const Operation& operation) {
   const Golden golden("ops");
@@ -60,7 +60,7 @@ TEST_P(GoldenTest, CrossEntropy) {
                   [&](const auto& in) { return cross_entropy(in[0], targets); });
 }
 
-/// Five steps of an optimizer on given gradients; its state carries PyTorch's names.
+/// Checks five steps of an optimizer on given gradients. Its state has PyTorch's names.
 template <class Optimizer>
 void check_optimizer(DType dtype, const std::string& name, const typename Optimizer::Options& options) {
   constexpr double learning_rate = 0.02;
@@ -106,7 +106,7 @@ class GoldenGpt {
                           dtype_);
   }
 
-  /// `precision` is that of the comparison.
+  /// Checks ten steps with the tolerances of `precision`.
   void check_ten_steps(DType precision) {
     constexpr double learning_rate = 1e-3, max_norm = 2.0;
     ParameterSpace space(parameters_, matrices_decay);
@@ -125,13 +125,13 @@ class GoldenGpt {
       golden_.expect_near("final." + parameter.name, ordered(parameter.name, parameter.tensor), precision);
   }
 
-  /// Logits, gradients and ten steps in 16 bits, in f16 with the usual constants of a GradScaler.
+  /// Checks logits, gradients and ten steps in 16 bits. f16 uses the usual constants of a GradScaler.
   void check_in_16_bits(DType dtype) {
     constexpr double learning_rate = 1e-3, max_norm = 2.0;
     ParameterSpace space(parameters_, matrices_decay);
     space.set_precision(dtype);
     AdamW optimizer(space, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
-    // In bf16 a scale of 1, which changes nothing.
+    // The scale is 1 in bf16, which changes nothing.
     GradScaler scaler(space, {.initial_scale = dtype == DType::f16 ? 65536.0 : 1.0});
     std::vector<double> losses, norms;
     for (int64_t step = 0; step < golden_.stored("inputs").shape()[0]; ++step) {
@@ -157,7 +157,7 @@ class GoldenGpt {
   }
 
  private:
-  /// From the file's order of a weight, which is [out, in], to the model's, and back.
+  /// Converts a weight between the file's order [out, in] and the model's order.
   static Tensor ordered(const std::string& name, const Tensor& values) {
     return is_in_out(name) ? transpose(values) : values;
   }
@@ -167,9 +167,9 @@ class GoldenGpt {
     return all.slice(step, step + 1).reshape({all.shape()[1], all.shape()[2]});
   }
 
-  /// Fails unless `actual` is about as far from double precision as PyTorch's 16 bits are: on average no more
-  /// than twice, and nowhere more than four times as far as those are anywhere. Single elements of what AdamW
-  /// has updated may go anywhere: where gradients are all but zero, rounding decides their direction.
+  /// Fails unless `actual` is about as far from double precision as PyTorch's 16 bits are. Its mean distance
+  /// is at most twice theirs. Its largest distance is at most four times theirs. The largest is not checked
+  /// for values that AdamW updated: near-zero gradients get their direction from rounding.
   void expect_as_near(DType dtype, const std::string& name, const Tensor& actual) const {
     const std::vector<double> values = to_doubles(actual), exact = to_doubles(golden_.stored(name));
     const std::vector<double> theirs = to_doubles(in_16_bits_.stored(concat(dtype, ".", name, ".error")));
@@ -214,7 +214,8 @@ TEST_P(GoldenTest, LogitsAndGradients) {
   untied(dtype()).check_first_batch();
 }
 
-// The factor that clips is an fp32 number in f64 too, so where it is not 1 single precision is all to be had.
+// The clip factor is an fp32 number in f64 too. Steps that are clipped can therefore match only to single
+// precision.
 TEST_P(GoldenTest, TenStepsOfWhichSomeAreClipped) { tied(dtype()).check_ten_steps(DType::f32); }
 
 TEST_P(GoldenTest, TenStepsWithoutClipping) { untied(dtype()).check_ten_steps(dtype()); }
@@ -223,9 +224,9 @@ class GoldenIn16Bits : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, GoldenIn16Bits, testing::Values(DType::bf16, DType::f16),
                          [](const auto& precision) { return name(precision.param); });
 
-// Both round what they store to 16 bits in much the same places and compute in fp32, so their distances from
-// double precision are draws of one distribution. Where one of them rounds and the other does not, PyTorch
-// does: gradients of weights.
+// Both round the stored values to 16 bits in much the same places and compute in fp32. Their distances from
+// double precision are thus draws of one distribution. If only one of them rounds, it is PyTorch, which
+// rounds gradients of weights.
 TEST_P(GoldenIn16Bits, AreAsNearToDoublePrecisionAsPyTorch) {
   tied(DType::f32).check_in_16_bits(GetParam());
   untied(DType::f32).check_in_16_bits(GetParam());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of whole models against central differences, and where a shared weight's comes from.
+// Compares the gradients of whole models with central differences. Checks the two sources of a shared
+// weight's gradient.
 #include <algorithm>
 #include <vector>
 
@@ -22,7 +23,8 @@ Gpt::Options options_in_f64() {
           .dtype = DType::f64};
 }
 
-/// GPT-2's start is so near to zero that most slopes vanish; this one makes every path count.
+/// Enlarges the parameters. GPT-2's initial values are so near to zero that most slopes vanish; here every
+/// path counts.
 void enlarge(const Gpt& model) {
   uint32_t place = 0;
   for (const auto& [name, tensor] : model.parameters()) {
@@ -57,7 +59,8 @@ TEST(GptGradient, WithDropout) {
   check_gpt(options, {.training = true, .seed = 3, .step = 5, .sample = 8});
 }
 
-// The same model with a head of its own that holds the same values: its two gradients are the two parts.
+// The untied model's head holds the same values as the tied table. Its two gradients are the two parts of the
+// tied one.
 TEST(GptGradient, ATiedWeightHasTheGradientsOfBothItsUses) {
   Gpt::Options options = options_in_f64();
   const Gpt tied(options, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPT is made of, how it starts, and what its logits may depend on.
+// Checks a GPT's parts, its initial values, and the inputs that its logits may depend on.
 #include "nn/gpt.h"
 
 #include <array>
@@ -63,7 +63,6 @@ TEST(Gpt, WeightsOfBlocksAreInputsByOutputs) {
   EXPECT_EQ(shape_of("mlp.c_proj.weight"), (Shape{4 * width, width}));
 }
 
-// GPT-2's 124,439,808 by its parts: the embeddings, and a block that is there twelve times.
 TEST(Gpt, RowsBeyondTheVocabularyTakeNoPart) {
   for (const bool is_tied : {true, false})
     for (const int64_t rows_at_once : {0, 5}) {
@@ -80,7 +79,7 @@ TEST(Gpt, RowsBeyondTheVocabularyTakeNoPart) {
       const Tensor targets = from_values(std::vector<int32_t>{5, 30, 0, 9, 9, 8}, {2, 3});
       const Tensor loss = plain.loss(ids, targets, {}, rows_at_once),
                    same = padded.loss(ids, targets, {}, rows_at_once);
-      // Sums of 31 exponentials, in another order.
+      // Both sum 31 exponentials, in different orders.
       EXPECT_NEAR(item(loss), item(same), 1e-6);
       backward(loss);
       backward(same);
@@ -94,6 +93,7 @@ TEST(Gpt, RowsBeyondTheVocabularyTakeNoPart) {
     }
 }
 
+// Adds GPT-2's 124,439,808 parameters from the embeddings and twelve times the parameters of a block.
 TEST(Gpt, CountsTheParametersOfGpt2) {
   const auto count = [](int64_t layers) {
     const Gpt model({.vocabulary = 503, .block_size = 1024, .layers = layers, .heads = 12, .width = 768}, 1);
@@ -109,7 +109,8 @@ double root_mean_square(const Tensor& tensor) {
   return std::sqrt(squares / static_cast<double>(tensor.size()));
 }
 
-// The spread of n normal numbers is right to 1 / sqrt(2 n), their mean to 1 / sqrt(n); five times that.
+// The spread of n normal numbers is accurate to 1 / sqrt(2 n), and their mean to 1 / sqrt(n). The tolerance
+// is five times that.
 TEST(Gpt, StartsLikeGpt2) {
   Gpt::Options options = small_options();
   options.width = 96;
@@ -144,7 +145,7 @@ TEST(Gpt, TheStartIsAFunctionOfTheSeedAlone) {
   }
 }
 
-// A weight's numbers are drawn as those of a matrix [outputs, inputs], in whatever order they lie.
+// The numbers of a weight are drawn in the order of a matrix [outputs, inputs], whatever its order in memory.
 TEST(Gpt, TheOrderOfAWeightDoesNotShowInItsStart) {
   Gpt::Options options = small_options();
   options.tie_weights = false;
@@ -206,7 +207,7 @@ TEST_P(GptLogits, AFutureTokenChangesNoPastLogit) {
       };
       EXPECT_TRUE(has_same_bits(rows(before, 0, changed), rows(after, 0, changed))) << changed;
       EXPECT_FALSE(has_same_bits(rows(before, changed, block_size), rows(after, changed, block_size)));
-      EXPECT_TRUE(has_same_bits(before.slice(1, 2), after.slice(1, 2))) << "the other sample";
+      EXPECT_TRUE(has_same_bits(before.slice(1, 2), after.slice(1, 2))) << "the other sample has changed";
     }
   }
 }
@@ -222,7 +223,7 @@ TEST_P(GptLogits, AShorterContextGivesTheSameLogits) {
   }
 }
 
-/// The last row of the logits of the first `end` ids, read at once.
+/// Returns the last row of the logits of the first `end` ids, computed in one pass.
 Tensor logits_after(const Gpt& model, const Tensor& ids, int64_t end) {
   return model(ids.slice(0, end).reshape({1, end}), {}).reshape({end, vocabulary}).slice(end - 1, end);
 }
@@ -231,7 +232,7 @@ std::vector<int32_t> ids_between(const Tensor& ids, int64_t begin, int64_t end) 
   return {ids.data<int32_t>() + begin, ids.data<int32_t>() + end};
 }
 
-/// Three texts go on together, each cut elsewhere, and two leave their places to another.
+/// Reads three texts together, each cut at different positions. A new text replaces two of them.
 void expect_same_logits_with_cache(const Gpt& model) {
   const NoGrad no_grad;
   KeyValueCache cache{.texts = 3, .capacity = block_size};

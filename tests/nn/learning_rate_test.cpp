@@ -15,7 +15,7 @@ TEST(CosineSchedule, WarmsUpInEqualSteps) {
   EXPECT_DOUBLE_EQ(schedule.at(4), 1.0);
 }
 
-// A quarter, a half and three quarters of the way: cosines of 45, 90 and 135 degrees.
+// A quarter, a half and three quarters of the decay: cosines of 45, 90 and 135 degrees.
 TEST(CosineSchedule, FollowsTheCosineToTheFloor) {
   const double root_half = 0.70710678118654752440;
   EXPECT_NEAR(schedule.at(6), 0.2 + 0.4 * (1 + root_half), 1e-15);
@@ -51,7 +51,7 @@ TEST(CosineSchedule, ShakespearesRecipe) {
   EXPECT_DOUBLE_EQ(recipe.at(2000), 1e-4);
 }
 
-// A peak of 1 from step 4 on, a line over steps 8 to 12, and 0.2 from there on.
+// The rate peaks at 1 from step 4 on, falls along a line over steps 8 to 12, and then stays at 0.2.
 TEST(WarmupStableDecay, RisesStaysAndFallsAlongALine) {
   const WarmupStableDecay stable_first{
       .peak = 1.0, .floor = 0.2, .warmup_steps = 4, .decay_steps = 12, .cooldown_steps = 4};

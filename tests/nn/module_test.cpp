@@ -9,7 +9,7 @@
 namespace lockstep::module_test {
 namespace {
 
-/// A module of the kind a user writes: one parameter of its own, one part, and the part's weight once more.
+/// A module like a user's: one parameter of its own, one part, and the part's weight once more.
 class Scaled : public Module {
  public:
   Scaled() : factor_(add_parameter("factor", {1}, DType::f64)), part_(2, 3, true, DType::f64) {
@@ -48,7 +48,7 @@ TEST(Module, LayerNormStartsAsTheIdentitysScale) {
   EXPECT_EQ(LayerNorm(4, false).parameters().size(), 1U);
 }
 
-// U(-b, b) has the variance b^2 / 3; n draws of it know that to b^2 sqrt(4 / 45 / n).
+// U(-b, b) has the variance b^2 / 3. An estimate from n draws is accurate to b^2 sqrt(4 / 45 / n).
 TEST(Module, LinearsStartAsInPyTorch) {
   const Linear layer(25, 400);
   initialize_linears(layer.parameters(), 3);
@@ -65,7 +65,8 @@ TEST(Module, LinearsStartAsInPyTorch) {
   }
 }
 
-// Small whole numbers, of which 16 bits hold each: so the result is that of fp32, and so are the gradients.
+// The values are small integers that 16 bits represent exactly. The result and the gradients thus equal those
+// of fp32.
 TEST(Module, AnMlpComputesIn16BitsAndGivesFp32) {
   const Tensor x = from_values<float>({1, -2, 3, 0, 5, 2}, {2, 3}).set_requires_grad();
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -85,9 +86,9 @@ TEST(Module, AnMlpComputesIn16BitsAndGivesFp32) {
     space.set_precision(dtype);
     const std::vector<Tensor> actual = run();
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(has_same_bits(actual[i], expected[i])) << i;
-    model.parameters()[0].tensor.data<float>()[0] -= 0x1p-12f;  // rounds to what it was
+    model.parameters()[0].tensor.data<float>()[0] -= 0x1p-12f;  // rounds to the previous 16-bit value
     space.refresh_copies();
-    EXPECT_TRUE(has_same_bits(model(x), expected[0])) << "the copy is read";
+    EXPECT_TRUE(has_same_bits(model(x), expected[0])) << "the model reads the 16-bit copy";
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten steps of each optimizer against its definition in doubles.
+// Compares ten steps of each optimizer with its definition in doubles.
 #include <cmath>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr int steps = 10;
 constexpr double learning_rate = 0.05, weight_decay = 0.1, max_norm = 2.0;
 
-/// A matrix and a vector with gradients that are other ones in every step.
+/// A matrix and a vector whose gradients differ in every step.
 struct Model {
   std::vector<NamedTensor> parameters;
 
@@ -25,7 +25,7 @@ struct Model {
     for (NamedTensor& parameter : parameters) parameter.tensor.set_requires_grad();
   }
 
-  /// All that an optimizer needs; made anew, it finds the values where they are.
+  /// Returns all that an optimizer needs. A new space uses the parameters' current memory.
   std::unique_ptr<ParameterSpace> space() const {
     return std::make_unique<ParameterSpace>(parameters, matrices_decay);
   }
@@ -40,7 +40,7 @@ struct Model {
   static uint32_t gradient_id(int step, uint32_t p) { return 10 + 2 * static_cast<uint32_t>(step) + p; }
 };
 
-/// One parameter's definition: values, gradient of the step, decay.
+/// The definition for one parameter: values, gradient of the step, decay.
 struct Reference {
   std::vector<double> values, first, second;
   double decay = 0.0;
@@ -73,8 +73,8 @@ struct Reference {
 
 class OptimizerTest : public testing::TestWithParam<DType> {
  protected:
-  /// Runs both; `step_reference(reference, gradient, clip, t)` is the definition. Values are below 2.5, and
-  /// each step rounds a value a few times: twelve half units in all. The clip factor is an fp32 number.
+  /// Runs the optimizer and the definition `step_reference(reference, gradient, clip, t)`. Values are below
+  /// 2.5. Each step rounds a value a few times, twelve half units in all. The clip factor is an fp32 number.
   template <class StepReference>
   void check(Optimizer& optimizer, const Model& model, bool clips, double vector_decay,
              StepReference step_reference) {
@@ -135,7 +135,7 @@ TEST_P(OptimizerTest, SgdWithAndWithoutMomentum) {
     }
 }
 
-/// A new optimizer with the state of another goes on exactly where that one was.
+/// A new optimizer with the state of another must continue exactly from it.
 template <class Kind>
 void check_state_is_complete(const typename Kind::Options& options) {
   const Model model(DType::f32), copied(DType::f32);
@@ -172,8 +172,8 @@ TEST(Optimizer, StateIsAllThatASnapshotNeeds) {
   EXPECT_EQ(state[3].name, "vector.exp_avg_sq");
 }
 
-/// A table that is embedding and head is one parameter, as PyTorch's parameters() has it: one update, one
-/// term of the norm.
+/// A table that is both embedding and head is one parameter, as in PyTorch's parameters(). It gets one update
+/// and one term of the norm.
 TEST(Optimizer, ATensorThatIsListedTwiceIsUpdatedOnce) {
   const Model once(DType::f32), twice(DType::f32);
   std::vector<NamedTensor> listed = twice.parameters;
@@ -193,7 +193,7 @@ TEST(Optimizer, ATensorThatIsListedTwiceIsUpdatedOnce) {
   EXPECT_EQ(tied.state().size(), 4U);
 }
 
-/// The copies in 16 bits are the values, rounded, after every step.
+/// After every step the 16-bit copies must be the rounded values.
 template <class Kind>
 void check_copies_are_renewed(const typename Kind::Options& options) {
   for (const DType dtype : {DType::bf16, DType::f16}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT whose backward computes parts of the forward again: the same bits from less memory.
+// A GPT whose backward computes parts of the forward again has the same bits and needs less memory.
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -29,7 +29,7 @@ Tensor loss_of(const Gpt& model) {
                     random_ids({batch, time_steps}, vocabulary, 2), training);
 }
 
-/// The loss and all gradients of two backwards that add up, and the order in which they were ready.
+/// The loss, the accumulated gradients of two backwards, and the order in which the gradients were ready.
 struct Outcome {
   std::vector<Tensor> bits;
   std::vector<std::string> ready;
@@ -73,25 +73,25 @@ TEST(Recompute, NoWayShowsInTheBits) {
     }
 }
 
-/// What a loss keeps for its backward.
+/// Returns the bytes that a loss keeps for its backward.
 int64_t kept_bytes(const Recompute& recompute, int64_t layers) {
   const Gpt model(options_of(recompute, layers), 7);
-  for (const NamedTensor& parameter : model.parameters()) parameter.tensor.view();  // made at first use
+  for (const NamedTensor& parameter : model.parameters()) parameter.tensor.view();  // allocated at first use
   const int64_t before = memory_table().back().current_bytes;
   const Tensor loss = loss_of(model);
   return memory_table().back().current_bytes - before;
 }
 
 TEST(Recompute, KeepsWhatItSays) {
-  // A multiple of the pool's steps, so that bytes are counted as they are.
+  // The activation is a multiple of the pool's granularity, so that byte counts are exact.
   constexpr int64_t activation = batch * time_steps * width * 4;
   static_assert(activation % 1024 == 0);
   const int64_t of_a_block = kept_bytes({}, 5) - kept_bytes({}, 4);
   EXPECT_GT(of_a_block, 14 * activation);
   EXPECT_EQ(kept_bytes({What::block}, 5) - kept_bytes({What::block}, 4), activation);
-  // The norm before it, queries, keys, values and what attention makes of them.
+  // Recomputing attention frees the norm before it, the queries, keys and values, and its own result.
   EXPECT_LT(kept_bytes({What::attention}, 5), kept_bytes({}, 5) - 5 * 5 * activation);
-  // All of the last segment, and the inputs of those before.
+  // The loss keeps all activations of the last segment and the inputs of the segments before.
   EXPECT_EQ(kept_bytes({What::segments, 2}, 4), kept_bytes({}, 2) + activation);
   EXPECT_EQ(kept_bytes({What::segments, 3}, 6), kept_bytes({}, 2) + 2 * activation);
 }

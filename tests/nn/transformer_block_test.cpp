@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t width = 64;
 const Context training{.training = true, .seed = 9, .step = 4, .sample = 20};
 
-/// What is kept after attention and after the feed-forward branch, seen by branches that are constants: their
-/// weights are zero, their last biases 1 and 2.
+/// The dropout masks after attention and after the feed-forward branch. Both branches are constant to make
+/// the masks visible: their weights are zero and their last biases 1 and 2.
 struct Masks {
   std::vector<double> attention, feed_forward;
 

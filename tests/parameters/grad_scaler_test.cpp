@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GradScaler in hand-written loops: its rules, its order, and that it shows nowhere else.
+// A GradScaler in hand-written loops: its rules, the order of its calls, and that it does not change the
+// result.
 #include "parameters/grad_scaler.h"
 
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double learning_rate = 0.05, max_norm = 0.5;
 
-/// A classifier whose loss can be told a scale, in one piece or in pieces.
+/// A classifier. Its loss takes an optional scale, and computes all rows at once or a few at a time.
 struct Classifier {
   Tensor table = uniform_tensor({11, 6}, 1, DType::f32), head = uniform_tensor({5, 6}, 2, DType::f32);
   ParameterSpace space;
@@ -37,8 +38,8 @@ struct Classifier {
   }
 };
 
-// A scale that is a power of two commutes with every rounding in fp32, so steps with it have the bits of
-// steps without: if it is put in once and taken out once, wherever that is.
+// A scale that is a power of two commutes with every rounding in fp32. So a scaled step is bit-identical to a
+// step without a scale. The scale must be applied once and removed once, at any place.
 TEST(GradScaler, ShowsNowhereElse) {
   Classifier plain;
   Sgd sgd(plain.space, {.momentum = 0.9});
@@ -63,7 +64,7 @@ TEST(GradScaler, ShowsNowhereElse) {
           EXPECT_TRUE(!unscales || of_step == norm) << of_step;
           scaler.update();
         }
-        const bool is_in_pieces = rows_at_once > 0;  // these add up in another order
+        const bool is_in_pieces = rows_at_once > 0;  // their gradients add up in another order
         EXPECT_EQ(has_same_bits(model.space.values(), plain.space.values()), !is_in_pieces)
             << is_told << rows_at_once << unscales;
         for (size_t i = 0; i < to_doubles(model.head).size(); ++i)
@@ -73,7 +74,7 @@ TEST(GradScaler, ShowsNowhereElse) {
       }
 }
 
-/// A step of the one-element model: its gradient is `gradient`.
+/// Makes a step of the one-element model, whose gradient is `gradient`.
 void take_step(GradScaler& scaler, Optimizer& optimizer, const Tensor& parameter, double gradient) {
   scaler.backward(scale(sum(parameter), gradient));
   scaler.step(optimizer, learning_rate);
@@ -107,7 +108,7 @@ TEST(GradScaler, StepsThatOverflowAreSkippedAndNotCounted) {
   EXPECT_EQ(scaler.state(), (GradScale{2.0f, 0, 3})) << "8 / 2 / 2 / 2, and twice that after two good ones";
 }
 
-/// Also at the ends of what fp32 can hold.
+/// Covers scales at both ends of the range of fp32.
 TEST(GradScaler, TheScalesArePyTorchs) {
   const Golden golden("grad_scaler");
   for (const std::string run :
@@ -136,7 +137,7 @@ TEST(GradScaler, AScaleIsAPositiveNumberOfFp32) {
   EXPECT_THROW(GradScaler(model.space, {.initial_scale = 0.0}), Error);
 }
 
-// Bias corrections that the device makes are those that the host makes, to the last units of a double.
+// The device's bias corrections equal the host's to the last units of a double.
 TEST(GradScaler, CountsAdamsStepsAsTheHostDoes) {
   for (const int64_t step : {1, 2, 3, 10, 1000, 123456}) {
     const Tensor count = full({}, static_cast<double>(step), DType::i32),
@@ -148,7 +149,7 @@ TEST(GradScaler, CountsAdamsStepsAsTheHostDoes) {
   }
 }
 
-// What is below fp16's smallest number is lost unless the loss is told the scale before it rounds.
+// Gradients below the smallest fp16 number are lost, unless the loss applies the scale before it rounds.
 TEST(GradScaler, TellingTheLossKeepsSmallGradients) {
   const auto gradient_of = [](bool is_told) {
     Tensor logits = convert(from_values<float>({20.0f, 0.0f, 0.0f}, {1, 3}), DType::f16);
@@ -195,10 +196,10 @@ TEST(GradScaler, CallsInAnotherOrderSayWhatIsMissing) {
   expect_said([&] { scaler.update(); }, "before GradScaler::backward()");
   scaled();
   step();
-  expect_said([&] { gradient_norm(model.space); }, "unscale()");  // they hold the scale still
+  expect_said([&] { gradient_norm(model.space); }, "unscale()");  // gradients are still scaled
   scaler.update();
   backward(model.loss(0));
-  EXPECT_GT(gradient_norm(model.space), 0.0) << "these never did";
+  EXPECT_GT(gradient_norm(model.space), 0.0) << "these gradients were never scaled";
   expect_said([&] { optimizer.step(learning_rate); }, "GradScaler::step()");
   Classifier other;
   AdamW stranger(other.space, {});
@@ -210,10 +211,10 @@ TEST(GradScaler, ALossIsScaledExactlyOnce) {
   Classifier model;
   GradScaler scaler(model.space), other(model.space);
   const auto told = [&] { return model.loss(0, scaler.scale()); };
-  EXPECT_NE(error_of([&] { scaler.backward(add(told(), told())); }).find("make it without loss_scale"),
+  EXPECT_NE(error_of([&] { scaler.backward(add(told(), told())); }).find("compute it without loss_scale"),
             std::string::npos);
   EXPECT_THROW(scaler.backward(scale(told(), 0.5)), Error);
-  EXPECT_THROW(backward(told()), Error) << "scaled, and nobody would take it out";
+  EXPECT_THROW(backward(told()), Error) << "the gradients would stay scaled";
   EXPECT_THROW(other.backward(told()), Error);
   scaler.backward(add(model.loss(0), model.loss(1)));
   scaler.unscale();

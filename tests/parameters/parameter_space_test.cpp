@@ -18,7 +18,7 @@ Tensor leaf(int64_t size, bool is_trained = true) {
   return tensor.set_requires_grad(is_trained);
 }
 
-/// A table that is the head too, two blocks, a frozen part and a norm.
+/// Returns a model with a table that is also the head, a parameter of two blocks, a frozen one and a norm.
 std::vector<NamedTensor> small_model() {
   const Tensor table = leaf(5000);
   return {{"table.weight", table},           {"h.0.weight", leaf(100)},       {"h.0.bias", leaf(3)},
@@ -108,7 +108,7 @@ TEST(ParameterSpace, GradientsLieInOneBufferWhetherBoundBeforeOrAfterBackward) {
   EXPECT_EQ(gradient_norm(space), 2.0 * std::sqrt(elements));
   space.set_gradients_are_whole(false);
   EXPECT_THROW(model[1].tensor.grad(), Error);
-  EXPECT_FALSE(model[3].tensor.grad()) << "a frozen one has none";
+  EXPECT_FALSE(model[3].tensor.grad()) << "a frozen parameter has no gradient";
 }
 
 TEST(ParameterSpace, WhatDoesNotFitTogetherIsNamed) {

@@ -27,7 +27,7 @@ std::map<std::string, int64_t> peaks(const std::vector<MemoryUse>& uses) {
   return all;
 }
 
-/// A small GPT on the built-in text.
+/// Returns the configuration of a small GPT on the built-in text.
 Config small(const std::vector<const char*>& words, const std::string& folder) {
   const std::string log = "log.dir=" + folder;
   std::vector<const char*> all = {"data.dataset=sample", "data.block_size=24", "model.n_layer=3",
@@ -41,7 +41,7 @@ Config small(const std::vector<const char*>& words, const std::string& folder) {
   return config;
 }
 
-/// Memory that knows how much of it there is.
+/// A memory pool that records its largest size.
 class CountingPool final : public MemoryPool {
  public:
   ~CountingPool() override { release_cached(); }
@@ -95,8 +95,8 @@ TEST(MemoryPlan, IsToTheByteWhatARunTakes) {
     run_on(pool, config);
     const MemoryPlan plan = plan_of(config);
     auto planned = peaks(plan.uses), run = peaks(pool.table());
-    // A thread prepares the next batch, which may not be there yet where the total is largest, or while this
-    // one is.
+    // A thread prepares the next batch. The run may reach its peak before that batch exists. It may also
+    // never hold two batches at once.
     const int64_t batch = planned.at("batches") / 2;
     const int64_t early = planned.extract("total").mapped() - run.extract("total").mapped();
     EXPECT_TRUE(early >= 0 && early <= batch) << early;
@@ -104,11 +104,11 @@ TEST(MemoryPlan, IsToTheByteWhatARunTakes) {
     EXPECT_TRUE(late >= 0 && late <= batch) << late;
     EXPECT_EQ(planned, run) << joined(std::vector<std::string>(words.begin(), words.end()));
     EXPECT_NEAR(plan.blocks, static_cast<double>(pool.most()), static_cast<double>(early) + 1024)
-        << "with what is kept for later, but for some single numbers";
+        << "including cached blocks, but without some scalars";
   }
 }
 
-/// Ranks that cannot read each other's memory.
+/// A communicator of ranks that cannot read each other's memory.
 class Apart final : public LocalCommunicator {
  public:
   using LocalCommunicator::LocalCommunicator;
@@ -116,7 +116,7 @@ class Apart final : public LocalCommunicator {
 };
 
 TEST(MemoryPlan, IsWhatARankOfSeveralTakesThatCutWhatTheyKeep) {
-  // Where less is cut, gradients travel on a thread of their own, whose memory is not counted here.
+  // At lower stages of sharding, gradients travel on a separate thread. This test does not count its memory.
   const std::vector<std::vector<const char*>> settings = {
       {},
       {"train.accumulate=2"},
@@ -204,7 +204,7 @@ TEST(MemoryPlan, FitsIntoWhatTheUserLeavesARank) {
   config.train.memory_gib = 1e6;
   const Planner roomy = language_planner(config, world, data);
   EXPECT_NE(judge(roomy.plan(config), roomy.limits).limit.owner.find("has"), std::string::npos)
-      << "more than there is does not make more of it";
+      << "a setting above the machine's memory must not raise the limit";
   config.train.memory_gib = 0;
   EXPECT_EQ(language_planner(config, world, data).limits.size(), memory_limits(world).size());
 }
@@ -231,7 +231,7 @@ TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
       all.push_back({text.substr(0, text.find('=')), text.substr(text.find('=') + 1)});
     return all;
   };
-  // Where these changes just fit, nothing cheaper does.
+  // If the limit is exactly what these changes need, no cheaper change fits.
   const std::vector<std::vector<std::string>> remedies = {{"train.recompute=attention"},
                                                           {"train.recompute=block"},
                                                           {"train.recompute=block", "train.accumulate=4"}};
@@ -276,7 +276,7 @@ TEST(MemoryPlan, AStageThatFitsIsFoundAndTheFewestRanksThatDo) {
   Planner few = planner;
   few.most_samples = 5 * full.train.batch_size / full.dist.replicas;
   EXPECT_EQ(fewest_ranks(full, few), std::nullopt) << "the data has five batches";
-  EXPECT_EQ(fewest_ranks(config, planner), std::nullopt) << "everyone keeps everything";
+  EXPECT_EQ(fewest_ranks(config, planner), std::nullopt) << "without sharding, more ranks do not help";
   expect_contains(describe_plan(config, planner), {"2 on each host like this one: ", "dist.shard=full on 6"});
 }
 
@@ -305,7 +305,7 @@ TEST(MemoryPlan, RanksOfAHostShare) {
   const MemoryPlan one = plan(1), both = plan(2);
   EXPECT_EQ(one.shared, 0);
   EXPECT_EQ(one.host, one.peak);
-  EXPECT_LT(both.host, 2 * both.peak) << "what they share counts once";
+  EXPECT_LT(both.host, 2 * both.peak) << "shared memory must count once";
   EXPECT_GT(both.host, both.peak + both.shared / 2);
 }
 
@@ -336,26 +336,26 @@ TEST(MemoryPlan, AShardedRankKeepsItsPartAndAFewUnits) {
   std::map<std::string, double> full = rows("full", 4);
   EXPECT_NEAR(full["weights"], part, little);
   EXPECT_NEAR(full["gathered weights"], units[0] + units[1] + units[2] + units[0], little)
-      << "three on their way, and one for the hash";
+      << "three units in progress, and one for the hash";
   EXPECT_NEAR(full["optimizer"], 2 * part, little);
   EXPECT_GE(full["gradients"], part + 2 * units[0]);
   EXPECT_LE(full["gradients"], part + 3 * units[0] + little);
-  EXPECT_NEAR(rows("full", 16)["gradients"], full["gradients"] + part, little) << "two levels of the counter";
-  EXPECT_NEAR(rows("full", 64)["gradients"], full["gradients"] + 3 * part, little) << "four levels";
+  EXPECT_NEAR(rows("full", 16)["gradients"], full["gradients"] + part, little) << "two partial sums";
+  EXPECT_NEAR(rows("full", 64)["gradients"], full["gradients"] + 3 * part, little) << "four partial sums";
 
   std::map<std::string, double> gradients = rows("gradients", 4);
   EXPECT_NEAR(gradients["weights"], all, little);
   EXPECT_EQ(gradients.count("gathered weights"), 0u);
   EXPECT_NEAR(gradients["gradients"], full["gradients"], units[0] + little);
   EXPECT_NEAR(gradients["optimizer"], 2 * part, little);
-  EXPECT_NEAR(gradients["segments of other ranks"], 0.75 * units[0], little) << "a unit is one bucket";
+  EXPECT_NEAR(gradients["ranges of other ranks"], 0.75 * units[0], little) << "a unit is one bucket";
 
   std::map<std::string, double> optimizer = rows("optimizer", 4);
   EXPECT_NEAR(optimizer["weights"], all, little);
   EXPECT_NEAR(optimizer["gradients"], all, little);
   EXPECT_NEAR(optimizer["optimizer"], 2 * part, little);
-  EXPECT_NEAR(optimizer["segments of other ranks"], 0.75 * (all - units[0] / 2), 0.5 * units[0])
-      << "of the second of two buckets, the first of which is small";
+  EXPECT_NEAR(optimizer["ranges of other ranks"], 0.75 * (all - units[0] / 2), 0.5 * units[0])
+      << "the second of two buckets; the first one is small";
   EXPECT_NEAR(rows("optimizer", 256)["gradients"], 7 * all, little) << "a slot for each level of the tree";
 }
 

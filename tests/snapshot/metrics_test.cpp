@@ -71,7 +71,7 @@ TEST_F(Metrics, ValidationIsThereWhereItWasMeasured) {
 
 TEST_F(Metrics, ALossThatIsNotFiniteIsNullAndExactInItsBits) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  // x86 makes a negative NaN of infinity - infinity, ARM a positive one.
+  // infinity - infinity is a negative NaN on x86 and a positive one on ARM.
   for (const float loss : {nan, -nan}) {
     const Json line = Json::parse(to_json({.step = 1, .loss = loss, .validation_loss = loss}));
     EXPECT_TRUE(line["loss"].is_null());
@@ -141,7 +141,7 @@ TEST_F(Metrics, AFullDiskIsReportedOnceAndNoLineIsTorn) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  // A limit on the size of files, in the midst of the second line, acts like a disk without room.
+  // A limit on the file size inside the second line acts like a full disk.
   const rlimit limit{line.size() + line.size() / 2, before.rlim_max};
   testing::internal::CaptureStderr();
   setrlimit(RLIMIT_FSIZE, &limit);
@@ -150,9 +150,9 @@ TEST_F(Metrics, AFullDiskIsReportedOnceAndNoLineIsTorn) {
   std::signal(SIGXFSZ, handler);
   const std::string report = testing::internal::GetCapturedStderr();
   EXPECT_EQ(content(), line);
-  const size_t first = report.find("misses lines");
+  const size_t first = report.find("lines are missing");
   EXPECT_NE(first, std::string::npos) << report;
-  EXPECT_EQ(report.find("misses lines", first + 1), std::string::npos) << report;
+  EXPECT_EQ(report.find("lines are missing", first + 1), std::string::npos) << report;
   writer.write({.step = 5, .loss = 1.0f});
   EXPECT_EQ(content(), line + to_json({.step = 5, .loss = 1.0f}) + "\n");
 }
@@ -163,7 +163,7 @@ std::vector<NamedTensor> example() {
 }
 
 TEST(ParametersHash, IsTheOneOfTheDocumentedBytes) {
-  // From the reference implementation (xxhash.xxh3_64 of Python) over:
+  // Computed by the reference implementation (xxhash.xxh3_64 of Python) over:
   //   "a.bias\0", int64 1, fp32 0.5, "b.weight\0", int64 2, int64 3, fp32 1 2 3 4 5 6.
   EXPECT_EQ(hash_text(parameters_hash(example())), "2d31ef423beedfca");
 }

@@ -22,13 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double patience = 60.0;
-// Of several blocks each, of less than one, and with borders in the middle of one.
+// Tensors of several blocks, tensors of less than one block, and tensors that end inside a block.
 const std::vector<std::pair<std::string, Shape>> all_shapes = {
     {"wide", {500, 61}}, {"bias", {7}}, {"deep", {9001}}, {"tail", {16, 16}}};
 const std::vector<std::string> all_states = {"exp_avg", "exp_avg_sq"};
 const std::vector<std::string> all_files = {model_file, optimizer_file, state_file};
 
-/// A tensor that is cut in the middle of a block, one that no rank has, texts, and several files of a model.
+/// A layout with a tensor whose rows are cut in the middle of a block. It also has a tensor of zeros that no
+/// rank holds, text files, and a model that is split into several files.
 const ModelLayout for_others = {
     .rows = {{"wide", 333}},
     .zeros = {{"zeros", {30, 1000}}},
@@ -46,7 +47,7 @@ HeldTensors tensors_of(int ranks, HeldTensors::Placement values = HeldTensors::e
   return {all_shapes, all_states, ranks, values, of_states};
 }
 
-/// Writes a snapshot of this step and of numbers that begin at it, on so many ranks.
+/// Writes a snapshot of `step` on `ranks` ranks. Its numbers begin at `step`.
 void write_together(const std::string& path, int64_t step, int ranks, bool is_shared = true,
                     HeldTensors::Placement values = HeldTensors::everything,
                     HeldTensors::Placement of_states = HeldTensors::owned_ranges,
@@ -63,8 +64,8 @@ void write_together(const std::string& path, int64_t step, int ranks, bool is_sh
   });
 }
 
-/// That this rank holds the numbers of a snapshot that begins at `first`, where it holds anything, and
-/// nothing else.
+/// Expects that this rank has the numbers of a snapshot that begins at `first`. Elements that the rank does
+/// not hold must be NaN.
 void expect_counted(HeldTensors& tensors, int rank, double first) {
   for (size_t b = 0; b < tensors.buffers().size(); ++b)
     for (const PlacedTensors::Entry& one : tensors.tensors())
@@ -97,7 +98,7 @@ TEST(ParallelSnapshot, ItsBytesDoNotDependOnWhoWroteThem) {
           write_together(path, 5, ranks, is_shared, values, of_states);
           EXPECT_TRUE(bytes_of_step(path, "step-00000005") == expected)
               << ranks << " ranks, " << (is_shared ? "each" : "through rank 0") << ", " << number;
-          EXPECT_EQ(std::distance(fs::directory_iterator(path), {}), 1) << "nothing is left beside it";
+          EXPECT_EQ(std::distance(fs::directory_iterator(path), {}), 1) << "only the snapshot must be there";
         }
 }
 
@@ -118,7 +119,7 @@ TEST(ParallelSnapshot, WhatOthersSeeIsWholeWhoeverWritesAndReadsIt) {
       }
   EXPECT_EQ(expected.at("tokenizer.json"), std::string(5000, 'x'));
   EXPECT_EQ(expected.size(), 9u)
-      << "three of the model, an index, padding, states, two texts, and what it is";
+      << "three files of the model, an index, padding, states, two texts, and state.json";
   for (const auto& [name, shape] : {std::pair("zeros", Shape{30, 1000}), std::pair("wide", Shape{333, 61})}) {
     const auto file = nlohmann::json::parse(expected.at("model.safetensors.index.json"))["weight_map"][name];
     for (const NamedTensor& one : from_safetensors(expected.at(file), file).tensors)
@@ -171,11 +172,11 @@ TEST(ParallelSnapshot, EachRankCopiesItsPartAlone) {
         EXPECT_EQ(
             all, files[0].bytes + files[1].bytes - std::ssize(files[0].header) - std::ssize(files[1].header));
         const int64_t mine = bytes_of(files, deal[static_cast<size_t>(world.rank())]);
-        // To a block of each range.
+        // Each range of a rank may be larger by up to one block.
         EXPECT_LE(mine, all / ranks + 5 * PlacedTensors::block * 4);
         std::vector<std::byte> memory(static_cast<size_t>(mine));
         collect(world, tensors, files, deal, memory.data());
-        EXPECT_EQ(tensors.elements_got() * 4, mine) << "no more than it writes, and nothing for others";
+        EXPECT_EQ(tensors.elements_got() * 4, mine) << "it must copy only what it writes";
       });
 }
 
@@ -210,7 +211,7 @@ TEST_P(PartsForABucket, AreWholeAndTheSameFile) {
         int64_t end = part.parts.front().begin;
         EXPECT_EQ(end % part_bytes, 0);
         for (const ObjectPart& one : part.parts) {
-          EXPECT_EQ(one.begin, end) << "one after the other";
+          EXPECT_EQ(one.begin, end) << "the ranges must follow each other";
           std::memcpy(contents[f].data() + one.begin, one.bytes.data(), one.bytes.size());
           end += std::ssize(one.bytes);
         }
@@ -231,7 +232,7 @@ TEST_P(PartsForABucket, AreWholeAndTheSameFile) {
     }
 }
 
-/// Counts what is read of each file.
+/// Counts the bytes that are read from each file.
 class CountingStore final : public FolderStore {
  public:
   using FolderStore::FolderStore;
@@ -332,7 +333,7 @@ TEST(ParallelSnapshot, ARankThatCannotWriteIsNamedAndTheOnesBeforeStay) {
     const World world(communicator.shared_from_this());
     HeldTensors tensors = tensors_of(3);
     tensors.count(world.rank(), 2.0);
-    // Rank 2 looks for what rank 0 has begun in a folder of its own.
+    // Rank 2 looks in another folder for the snapshot that rank 0 has begun.
     SnapshotWriter writer(world, tensors,
                           {.path = directory / (world.rank() == 2 ? "other" : "shared"), .keep = 10});
     writer.save(at_step(2), {.step = true, .best = true}, patience);
@@ -340,9 +341,9 @@ TEST(ParallelSnapshot, ARankThatCannotWriteIsNamedAndTheOnesBeforeStay) {
     EXPECT_EQ(writer.best_loss(), std::nullopt);
   });
   expect_contains(testing::internal::GetCapturedStderr(),
-                  {"rank 2: the snapshot", "could not be written", "training goes on"});
+                  {"rank 2: the snapshot", "could not be written", "training continues"});
   EXPECT_EQ(std::distance(fs::directory_iterator(directory / "shared"), {}), 1)
-      << "nothing is left beside it";
+      << "only the snapshot must be there";
   EXPECT_EQ(find_snapshot(directory / "shared").state().step, 1);
 }
 
@@ -358,7 +359,7 @@ TEST(ParallelSnapshot, ARankThatDiesWhileItWritesLeavesTheOnesBefore) {
     const std::string begun = store.begin(SnapshotStore::Kind::step, 2, files);
     const std::string written =
         store.write(SnapshotStore::Kind::step, 2, begun, files, deal[0], memory.data());
-    // Rank 1 is gone by now; nothing that it has not written can be made whole.
+    // Rank 1 has died. Without the bytes that it did not write, the snapshot cannot be completed.
     EXPECT_THROW(store.end(SnapshotStore::Kind::step, at_step(2), begun, files, {written}), Error);
   }
   const auto newest =
@@ -367,7 +368,8 @@ TEST(ParallelSnapshot, ARankThatDiesWhileItWritesLeavesTheOnesBefore) {
   EXPECT_EQ(newest->state().step, 1);
   EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 2);
   write_together(directory.path(), 3, 2);
-  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 2) << "what it left is removed";
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 2)
+      << "files of the dead rank must be removed";
 }
 
 TEST(ParallelSnapshot, AllLeaveOneOutTogether) {
@@ -378,7 +380,7 @@ TEST(ParallelSnapshot, AllLeaveOneOutTogether) {
     HeldTensors tensors = tensors_of(3);
     tensors.count(world.rank(), 1.0);
     SnapshotWriter writer(world, tensors, {.path = directory.path(), .keep = 10});
-    // Each takes several meetings, so that without patience the second is left out.
+    // Each save takes several meetings of the ranks. With a patience of 0, the second is skipped.
     writer.save(at_step(1), {.step = true, .best = true}, 0.0);
     writer.save(at_step(2), {.step = true}, 0.0);
     EXPECT_EQ(writer.finish(), 1);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 const std::string version_1 = LOCKSTEP_SOURCE_DIR "/tests/snapshot/version_1";
 const std::string version_2 = LOCKSTEP_SOURCE_DIR "/tests/snapshot/version_2";
 
-/// Numbers of which none is like another.
+/// Returns distinct numbers.
 Tensor count_from(double first, const Shape& shape) {
   std::vector<float> values;
   for (int64_t i = 0; i < shape.elements(); ++i)
@@ -37,7 +37,7 @@ Snapshot counted(int64_t step) {
           .matmul_plans = ""};
 }
 
-/// More than the pieces in which files are read.
+/// Returns tensors that are larger than the chunks in which files are read.
 std::vector<NamedTensor> counted_tensors(double first) {
   return {{"large", count_from(first, {1500, 1500})}, {"small", count_from(first, {3})}};
 }
@@ -142,7 +142,7 @@ TEST(VersionOne, LinearWeightsAreTransposedWhereTheModelHasThemTheOtherWayRound)
 
 TEST(VersionOne, GenerateWritesWithItAsBefore) {
   const Writer writer = load_writer(version_1);
-  // What the version that trained it wrote with --temperature 0.
+  // This text was generated with --temperature 0 by the version that trained the model.
   EXPECT_EQ(write_text(*writer.model, *writer.tokenizer, "", {.tokens = 60, .temperature = 0}),
             "\n- foy fot sot sot dat dat dat dat dat dat dat dat dat dat da");
 }
@@ -198,7 +198,7 @@ void go_on_from(const std::string& version) {
   ASSERT_EQ(result.loss_bits.size(), 20u);
   for (const std::string& bits : result.loss_bits)
     EXPECT_LT(std::bit_cast<float>(static_cast<uint32_t>(std::stoul(bits, nullptr, 16))), 2.2f)
-        << "a model that begins anew has a loss of 3.8";
+        << "an untrained model has a loss of 3.8";
   EXPECT_EQ(find_snapshot(config.log.dir).format(), 4);
 }
 

@@ -30,7 +30,7 @@ constexpr int cuts_of_a_file = 100;
 const std::vector<std::string> files = {"config.json", "model.safetensors", "optimizer.safetensors",
                                         "tokenizer.json", "state.json"};
 
-/// The snapshots of a small run after steps 4, 8 and 12, of which the newest gets damaged.
+/// The snapshots of a small run after steps 4, 8 and 12. The tests damage the newest one.
 class DamagedSnapshot : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,7 +57,7 @@ class DamagedSnapshot : public testing::Test {
     return directory_ / "snapshots" + "/" + name + (file.empty() ? "" : "/" + file);
   }
 
-  /// The step of the newest that is valid; -1: none is.
+  /// Returns the step of the newest valid snapshot, or -1 if none is valid.
   int64_t found() {
     reports_.clear();
     const auto newest = SnapshotStore(directory_ / "snapshots", 3).newest([&](const std::string& report) {
@@ -66,7 +66,7 @@ class DamagedSnapshot : public testing::Test {
     return newest ? newest->state().step : -1;
   }
 
-  /// The damaged snapshot is told by one report that names `file`, and the one before is taken.
+  /// Succeeds if one report names `file` of the damaged snapshot, and the snapshot before it is loaded.
   testing::AssertionResult previous_is_taken(const std::string& file) {
     const int64_t taken = found();
     if (taken == 12) return testing::AssertionFailure() << "the damage went unnoticed";
@@ -76,7 +76,7 @@ class DamagedSnapshot : public testing::Test {
     return testing::AssertionSuccess();
   }
 
-  /// Damages in place, which is quicker than writing the file anew.
+  /// Damages the file in place, which is faster than rewriting it.
   void write_byte(const std::string& file, size_t position, char byte) const {
     std::fstream stream(path_of("step-00000012", file), std::ios::binary | std::ios::in | std::ios::out);
     stream.seekp(static_cast<std::streamoff>(position));
@@ -103,7 +103,7 @@ TEST_F(DamagedSnapshot, FlippedBitsAreNoticed) {
     ASSERT_TRUE(previous_is_taken(file)) << "bit " << bit << " of byte " << position << " of " << file;
     write_byte(file, position, byte);
   }
-  EXPECT_EQ(found(), 12) << "undamaged again";
+  EXPECT_EQ(found(), 12) << "the file is restored";
 }
 
 TEST_F(DamagedSnapshot, CutAndGrownFilesAreNoticed) {
@@ -121,7 +121,7 @@ TEST_F(DamagedSnapshot, CutAndGrownFilesAreNoticed) {
       ASSERT_TRUE(previous_is_taken(file)) << more.size() << " bytes more in " << file;
     }
     write_text(path_of("step-00000012", file), previous_[file]);
-    const bool is_another = previous_[file] != whole;  // what others read of a model is not
+    const bool is_another = previous_[file] != whole;  // files for other programs do not differ between steps
     ASSERT_TRUE(!is_another || previous_is_taken(file == "state.json" ? "" : file))
         << file << " of another snapshot";
     write_text(path_of("step-00000012", file), whole);
@@ -135,14 +135,14 @@ TEST_F(DamagedSnapshot, MissingFilesAreNoticed) {
     for (size_t i = 0; i < files.size(); ++i) {
       if (((missing >> i) & 1) == 0) continue;
       fs::remove(path_of("step-00000012", files[i]));
-      if (first.empty() || files[i] == "state.json") first = files[i];  // it is read first
+      if (first.empty() || files[i] == "state.json") first = files[i];  // state.json is read first
     }
     EXPECT_TRUE(previous_is_taken(first)) << "without files " << missing;
     for (const std::string& file : files) write_text(path_of("step-00000012", file), newest_[file]);
   }
   fs::remove(path_of("step-00000012", files[0]));
   fs::create_directory(path_of("step-00000012", files[0]));
-  EXPECT_TRUE(previous_is_taken(files[0])) << "a folder in the place of a file";
+  EXPECT_TRUE(previous_is_taken(files[0])) << "a folder instead of a file";
 }
 
 TEST_F(DamagedSnapshot, WithNoneLeftNothingIsLoaded) {
@@ -152,7 +152,7 @@ TEST_F(DamagedSnapshot, WithNoneLeftNothingIsLoaded) {
   EXPECT_EQ(reports_.size(), 3u);
 }
 
-/// What keeps this process from writing, until the end of the scope.
+/// A limit that keeps this process from writing files, until the end of the scope.
 struct FullDisk {
   explicit FullDisk(rlim_t bytes) : handler(::signal(SIGXFSZ, SIG_IGN)) {
     ::getrlimit(RLIMIT_FSIZE, &before);
@@ -167,20 +167,21 @@ struct FullDisk {
   sighandler_t handler;
 };
 
-/// Somebody whom permissions bind: root becomes nobody for a while.
+/// A user who is bound by file permissions. If the test runs as root, it runs as user 65534 until the end of
+/// the scope.
 struct OrdinaryUser {
   OrdinaryUser() {
     if (::geteuid() == 0) is_nobody = ::seteuid(65534) == 0;
   }
   ~OrdinaryUser() {
-    if (is_nobody && ::seteuid(0) != 0) ADD_FAILURE() << "nobody stays nobody";
+    if (is_nobody && ::seteuid(0) != 0) ADD_FAILURE() << "cannot become root again";
   }
   bool is_nobody = false;
 };
 
 class UnwritableSnapshot : public DamagedSnapshot {
  protected:
-  /// The message of the Error that a further save ends with.
+  /// Returns the message of the Error that another save throws.
   std::string failure() {
     LoadedSnapshot next = load_snapshot(path_of("step-00000012"));
     next.step = 16;

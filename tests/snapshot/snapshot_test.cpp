@@ -31,7 +31,7 @@ Snapshot example(int64_t step) {
           .scope = "a GPU, arithmetic 7"};
 }
 
-/// Written by one rank, with numbers that begin at the step.
+/// Writes a snapshot by one rank. Its numbers begin at the step.
 void save_example(SnapshotStore& store, const Snapshot& snapshot,
                   SnapshotStore::Kind kind = SnapshotStore::Kind::step) {
   HeldTensors tensors({{"a", {3, 5}}, {"b.weight", {7}}}, {"exp_avg"});
@@ -179,7 +179,7 @@ TEST(SnapshotStore, AFailedSaveLosesNothing) {
   const TemporaryDirectory directory;
   SnapshotStore store(directory / "snapshots", 1);
   save_example(store, example(1));
-  // A file in the way of the directory that would be made beside: also root cannot write there.
+  // A file is in the way of the directory that a save would create. Even root cannot write there.
   write_text(directory / "blocked", "a file");
   SnapshotStore blocked(directory / "blocked", 1);
   EXPECT_THROW(save_example(blocked, example(2)), Error);
@@ -210,7 +210,7 @@ TEST(ParameterCheck, ARankWithOneOtherBitIsNamedByTheMajorityAndOfTwoBoth) {
       try {
         check.compare(4);
       } catch (const UserError& error) {
-        ADD_FAILURE() << "a restart may help: " << error.what();
+        ADD_FAILURE() << "not a UserError, because a restart may help: " << error.what();
       } catch (const Error& error) {
         said = error.what();
       }

@@ -27,7 +27,7 @@ Snapshot snapshot_of(int64_t step) {
   return snapshot;
 }
 
-/// A writer of one rank's only weight.
+/// A writer of the only weight of one rank.
 struct OneRank {
   OneRank(const std::string& path, const Shape& shape, double value, std::optional<double> best_loss = {})
       : space({{"weight", full(shape, value)}}),
@@ -46,7 +46,7 @@ double first_weight(const std::string& path) {
 TEST(SnapshotWriter, WritesWhatTheTensorsHeldWhenItWasCalled) {
   const TemporaryDirectory directory;
   const std::string path = directory / "snapshots";
-  // Large enough that writing is under way when the tensor changes.
+  // The tensor is large enough that it changes while it is being written.
   OneRank rank(path, {1 << 20}, 0.0);
   SnapshotWriter& writer = rank.writer;
   const Tensor& weight = rank.space.values();
@@ -73,7 +73,7 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   RunSnapshots snapshots(config, world, folder, tensors, {}, [] { return snapshot_of(1); });
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
-  EXPECT_TRUE(snapshots.is_best(5.0)) << "the first that is one is the best";
+  EXPECT_TRUE(snapshots.is_best(5.0)) << "the first finite loss is the best";
   snapshots.save(1, false, true);
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_TRUE(snapshots.is_best(4.0));
@@ -85,7 +85,7 @@ TEST(SnapshotWriter, KeepsASnapshotAsWhatItIsFor) {
   OneRank rank(path, {3}, 5.0);
   SnapshotWriter& writer = rank.writer;
   writer.save(snapshot_of(1), {.best = true}, patient);
-  EXPECT_EQ(writer.finish(), -1) << "the best one is not there to go on from";
+  EXPECT_EQ(writer.finish(), -1) << "the best snapshot is not for resuming";
   EXPECT_FALSE(fs::exists(path + "/step-00000001"));
   EXPECT_EQ(first_weight(path + "/best"), 5.0);
   writer.save(snapshot_of(2), {.step = true, .best = true}, patient);
@@ -105,13 +105,13 @@ TEST(SnapshotWriter, OneThatCannotBeWrittenIsReportedAndTheNextIsTried) {
   EXPECT_EQ(writer.finish(), -1);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("could not be written"), std::string::npos) << said;
-  EXPECT_NE(said.find("training goes on"), std::string::npos) << said;
+  EXPECT_NE(said.find("training continues"), std::string::npos) << said;
   fs::remove(path);
   writer.save(snapshot_of(2), {.step = true}, patient);
   EXPECT_EQ(writer.finish(), 2);
 }
 
-/// A bucket without objects whose server takes what is sent as the test says.
+/// An empty bucket. Its server answers uploads as the test says.
 class Bucket {
  public:
   explicit Bucket(HttpServer::Answer answer)
@@ -145,7 +145,7 @@ TEST(SnapshotWriter, LeavesOneOutRatherThanWaitTooLongForTheOneBefore) {
   testing::internal::CaptureStderr();
   writer.save(snapshot_of(2), {.step = true}, 0.0);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("no snapshot of step 2: that of step 1 is still being written"), std::string::npos)
+  EXPECT_NE(said.find("snapshot of step 2: that of step 1 is still being written"), std::string::npos)
       << said;
   answers = true;
   EXPECT_EQ(writer.finish(), 1);
@@ -175,7 +175,7 @@ TEST(SnapshotWriter, TellsOfNoBestSnapshotThatIsNotThere) {
   for (const std::string& request : bucket.requests())
     was_told |= request.starts_with("PUT /bucket/run/step-00000003/state.json") &&
                 request.find("\"best_validation_loss\": 2.5") != std::string::npos;
-  EXPECT_TRUE(was_told) << "the snapshot to go on from tells of a best one that could not be kept";
+  EXPECT_TRUE(was_told) << "the snapshot must not name a best one that could not be written";
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A test that starts without any of AWS's variables and files, and with the metadata service switched off.
+/// A test that starts without AWS variables and files. The metadata service is disabled.
 class AwsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +24,7 @@ class AwsTest : public testing::Test {
   TemporaryDirectory home_;
 };
 
-/// A client of a server that answers as a test says; no wait between attempts is long.
+/// A client of a server that answers as the test says. Waits between attempts are short.
 class S3Test : public AwsTest {
  protected:
   void SetUp() override {

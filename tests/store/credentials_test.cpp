@@ -41,7 +41,7 @@ TEST_F(CredentialsTest, TheEnvironmentComesFirst) {
   EXPECT_EQ(provider.current().secret_key, "variable's secret");
   EXPECT_EQ(provider.current().session_token, "token");
   EXPECT_NE(provider.current().source.find("environment"), std::string::npos);
-  EXPECT_FALSE(provider.renew()) << "nobody changes the environment";
+  EXPECT_FALSE(provider.renew()) << "variables of the environment cannot be renewed";
 }
 
 TEST_F(CredentialsTest, SharedFilesHaveProfiles) {
@@ -111,8 +111,8 @@ TEST_F(CredentialsTest, AnInstanceIsAskedWithAToken) {
   EXPECT_EQ(provider.current().secret_key, "role secret");
   EXPECT_EQ(provider.current().session_token, "role token");
   EXPECT_NE(provider.current().source.find("trainer"), std::string::npos);
-  EXPECT_EQ(service.requests().size(), 3u) << "kept while they are fresh";
-  // Four minutes are left: they are asked for anew each time.
+  EXPECT_EQ(service.requests().size(), 3u) << "fresh keys must be kept";
+  // The keys expire in four minutes, so they are requested again each time.
   seconds = 240;
   EXPECT_TRUE(provider.renew());
   provider.current();
@@ -133,7 +133,7 @@ TEST_F(CredentialsTest, AContainerIsAskedWithItsAuthorization) {
   ::unsetenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   set("AWS_CONTAINER_AUTHORIZATION_TOKEN", "wrong");
   expect_contains(failure(), {service.url() + "/keys", "403"});
-  // Whoever answers there would hear the authorization.
+  // A server at these addresses would receive the authorization.
   for (const char* url : {"http://example.com/keys", "http://127.0.0.1.example.com/keys"}) {
     set("AWS_CONTAINER_CREDENTIALS_FULL_URI", url);
     expect_contains(failure(), {"AWS_CONTAINER_CREDENTIALS_FULL_URI", url});

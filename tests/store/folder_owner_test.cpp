@@ -34,7 +34,7 @@ class OwnedFolder : public testing::Test {
     return std::make_unique<FolderOwner>("log.dir", folder_, start_of(run, generation), patience);
   }
 
-  /// The file as an owner on another host leaves it that was killed, or is cut off.
+  /// Writes the file of an owner on another host that was killed or cannot be reached.
   void write_foreign_owner() const {
     fs::create_directories(folder_);
     write_text(
@@ -91,7 +91,7 @@ TEST_F(OwnedFolder, ALaterStartTakesItFromOneThatLingersWhichMayThenMoveNothing)
       return true;
     }
     return false;
-  })) << "who does not write does not notice";
+  })) << "an owner that does not write must notice, too";
   later->check();
 }
 
@@ -107,7 +107,7 @@ TEST_F(OwnedFolder, OfAnotherHostItIsFreeOnlyIfNobodyTouchesIt) {
     }
   });
   expect_contains(user_error([&] { take("b", 0, 60.0); }), {"process 42 on far", "since yesterday"});
-  take("a", 1)->check();  // a later start of the same run need not wait
+  take("a", 1)->check();  // a later start of the same run does not wait
   is_over = true;
   far_owner.join();
 }

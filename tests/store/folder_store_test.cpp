@@ -25,7 +25,7 @@ TEST(FolderStore, HoldsObjects) {
   const TemporaryDirectory directory;
   const auto store = open_store("file://" + (directory / "store"));
   EXPECT_EQ(store->list(""), std::vector<std::string>{});
-  EXPECT_FALSE(fs::exists(directory / "store")) << "opened, not written to";
+  EXPECT_FALSE(fs::exists(directory / "store")) << "opening must not create the folder";
   const std::string hello = "hello ", world = "world";
   const std::array pieces = {bytes_of(hello), bytes_of(world)};
   store->put("a/b.txt", pieces);
@@ -55,7 +55,7 @@ TEST(FolderStore, ReplacesGroupsAtOnce) {
   EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"});
   EXPECT_EQ(store->get("g/two"), "newnew");
   EXPECT_THROW(store->put_group("g", std::array{Object{"no/such/folder", {bytes_of(text)}}}), Error);
-  EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"}) << "the old one stays, and nothing beside it";
+  EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"}) << "only the old group must be there";
   store->remove_group("g", "two");
   EXPECT_TRUE(fs::is_empty(directory.path()));
 }
@@ -76,7 +76,7 @@ TEST(FolderStore, SeveralWriteAGroupTogetherAndItAppearsAtOnce) {
   EXPECT_THROW(second.write_parts("g", again, "two", std::array{ObjectPart{0, bytes_of(ab)}}), Error);
   first.drop_group("g", again);
   EXPECT_EQ(first.list(""), (std::vector<std::string>{"g/last", "g/one"}))
-      << "the old one stays, and nothing beside it";
+      << "only the old group must be there";
 }
 
 TEST(FolderStore, AFailureNamesThePath) {

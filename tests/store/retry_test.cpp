@@ -33,7 +33,7 @@ TEST(Retry, TriesAgainOnlyWhatMayWork) {
     });
     FAIL() << "nothing was thrown";
   } catch (const TransientError&) {
-    FAIL() << "whoever is outside would try it again";
+    FAIL() << "an outer with_retries() would try again";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "busy (given up after 3 attempts)");
   }

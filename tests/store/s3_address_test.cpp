@@ -33,7 +33,7 @@ TEST(S3Endpoint, HasTheBucketInHostOrPath) {
   EXPECT_EQ(s3_endpoint("bucket", "eu-west-1", "").host, "https://bucket.s3.eu-west-1.amazonaws.com");
   EXPECT_EQ(s3_endpoint("bucket", "eu-west-1", "").path, "");
   EXPECT_EQ(s3_endpoint("bucket", "cn-north-1", "").host, "https://bucket.s3.cn-north-1.amazonaws.com.cn");
-  // No certificate covers *.*.s3.amazonaws.com.
+  // Certificates do not cover *.*.s3.amazonaws.com.
   EXPECT_EQ(s3_endpoint("a.bucket", "eu-west-1", "").host, "https://s3.eu-west-1.amazonaws.com");
   EXPECT_EQ(s3_endpoint("a.bucket", "eu-west-1", "").path, "/a.bucket");
   EXPECT_EQ(s3_endpoint("bucket", "eu-west-1", "http://minio:9000/").host, "http://minio:9000");

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// The examples of Amazon S3's API reference, with their key, date and signatures.
+// The examples of Amazon S3's API reference, with the key, the date and the signatures given there.
 TEST(S3Signature, IsThatOfAmazonsExamples) {
   const S3Signer signer{.region = "us-east-1",
                         .access_key = "AKIAIOSFODNN7EXAMPLE",

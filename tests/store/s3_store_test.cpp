@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// What an upload in parts asks for, as a word.
+/// Returns the step of a multipart upload that the request is for.
 std::string step_of(const std::string& request) {
   if (contains(request, "uploads=")) return "start";
   if (contains(request, "partNumber=")) return "part";
@@ -27,7 +27,7 @@ std::string good_answer(const std::string& step) {
 
 class S3UploadTest : public S3Test {
  protected:
-  /// Puts an object of three parts; the steps that the server saw.
+  /// Uploads an object in three parts. Returns the steps that the server has seen.
   static std::vector<std::string> upload(const HttpServer& server) {
     S3Options small_parts = options(server);
     small_parts.part_bytes = 4;
@@ -86,7 +86,7 @@ class S3GroupTest : public S3Test {
     return {{.bucket = "bucket", .key = "run"}, of_server};
   }
 
-  /// "PUT /bucket/run/g/a" of each request.
+  /// Returns the method and the path of each request, such as "PUT /bucket/run/g/a".
   static std::vector<std::string> lines(const HttpServer& server) {
     std::vector<std::string> lines;
     for (const std::string& request : server.requests())

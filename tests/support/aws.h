@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Takes all of AWS's and S3's settings out of this process's environment and gives it a home of its own;
-/// requests to this machine go past any proxy.
+/// Removes all settings of AWS and S3 from this process's environment and sets its home. Requests to this
+/// machine bypass any proxy.
 inline void forget_aws(const std::string& home) {
   for (const char* variable :
        {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",

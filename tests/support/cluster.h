@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <string>
 
-/// Ends a test of the label cluster that this machine cannot run, with the reason. Where all of them have to
-/// run (LOCKSTEP_CLUSTER_TESTS=required, as in CI) that is a failure. A macro, since it returns from the
-/// test.
+/// Skips a test of the label cluster that this machine cannot run, with the reason. With
+/// LOCKSTEP_CLUSTER_TESTS=required, as in CI, the test fails instead. It is a macro because it returns from
+/// the test.
 #define LOCKSTEP_SKIP_OR_FAIL(reason)                                \
   do {                                                               \
     const char* wanted = std::getenv("LOCKSTEP_CLUSTER_TESTS");      \

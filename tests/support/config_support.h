@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The configuration of a program called train_gpt with these arguments.
+/// Returns the configuration of a program called train_gpt with these arguments.
 inline Config load(std::vector<const char*> words, const Config& defaults = {}) {
   words.insert(words.begin(), "/somewhere/bin/train_gpt");
   return load_config(split_arguments(static_cast<int>(words.size()), words.data()), defaults);

@@ -19,20 +19,20 @@ void set_schedule(uint32_t seed);
 }
 #endif
 
-// Skips a test, saying why, where neither a GPU nor the emulator is.
+// Skips a test if there is neither a GPU nor the emulator. Prints the reason.
 #define LOCKSTEP_NEEDS_GPU() \
   if (lockstep::count_gpus() == 0) GTEST_SKIP() << lockstep::why_no_gpu()
 
 namespace lockstep {
 
-/// The stream of the first GPU.
+/// Returns the stream of the first GPU.
 inline const Stream& gpu_stream() {
   static const Stream stream = make_gpu_stream(0);
   return stream;
 }
 
-/// Runs body once per thread schedule: in the emulator in order and in two random ones, on a GPU three
-/// times as the hardware likes. Whoever calls it compares the bits.
+/// Runs body once per thread schedule. The emulator runs it in order and in two random schedules. A GPU runs
+/// it three times, scheduled by the hardware. The caller compares the bits.
 inline void for_each_schedule(const std::function<void()>& body) {
 #if defined(LOCKSTEP_EMULATED)
   for (const uint32_t seed : {0u, 1u, 2u}) {
@@ -48,13 +48,13 @@ inline void for_each_schedule(const std::function<void()>& body) {
 /// An array in GPU memory for a test.
 class DeviceArray {
  public:
-  /// Poisoned: every byte 0xff, a NaN in each floating-point type.
+  /// Fills the array with bytes of 0xff, a NaN in each floating-point type.
   DeviceArray(const Shape& shape, DType dtype)
       : shape_(shape), dtype_(dtype), memory_(allocate(shape.elements() * bytes(dtype), gpu_stream())) {
     const std::vector<uint8_t> poison(static_cast<size_t>(size_bytes()), 0xff);
     copy_bytes(memory_.get(), gpu_stream(), poison.data(), cpu_stream(), size_bytes());
   }
-  /// These values, rounded to the dtype.
+  /// Stores these values, rounded to the dtype.
   DeviceArray(const std::vector<double>& values, const Shape& shape, DType dtype)
       : DeviceArray(shape, dtype) {
     std::vector<uint8_t> stored(static_cast<size_t>(size_bytes()));
@@ -73,7 +73,7 @@ class DeviceArray {
 
   View view() const { return {memory_.get(), shape_, dtype_}; }
 
-  /// The stored values, exactly.
+  /// Returns the exact stored values.
   std::vector<double> values() const {
     const std::vector<uint8_t> stored = bits();
     std::vector<double> result;
@@ -91,7 +91,7 @@ class DeviceArray {
       });
     return result;
   }
-  /// The raw bytes, to compare bits.
+  /// Returns the raw bytes, to compare bits.
   std::vector<uint8_t> bits() const {
     std::vector<uint8_t> stored(static_cast<size_t>(size_bytes()));
     copy_bytes(stored.data(), cpu_stream(), memory_.get(), gpu_stream(), size_bytes());
@@ -106,7 +106,7 @@ class DeviceArray {
   std::shared_ptr<std::byte> memory_;
 };
 
-/// Normal values for a test, rounded to what `dtype` holds, so that a reference starts from the same numbers.
+/// Returns normal values for a test, rounded to `dtype`, so that a reference starts from the same numbers.
 inline std::vector<double> normal_values(int64_t count, uint32_t seed, DType dtype = DType::f32,
                                          double scale = 1.0) {
   std::mt19937 generator(seed);
@@ -121,7 +121,7 @@ inline std::vector<double> normal_values(int64_t count, uint32_t seed, DType dty
   return values;
 }
 
-/// sqrt(sum (a - b)^2 / sum b^2), infinite if a holds a NaN.
+/// Returns sqrt(sum (a - b)^2 / sum b^2). It is infinite if a holds a NaN.
 inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, norm = 0;
   for (size_t i = 0; i < b.size(); ++i) {

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Polls until it is true; false after the deadline, which only a failing test waits for.
+/// Polls until the condition is true. Returns false after the deadline, which only a failing test reaches.
 inline bool eventually(const std::function<bool()>& condition, double seconds = 180.0) {
   const auto begin = Clock::now();
   while (!condition()) {

@@ -14,11 +14,11 @@
 
 namespace lockstep {
 
-/// One file of tests/golden: what PyTorch computed in double precision, and how far its own single precision
-/// was from that. tests/golden/README.md lists the names.
+/// A file of tests/golden. It has the values that PyTorch computed in double precision, and the errors of its
+/// own single precision. tests/golden/README.md lists the names.
 class Golden {
  public:
-  /// `name` without folder and ending.
+  /// Reads a file. `name` has no folder and no extension.
   explicit Golden(const std::string& name) {
     const std::string path = LOCKSTEP_SOURCE_DIR "/tests/golden/" + name + ".safetensors";
     for (const NamedTensor& entry : load_safetensors(path).tensors)
@@ -27,14 +27,14 @@ class Golden {
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
 
-  /// The tensor as it is in the file.
+  /// Returns the tensor as it is stored in the file.
   const Tensor& stored(const std::string& name) const {
     const auto found = tensors_.find(name);
     expect(found != tensors_.end(), "the golden file has no ", name);
     return found->second;
   }
 
-  /// A copy of a floating-point tensor in this dtype.
+  /// Returns a copy of a floating-point tensor in this dtype.
   Tensor tensor(const std::string& name, DType dtype) const {
     const Tensor& from = stored(name);
     if (from.dtype() != dtype) return convert(from, dtype);
@@ -43,15 +43,15 @@ class Golden {
     return result;
   }
 
-  /// How many names begin like this.
+  /// Returns the number of names with this prefix.
   int64_t count(const std::string& prefix) const {
     return std::ranges::count_if(tensors_,
                                  [&](const auto& entry) { return entry.first.starts_with(prefix); });
   }
 
-  /// Fails unless `actual` is as near to the stored values as single precision can be asked to be: within
-  /// `multiple` times the error that PyTorch's has (its sums have another order) and two roundings of the
-  /// largest value. For the precision f64 within 2^-29 of that, the ratio of the two.
+  /// Fails unless `actual` is near the stored values. The bound in single precision is `multiple` times
+  /// PyTorch's error, plus two roundings of the largest value. PyTorch's sums have another order. The bound
+  /// in f64 is 2^-29 of that, which is the ratio of the two precisions.
   void expect_near(const std::string& name, const Tensor& actual, DType precision) const {
     const Tensor& wanted = stored(name);
     ASSERT_EQ(actual.size(), wanted.size()) << name;

@@ -14,14 +14,15 @@
 
 namespace lockstep {
 
-/// Numbers in [-1, 1) that f32 holds exactly, so that both precisions start from the same.
+/// Returns numbers in [-1, 1) that f32 represents exactly, so that both precisions start from the same
+/// values.
 inline Tensor uniform_tensor(const Shape& shape, uint32_t stream_id, DType dtype = DType::f64) {
   const Tensor values = empty(shape, DType::f32);
   fill_uniform(values, -1.0, 1.0, 2024, stream_id);
   return convert(values, dtype);
 }
 
-/// Whole numbers in [0, end).
+/// Returns whole numbers in [0, end).
 inline std::vector<int32_t> random_id_values(int64_t count, int64_t end, uint32_t stream_id) {
   std::vector<int32_t> ids;
   for (const double value : to_doubles(uniform_tensor({count}, stream_id, DType::f32)))
@@ -37,15 +38,15 @@ inline bool has_same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.view().data, b.view().data, static_cast<size_t>(a.view().bytes())) == 0;
 }
 
-/// A scalar in f64, computed anew from the leaves at every call.
+/// A function that computes a scalar in f64 from the leaves at every call.
 using ScalarFunction = std::function<Tensor()>;
 
-/// Fails unless backward() gives the slopes of `function` with respect to the f64 leaves: at every element
-/// of a leaf, or at about `most` of a larger one.
+/// Fails unless backward() gives the slopes of `function` with respect to the f64 leaves. Checks every
+/// element of a leaf, or about `most` elements of a larger one.
 ///
-/// The five-point difference with step h is wrong by h^4 / 30 times the fifth derivative, and by 1.5 / h
-/// times the rounding of one value. With h = 2^-13 both are some 1e-12 for a value right to two roundings
-/// and a fifth derivative of 1e5; twenty times that is allowed.
+/// The five-point difference with step h has two errors. One is h^4 / 30 times the fifth derivative. The
+/// other is 1.5 / h times the rounding of one value. With h = 2^-13 both are about 1e-12, if the value is
+/// right to two roundings and the fifth derivative is 1e5. The tolerance is twenty times that.
 inline void expect_gradients(const std::vector<NamedTensor>& leaves, const ScalarFunction& function,
                              int64_t most = 1 << 30) {
   constexpr double h = 0x1p-13;

@@ -13,15 +13,15 @@
 
 namespace lockstep {
 
-/// Tensors without a model, of which ranks hold what a test says; what they do not hold is not a number.
+/// Tensors without a model. A test chooses the elements that each rank holds. All other elements are NaN.
 class HeldTensors final : public PlacedTensors {
  public:
-  /// Who holds what of a buffer of so many elements.
+  /// A function that returns the ranges of a buffer that each rank holds.
   using Placement = Ownership (*)(int64_t elements, int ranks);
   static Ownership everything(int64_t elements, int ranks) {
     return Ownership(static_cast<size_t>(ranks), {{0, elements}});
   }
-  /// Two owned_ranges a rank, as of two units.
+  /// Returns two owned ranges for each rank, as if there were two units.
   static Ownership owned_ranges(int64_t elements, int ranks) {
     Ownership held(static_cast<size_t>(ranks));
     const int64_t blocks = elements / block, middle = blocks / 3;
@@ -31,8 +31,8 @@ class HeldTensors final : public PlacedTensors {
                                                    (first + (end - first) * (rank + 1) / ranks) * block});
     return held;
   }
-  /// Ranks that are half as many hold everything together, and the others the same once more; of an odd
-  /// number the last holds everything.
+  /// Returns ranges of which half of the ranks together hold everything. The other half holds the same. With
+  /// an odd number of ranks, the last one holds everything.
   static Ownership groups(int64_t elements, int ranks) {
     const Ownership half = owned_ranges(elements, std::max(1, ranks / 2));
     Ownership held = everything(elements, ranks);
@@ -54,7 +54,7 @@ class HeldTensors final : public PlacedTensors {
     for (const std::string& state : states) add(state, end, of_states(end, ranks));
   }
 
-  /// Numbers of which none is like another, where this rank holds them.
+  /// Writes distinct numbers to the elements that this rank holds.
   void count(int rank, double first) {
     for (size_t b = 0; b < buffers_.size(); ++b)
       for (const Range& range : buffers_[b].held[static_cast<size_t>(rank)])
@@ -74,7 +74,7 @@ class HeldTensors final : public PlacedTensors {
                 static_cast<size_t>(range.size()) * sizeof(float));
     set_.emplace_back(buffer, range);
   }
-  /// How many elements were read, and which were written.
+  /// Returns the number of elements that were read. ranges_set() returns the ranges that were written.
   int64_t elements_got() const { return got_; }
   const std::vector<std::pair<size_t, Range>>& ranges_set() const { return set_; }
 
@@ -89,7 +89,7 @@ class HeldTensors final : public PlacedTensors {
   std::vector<std::pair<size_t, Range>> set_;
 };
 
-/// Writes a snapshot of what one rank holds.
+/// Writes a snapshot of the elements of one rank.
 inline void save_snapshot(SnapshotStore& store, const Snapshot& snapshot, const PlacedTensors& tensors,
                           SnapshotStore::Kind kind = SnapshotStore::Kind::step) {
   const std::vector<SnapshotFile> files = files_of(tensors);

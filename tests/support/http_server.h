@@ -12,15 +12,15 @@
 
 namespace lockstep {
 
-/// "HTTP/1.1 200 OK" with a body and perhaps more headers ("name: value\r\n").
+/// Returns a reply with a status such as "200 OK", a body and perhaps more headers ("name: value\r\n").
 inline std::string http_reply(const std::string& status, const std::string& body = "",
                               const std::string& headers = "") {
   return "HTTP/1.1 " + status + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n" + headers + "\r\n" + body;
 }
 
-/// A server on this machine that answers each request as a function of its text says, and remembers it. An
-/// empty answer cuts the connection; only one with "Connection: keep-alive" keeps it.
+/// A server on this machine that answers each request by a function of its text and records it. An empty
+/// answer cuts the connection. Only an answer with "Connection: keep-alive" keeps it.
 class HttpServer {
  public:
   using Answer = std::function<std::string(const std::string& request)>;
@@ -53,7 +53,7 @@ class HttpServer {
   }
 
  private:
-  /// Headers, and the body that they announce.
+  /// Returns the headers of a request and the body that they announce.
   static std::string receive(int peer) {
     std::string request;
     size_t wanted = std::string::npos;
@@ -75,7 +75,7 @@ class HttpServer {
       while (answer_one(peer)) continue;
   }
 
-  /// True if the connection is kept.
+  /// Answers one request. Returns whether the connection is kept.
   bool answer_one(int peer) {
     const std::string request = receive(peer);
     if (request.empty()) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linked into every program under AddressSanitizer: Open MPI's plugins stay where they were opened, so that a
-// few frames of a leak's call stack name the one it came from (lsan.suppressions). Taking them away at the
-// end frees nothing that matters, and finding deeper frames at every allocation took most of the time of
-// tests that start ranks.
+// This file is linked into every program under AddressSanitizer. It keeps Open MPI's plugins loaded. So a few
+// frames of a leak's call stack name the plugin that it came from (lsan.suppressions). Unloading plugins at
+// the end frees nothing that matters. Without this file deeper frames are needed at every allocation, which
+// took most of the time of tests that start ranks.
 
 extern "C" int dlclose(void*) noexcept { return 0; }

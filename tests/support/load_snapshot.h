@@ -13,7 +13,8 @@ struct LoadedSnapshot : Snapshot {
   std::vector<NamedTensor> optimizer;
 };
 
-/// What find_snapshot() finds, with its tensors in new memory of the CPU as they lie in its files.
+/// Returns the snapshot that find_snapshot() finds. Its tensors are in new CPU memory, as they are stored in
+/// the files.
 inline LoadedSnapshot load_snapshot(const std::string& path) {
   const StoredSnapshot stored = find_snapshot(path);
   const auto tensors_of = [&](const std::string& file) {

@@ -19,9 +19,9 @@
 
 namespace lockstep {
 
-/// Several hosts on one switch, made of this machine's namespaces: each has its own name, addresses,
-/// processes, /tmp and /dev/shm. None of it has a name outside, so all of it goes with the test's process,
-/// however that ends.
+/// Several hosts on one switch, made of this machine's namespaces. Each has its own name, addresses,
+/// processes, /tmp and /dev/shm. No namespace has a name outside, so all of them end with the test's process,
+/// however it ends.
 class NamespaceHosts {
  public:
   /// A command that runs on a host.
@@ -36,7 +36,7 @@ class NamespaceHosts {
     std::string out() const { return read_text(folder_ + "/out"); }
     std::string errors() const { return read_text(folder_ + "/errors"); }
     std::string pid_file() const { return folder_ + "/pid"; }
-    /// Its exit code; -1 if it did not end in time.
+    /// Waits for the end of the command. Returns its exit code, or -1 if it did not end in time.
     int wait(double seconds = 300.0) {
       int status = 0;
       const bool ended =
@@ -54,7 +54,7 @@ class NamespaceHosts {
     std::string folder_;
   };
 
-  /// Why this machine cannot have them; empty if it can.
+  /// Returns why this machine cannot have such hosts. It is empty if it can.
   static std::string obstacle() {
     if (::geteuid() != 0) return "namespaces of the network need root";
     if (::system("command -v ip unshare nsenter >/dev/null") != 0) return "iproute2 or util-linux is missing";
@@ -63,7 +63,8 @@ class NamespaceHosts {
     return made.exit_code == 0 ? "" : "namespaces cannot be made here: " + made.errors;
   }
 
-  /// `families`: "4", "6" or "46". `shared`: directories of the first host that the test reads, too.
+  /// Makes the hosts. `families` is "4", "6" or "46". `shared` has the directories of the first host that the
+  /// test reads, too.
   NamespaceHosts(int hosts, const std::string& families, const std::vector<std::string>& shared) {
     switch_ = spawn({"unshare", "-n", "sleep", "infinity"});
     wait_for_network(switch_);
@@ -82,7 +83,7 @@ class NamespaceHosts {
   static std::string address6(int host) { return "fd77::" + std::to_string(host + 1); }
   static std::string name(int host) { return std::string("host-") + char('a' + host); }
 
-  /// Starts a command there; what it writes is kept.
+  /// Starts a command on a host and keeps its output.
   Command start(int host, const std::string& command) {
     const std::string folder = directory_ / concat("command", ++commands_);
     std::filesystem::create_directory(folder);
@@ -90,17 +91,17 @@ class NamespaceHosts {
                              "/out 2>" + folder + "/errors </dev/null";
     return {spawn(inside(hosts_[size_t(host)].init, line)), folder};
   }
-  /// Runs a command there to its end.
+  /// Runs a command on a host to its end. Returns its exit code.
   int run(int host, const std::string& command) { return start(host, command).wait(); }
   void signal(int host, const Command& command, const std::string& name) {
     run(host, "kill -s " + name + " $(cat " + command.pid_file() + ")");
   }
-  /// The cable between a host and the switch.
+  /// Cuts the cable between a host and the switch. mend() repairs it.
   void cut(int host) { enter(switch_, "-n", "ip link set port" + std::to_string(host) + " down"); }
   void mend(int host) { enter(switch_, "-n", "ip link set port" + std::to_string(host) + " up"); }
-  /// Power off: every process of the host is gone at once.
+  /// Switches the power off. All processes of the host end at once.
   void switch_off(int host) { kill_and_wait(std::exchange(hosts_[size_t(host)].keeper, 0)); }
-  /// From now on every frame that passes the switch is kept in a file.
+  /// Records every frame that passes the switch from now on in a file.
   void record(const std::string& file) {
     recorder_ = ::fork();
     if (recorder_ != 0) return;
@@ -108,7 +109,7 @@ class NamespaceHosts {
     const std::string path = "/proc/" + std::to_string(switch_) + "/ns/net";
     const bool inside = ::setns(::open(path.c_str(), O_RDONLY | O_CLOEXEC), CLONE_NEWNET) == 0;
     const int socket = inside ? ::socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)) : -1;
-    const int room = 64 << 20;  // no frame is to be lost while this process waits for a core
+    const int room = 64 << 20;  // for frames that arrive while this process waits for a core
     ::setsockopt(socket, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
     std::ofstream out(file, std::ios::binary);
     std::vector<char> frame(1 << 17);
@@ -116,7 +117,7 @@ class NamespaceHosts {
       out.write(frame.data(), count);
     ::_exit(1);
   }
-  /// True if a process of this name runs there.
+  /// Returns whether a process of this name runs on the host.
   bool runs(int host, const std::string& program) {
     return run(host, "sh -c 'for f in /proc/[0-9]*/stat; do read line <$f && case \"$line\" in *\"(" +
                          program + ") Z\"*) ;; *\"(" + program + ")\"*) exit 0;; esac; done; exit 1'") == 0;
@@ -124,8 +125,8 @@ class NamespaceHosts {
 
  private:
   struct Host {
-    pid_t keeper = 0;  ///< outside; its end is the host's end
-    pid_t init = 0;    ///< the host's first process, as it is called outside
+    pid_t keeper = 0;  ///< a process outside; the host ends with it
+    pid_t init = 0;    ///< the host's first process, by its number outside
   };
 
   static pid_t spawn(const std::vector<std::string>& words) {
@@ -167,7 +168,7 @@ class NamespaceHosts {
     std::vector<std::string> kept = {directory_.path(), LOCKSTEP_PROGRAM_DIR, LOCKSTEP_SOURCE_DIR};
     if (number == 0) kept.insert(kept.end(), shared.begin(), shared.end());
     std::string script = "set -e; hostname " + name(number) + "; mount -t tmpfs tmpfs " + stage + "; ";
-    // What the test and the build have in /tmp stays visible in the host's own /tmp.
+    // Files of the test and of the build in /tmp stay visible in the host's own /tmp.
     for (const std::string& path : kept)
       if (path.starts_with("/tmp/"))
         script += "mkdir -p " + stage + path.substr(4) + "; mount --bind " + path + " " + stage +

@@ -18,25 +18,26 @@ using Tensors = std::vector<Tensor>;
 
 struct OpCase {
   std::string name;          ///< as in ops.h, then "_" and a variant
-  std::vector<Shape> small;  ///< of the inputs, with odd extents
-  std::vector<Shape> large;  ///< enough for several chunks of every kernel
-  int64_t additions = 1;     ///< in the longest chain that makes an element or a gradient, small shapes
+  std::vector<Shape> small;  ///< shapes of the inputs, with odd extents
+  std::vector<Shape> large;  ///< shapes that need several chunks of every kernel
+  int64_t additions = 1;     ///< additions in the longest chain of an element or a gradient, small shapes
   std::function<Tensor(const Tensors&)> function;
-  std::set<size_t> parameters = {};  ///< inputs that stay fp32 beside 16 bits, and are read from a copy
+  std::set<size_t> parameters = {};  ///< inputs that stay fp32 in 16-bit cases; read from a copy
 
   friend std::ostream& operator<<(std::ostream& out, const OpCase& op) { return out << op.name; }
 };
 
 inline constexpr RandomKey op_case_key{.seed = 5, .step = 7, .sample = 11, .site = 2};
 
-/// Targets for logits [rows, classes]; every fifth is ignored.
+/// Returns targets for logits [rows, classes]. Every fifth is ignored.
 inline Tensor targets_for(int64_t rows, int64_t classes) {
   std::vector<int32_t> targets = random_id_values(rows, classes, 50);
   for (size_t i = 2; i < targets.size(); i += 5) targets[i] = -1;
   return from_values(targets, {rows});
 }
 
-/// Three of four ids fall on a few rows, so that rows are used several times and some never.
+/// Returns ids for a table. Three of four are among a few rows, so some rows are used several times and some
+/// never.
 inline Tensor ids_for(const Tensor& table) {
   const int64_t rows = table.shape()[0];
   std::vector<int32_t> ids = random_id_values(3 * rows, rows, 51);
@@ -91,12 +92,12 @@ inline std::vector<OpCase> elementwise_cases() {
   };
 }
 
-/// One shape of two is broadcast to the other's.
+/// Returns cases in which one of two shapes is broadcast to the other's.
 inline std::vector<OpCase> broadcast_cases() {
   const auto log_of_exponentials = [](const Tensors& in) {
     return log(add(exp(in[0]), full({}, 0.5, in[0].dtype(), in[0].stream())));
   };
-  // By an exponential, which is never near zero.
+  // The divisor is an exponential, which is never near zero.
   const auto quotient = [](const Tensors& in) { return divide(in[0], exp(in[1])); };
   const Shape small{3, 1, 7}, column{5, 1}, large{3, 70, 191}, large_column{70, 1};
   return {
@@ -298,13 +299,14 @@ inline std::vector<OpCase> all_cases() {
   return all;
 }
 
-/// Leaves, and the space of those that are parameters in 16 bits.
+/// The leaves of a case, and the space of those that are parameters in 16 bits.
 struct Inputs {
   Tensors tensors;
   std::unique_ptr<ParameterSpace> parameters;
 };
 
-/// Numbers of the dtype `numbers`, which `dtype` holds; away from zero, where relu has no slope.
+/// Returns inputs in `dtype`, whose values are rounded to the dtype `numbers`. They are away from zero, where
+/// relu has no slope.
 inline Inputs make_inputs(const OpCase& op, const std::vector<Shape>& shapes, DType dtype, DType numbers) {
   Inputs inputs;
   std::vector<NamedTensor> parameters;
@@ -327,7 +329,7 @@ inline Tensors make_inputs(const std::vector<Shape>& shapes, DType dtype) {
   return make_inputs(OpCase{}, shapes, dtype, dtype).tensors;
 }
 
-/// A scalar that weighs every element of y differently, so that no two gradients can be mixed up.
+/// Returns a scalar that weights every element of y differently, so that a test can tell all gradients apart.
 inline Tensor weighted_sum(const Tensor& y, DType numbers) {
   return sum(multiply(y, convert(uniform_tensor(y.shape(), 99, numbers), y.dtype())));
 }

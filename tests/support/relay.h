@@ -15,7 +15,7 @@ namespace lockstep {
 
 constexpr double relay_seconds = 30.0;
 
-/// A plain TCP connection to a listener, for strangers and relays; none if it cannot be made.
+/// Returns a plain TCP connection to a listener, for strangers and relays. It is empty if it cannot be made.
 inline Socket plain_connection(const std::string& endpoint) {
   try {
     return Socket::connect(resolve(Endpoint::parse(endpoint)).at(0), after(relay_seconds));
@@ -24,13 +24,14 @@ inline Socket plain_connection(const std::string& endpoint) {
   }
 }
 
-/// Stands between one connection and its listener, keeps every byte, and may change what it passes on.
+/// A relay between one connection and its listener. It keeps every byte, and may change the bytes that it
+/// forwards.
 class Relay {
  public:
-  /// Gets what passes and which way, and returns what is passed on instead.
+  /// A function of the bytes that pass and their direction. It returns the bytes to forward instead.
   using Meddle = std::function<std::string(std::string bytes, bool to_listener)>;
 
-  /// The first `turned_away` connections are closed at once.
+  /// Closes the first `turned_away` connections at once.
   explicit Relay(std::string listener, Meddle meddle = {}, int turned_away = 0)
       : target_(std::move(listener)), meddle_(std::move(meddle)), turned_away_(turned_away) {
     thread_ = std::thread([this] { serve(); });
@@ -59,7 +60,7 @@ class Relay {
         pass(far, near, false);
       }
     } catch (const ConnectionClosed&) {
-      // Both ends go with this thread.
+      // Both ends are closed when this thread ends.
     }
   }
 

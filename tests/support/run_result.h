@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What metrics.jsonl in a run's folder says. Two runs are equal when all of it is.
+/// The contents of metrics.jsonl in a run's folder. Two runs are equal if all fields are equal.
 struct RunResult {
   std::vector<double> losses;
   std::vector<std::string> loss_bits;
@@ -21,7 +21,7 @@ struct RunResult {
 inline RunResult read_result(const std::string& directory) {
   RunResult result;
   std::ifstream file(directory + "/metrics.jsonl");
-  // A run that is still going on may just be writing the last line.
+  // A run that has not ended may be writing the last line.
   for (std::string line; std::getline(file, line) && !file.eof();) {
     const auto object = nlohmann::json::parse(line);
     if (object.contains("loss")) result.losses.push_back(object["loss"]);
@@ -34,7 +34,7 @@ inline RunResult read_result(const std::string& directory) {
   return result;
 }
 
-/// Loss bits of every step, then the hash, in one list.
+/// Returns the loss bits of every step, then the hash, in one list.
 inline std::vector<std::string> read_bits(const std::string& directory) {
   RunResult result = read_result(directory);
   if (!result.parameters_hash.empty()) result.loss_bits.push_back(result.parameters_hash);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A fresh directory that goes with its owner.
+/// A new directory that is removed with its owner.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -32,7 +32,7 @@ class TemporaryDirectory {
 
 inline std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  // An iterator would throw where a process of /proc is gone between open and read.
+  // An iterator would throw if a process of /proc ends between open and read.
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// A tiny GPT on the built-in text with everything on that could show the number of ranks.
+/// Returns the configuration of a tiny GPT on the built-in text. It enables everything that could make the
+/// result depend on the number of ranks.
 inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
   Config config;
   config.data.dataset = "sample";
@@ -28,13 +29,13 @@ inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
   config.dist.bucket_mib = 0.004;
   config.log.dir = directory / "run";
   config.log.every_steps = 1000;
-  // A second call with these settings is to train, not to find the first one finished.
+  // A second run with these settings must train. It must not find the first one finished.
   config.snapshot.path = "none";
   config.snapshot.resume = "never";
   return config;
 }
 
-/// The shared corpus cut down to so many lines, so that the evaluation at the end takes no time.
+/// Returns the shared corpus, shortened to `lines` lines so that the evaluation at the end is fast.
 inline LanguageData short_language_data(const Config& config, int64_t lines) {
   const std::string text = SampleCorpus::text(lines);
   LanguageData data;
@@ -48,7 +49,8 @@ inline LanguageData short_language_data(const Config& config, int64_t lines) {
   return data;
 }
 
-/// Prompts of no to four characters and answers of three to eight, from so many lines of the shared corpus.
+/// Returns examples from `lines` lines of the shared corpus. Prompts have zero to four characters, and
+/// answers have three to eight.
 inline LanguageData short_example_data(const Config& config, int64_t lines) {
   const std::string text = SampleCorpus::text(lines);
   std::vector<Example> examples;

@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-/// Keeps the progress of many small runs out of the tests' output.
+/// A scope that keeps the progress of many small runs out of the tests' output.
 struct QuietStderr {
   QuietStderr() { testing::internal::CaptureStderr(); }
   ~QuietStderr() { testing::internal::GetCapturedStderr(); }
 };
 
-/// Trains on ranks that are threads of this process, as programs do. `change` may alter rank 0's task.
+/// Trains as programs do, on ranks that are threads of this process. `change` may alter rank 0's task.
 /// Returns rank 0's exit code.
 inline int train_on_threads(int ranks, int threads, const Config& settings,
                             const std::function<void(TrainingTask&)>& change = {}) {
@@ -37,7 +37,7 @@ inline int train_on_threads(int ranks, int threads, const Config& settings,
   return code;
 }
 
-/// The same to its end, which has to be a good one.
+/// Trains on threads and expects exit code 0. Returns the result of the run.
 inline RunResult train_on(int ranks, int threads, const Config& config) {
   const QuietStderr quiet;
   EXPECT_EQ(train_on_threads(ranks, threads, config), 0);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The message of the UserError that body() throws.
+/// Returns the message of the UserError that body() throws.
 template <class Body>
 std::string user_error(Body&& body) {
   try {
@@ -20,7 +20,7 @@ std::string user_error(Body&& body) {
   return "(nothing was thrown)";
 }
 
-/// The message of the Error of any kind.
+/// Returns the message of the Error of any kind that body() throws.
 template <class Body>
 std::string error_of(Body&& body) {
   try {

@@ -17,7 +17,7 @@ Tensor leaf(const Values& values) {
   return x;
 }
 
-/// What the leaf's gradient was each time its hook was called.
+/// Records the leaf's gradient each time its hook is called.
 std::shared_ptr<std::vector<Values>> watch(const Tensor& x) {
   auto seen = std::make_shared<std::vector<Values>>();
   LeafGradient& gradient = leaf_gradient(x);
@@ -82,7 +82,7 @@ TEST(Autograd, EachBackwardOverwritesUnlessToldToAccumulate) {
   EXPECT_EQ(to_doubles(x.grad()), (Values{13}));
 }
 
-// The gradient gets memory that held NaN before, so adding to that shows.
+// The gradient's memory held NaN before. Adding to that content would show.
 TEST(Autograd, TheFirstAccumulationStartsFromNothing) {
   const Tensor x = leaf({2});
   leaf_gradient(x).accumulate = true;
@@ -117,7 +117,7 @@ TEST(Autograd, AWalkStartsFromAnyTensorWithItsGradient) {
   EXPECT_EQ(to_doubles(x.grad()), (Values{0.5, 1}));
 }
 
-// A gradient function may walk a tape of its own; the walk that runs it goes on unharmed.
+// A gradient function may walk its own tape. The outer walk continues unharmed.
 TEST(Autograd, AWalkWithinAWalk) {
   const Tensor x = leaf({2, 3}), inner = leaf({5, 7});
   const Tensor y =
@@ -146,7 +146,8 @@ TEST(Autograd, ResidualsAddUp) {
   EXPECT_EQ(to_doubles(x.grad()), (Values{11 * 45, 11 * 67}));
 }
 
-// An add hands one tensor to both its inputs. While `waiting` still holds it, `busy` receives more.
+// An add passes one tensor to both its inputs. `busy` receives more gradients while `waiting` still holds
+// this tensor.
 TEST(Autograd, AGradientThatTwoHoldIsNotAddedTo) {
   const Tensor x = leaf({1, 2});
   const Tensor waiting = scale(x, 2), busy = scale(x, 5), more = scale(busy, 3);
@@ -154,7 +155,7 @@ TEST(Autograd, AGradientThatTwoHoldIsNotAddedTo) {
   EXPECT_EQ(to_doubles(x.grad()), (Values(2, 2 + 5 + 15)));
 }
 
-// The same where the two hold different views of one memory.
+// `waiting` and `busy` hold different views of one memory. `busy` receives more gradients.
 TEST(Autograd, MemoryThatTwoGradientsViewIsNotAddedTo) {
   const Tensor x = leaf({1, 2, 3, 4});
   const Tensor waiting = scale(x.reshape({2, 2}), 2), busy = scale(x, 5), more = scale(busy, 3);
@@ -192,8 +193,8 @@ TEST(Autograd, ALossIsWalkedOnce) {
   const Tensor shared = multiply(x, x);
   const Tensor loss = sum(shared), other = sum(scale(shared, 2));
   backward(loss);
-  expect_error("was already walked", [&] { backward(loss); });
-  expect_error("the gradient of multiply was already walked", [&] { backward(other); });
+  expect_error("was already computed", [&] { backward(loss); });
+  expect_error("the gradient of multiply was already computed", [&] { backward(other); });
 }
 
 TEST(Autograd, BackwardStartsFromAScalarOnTheTape) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function that runs again in the backward, beside the same function without.
+// Compares a function that runs again in the backward with the same function without recomputation.
 #include "tensor/checkpoint.h"
 
 #include "support/gradient_check.h"
@@ -10,16 +10,16 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 using Function = std::function<Tensor(const Tensors&)>;
-/// Runs a function: as it is, or by checkpoint().
+/// Runs a function directly or through checkpoint().
 using Runner = std::function<Tensor(const Function&, const Tensors&)>;
-/// A scalar of leaves; parts of it go through the runner.
+/// Computes a scalar from leaves. Parts of it run through the runner.
 using Model = std::function<Tensor(const Tensors& leaves, const Runner& run)>;
 
 Tensor plainly(const Function& function, const Tensors& inputs) { return function(inputs); }
 
 constexpr int64_t width = 24, vocabulary = 11;
 
-/// A table, two weights and a norm's, with values that round.
+/// Returns a table, two weights and a norm's weight, with values that round.
 Tensors make_leaves() {
   Tensors leaves;
   for (const Shape& shape :
@@ -32,11 +32,11 @@ Tensors make_leaves() {
 Tensor ids() { return random_ids({3, 17}, vocabulary, 7); }
 
 struct Outcome {
-  std::vector<Tensor> bits;   ///< the loss and all gradients, where there are any
+  std::vector<Tensor> bits;   ///< the loss and all gradients that exist
   std::vector<size_t> ready;  ///< leaves in the order of their hooks
 };
 
-/// Two backwards, of which the second overwrites or adds.
+/// Runs two backwards. The second one overwrites or accumulates.
 Outcome outcome_of(const Model& model, const Runner& run, bool accumulate, double seed) {
   const Tensors leaves = make_leaves();
   Outcome outcome;
@@ -109,7 +109,7 @@ TEST(Checkpoint, ATiedTable) {
   });
 }
 
-/// Norms add what their stream has received in the same pass, which rounds once.
+/// Norms add the gradient that their stream has received in the same pass, with one rounding.
 TEST(Checkpoint, AResidualStreamStaysFused) {
   expect_same([](const Tensors& leaves, const Runner& run) {
     const Function block = [&](const Tensors& in) {
@@ -187,7 +187,8 @@ TEST(Checkpoint, ASecondRunThatReadsOtherLeavesIsAnError) {
     backward(sum(y));
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("checkpoint: the second run"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("checkpoint: recomputing its function read other tensors"),
+              std::string::npos)
         << error.what();
   }
 }

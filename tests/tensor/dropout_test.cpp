@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks of dropout and of attention's dropout are a function of the logical place of an element alone.
+// Masks of dropout and of attention's dropout depend only on the logical position of an element.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -18,7 +18,7 @@ struct Dropping {
   std::function<Tensor(const Tensor& x, const RandomKey& key)> function;
 };
 
-/// On x [samples, 9, 18].
+/// Applies each kind of dropout to x [samples, 9, 18].
 class DropoutTest : public testing::TestWithParam<Dropping> {
  protected:
   static Tensor apply(const Tensor& x, const RandomKey& with) { return GetParam().function(x, with); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not trained costs nothing in the backward, and what is gets the gradient that it gets beside it.
+// Frozen inputs cost nothing in the backward. Trained inputs get the same gradient as without frozen ones.
 #include <gtest/gtest.h>
 
 #include "kernels/kernel.h"
@@ -11,7 +11,7 @@
 namespace lockstep::frozen_test {
 namespace {
 
-/// Small integers, whose sums are exact in any order.
+/// Returns small integers. Their sums are exact in any order.
 Tensor integers(const Shape& shape, int32_t step) {
   std::vector<float> values(static_cast<size_t>(shape.elements()));
   for (size_t i = 0; i < values.size(); ++i)
@@ -50,7 +50,8 @@ std::vector<Frozen> frozen_cases() {
            }}};
 }
 
-/// The gradients where input i is trained if bit i is set, and how many kernels the backward launched.
+/// Returns the gradients and the number of kernels that the backward launched. Input i is trained if bit i is
+/// set.
 std::pair<std::vector<Tensor>, uint64_t> gradients_of(const Frozen& one, size_t trained) {
   std::vector<Tensor> in, gradients;
   for (size_t i = 0; i < one.shapes.size(); ++i)
@@ -73,7 +74,8 @@ TEST(Frozen, InputsChangeNoOthersGradientAndSaveWork) {
         const Tensor none = full(expected[i].shape(), 0.0);
         const Tensor difference =
             subtract(gradients[i] ? gradients[i] : none, gradients[i] ? expected[i] : none);
-        // A bias without its weight is summed by another kernel, which shows where GELU leaves no integers.
+        // Another kernel sums a bias whose weight is frozen. The difference shows where GELU's results are no
+        // integers.
         for (const double value : to_doubles(difference))
           EXPECT_NEAR(value, 0.0, one.name == "feed_forward" ? 1e-5 : 0.0)
               << one.name << " " << i << " of " << trained;
@@ -89,7 +91,7 @@ TEST(Frozen, AWeightsProductIsNotComputed) {
     const size_t all = (size_t{1} << cases[which].shapes.size()) - 1;
     return gradients_of(cases[which], all).second - gradients_of(cases[which], all & ~frozen).second;
   };
-  // Each weight's product, and the copy of its gradient to a leaf that is new.
+  // Each frozen weight saves its product and the copy of its gradient to a new leaf.
   EXPECT_EQ(saved(0, 0b0110), 3U) << "weight and bias of linear";
   EXPECT_GE(saved(2, 0b11110), 4U) << "both layers of feed_forward";
   EXPECT_GE(saved(2, 0b00111), 3U) << "with the hidden layer's gradient";

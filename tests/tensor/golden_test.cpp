@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against PyTorch: broadcasting, operations along a dimension, and numbers that are not finite.
+// Compares with PyTorch: broadcasting, operations along a dimension, and numbers that are not finite.
 #include "support/golden.h"
 
 #include <functional>
@@ -59,7 +59,7 @@ TEST_P(TensorGolden, ResultsShapesAndGradients) {
   }
 }
 
-/// Equal, or both NaN. The finite ones are such that no rounding differs.
+/// Expects equal values, or NaN in both. The finite values are chosen so that no rounding differs.
 void expect_same(const std::string& what, const Tensor& actual, const Tensor& wanted) {
   EXPECT_EQ(actual.shape(), wanted.shape()) << what;
   const std::vector<double> values = to_doubles(actual), truth = to_doubles(wanted);

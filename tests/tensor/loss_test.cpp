@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What losses mean, and which inputs operations refuse.
+// Checks the values of losses, and the inputs that operations refuse.
 #include <cmath>
 
 #include "support/gradient_check.h"
@@ -8,7 +8,7 @@
 namespace lockstep::loss_test {
 namespace {
 
-/// -log softmax(logits[row])[target] by its definition.
+/// Returns -log softmax(logits[row])[target] by its definition.
 double row_loss(const Tensor& logits, int64_t row, int64_t target) {
   const int64_t classes = logits.shape()[-1];
   const double* values = logits.data<double>() + row * classes;
@@ -71,7 +71,7 @@ TEST(CrossEntropy, RefusesTargetsItCannotUse) {
   EXPECT_THROW(cross_entropy(logits, from_values<float>({0, 1}, {2})), Error);
 }
 
-// A power of two commutes with every rounding, wherever it is multiplied in.
+// A power of two commutes with every rounding, at any point of the computation.
 TEST(LinearCrossEntropy, AStartingGradientScalesAllGradients) {
   for (const int64_t rows_at_once : {0, 2}) {
     std::vector<std::vector<double>> gradients;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table of all operations: gradients against central differences, single against double precision, and
-// one thread against several.
+// Checks all operations from one table. Compares gradients with central differences, single with double
+// precision, and one thread with several.
 #include <algorithm>
 #include <fstream>
 #include <regex>
@@ -12,7 +12,8 @@
 namespace lockstep::ops_test {
 namespace {
 
-/// The operation's result and the gradients of all inputs, which hold numbers of the dtype `numbers`.
+/// Returns the operation's result and the gradients of all inputs. The inputs hold numbers of the dtype
+/// `numbers`.
 Tensors run(const OpCase& op, const std::vector<Shape>& shapes, DType dtype, int threads, DType numbers) {
   set_threads(threads);
   const Inputs inputs = make_inputs(op, shapes, dtype, numbers);
@@ -34,17 +35,16 @@ TEST_P(OpTest, GradientsAreTheSlopes) {
   expect_gradients(leaves, [&] { return weighted_sum(GetParam().function(inputs)); });
 }
 
-/// Half the distance from 1 to the next number.
+/// Returns half the distance from 1 to the next number.
 double unit_roundoff(DType dtype) {
   if (dtype == DType::bf16) return 0x1p-8;
   return dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
-// Each addition or function on the way to an element rounds by at most a unit roundoff (2^-24 in fp32) of a
-// number that is no larger than the largest around, or than the inputs, which are below 1.05; functions count
-// as four. What a chain of n has gathered at its end, the steps before it (the weights of the sum) and after
-// it pass on. In 16 bits some of these steps round as 16 bits do, and below their smallest normal number f16
-// rounds by 2^-25.
+// Each addition or function in a chain rounds by at most a unit roundoff (2^-24 in fp32) of a number. That
+// number is at most the largest one involved, or the inputs, which are below 1.05. Functions count as four
+// roundings. The steps before a chain of n (the weights of the sum) and after it pass its error on. In 16
+// bits some of these steps round to 16 bits. Below its smallest normal number f16 rounds by 2^-25.
 TEST_P(OpTest, LowerPrecisionsAreDoublePrecisionRounded) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Tensors exact = run(GetParam(), GetParam().small, DType::f64, 1, dtype);
@@ -90,9 +90,9 @@ TEST(Linear, TheOrderOfItsWeightDoesNotShowInTheBits) {
   }
 }
 
-// However an operation adds to a gradient that is there, it is that plus the finished one, rounded once.
+// Accumulation must equal the existing gradient plus the finished one, rounded once.
 TEST_P(OpTest, AccumulatingAddsTheFinishedGradient) {
-  if (GetParam().name.ends_with("_same")) return;  // a leaf that is used twice is added to twice
+  if (GetParam().name.ends_with("_same")) return;  // a leaf that is used twice accumulates twice
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensors inputs = make_inputs(GetParam().large, dtype);
     backward(weighted_sum(GetParam().function(inputs)));
@@ -135,7 +135,7 @@ TEST(OpErrors, NameTheOperationAndBothShapes) {
   expect_contains(error_of([&] {
                     matmul(cube, zeros({3, 4, 5}));
                   }),
-                  {"matmul: a is [2, 3, 4], b is [3, 4, 5]; before the matrices"});
+                  {"matmul: a is [2, 3, 4], b is [3, 4, 5]; the leading dimensions"});
   expect_contains(error_of([&] { matmul(zeros({3}), x); }), {"matmul: a is [3], b is [2, 3]"});
   expect_contains(error_of([&] {
                     mean_squared_error(x, zeros({2, 1}));
@@ -147,7 +147,7 @@ TEST(OpErrors, NameTheOperationAndBothShapes) {
   expect_contains(error_of([&] { mean(zeros({}), 0); }), {"mean: x is [] and has no dimension 0"});
 }
 
-// Nothing is computed for an input that wants no gradient: the mask of an attention, say.
+// Nothing is computed for an input without a gradient, such as an attention mask.
 TEST(Broadcasting, AConstantHasNoGradientAndAParameterHasItsOwnShape) {
   const Tensor x = uniform_tensor({4, 2, 3}, 1, DType::f32).set_requires_grad(), mask = zeros({2, 3});
   const Tensor bias = zeros({3}).set_requires_grad();
@@ -190,13 +190,13 @@ TEST(OpTable, HoldsEveryOperation) {
   std::smatch match;
   for (std::string line; std::getline(header, line);)
     if (std::regex_match(line, match, declaration)) declared.insert(match[1]);
-  // It has no gradient; tests/kernels compares it with causal_attention.
+  // cached_attention has no gradient. tests/kernels compares it with causal_attention.
   declared.erase("cached_attention");
   EXPECT_GE(declared.size(), 24U);
   for (const std::string& name : declared)
     EXPECT_TRUE(std::ranges::any_of(
         all_cases(), [&](const OpCase& op) { return op.name == name || op.name.starts_with(name + "_"); }))
-        << name << " is in ops.h, and not in this table";
+        << name << " is in ops.h but not in this table";
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace lockstep::safetensors_test {
 namespace {
 
-/// A file with this header and so many bytes of data.
+/// Returns a file with this header and `data_bytes` bytes of data.
 std::string file_of(const std::string& header, size_t data_bytes) {
   const uint64_t size = header.size();
   return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + header +
@@ -23,7 +23,8 @@ uint64_t header_bytes(const std::string& bytes) {
   return size;
 }
 
-/// Fails unless the bytes are refused as the user's mistake, naming where they came from and the problem.
+/// Expects the bytes to be refused as a user error. The message must name the source of the bytes and the
+/// problem.
 void expect_refused(const std::string& bytes, const std::string& problem) {
   try {
     from_safetensors(bytes, "model.safetensors");
@@ -76,7 +77,7 @@ TEST(SafeTensors, TheDataBeginsAtAMultipleOfEight) {
     const std::string bytes = to_safetensors({{{tensor, full({1}, 1.0)}}, {}});
     EXPECT_EQ(header_bytes(bytes) % 8, 0U);
     EXPECT_EQ(bytes.size(), 8 + header_bytes(bytes) + 4);
-    EXPECT_EQ(bytes[8], '{') << "the format asks for it";
+    EXPECT_EQ(bytes[8], '{') << "the format requires it";
   }
 }
 
@@ -98,7 +99,7 @@ TEST(SafeTensors, AFileCutAnywhereIsRefused) {
   expect_refused("1234567", "only 7 bytes");
   expect_refused(whole.substr(0, 20), "its header is cut off");
   expect_refused(whole.substr(0, whole.size() - 1), "its data are cut off");
-  expect_refused(whole + "1", "behind its last tensor");
+  expect_refused(whole + "1", "after its last tensor");
 }
 
 TEST(SafeTensors, AHeaderLongerThanTheFileIsRefused) {
@@ -121,16 +122,16 @@ TEST(SafeTensors, EntriesThatMakeNoSenseAreRefusedByName) {
     expect_refused(entry(text), problem);
   };
   EXPECT_NO_THROW(from_safetensors(entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), ""));
-  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,9]})", "[2] of f32 in 9 bytes");
-  refused(R"({"dtype":"F32","shape":[0],"data_offsets":[9,9]})", "9 to 9 where 0 has to follow");
-  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", "data offsets 8 to 0");
-  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", "data offsets -8 to 0");
-  refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", "[1] of f32 in 8 bytes");
-  refused(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})", "[2] of f64 in 8 bytes");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,9]})", "[2] of f32 does not match its 9 bytes");
+  refused(R"({"dtype":"F32","shape":[0],"data_offsets":[9,9]})", "9 to 9, but byte 0 must come next");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})", "invalid data offsets: 8 to 0");
+  refused(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", "invalid data offsets: -8 to 0");
+  refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", "[1] of f32 does not match its 8 bytes");
+  refused(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})", "[2] of f64 does not match its 8 bytes");
   refused(R"({"dtype":"I64","shape":[1],"data_offsets":[0,8]})", "dtype I64 is not supported");
   refused(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})", "a dimension of -2");
   refused(R"({"dtype":"F32","shape":[1,1,1,1,2],"data_offsets":[0,8]})", "at most 4 dimensions");
-  refused(R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})", "where an integer belongs");
+  refused(R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})", "found 2.0 instead of an integer");
   refused(R"({"dtype":"F32","shape":[3],"data_offsets":[0,12]})", "its data are cut off");
   refused(R"({"dtype":"F32","shape":[2]})", "data_offsets");
   refused(R"({"dtype":"F32","shape":"2","data_offsets":[0,8]})", "");
@@ -143,7 +144,7 @@ TEST(SafeTensors, TensorsThatOverlapOrLeaveGapsAreRefused) {
     expect_refused(file_of(concat(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)",
                                   R"("b":{"dtype":"F32","shape":[1],"data_offsets":)", second, "}}"),
                            16),
-                   "has to follow");
+                   "must come next");
 }
 
 TEST(SafeTensors, PiecesOfAnySizeGiveTheSame) {
@@ -163,12 +164,12 @@ TEST(SafeTensors, PiecesOfAnySizeGiveTheSame) {
       reader.take(std::as_bytes(std::span(bytes).subspan(at, std::min(step, bytes.size() - at))));
     reader.finish();
     read.metadata = reader.metadata();
-    read.tensors[1].tensor = content.tensors[1].tensor;  // the one that nobody wanted
+    read.tensors[1].tensor = content.tensors[1].tensor;  // the tensor that was not requested
     expect_equal(read, content);
   }
 }
 
-// The product of these extents is 2^64, or none at all in 64 bits.
+// The product of these extents is 2^64, or it does not fit in 64 bits.
 TEST(SafeTensors, AShapeTooLargeToCountIsRefused) {
   for (const char* shape :
        {"[4294967296,4294967296]", "[4611686018427387904,2,2]", "[2305843009213693952,2,1,0]"})

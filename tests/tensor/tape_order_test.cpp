@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When gradients become ready, and when memory goes.
+// Checks when gradients become ready and when memory is released.
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ size_t place(const Events& events, const std::string& event) {
   return static_cast<size_t>(std::find(events.begin(), events.end(), event) - events.begin());
 }
 
-/// The sum of the inputs as one operation that notes when its gradient runs.
+/// Returns the sum of the inputs as one operation. It records when its gradient runs.
 Tensor noted_sum(Events& events, const std::string& event, const std::vector<Tensor>& inputs) {
   Tensor y = inputs[0].detach();
   {
@@ -52,14 +52,14 @@ constexpr int layers = 6;
 std::string weight(int layer) { return concat("weight ", layer); }
 std::string layer_name(int layer) { return concat("layer ", layer); }
 
-/// A layer's gradient can leave while the layers before it still compute.
+/// Returns whether a layer's gradient is ready while the layers before it still compute.
 bool overlaps(const Events& events) {
   for (int layer = 1; layer < layers; ++layer)
     if (place(events, weight(layer)) > place(events, layer_name(layer - 1))) return false;
   return true;
 }
 
-/// A chain in which each layer uses its weight first and what came before second.
+/// A chain in which each layer uses its weight first and the previous layer's result second.
 Events newest_first_events() {
   Events events;
   std::vector<Tensor> weights;
@@ -71,7 +71,7 @@ Events newest_first_events() {
   return events;
 }
 
-/// The same chain in the reverse of a depth-first search's post-order, a valid order too.
+/// The chain in the reverse of a depth-first search's post-order, which is also a valid order.
 Events depth_first_events() {
   Events events;
   const std::function<void(int)> visit = [&](int layer) {
@@ -143,11 +143,11 @@ TEST(TapeMemory, OnlyLeavesInputsAndGradientsStayAfterwards) {
   EXPECT_GE(bytes_in_use(), resting + (layers - 1) * activation_bytes);
   const int64_t scalar_bytes = 64;
   backward(loss);
-  EXPECT_EQ(bytes_in_use(), resting + scalar_bytes) << "the loss is still held, and nothing else";
+  EXPECT_EQ(bytes_in_use(), resting + scalar_bytes) << "only the loss is still held";
   EXPECT_EQ(item(loss), item(loss.detach()));
 }
 
-// At layer l's hook its own node still holds its saved input; those above it hold nothing any more.
+// At layer l's hook, node l still holds its saved input. The nodes above it have released theirs.
 TEST(TapeMemory, EachOperationFreesWhatItSavedAsItRuns) {
   const Chain chain;
   backward(chain.loss());
@@ -166,7 +166,7 @@ TEST(TapeMemory, AGradientIsAddedWhereItIsUnlessItIsASumOverUses) {
     for (int use = 1; use < uses; ++use) loss = add(loss, sum(embedding(random_ids({2}, 128, 3), w)));
     return loss;
   };
-  backward(loss_of(1));  // makes the gradient
+  backward(loss_of(1));  // allocates the gradient
   for (const auto& [uses, label] : {std::pair(1, "one use"), {2, "two uses"}, {3, "three uses"}}) {
     const Tensor loss = loss_of(uses);
     const MemoryScope scope(label);
@@ -177,7 +177,7 @@ TEST(TapeMemory, AGradientIsAddedWhereItIsUnlessItIsASumOverUses) {
     if (use.label.ends_with(" use") || use.label.ends_with(" uses")) {
       const bool is_sum = use.label != "one use";
       EXPECT_EQ(use.peak_bytes >= gradient, is_sum) << use.label;
-      EXPECT_LT(use.peak_bytes, 5 * gradient / 2) << use.label << ", however many";
+      EXPECT_LT(use.peak_bytes, 5 * gradient / 2) << use.label << ", for any number of uses";
     }
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::tensor_test {
 namespace {
 
-/// 0, 1, 2, ...
+/// Returns the numbers 0, 1, 2, ... in the given shape.
 Tensor counting(const Shape& shape) {
   std::vector<float> values(static_cast<size_t>(shape.elements()));
   std::iota(values.begin(), values.end(), 0.0f);
@@ -95,14 +95,14 @@ TEST(Tensor, WhatIsDeclaredIsMadeAtFirstUseAndOnce) {
   Tensor x = Tensor::declare({2, 3}, DType::f32, current_stream(), counted);
   x.set_requires_grad();
   EXPECT_EQ(x.size(), 6);
-  EXPECT_EQ(fills, 0) << "nobody has read it";
+  EXPECT_EQ(fills, 0) << "the tensor has not been read yet";
   const Tensor other_handle = x, row = x.slice(1, 2), off = x.detach();
   EXPECT_EQ(to_doubles(row), (std::vector<double>{3, 4, 5}));
   EXPECT_EQ(to_doubles(other_handle), (std::vector<double>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(off.view().data, x.view().data);
   EXPECT_EQ(fills, 1);
   x.initialize({.fill = [](const Tensor& part, int64_t) { fill(part, 7.0); }, .name = "sevens"});
-  EXPECT_EQ(to_doubles(row), (std::vector<double>{7, 7, 7})) << "it has memory by now";
+  EXPECT_EQ(to_doubles(row), (std::vector<double>{7, 7, 7})) << "the tensor already has memory";
   const Tensor later = Tensor::declare({2}, DType::f32, current_stream(), counted);
   later.initialize({.fill = [](const Tensor& part, int64_t) { fill(part, 2.0); }, .name = "twos"});
   EXPECT_EQ(fills, 1);

@@ -28,7 +28,7 @@ TEST(BadTokenizerJson, IsRefusedByPlace) {
   refuses([](Json& f) { f["model"]["type"] = "Unigram"; }, {"model.type is \"Unigram\""});
   refuses([](Json& f) { f["model"]["byte_fallback"] = true; }, {"model.byte_fallback is true"});
   refuses([](Json& f) { f["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\w+"; },
-          {"pre_tokenizer.pretokenizers[0].pattern.Regex is none of the patterns"});
+          {"pre_tokenizer.pretokenizers[0].pattern.Regex is not a supported pattern"});
   refuses([](Json& f) { f["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "MergedWithNext"; },
           {"behavior is"});
   refuses([](Json& f) { f["pre_tokenizer"] = {{"type", "Metaspace"}}; }, {"pre_tokenizer is \"Metaspace\""});
@@ -40,8 +40,8 @@ TEST(BadTokenizerJson, IsRefusedByPlace) {
   refuses([](Json& f) { f["added_tokens"][0]["id"] = 1; },
           {"added_tokens[0] gives \"<|endoftext|>\" the id 1"});
   refuses([](Json& f) { f["added_tokens"][2]["id"] = 7; },
-          {"added_tokens[2] has the id 7, which is another"});
-  // `tokenizers` would give it the id 900 all the same.
+          {"added_tokens[2] has the id 7, which belongs to another"});
+  // The library `tokenizers` would still assign the id 900.
   refuses([](Json& f) { f["added_tokens"][2]["id"] = 905; },
           {"added_tokens[2] gives \"<|tool|>\" the id 905", "the next id is 900"});
   refuses([](Json& f) { f["added_tokens"][2]["id"] = 1 << 30; }, {"is too large for"});
@@ -57,17 +57,13 @@ TEST(BadTokenizerJson, IsRefusedByPlace) {
       {"model.merges[3] merges \"q\" and \"q\", but \"qq\""});
   refuses([](Json& f) { f["model"]["merges"][3] = f["model"]["merges"][1]; },
           {"model.merges[3]", "a second time"});
-  // A cycle: a token made of itself and nothing.
-  refuses(
-      [](Json& f) {
-        f["model"]["merges"][3] = {"a", ""};
-      },
-      {"model.merges[3] merges a token with nothing"});
+  // A merge with an empty token would be a cycle, because the result is the token itself.
+  refuses([](Json& f) { f["model"]["merges"][3] = {"a", ""}; }, {"model.merges[3] merges an empty token"});
   refuses([](Json& f) { f["post_processor"]["special_tokens"]["<|begin|>"]["ids"] = {9000}; },
-          {"the token 9000"});
+          {"the token id 9000"});
   refuses([](Json& f) { f.erase("model"); }, {"has no \"model\""});
   EXPECT_EQ(user_error([] { tokenizer_from_json("{\"a\":[1,}", "t.json"); }),
-            "t.json is no JSON: damaged at byte 9");
+            "t.json is not valid JSON: damaged at byte 9");
   expect_contains(user_error([] { tokenizer_from_json(std::string(100000, '['), "t.json"); }), {"t.json"});
 }
 
@@ -82,15 +78,15 @@ TEST(BadTokenizerFiles, AreRefusedByLine) {
   expect_contains(message_for("YQ== 0\nYg== x\n"), {"line 2 has no id"});
   expect_contains(message_for("YQ== 0\nYg== 0\n"), {"line 2 gives the id 0 a second time"});
   expect_contains(message_for("YQ== 0\nYQ== 1\n"), {"the ids 0 and 1 have the same token"});
-  expect_contains(message_for("YQ== 0\nYg== 4000000000\n"), {"line 2 gives the id 4000000000, too large"});
+  expect_contains(message_for("YQ== 0\nYg== 4000000000\n"),
+                  {"line 2 gives the id 4000000000, which is too large"});
   expect_contains(message_for(""), {"has no tokens"});
   write_text(folder / "other.tiktoken", "YQ== 0\n");
-  expect_contains(user_error([&] { load_tokenizer(folder / "other.tiktoken"); }),
-                  {"its pattern is not known"});
-  // Whisper's file has an empty token, which is refused, so its name says nothing.
+  expect_contains(user_error([&] { load_tokenizer(folder / "other.tiktoken"); }), {"its pattern is unknown"});
+  // Whisper's file has an empty token, which is refused. Its name therefore does not select a pattern.
   write_text(folder / "multilingual.tiktoken", "YQ== 0\n");
   expect_contains(user_error([&] { load_tokenizer(folder / "multilingual.tiktoken"); }),
-                  {"its pattern is not known"});
+                  {"its pattern is unknown"});
   expect_contains(user_error([&] { load_tokenizer(folder.path()); }),
                   {"neither tokenizer.json nor vocab.json"});
   expect_contains(user_error([&] { load_tokenizer(folder / "none"); }), {"none does not exist"});
@@ -105,7 +101,7 @@ TEST(BadTokenizerFiles, AreRefusedByLine) {
   write_text(folder / "merges.txt", "#version: 0.2\na b\n");
   EXPECT_EQ(load_tokenizer(folder.path())->encode("abba"), (std::vector<int32_t>{2, 1, 0}));
   expect_contains(user_error([&] { load_tokenizer(folder.path())->encode("abc", "x.txt"); }),
-                  {"x.txt holds the byte 0x63", "no token of the vocabulary"});
+                  {"x.txt has the byte 0x63", "no token in the vocabulary"});
   write_text(folder / "tokenizer_config.json", R"({"eos_token": {"content": "b"}, "bos_token": null})");
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1);
   write_text(folder / "tokenizer_config.json", R"({"eos_token": "</s>"})");
@@ -113,7 +109,8 @@ TEST(BadTokenizerFiles, AreRefusedByLine) {
                   {"tokenizer_config.json: eos_token names the token \"</s>\""});
 }
 
-/// Cuts, bytes that are changed, moved, doubled or left out: what is read still encodes, or is refused.
+/// Mutations of a text: cuts, and bytes that are changed, moved, doubled or left out. A file that is read
+/// must still encode, or it is refused.
 class Mutations {
  public:
   uint32_t draw(size_t below) {
@@ -158,7 +155,8 @@ int mutation_count() {
   return asked ? std::atoi(asked) : 1000;
 }
 
-/// Fewer tokens, so that ten thousand take seconds: what is left of a file's merges is possible still.
+/// Returns a file with fewer tokens, so that ten thousand mutations take seconds. It keeps only the merges
+/// whose results it still has.
 std::string small_json() {
   Json file = Json::parse(read_text(golden_tokenizers + "llama3.json"));
   Json& merges = file["model"]["merges"];
@@ -203,7 +201,7 @@ TEST(BadTokenizerFiles, MutatedAreReadOrRefused) {
     write_text(folder / "merges.txt", i % 2 ? merges : mutations.of(merges));
     expect_read_or_refused([&] { return load_tokenizer(folder.path()); }, read);
   }
-  // Both happen, or the mutations are none.
+  // Both outcomes must happen, or the mutations have no effect.
   EXPECT_GT(read, mutation_count() / 10);
   EXPECT_LT(read, mutation_count() * 3);
 }

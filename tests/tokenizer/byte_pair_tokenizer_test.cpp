@@ -34,11 +34,13 @@ class Checksum {
   uint32_t state_ = ~0u;
 };
 
-/// What each of the nine contexts of make_tokenizers.py has before and after a character; "=": the character.
+/// The text before and after a character in the nine contexts of make_tokenizers.py. "=" stands for the
+/// character.
 const std::vector<std::pair<std::string, std::string>> contexts = {
     {"", ""}, {" ", ""}, {"a", ""}, {"1", ""}, {"'", ""}, {"\n", ""}, {"=", ""}, {"a", "b"}, {"", " "}};
 
-/// The checksum of every n-th character in a context; that each is decoded to itself is seen on the way.
+/// Returns the checksum of every n-th character in a context. Also checks that each character decodes to
+/// itself.
 uint32_t checksum(const Tokenizer& tokenizer, const std::pair<std::string, std::string>& context, int every) {
   Checksum checksum;
   std::string text;
@@ -54,7 +56,7 @@ uint32_t checksum(const Tokenizer& tokenizer, const std::pair<std::string, std::
   return checksum.value();
 }
 
-/// All characters take seconds, and with sanitizers minutes.
+/// A test of all characters takes seconds, and minutes with sanitizers.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 constexpr bool takes_all = false;
 #else
@@ -78,7 +80,7 @@ TEST_P(GoldenTokenizers, GiveTextsTheIdsOfTheReferences) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto text = texts[i].get<std::string>();
     const Ids ids = tokenizer->encode(text);
-    // Only files of one kind have the token <|tool|>; the expected ids know which.
+    // Only some of the files have the token <|tool|>. The expected ids account for that.
     EXPECT_EQ(ids, golden_expected()["ids"][GetParam()][i].get<Ids>()) << text;
     EXPECT_EQ(again->encode(text), ids) << text;
     EXPECT_EQ(tokenizer->decode(ids), text);
@@ -106,7 +108,7 @@ TEST_P(GoldenTokenizers, GiveTheSameIdsInAnyPartsByAnyThreads) {
     for (const size_t bytes : {1, 50, 4096})
       EXPECT_EQ(encode_in_parallel(*tokenizer, text, "text", pool, bytes), ids);
     expect_contains(user_error([&] { encode_in_parallel(*tokenizer, text + "\xFF", "t.txt", pool, 64); }),
-                    {concat("t.txt is not text: byte ", text.size(), " begins no UTF-8")});
+                    {concat("t.txt is not text: byte ", text.size(), " does not begin a UTF-8")});
   }
 }
 
@@ -131,7 +133,7 @@ TEST(BytePairTokenizer, NamesTheByteThatIsNoText) {
   EXPECT_THROW(tokenizer->decode(Ids{700}), Error);
 }
 
-/// Both ways to find the next merge, over pieces longer and shorter than where they change.
+/// Runs both ways to find the next merge, over pieces longer and shorter than the threshold between them.
 TEST(BytePairTokenizer, MergesLongPiecesInTheOrderOfShortOnes) {
   const std::vector<Merge> merges{{0, 0, 3, 2}, {0, 1, 1, 3}, {3, 3, 2, 4}, {1, 0, 0, 5}, {2, 2, 4, 6}};
   const MergeTable table(merges);
@@ -142,7 +144,7 @@ TEST(BytePairTokenizer, MergesLongPiecesInTheOrderOfShortOnes) {
     for (int i = 0; i < round; ++i)
       symbols.push_back(static_cast<int32_t>((state = state * 1664525 + 1013904223) >> 31));
     Ids expected = symbols;
-    for (;;) {  // the definition: least rank first, then leftmost
+    for (;;) {  // the definition: the lowest rank first, then the leftmost
       size_t best = expected.size();
       for (size_t i = 0; i + 1 < expected.size(); ++i) {
         const Merge* found = table.find(expected[i], expected[i + 1]);

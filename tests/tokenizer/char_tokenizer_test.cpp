@@ -38,9 +38,9 @@ TEST(CharTokenizer, NamesACharacterItDoesNotKnow) {
     tokenizer.encode("ab\u00e9", "the prompt");
     FAIL() << "the character was accepted";
   } catch (const UserError& failure) {
-    EXPECT_STREQ(
-        failure.what(),
-        "the prompt holds the character '\u00e9' (U+00E9), which is not among the 3 of the vocabulary");
+    EXPECT_STREQ(failure.what(),
+                 "the prompt has the character '\u00e9' (U+00E9), which is not among the 3 characters of the "
+                 "vocabulary");
   }
   EXPECT_THROW(tokenizer.encode("\n"), UserError);
 }
@@ -71,11 +71,11 @@ TEST(CharTokenizer, RefusesWordLevelOfOtherKinds) {
   expect_contains(message_for("\"b\": 1", "\"bc\": 1"), {"t.json: model.vocab", "single characters"});
   expect_contains(message_for("\"b\": 1", "\"b\": 2"), {"t.json: model.vocab"});
   expect_contains(message_for("\"b\": 1", "\"b\": 0"), {"the id 0 to both \"a\" and \"b\""});
-  expect_contains(message_for("\"b\": 1", "\"a\": 1"), {"\"a\" stands twice"});
+  expect_contains(message_for("\"b\": 1", "\"a\": 1"), {"\"a\" appears twice"});
   expect_contains(message_for("\"b\": 1", "\"b\": -1"), {"gives \"b\" the id -1"});
   expect_contains(message_for("Isolated", "Removed"), {"t.json: pre_tokenizer"});
   expect_contains(message_for("WordLevel", "Unigram"), {"t.json: model.type is \"Unigram\""});
-  expect_contains(message_for("version", "ver\nsion"), {"t.json is no JSON: damaged at byte"});
+  expect_contains(message_for("version", "ver\nsion"), {"t.json is not valid JSON: damaged at byte"});
 }
 
 TEST(CharTokenizer, MayBeCutBetweenCharacters) {

@@ -19,7 +19,7 @@ inline const nlohmann::json& golden_expected() {
   return expected;
 }
 
-/// llama3.json with another pattern.
+/// Returns llama3.json with another pattern.
 inline std::string golden_json_with(SplitRule rule) {
   nlohmann::json file = nlohmann::json::parse(read_text(golden_tokenizers + "llama3.json"));
   file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = split_pattern(rule);

@@ -42,7 +42,7 @@ TEST(Splitter, DiffersFromLlama3InClOnlyByWhiteSpaceAtTheEnd) {
 TEST(Splitter, SplitsWordsByCaseAsO200k) {
   EXPECT_EQ(pieces_of(SplitRule::o200k, "camelCaseHTTPServer's ABC'D //\n"),
             (Pieces{"camel", "Case", "HTTPServer's", " ABC'D", " //\n"}));
-  // A mark is a letter of any case, and is given back to the second part where no lower letter follows.
+  // A mark counts as a letter of any case. It moves to the second part if no lower-case letter follows.
   EXPECT_EQ(pieces_of(SplitRule::o200k, "AB\u0301C"), (Pieces{"AB\u0301", "C"}));
   EXPECT_EQ(pieces_of(SplitRule::o200k, "\u0301ABC"), (Pieces{"\u0301", "ABC"}));
 }
@@ -62,11 +62,12 @@ TEST(Splitter, CutsWhereNoPieceGoesOn) {
   EXPECT_EQ(splitter.safe_cut(text, 2), 2u);
   EXPECT_EQ(splitter.safe_cut(text, 3), 10u);  // not before the apostrophe, and not between letters
   EXPECT_EQ(splitter.safe_cut(text, 99), text.size());
-  // What is no UTF-8 is refused later; here it must only do no harm.
+  // Invalid UTF-8 is refused later. At this point it must only do no harm.
   EXPECT_EQ(splitter.safe_cut("a\xF7\xBF", 1), 3u);
   EXPECT_EQ(splitter.safe_cut("a\xF4tel x", 1), 5u);
   for (int pair = 0; pair < 1 << 16; ++pair) {
-    // Before or within the pair, or after the letters that follow, which belong to no character of it.
+    // The cut is before or within the pair, or after the letters that follow. These belong to no character of
+    // the pair.
     const std::string two{static_cast<char>(pair >> 8), static_cast<char>(pair)};
     const size_t cut = splitter.safe_cut("a" + two + "el x", 1);
     ASSERT_TRUE(cut == 1 || cut == 2 || cut == 5) << pair << " is cut at " << cut;
@@ -78,7 +79,7 @@ TEST(CharacterClasses, AreThoseOfTheReferences) {
   std::array<int, 7> counts{};
   for (char32_t code = 0; code < 0x110000; ++code) ++counts[static_cast<size_t>(classes.of(code))];
   EXPECT_STREQ(unicode_version, "16.0");
-  // White space, numbers, lower, upper, caseless, marks: as many as both references know.
+  // The counts of white space, numbers, lower, upper, caseless and marks agree with both references.
   EXPECT_EQ(counts,
             (std::array<int, 7>{0x110000 - 25 - 1911 - 141028 - 2501, 25, 1911, 2258, 1889, 136881, 2501}));
 }

@@ -11,7 +11,7 @@ namespace {
 using Ids = std::vector<int32_t>;
 using Files = std::map<std::string, std::string>;
 
-/// GPT-2's two files, or llama3.json, with others beside them.
+/// A folder with GPT-2's two files or llama3.json, and with other files next to them.
 class TokenizerFolder {
  public:
   explicit TokenizerFolder(const Files& files, bool is_whole = false) {
@@ -31,7 +31,7 @@ class TokenizerFolder {
   TemporaryDirectory folder_;
 };
 
-// The ids of this file are those of GPT2Tokenizer.from_pretrained() of transformers 5.23.0.
+// The ids of this file come from GPT2Tokenizer.from_pretrained() of transformers 5.23.0.
 TEST(TokenizerConfig, AddsTokensAndABlankToTwoFiles) {
   const Files added{{"added_tokens.json", R"({"<|user|>": 700})"}};
   EXPECT_EQ(TokenizerFolder(Files{}).ids("a<|user|>b"), (Ids{65, 28, 92, 85, 83, 268, 92, 30, 66}));
@@ -42,7 +42,7 @@ TEST(TokenizerConfig, AddsTokensAndABlankToTwoFiles) {
   EXPECT_EQ(TokenizerFolder(both).ids("Hello"), (Ids{221, 40, 69, 344, 79}));
   const auto tokenizer = TokenizerFolder(both).load();
   EXPECT_EQ(tokenizer_from_json(tokenizer->to_json(), "again")->encode("a<|user|>b"), (Ids{262, 700, 282}));
-  // A list in the configuration is the only one.
+  // A list in the configuration replaces the other lists.
   both["tokenizer_config.json"] =
       R"({"added_tokens_decoder": {"701": {"content": "<|y|>"}, "700": {"content": "<|x|>", "special": true}}})";
   EXPECT_EQ(TokenizerFolder(both).ids("a<|x|> b"), (Ids{65, 700, 282}));
@@ -57,7 +57,7 @@ TEST(TokenizerConfig, MakesTokensWithARoleAddedOnes) {
   EXPECT_EQ(named.ids("a<|x|> b"), (Ids{65, 28, 92, 88, 92, 30, 221, 66}));
   EXPECT_EQ(named.load()->beginning_of_text(), 65);
   EXPECT_EQ(named.load()->end_of_text(), 66);
-  EXPECT_NE(named.ids("<|endoftext|>"), Ids{0});  // no role is left to it
+  EXPECT_NE(named.ids("<|endoftext|>"), Ids{0});  // it has no role any more
   Files pad{{"special_tokens_map.json", R"({"pad_token": "<pad>"})"}};
   expect_contains(TokenizerFolder(pad).error(),
                   {"special_tokens_map.json: pad_token names the token \"<pad>\""});
@@ -78,7 +78,7 @@ TEST(TokenizerConfig, RefusesWhatIsNotComputed) {
   expect_contains(error(R"({"added_tokens_decoder": {"705": {"content": "<|x|>"}}})"),
                   {"added_tokens_decoder.705 gives \"<|x|>\" the id 705", "the next id is 700"});
   expect_contains(TokenizerFolder(Files{{"added_tokens.json", R"({"<|user|>": 699})"}}).error(),
-                  {"added_tokens.json has the id 699, which is another token's"});
+                  {"added_tokens.json has the id 699, which belongs to another token"});
 }
 
 TEST(TokenizerConfig, MayNotContradictATokenizerJson) {
@@ -98,7 +98,7 @@ TEST(TokenizerConfig, MayNotContradictATokenizerJson) {
                   {"added_tokens.json gives \"<|user|>\" the id 901"});
 }
 
-/// Each part between added tokens begins with the blank, and pieces are remembered from one to the next.
+/// Each part between added tokens must begin with the blank. The tokenizer also caches pieces across parts.
 TEST(TokenizerConfig, PutsABlankBeforeEveryPart) {
   const auto plain = TokenizerFolder(Files{}).load();
   const auto blank =
@@ -107,7 +107,7 @@ TEST(TokenizerConfig, PutsABlankBeforeEveryPart) {
   for (int i = 0; i < 3; ++i)
     for (const nlohmann::json& text : golden_expected()["texts"]) {
       const auto part = text.get<std::string>();
-      // What it would be between its own added tokens is told by the others.
+      // Parts with their own added tokens are skipped. The other parts cover their pieces.
       if (part.empty() || part.find("<|") != std::string::npos) continue;
       written += part + "<|endoftext|>";
       whole += (part.front() == ' ' ? "" : " ") + part + "<|endoftext|>";

@@ -32,8 +32,8 @@ TEST(Utf8, RoundTripsTheBordersOfEveryForm) {
 TEST(Utf8, RefusesWhatIsNotTextAndSaysWhere) {
   const std::vector<std::string> broken{
       "ab\x80",              // continuation without a start
-      "ab\xC3",              // cut
-      "ab\xE2\x82",          // cut
+      "ab\xC3",              // cut off
+      "ab\xE2\x82",          // cut off
       "ab\xC3(",             // start without continuation
       "ab\xC0\x80",          // overlong NUL
       "ab\xC1\xBF",          // overlong

@@ -34,7 +34,7 @@ TEST(EarlyStopping, BetterIsByMoreThanADifference) {
   for (const double loss : {3.0, 2.5, 2.4}) stopping.judge(1, loss);
   EXPECT_EQ(stopping.state().best_loss, 2.4);
   for (const double loss : {2.0, 1.9}) stopping.judge(2, loss);
-  EXPECT_TRUE(stopping.is_over()) << "neither is by 0.5 below 2.4";
+  EXPECT_TRUE(stopping.is_over()) << "neither loss is below 2.4 by 0.5";
   EarlyStopping never = patient(0);
   for (int i = 0; i < 100; ++i) never.judge(i, 1.0);
   EXPECT_FALSE(never.is_over());
@@ -46,7 +46,7 @@ TEST(EarlyStopping, EndsARunAsFinishedAndStaysSoWhereverItGoesOn) {
   config.train.steps = 40;
   config.train.eval_every = 3;
   config.train.patience = 2;
-  config.train.min_delta = 100.0;  // of which no loss is better
+  config.train.min_delta = 100.0;  // no loss is better by that much
   const RunResult undisturbed = train_on(1, 1, config);
   EXPECT_EQ(undisturbed.losses.size(), 9U) << "step 3 is the best, 6 and 9 are not";
   EXPECT_NE(undisturbed.parameters_hash, "");
@@ -59,12 +59,12 @@ TEST(EarlyStopping, EndsARunAsFinishedAndStaysSoWhereverItGoesOn) {
   EXPECT_EQ(train_on_threads(2, 1, config), 0);
   expect_contains(testing::internal::GetCapturedStderr(), {"stopped early: no better validation loss than ",
                                                            "after step 3 in 2 validations", "done: 9 steps"});
-  EXPECT_EQ(read_result(config.log.dir), undisturbed) << "it is finished";
+  EXPECT_EQ(read_result(config.log.dir), undisturbed) << "the run has finished";
   for (const char* later : {"8", "9"})
     std::filesystem::remove_all(directory / concat("snapshots/step-0000000", later));
   EXPECT_EQ(train_on(2, 1, config), undisturbed) << "the count is in the snapshot";
   config.train.patience = 3;
-  EXPECT_EQ(train_on(2, 1, config).losses.size(), 12U) << "a longer patience goes on";
+  EXPECT_EQ(train_on(2, 1, config).losses.size(), 12U) << "a longer patience must continue the run";
 }
 
 TEST(EarlyStopping, StaysSoWithoutASnapshotToo) {
@@ -73,7 +73,7 @@ TEST(EarlyStopping, StaysSoWithoutASnapshotToo) {
   config.train.steps = 40;
   config.train.eval_every = 3;
   config.train.patience = 2;
-  config.train.min_delta = 100.0;  // of which no loss is better
+  config.train.min_delta = 100.0;  // no loss is better by that much
   config.snapshot.resume = "auto";
   const RunResult first = train_on(1, 1, config);
   const std::string moved = directory / "run.1";
@@ -81,13 +81,13 @@ TEST(EarlyStopping, StaysSoWithoutASnapshotToo) {
     config.train.patience = patience;
     testing::internal::CaptureStderr();
     EXPECT_EQ(train_on_threads(1, 1, config), 0);
-    expect_contains(testing::internal::GetCapturedStderr(), {"finished already", "done: 9 steps"});
+    expect_contains(testing::internal::GetCapturedStderr(), {"already finished", "done: 9 steps"});
     EXPECT_EQ(read_result(config.log.dir), first);
     EXPECT_FALSE(std::filesystem::exists(moved));
   }
   config.train.patience = 3;
   EXPECT_EQ(train_on(1, 1, config).losses.size(), 12U);
-  EXPECT_EQ(read_result(moved), first) << "there is nothing that could go on, so it is another run";
+  EXPECT_EQ(read_result(moved), first) << "nothing can be resumed, so it is another run";
 }
 
 }  // namespace

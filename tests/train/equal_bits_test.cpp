@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must not show in the bits of a run (ranks, threads, sharding, recomputation) against what does, in
-// every pair.
+// Settings that must not change the bits of a run: ranks, threads, sharding and recomputation. They are
+// combined in every pair with settings that do change the bits.
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
@@ -27,8 +27,8 @@ enum Factor : uint8_t {
 };
 constexpr std::array levels = {5, 4, 5, 3, 2, 2, 2, 2, 2, 2};
 
-/// Twenty-five rows in which every level of every factor meets every level of every other: lines of the plane
-/// over the field of five elements (Rao 1947). Factors of few levels share a column.
+/// Returns twenty-five rows in which every level of every factor meets every level of every other. They are
+/// lines of the plane over the field of five elements (Rao 1947). Factors of few levels share a column.
 std::vector<Row> orthogonal_rows() {
   const auto half = [](int x) { return std::min(x, 3) / 2; };
   const auto other_half = [](int x) { return std::min(x, 3) % 2; };
@@ -43,7 +43,7 @@ std::vector<Row> orthogonal_rows() {
   return rows;
 }
 
-/// As a model is tuned: loss masks, frozen parameters, groups, another schedule.
+/// Makes the run fine-tune: loss masks, frozen parameters, groups and another schedule.
 void tune(Config& config) {
   config.data.dataset = "examples.jsonl";
   config.train.freeze = "transformer.wpe.*, *.h.0.*, *.h.1.mlp.c_fc.weight, *.ln_2.bias";
@@ -52,7 +52,8 @@ void tune(Config& config) {
   config.train.cooldown_steps = 4;
 }
 
-/// Four ranks also in two groups, where values are cut.
+/// Returns the number of ranks of a row. Two levels have four ranks. One of them has two groups, if values
+/// are sharded.
 int rank_count(const Row& row) { return std::min(row[ranks] + 1, 4); }
 
 Config config_of(const Row& row, const TemporaryDirectory& directory) {
@@ -86,7 +87,7 @@ TEST(EqualBits, TheTableHasEveryPair) {
 
 TEST(EqualBits, OverRanksThreadsShardingAndRecomputation) {
   const TemporaryDirectory directory;
-  std::map<Row, RunResult> expected;  // by what shows in the bits
+  std::map<Row, RunResult> expected;  // [row without the settings that must not change the bits]
   std::set<std::string> hashes;
   for (const Row& row : orthogonal_rows()) {
     Row plain = row;
@@ -99,7 +100,7 @@ TEST(EqualBits, OverRanksThreadsShardingAndRecomputation) {
         << config.train.recompute << ", " << config.train.precision;
     hashes.insert(expected[plain].parameters_hash);
   }
-  EXPECT_EQ(hashes.size(), expected.size()) << "rows of other meaning have the same bits";
+  EXPECT_EQ(hashes.size(), expected.size()) << "different settings have the same bits";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// The mean of the targets that count.
+/// Returns the mean of the targets that count.
 Tensor mean_target(const Tensor& targets) {
   double sum = 0.0, count = 0.0;
   for (const double target : to_doubles(targets)) {
@@ -22,7 +22,7 @@ Tensor mean_target(const Tensor& targets) {
   return from_values<float>({static_cast<float>(sum / count)}, {});
 }
 
-// Blocks count by their targets, however they are put into batches.
+// Blocks are weighted by their targets, for any division into batches.
 TEST(Evaluation, IsTheMeanOverAllTargetsThatCount) {
   const ExampleBlocks blocks({{0, 10, 20, 30, 40, 50, 60, 70}}, {1, 5, 6, 8}, 0, {.block_size = 4});
   ASSERT_EQ(blocks.size(), 2);

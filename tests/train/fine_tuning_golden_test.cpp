@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// From a JSONL file to the loss of the tenth step, as PyTorch has it.
+/// Compares a run with PyTorch, from a JSONL file to the loss of the tenth step.
 TEST(FineTuning, TenStepsAgreeWithPyTorch) {
   const Golden golden("fine_tuning");
   const TemporaryDirectory directory;

@@ -14,7 +14,7 @@ TEST(MatchesPattern, StarsAndQuestionMarks) {
     EXPECT_TRUE(matches_pattern(pattern, "a.b.c")) << pattern;
   for (const char* pattern : {"", "a", "a.b", "b*", "*b", "a.b.?c", "a.b.c?", "A.*", "*c*c"})
     EXPECT_FALSE(matches_pattern(pattern, "a.b.c")) << pattern;
-  EXPECT_TRUE(matches_pattern("*ab*ab", "ababxab")) << "a star has to take more";
+  EXPECT_TRUE(matches_pattern("*ab*ab", "ababxab")) << "a star must match more";
   EXPECT_TRUE(matches_pattern("", ""));
 }
 
@@ -80,20 +80,20 @@ TEST(ParameterRules, RefuseWhatNamesNothing) {
   const auto error = [](const std::string& freeze, const std::string& groups, bool tied = true) {
     return user_error([&] { Ruled(freeze, groups, tied); });
   };
-  expect_contains(error("transformer.h.2.*", ""), {"train.freeze: transformer.h.2.* names no parameter"});
-  expect_contains(error("lm_head.*", ""), {"train.freeze: lm_head.* names no parameter"});
+  expect_contains(error("transformer.h.2.*", ""), {"train.freeze: transformer.h.2.* matches no parameter"});
+  expect_contains(error("lm_head.*", ""), {"train.freeze: lm_head.* matches no parameter"});
   EXPECT_EQ(error("lm_head.*", "", false), "(nothing was thrown)");
   expect_contains(error("a,,b", ""), {"train.freeze = a,,b", "comma"});
   expect_contains(error("*", ""), {"train.freeze = *", "nothing to train"});
-  expect_contains(error("", "wte lr_factor=1"), {"train.groups: wte names no parameter"});
+  expect_contains(error("", "wte lr_factor=1"), {"train.groups: wte matches no parameter"});
   expect_contains(error("", "* lr=1"), {"train.groups: * lr=1", "lr is neither lr_factor nor weight_decay"});
   expect_contains(error("", "* lr_factor"), {"* lr_factor: lr_factor needs a number", "lr_factor=0.1"});
   for (const char* value : {"-1", "nan", "inf", "x", "1x", ""})
     expect_contains(error("", concat("* weight_decay=", value)), {"weight_decay needs a number"});
-  expect_contains(error("", "* lr_factor=1 lr_factor=2"), {"stands twice"});
-  expect_contains(error("", "*"), {"train.groups: *: say lr_factor=K"});
-  expect_contains(error("", "* lr_factor=1, *.bias lr_factor=2"), {"train.groups: *.bias names only"});
-  expect_contains(error("*.bias", "*.bias lr_factor=2"), {"train.groups: *.bias names only", "frozen"});
+  expect_contains(error("", "* lr_factor=1 lr_factor=2"), {"is given twice"});
+  expect_contains(error("", "*"), {"train.groups: *: give lr_factor=K"});
+  expect_contains(error("", "* lr_factor=1, *.bias lr_factor=2"), {"train.groups: *.bias matches only"});
+  expect_contains(error("*.bias", "*.bias lr_factor=2"), {"train.groups: *.bias matches only", "frozen"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs in 16 bits on a CPU: the same bits on any ranks and through any snapshot, also where steps are
-// skipped.
+// Whole runs in 16 bits on a CPU. The bits are equal on any number of ranks and after any snapshot, even if
+// steps are skipped.
 #include <filesystem>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,8 @@ Config small(const TemporaryDirectory& directory, const char* precision) {
   return config;
 }
 
-/// Replica 1 overflows in steps 2 and 7, counted from 0: its loss stays finite, its gradient does not.
+/// Makes replica 1 overflow in steps 2 and 7, counted from 0. Its loss stays finite, but its gradient does
+/// not.
 void plant_overflows(TrainingTask& task) {
   task.loss = [loss = task.loss](const Tensor& inputs, const Tensor& targets, const Context& context) {
     const bool is_planted = (context.step == 2 || context.step == 7) && context.sample % 12 / 4 == 1;
@@ -31,7 +32,7 @@ void plant_overflows(TrainingTask& task) {
   };
 }
 
-/// Trains on ranks that are threads, with that plan.
+/// Trains on ranks that are threads, with the planted overflows.
 RunResult train_with_overflows(int ranks, const Config& settings) {
   const QuietStderr quiet;
   run_ranks(ranks, [&](Communicator& communicator) {
@@ -48,7 +49,8 @@ RunResult train_with_overflows(int ranks, const Config& settings) {
   return read_result(settings.log.dir);
 }
 
-/// What a key of metrics.jsonl is in each step; nothing where it is null or absent.
+/// Returns the values of a key of metrics.jsonl in all steps. It skips steps in which the key is null or
+/// absent.
 std::vector<double> metric(const std::string& key, const Config& config) {
   std::vector<double> values;
   std::ifstream file(config.log.dir + "/metrics.jsonl");
@@ -70,7 +72,7 @@ TEST(Precision, SixteenBitsHaveTheSameBitsAnywhereAndTheirOwn) {
   }
   for (const RunResult& run : {runs[1], runs[2]}) {
     EXPECT_NE(run.parameters_hash, runs[0].parameters_hash);
-    // 2^-9 a rounding, over a few layers and a dozen steps.
+    // Each rounding has an error of 2^-9. There are a few layers and a dozen steps.
     for (size_t step = 0; step < run.losses.size(); ++step)
       EXPECT_NEAR(run.losses[step], runs[0].losses[step], 0.02) << step;
   }
@@ -84,7 +86,7 @@ TEST(Precision, StepsThatOverflowAreSkippedByAllAndSurviveSnapshots) {
   ASSERT_EQ(alone.losses.size(), 12U);
   EXPECT_EQ(metric("skipped_steps", config), (std::vector<double>{0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}));
   EXPECT_EQ(metric("loss_scale", config).back(), 16384.0);
-  EXPECT_EQ(metric("grad_norm", config).size(), 10U) << "no number where it was not finite";
+  EXPECT_EQ(metric("grad_norm", config).size(), 10U) << "a norm that is not finite must be null";
   EXPECT_NE(train_on(1, 1, config).parameters_hash, alone.parameters_hash) << "nothing was skipped";
   for (const int ranks : {2, 3}) EXPECT_EQ(train_with_overflows(ranks, config), alone) << ranks << " ranks";
   config.snapshot.path = directory / "snapshots";

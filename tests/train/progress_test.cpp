@@ -14,7 +14,7 @@ namespace {
 const ProgressState halfway{
     .step = 600, .total_steps = 1200, .loss = 1.87654, .per_second = 12345, .seconds_left = 83.4};
 
-/// Columns that UTF-8 text takes: bytes that do not continue a character.
+/// Returns the columns of UTF-8 text. Counts the bytes that do not continue a character.
 int columns_of(const std::string& text) {
   int columns = 0;
   for (const unsigned char byte : text) columns += (byte & 0xC0) != 0x80;
@@ -97,14 +97,14 @@ TEST(ReadingPace, IsTwoLinesASecondAndLaterOneInTen) {
   EXPECT_EQ(next_minute, 6);
 }
 
-/// Progress that tells the time as the test sets it.
+/// Tests of Progress with a clock that the test sets.
 class ProgressTest : public testing::Test {
  protected:
   Progress::Options options(int64_t total_steps, int64_t every_steps = 1) {
     return {.total_steps = total_steps, .every_steps = every_steps, .clock = [this] { return seconds_; }};
   }
 
-  /// What was written, each line up to its first two blanks.
+  /// Returns the output, each line up to its first two blanks.
   static std::vector<std::string> begins(const std::ostringstream& out) {
     std::istringstream lines(out.str());
     std::vector<std::string> all;
@@ -132,7 +132,8 @@ TEST_F(ProgressTest, WithoutATerminalLinesAtTheReadersPaceTheFirstAndTheLast) {
     }
   }
   const std::vector<std::string> lines = begins(errors_);
-  ASSERT_EQ(lines.size(), 20U + 2 + 1 + 2) << "lines, two of ten seconds, the last, a loss and a duration";
+  ASSERT_EQ(lines.size(), 20U + 2 + 1 + 2)
+      << "20 first lines, two of ten seconds each, the last one, a loss and a duration";
   EXPECT_EQ(lines[0], "step 1/3000");
   EXPECT_EQ(lines[3], "validation loss 1.9");
   EXPECT_EQ(lines[5], "about 30 seconds left");
@@ -163,7 +164,7 @@ TEST_F(ProgressTest, EpochsThatWouldFloodAreToldTogether) {
   const std::vector<std::string> lines = begins(output_);
   ASSERT_EQ(lines.size(), 23U);
   EXPECT_EQ(lines[0], "epoch 0");
-  EXPECT_EQ(lines[20], "epoch 20") << "the first at a reader's pace";
+  EXPECT_EQ(lines[20], "epoch 20") << "the last epoch that has its own line";
   EXPECT_EQ(lines[21], "epochs 21-70");
   EXPECT_EQ(lines[22], "epochs 71-99");
   EXPECT_EQ(errors_.str(), "");
@@ -186,7 +187,7 @@ TEST_F(ProgressTest, OnATerminalEpochsStandAboveTheBar) {
 TEST_F(ProgressTest, ALongValidationIsAnnounced) {
   Progress progress(options(3), {.interactive = false}, errors_, output_);
   for (int batch = 0; batch <= 3; ++batch, seconds_ += 0.5) progress.validate(batch, 100);
-  EXPECT_EQ(errors_.str(), "") << "a short one needs no word";
+  EXPECT_EQ(errors_.str(), "") << "a short validation must not be announced";
   seconds_ += 6;
   progress.validate(4, 100);
   progress.validate(5, 100);

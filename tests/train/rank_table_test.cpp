@@ -27,7 +27,7 @@ TEST(RankTable, RanksAreGroupedByHost) {
             (Lines{"ranks 0-1 on node1: Xeon", "rank 2 on node2: Xeon"}));
   EXPECT_EQ(rank_table({on_processor("a"), on_processor("b"), on_processor("a"), on_processor("a")}),
             (Lines{"ranks 0,2-3 on a: Xeon", "rank 1 on b: Xeon"}))
-      << "ranks may go round the hosts";
+      << "ranks of a host need not be consecutive";
 }
 
 TEST(RankTable, EachRankHasItsGpu) {
@@ -56,7 +56,7 @@ TEST(RankTable, RankZeroPrintsWhereEachIs) {
   EXPECT_EQ(printed.find('\n'), printed.size() - 1) << "one line:\n" << printed;
   testing::internal::CaptureStderr();
   print_rank_table(World::alone());
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "the first line of a run alone may be its error";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "a single rank must not print a table";
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing listens on the port of a service that is not used any more.
+/// An address that refuses connections: no process listens on the port of an obsolete service.
 const std::string refusing = "http://127.0.0.1:1";
 
-/// Runs in a fresh folder with a cache of its own, no data folder, and a proxy that refuses every connection.
+/// Tests in a new folder with a cache of its own, no data folder, and a proxy that refuses every connection.
 class ResolveCorpus : public testing::Test {
  protected:
   void SetUp() override {

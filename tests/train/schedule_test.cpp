@@ -24,7 +24,7 @@ TEST(ScheduleOf, AllRiseAlikeAndFallInTheirOwnWay) {
     EXPECT_EQ(schedule(1), 1.0);
   }
   EXPECT_LT(cosine(10), 0.8);
-  EXPECT_EQ(wsd(18), 1.0) << "a tenth of the steps is the default";
+  EXPECT_EQ(wsd(18), 1.0) << "the default cooldown is a tenth of the steps";
   EXPECT_EQ(wsd(19), 0.75);
   EXPECT_EQ(wsd(20), 0.5);
   EXPECT_EQ(cosine(20), 0.5);
@@ -39,7 +39,7 @@ TEST(ScheduleOf, TheCooldownIsConfigured) {
   EXPECT_EQ(schedule(15), 0.75);
   train.cooldown_steps = 0;
   train.warmup_steps = 19;
-  EXPECT_EQ(schedule_of(train)(19), 1.0) << "what the warm-up leaves is less than a tenth";
+  EXPECT_EQ(schedule_of(train)(19), 1.0) << "the steps after the warm-up are less than a tenth";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a start does in a folder that holds a run.
+// Starts in a folder that already holds a run.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -27,7 +27,7 @@ class SecondStart : public testing::Test {
 
   std::string in_run(const std::string& name) const { return directory_ / ("run/" + name); }
 
-  /// As if the run had been killed after its fourth step.
+  /// Makes the run look as if it was killed after its fourth step.
   void cut_after_fourth_step() const { fs::remove_all(in_run("snapshots/step-00000006")); }
 
   std::string said(const Config& config) {
@@ -43,7 +43,7 @@ class SecondStart : public testing::Test {
 TEST_F(SecondStart, AFinishedRunIsRepeatedInWordsAndNotTouched) {
   const RunResult first = train_on(2, 1, config_);
   const auto metrics_time = fs::last_write_time(in_run("metrics.jsonl"));
-  config_.train.eval_every = 1;  // what fixes no bits is no other meaning
+  config_.train.eval_every = 1;  // a setting that does not change the bits
   expect_contains(said(config_), {"finished", "done: 6 steps, parameters " + first.parameters_hash,
                                   "generate --snapshot " + config_.log.dir, "--fresh"});
   EXPECT_EQ(fs::last_write_time(in_run("metrics.jsonl")), metrics_time);
@@ -61,7 +61,7 @@ TEST_F(SecondStart, AFinishedRunWithoutSnapshotsStaysToo) {
 
 TEST_F(SecondStart, AFinishedRunMendsItsLastLine) {
   const RunResult first = train_on(2, 1, config_);
-  // As if it had been killed after its last snapshot, in the midst of its last line.
+  // The run looks as if it was killed after its last snapshot, while it wrote its last line.
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
   EXPECT_EQ(train_on(1, 1, config_), first);
 }
@@ -159,17 +159,17 @@ TEST_F(SecondStart, SnapshotsElsewhereMoveAndStayWithTheirRun) {
   config_.snapshot.path = directory_ / "elsewhere";
   train_on(1, 1, config_);
   EXPECT_EQ(load_snapshot(config_.log.dir).step, 6) << "a run's folder says where its snapshots are";
-  // Of another folder's run: only a person can know.
+  // The snapshots are of another folder's run. Only a person can decide.
   Config other = config_;
   other.log.dir = directory_ / "other";
   other.train.seed = 5;
   EXPECT_NE(user_error([&] { train_on(1, 1, other); }).find("train.seed"), std::string::npos);
-  // The metrics would be cut and the snapshots forgotten.
+  // Otherwise the metrics would be truncated and the snapshots ignored.
   fs::remove_all(directory_ / "elsewhere/step-00000006");
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
   Config forgetful = config_;
   forgetful.snapshot.path = "auto";
-  expect_contains(user_error([&] { train_on(1, 1, forgetful); }), {config_.snapshot.path, "goes on"});
+  expect_contains(user_error([&] { train_on(1, 1, forgetful); }), {config_.snapshot.path, "resumes"});
   train_on(1, 1, config_);
   config_.train.seed = 5;
   train_on(1, 1, config_);
@@ -203,7 +203,7 @@ TEST_F(SecondStart, SnapshotsOfAnEarlierMomentElsewhereDoNotCutARun) {
   fs::resize_file(directory_ / "second/metrics.jsonl",
                   fs::file_size(directory_ / "second/metrics.jsonl") - 9);
   config_.snapshot.path = directory_ / "elsewhere";
-  expect_contains(user_error([&] { train_on(1, 1, config_); }), {directory_ / "second/snapshots", "goes on"});
+  expect_contains(user_error([&] { train_on(1, 1, config_); }), {directory_ / "second/snapshots", "resumes"});
 }
 
 TEST_F(SecondStart, OneFolderForAllIsOnePlace) {
@@ -237,7 +237,8 @@ TEST_F(SecondStart, GoesOnAtAnotherNumberOfRanksWhereNobodySetTheReplicas) {
   const RunResult undisturbed = train_on(4, 1, config_);
   for (const int ranks : {2, 3}) {
     cut_after_fourth_step();
-    // On a machine where there are only the snapshots, and where all is there.
+    // Two ranks resume on a machine that has only the snapshots. Three ranks resume where the metrics are
+    // there, too.
     if (ranks == 2) fs::remove(in_run("metrics.jsonl"));
     EXPECT_NE(user_error([&] { train_on(5, 1, config_); }).find("dist.replicas = 4"), std::string::npos);
     EXPECT_EQ(train_on(ranks, 1, config_).parameters_hash, undisturbed.parameters_hash) << ranks << " ranks";
@@ -256,7 +257,7 @@ TEST_F(SecondStart, WhatNobodySetsComesFromTheRunThatGoesOn) {
   second.unset = {"train.seed", "model.n_embd"};
   expect_contains(said(second), {"train.seed = 5", "model.n_embd = 32", "resuming after step 4"});
   EXPECT_EQ(read_result(config_.log.dir), undisturbed);
-  // What was set stays so, and where another run is meant nothing is taken.
+  // A setting that was set is kept. A start of another run takes no settings.
   cut_after_fourth_step();
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
   second.train.grad_clip = 0.5;
@@ -277,13 +278,13 @@ TEST_F(SecondStart, ARunIsExtendedWithTheBitsThatItHad) {
   ASSERT_EQ(extended.loss_bits.size(), 9u);
   EXPECT_TRUE(std::equal(first.loss_bits.begin(), first.loss_bits.end(), extended.loss_bits.begin()));
   EXPECT_NE(read_text(in_run("config.ini")).find("decay_steps = 6"), std::string::npos);
-  // As one that was to be so long from the start.
+  // The result equals that of a run with these steps from the start.
   Config long_run = config_;
   long_run.log.dir = directory_ / "long";
   long_run.train.decay_steps = 6;
   EXPECT_EQ(train_on(1, 1, long_run).parameters_hash, extended.parameters_hash);
   expect_contains(said(config_), {"finished", extended.parameters_hash});
-  // A short one is another run, or a mistake.
+  // Fewer steps mean another run, or a mistake.
   fs::remove_all(in_run("snapshots/step-00000009"));
   fs::remove_all(in_run("snapshots/step-00000008"));
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
@@ -303,7 +304,7 @@ TEST_F(SecondStart, AnExtendedRunWithoutSnapshotsIsNotCut) {
 TEST_F(SecondStart, TheSameDataMayComeFromAnotherPlace) {
   const RunResult undisturbed = train_on(1, 1, config_);
   cut_after_fourth_step();
-  config_.data.dataset = "/mnt/renamed";  // what it holds, the task's artifacts tell
+  config_.data.dataset = "/mnt/renamed";  // the task's artifacts identify its contents
   EXPECT_EQ(train_on(1, 1, config_), undisturbed);
 }
 
@@ -326,7 +327,8 @@ TEST_F(SecondStart, APlaceThatCannotBeWrittenEndsTheRunBeforeItsFirstStep) {
   config_.snapshot.path = "/proc/snapshots";
   expect_contains(user_error([&] { train_on(2, 1, config_); }), {"snapshot.path", "/proc/snapshots"});
   EXPECT_FALSE(fs::exists(in_run("metrics.jsonl")));
-  // More than any disk has: a model of 2^40 bytes is not made for it, the count is.
+  // The snapshots need more space than any disk has. The test asks for many snapshots instead of making a
+  // model of 2^40 bytes.
   config_.snapshot.path = "auto";
   config_.snapshot.keep = int64_t{1} << 50;
   expect_contains(user_error([&] { train_on(1, 1, config_); }), {"snapshot.path", "free", "snapshot.keep"});

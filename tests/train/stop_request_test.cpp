@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are asked to stop at a chosen moment. Each dies for it in a process of its own, since a request
-// is for good.
+// Runs that are asked to stop at a chosen moment. Each one ends a process of its own, because a request
+// cannot be withdrawn.
 #include "train/stop_request.h"
 
 #include <csignal>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a request comes in.
+/// The phase in which a request arrives.
 enum class Moment { start, step, validation, sample };
 
 class Stopping : public testing::Test {
@@ -27,14 +27,14 @@ class Stopping : public testing::Test {
     config_.train.eval_every = 6;
     config_.train.sample_every = 6;
     config_.snapshot = SnapshotConfig{};
-    // A death test runs its test anew in another process, which has to find the same folder.
+    // A death test runs its test again in another process, which must find the same folder.
     if (const char* folder = std::getenv("STOPPING_TEST_FOLDER")) config_.log.dir = folder;
     ::setenv("STOPPING_TEST_FOLDER", config_.log.dir.c_str(), 1);
   }
   ~Stopping() override { ::unsetenv("STOPPING_TEST_FOLDER"); }
 
-  /// Trains on two ranks that are asked at the `count`-th such moment, and ends the process with the run's
-  /// code.
+  /// Trains on two ranks that are asked to stop at the `count`-th such moment. Ends the process with the
+  /// run's exit code.
   [[noreturn]] void train_until(Moment moment, int count) const {
     listen_for_stop_requests();
     int left = moment == Moment::start ? 0 : count;
@@ -63,7 +63,7 @@ class Stopping : public testing::Test {
     EXPECT_EXIT(train_until(moment, count), testing::ExitedWithCode(exit_stopped), said);
   }
 
-  /// The bits of a run, and what is in its best snapshot.
+  /// Returns the bits of a run and its best snapshot.
   std::pair<RunResult, std::string> outcome() const {
     return {read_result(config_.log.dir), read_text(config_.log.dir + "/snapshots/best/model.safetensors")};
   }
@@ -81,13 +81,13 @@ TEST_F(Stopping, AtAnyBoundaryItGoesOnWithTheSameBitsValidationsAndBest) {
   config_ = own;
   expect_stopped(Moment::start, 1, "before the training began");
   EXPECT_FALSE(fs::exists(config_.log.dir + "/snapshots/step-00000000"));
-  // A request during the second step's forward pass is voted with that step.
+  // A request during the second step's forward pass is voted on with that step.
   expect_stopped(Moment::step, 2, "after step 2");
   expect_stopped(Moment::validation, 3, "in the validation after step 6");
   EXPECT_TRUE(read_result(config_.log.dir).validation_bits.empty());
   expect_stopped(Moment::validation, 2, "in the validation after step 6");
   expect_stopped(Moment::step, 1, "after step 7");
-  EXPECT_EQ(read_result(config_.log.dir).validation_bits.size(), 1u) << "the pending one was not made up for";
+  EXPECT_EQ(read_result(config_.log.dir).validation_bits.size(), 1u) << "the pending validation was not made";
   expect_stopped(Moment::validation, 2, "in the validation after step 12");
   train_on(1, 1, config_);
   EXPECT_EQ(outcome(), undisturbed);

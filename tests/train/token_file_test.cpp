@@ -37,7 +37,7 @@ std::vector<int32_t> ids_of(const TokenImage& image) {
   return ids;
 }
 
-/// While it lives nobody can write a file of more bytes, the superuser neither.
+/// A limit on the size of files that this process writes. It binds root, too.
 class SmallFiles {
  public:
   explicit SmallFiles(rlim_t most_bytes) {
@@ -57,7 +57,7 @@ class SmallFiles {
   void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
 };
 
-/// A cache of its own.
+/// Tests with a cache of their own.
 class TokenFile : public testing::Test {
  protected:
   void SetUp() override { use_cache(temporary_ / "cache"); }
@@ -68,7 +68,7 @@ class TokenFile : public testing::Test {
     return {fs::directory_iterator(folder), fs::directory_iterator()};
   }
 
-  /// Encodes on two ranks, and returns what both have, if it is the same. Counts how often it was made.
+  /// Encodes on two ranks. Returns the ids of both if they are equal. Counts the encodings in made_.
   std::vector<int32_t> on_two_ranks(uint64_t key, int64_t vocabulary = 10) {
     std::vector<std::vector<int32_t>> found(2);
     run_ranks(2, [&](Communicator& communicator) {
@@ -94,7 +94,7 @@ TEST_F(TokenFile, IsMadeOnceAndFoundAgain) {
   ASSERT_EQ(files().size(), 1U);
   EXPECT_EQ(fs::file_size(files()[0]), 48 + 2 * 8 + 9 * 2) << "16 bits each";
   EXPECT_EQ(on_two_ranks(8, 65537), some_ids);
-  EXPECT_EQ(made_, 2) << "another key";
+  EXPECT_EQ(made_, 2) << "another key needs another file";
   EXPECT_EQ(fs::file_size(files()[0]) + fs::file_size(files()[1]), 2 * (48 + 2 * 8) + 9 * 2 + 9 * 4);
 }
 
@@ -127,7 +127,7 @@ TEST_F(TokenFile, WithoutAPlaceToKeepItItLiesInMemory) {
   expect_contains(testing::internal::GetCapturedStderr(), {"cannot be kept"});
 }
 
-// Rank 0 sees the damage, and cannot write another file: the others must not take the damaged one.
+// Rank 0 sees the damage and cannot write another file. The other ranks must not use the damaged one.
 TEST_F(TokenFile, ADamagedFileThatCannotBeMendedIsNobodys) {
   const std::vector<int32_t> ids(100'000, 5);
   std::array<int, 2> made{};
@@ -153,11 +153,12 @@ TEST_F(TokenFile, ADamagedFileThatCannotBeMendedIsNobodys) {
   expect_contains(testing::internal::GetCapturedStderr(),
                   {"is damaged and is made again", "cannot be kept", "File too large"});
   EXPECT_EQ(made, (std::array<int, 2>{1, 1}));
-  EXPECT_EQ(files().size(), 1U) << "nothing is left beside it";
+  EXPECT_EQ(files().size(), 1U) << "no other file may be left";
   EXPECT_TRUE(read_text(files()[0]) == damaged);
 }
 
-// Runs that encode the same at a time: what one has kept and mapped the other leaves alone.
+// Two runs encode the same text at the same time. The second run does not replace the file that the first has
+// kept and mapped.
 TEST_F(TokenFile, AFileThatAnotherRunHasKeptMeanwhileStays) {
   const TokenImage image(7, some_ids, some_marks, 10);
   fs::path path;
@@ -171,7 +172,7 @@ TEST_F(TokenFile, AFileThatAnotherRunHasKeptMeanwhileStays) {
   EXPECT_EQ(ids_of(found), some_ids);
   EXPECT_EQ(inode_of(path), inode);
   EXPECT_EQ(files().size(), 1U);
-  // A damaged one does not.
+  // A damaged file is replaced.
   fs::remove(path);
   EXPECT_EQ(ids_of(shared_tokens(World::alone(), 7,
                                  [&] {
@@ -218,7 +219,7 @@ TEST_F(TokenFile, ALargeTextIsMappedAndASmallOneIsNot) {
 
 TEST_F(TokenFile, ATokenizersFileCountsByItsContents) {
   write_text(temporary_ / "text.txt", SampleCorpus::text(50));
-  // More characters than the text has, so that its ids are others.
+  // The tokenizer has more characters than the text, so its ids differ.
   const std::string json = CharTokenizer(SampleCorpus::text(2000) + "!\"#$").to_json();
   write_text(temporary_ / "tokenizer.json", json);
   const std::string text = temporary_ / "text.txt";

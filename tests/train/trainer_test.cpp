@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-// What a sanitizer can see, every step does; the bits of fifty are compared without one.
+// Each step executes all code that a sanitizer checks, so few steps are enough with one. Without one the bits
+// of fifty steps are compared.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int gate_steps = 10;
 #else
@@ -58,7 +59,7 @@ TEST(Trainer, AccumulationIsPartOfTheSemanticsAndNotOfTheRanks) {
   config.train.accumulate = 2;
   const RunResult halves = train_on(1, 1, config);
   EXPECT_EQ(train_on(3, 1, config), halves);
-  // The same samples and masks, added in another order: close, not equal.
+  // The samples and masks are the same and are added in another order. The results are close, but not equal.
   EXPECT_NE(halves.parameters_hash, whole.parameters_hash);
 }
 
@@ -73,7 +74,7 @@ TEST(Trainer, ResumesWithTheSameBitsAtAnotherNumberOfRanks) {
   EXPECT_EQ(train_on(3, 1, config), undisturbed) << "snapshots changed the bits";
   config.snapshot.resume = "auto";
   for (int64_t step : {20, 10}) {
-    // As if the run had been killed somewhere after that snapshot.
+    // The run looks as if it was killed somewhere after that snapshot.
     for (int64_t later = step + 5; later <= 25; later += 5)
       std::filesystem::remove_all(directory / concat("snapshots/step-000000", later < 10 ? "0" : "", later));
     std::filesystem::remove_all(directory / "snapshots/step-00000024");
@@ -114,7 +115,7 @@ TEST(Trainer, WritesSnapshotsByRankZerosClockWithoutChangingBits) {
   const RunResult undisturbed = train_on(2, 1, config);
   config.snapshot.path = directory / "snapshots";
   config.snapshot.keep = 10;
-  config.snapshot.every_minutes = 1e-9;  // always past
+  config.snapshot.every_minutes = 1e-9;  // always due
   EXPECT_EQ(train_on(3, 1, config), undisturbed);
   for (int step = 1; step <= 6; ++step)
     EXPECT_TRUE(std::filesystem::exists(directory / concat("snapshots/step-0000000", step))) << step;
@@ -138,7 +139,7 @@ TEST(Trainer, ALossThatIsNotFiniteEndsTheRunByName) {
   config.train.learning_rate = 1e30;
   config.train.warmup_steps = 0;
   config.train.grad_clip = 0.0;
-  // The user's mistake, so that no supervisor tries it again.
+  // Divergence is a UserError, so no supervisor tries it again.
   expect_contains(user_error([&] { train_on(2, 1, config); }),
                   {"step ", "the loss is", "train.learning_rate", "train.grad_clip", "--fresh"});
 }
@@ -216,7 +217,7 @@ TEST(Trainer, WritesTextFromACorpusOfOneLine) {
   config.train.threads = 2;
   EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
   EXPECT_EQ(std::get<CpuStream>(cpu_stream()).pool->size(), 2)
-      << "called as a library it has the threads that it reports";
+      << "a call as a library must use the threads that it reports";
   set_threads(1);
 }
 

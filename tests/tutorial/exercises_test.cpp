@@ -20,13 +20,13 @@ namespace {
 
 const std::string tutorial = std::string(LOCKSTEP_SOURCE_DIR) + "/apps/tutorial/";
 
-/// One blank of a skeleton, as its source has it.
+/// One blank of a skeleton, as it is in the source.
 struct Blank {
   std::string words;
   int line = 0;
 };
 
-/// The text of string literals that follow each other.
+/// Returns the text of adjacent string literals.
 std::string text_of(const std::string& literals) {
   std::string text;
   bool is_within = false;
@@ -41,9 +41,9 @@ std::string text_of(const std::string& literals) {
   return text;
 }
 
-/// The blanks of an exercise's source, in order.
+/// Returns the blanks of an exercise's source, in order.
 std::vector<Blank> blanks_of(const std::string& source) {
-  // A long text may be several literals, one after the other.
+  // A long text may consist of several adjacent literals.
   static const std::regex blank(R"re(blank<[A-Za-z_:0-9<>]+>\(((?:\s*"(?:[^"\\]|\\.)*")+)\))re");
   std::vector<Blank> blanks;
   for (std::sregex_iterator match(source.begin(), source.end(), blank), end; match != end; ++match)
@@ -130,7 +130,7 @@ TEST(ExerciseReference, AMistakeShowsInTheBitsOfItsJobAndInNoOther) {
   for (const Mistake mistake : {Mistake::own_gradient, Mistake::gradient_sum, Mistake::epoch_not_set,
                                 Mistake::first_replica, Mistake::momentum_lost, Mistake::epoch_repeated})
     EXPECT_NE(trace(two_ranks, mistake), right) << name(mistake);
-  // What the job has not cannot be done wrongly.
+  // The job lacks the parts that these mistakes need, so its trace stays right.
   for (const Mistake mistake :
        {Mistake::chain_of_additions, Mistake::mean_of_means, Mistake::local_rank_as_rank})
     EXPECT_EQ(trace(two_ranks, mistake), right) << name(mistake);
@@ -187,7 +187,7 @@ TEST(Exercises, EverySolutionIsSolved) {
   EXPECT_TRUE(outcome.out.ends_with("\n" + all + " of " + all + " exercises are solved\n")) << outcome.out;
 }
 
-/// What check_exercise knows of mistakes is worth as much as what it knows of solutions.
+/// check_exercise can name mistakes only if its reference has the bits of every solution.
 TEST(Exercises, TheReferenceHasTheBitsOfEverySolution) {
   for (const Exercise& exercise : all_exercises())
     for (const Trial& trial : exercise.trials) {
@@ -214,7 +214,7 @@ TEST(Exercises, APlantedMistakeIsNamed) {
     const TemporaryDirectory folder;
     write_text(folder / name, "#!/bin/sh\nexec " + planted + "/" + std::to_string(number) + " \"$@\"\n");
     std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
-    // Some end by the deadline alone: their ranks wait for others that do not come.
+    // Some answers end only by the deadline. Their ranks wait for others that never arrive.
     const bool waits = words.ends_with("alone resumed]");
     const Outcome outcome =
         check_exercise(name + " --exercises " + folder.path() + (waits ? " --deadline 6" : " --deadline 60"));
@@ -227,7 +227,7 @@ TEST(Exercises, APlantedMistakeIsNamed) {
 TEST(Exercises, CheckExerciseRefusesWhatItCannotCheck) {
   const Outcome unknown = check_exercise("9z");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_TRUE(unknown.errors.starts_with("error: no exercise begins with '9z'; there are 1a_loop "))
+  EXPECT_TRUE(unknown.errors.starts_with("error: no exercise begins with '9z'; the exercises are 1a_loop "))
       << unknown.errors;
   EXPECT_EQ(check_exercise("1a 1b").exit_code, 2);
   EXPECT_EQ(check_exercise("--bits").exit_code, 2);
@@ -238,7 +238,7 @@ TEST(Exercises, CheckExerciseRefusesWhatItCannotCheck) {
   EXPECT_EQ(check_exercise("--help").exit_code, 0);
 }
 
-/// A program that ends early, fails, or reports out of turn is told from one that is right.
+/// check_exercise must distinguish a right program from one that ends early, fails, or reports out of order.
 TEST(Exercises, CheckExerciseTellsHowAProgramFails) {
   const TemporaryDirectory folder;
   const auto checked = [&](const std::string& filter) {
@@ -248,8 +248,7 @@ TEST(Exercises, CheckExerciseTellsHowAProgramFails) {
     return std::to_string(outcome.exit_code) + " " + outcome.out;
   };
   EXPECT_EQ(checked("cat"), "0 1a_loop: solved, 128 of 128 losses have the solution's bits\n");
-  EXPECT_NE(checked("head -n 9").find("in line 10 of what is reported: yours is nothing more"),
-            std::string::npos);
+  EXPECT_NE(checked("head -n 9").find("in line 10 of its report: yours is nothing more"), std::string::npos);
   EXPECT_NE(checked("sed p").find("' more than once: do several ranks report?"), std::string::npos);
   EXPECT_NE(checked("sed 's/^step 70 loss_bits .*/step 70 loss_bits 3f800000 (1)/'")
                 .find("at step 70 (epoch 1): yours is 3f800000 (1), the solution's "),

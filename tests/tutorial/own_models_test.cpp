@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models of docs/own_models.md: they learn, and the number of ranks does not show.
+// The models of docs/own_models.md learn, and the number of ranks does not change their result.
 #include <gtest/gtest.h>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace {
 
 struct Trained {
   std::string parameters;
-  double loss = 0.0;  ///< the last that was printed
+  double loss = 0.0;  ///< the last printed loss
 };
 
 /// Trains 200 steps with four replicas.
@@ -32,14 +32,16 @@ Trained train(const std::string& model, int ranks) {
 TEST(OwnModels, TheBigramComesNearTheBestThatABigramCanDo) {
   const Trained one = train("bigram", 1), three = train("bigram", 3);
   EXPECT_LT(one.loss, SampleCorpus::best_bigram_loss + 0.1);
-  EXPECT_GT(one.loss, SampleCorpus::best_bigram_loss - 0.1) << "it has seen what it shall predict";
+  EXPECT_GT(one.loss, SampleCorpus::best_bigram_loss - 0.1)
+      << "the model has seen the characters that it must predict";
   EXPECT_TRUE(one.parameters == three.parameters);
 }
 
 TEST(OwnModels, AttentionIsClearlyBetterThanAnyBigram) {
   const Trained one = train("attention", 1), three = train("attention", 3);
   EXPECT_LT(one.loss, SampleCorpus::best_bigram_loss - 0.5);
-  EXPECT_GT(one.loss, SampleCorpus::entropy_per_character) << "it has seen what it shall predict";
+  EXPECT_GT(one.loss, SampleCorpus::entropy_per_character)
+      << "the model has seen the characters that it must predict";
   EXPECT_TRUE(one.parameters == three.parameters);
 }
 

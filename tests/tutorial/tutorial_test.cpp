@@ -14,7 +14,7 @@ const std::string sources = std::string(LOCKSTEP_SOURCE_DIR) + "/apps/tutorial/"
 
 class Tutorial : public testing::Test {
  protected:
-  /// The command of one step, which writes its checkpoint to the test's directory.
+  /// Returns the command of one step, which writes its checkpoint to the test's directory.
   std::string step(const std::string& name, const std::string& arguments,
                    const std::string& launcher = "") const {
     return "cd " + directory_.path() + " && " + launcher + program(name) + " " + arguments;
@@ -43,7 +43,7 @@ bool has(const Outcome& outcome, const std::string& line) {
   return outcome.out.find(line + "\n") != std::string::npos;
 }
 
-/// The numbers behind "Loss: ", in order.
+/// Returns the numbers after "Loss: ", in order.
 std::vector<double> losses(const std::string& text) {
   std::vector<double> values;
   const std::string mark = "Loss: ";
@@ -61,7 +61,7 @@ TEST_F(Tutorial, OneDeviceLearnsAndSaves) {
         "Epoch " + std::to_string(epoch) + " | Training checkpoint saved at checkpoint.safetensors";
     EXPECT_EQ(has(outcome, saved), saves) << epoch;
   }
-  // The targets are uniform noise: the best a model can do is their variance, 1/12.
+  // The targets are uniform noise. A model's best loss is their variance, 1/12.
   const std::vector<double> loss = losses(outcome.out);
   ASSERT_EQ(loss.size(), 12U);
   EXPECT_LT(loss.back(), loss.front());
@@ -77,7 +77,7 @@ TEST_F(Tutorial, EveryRankSpeaksAndTheFirstSaves) {
   for (const char* rank : {"0", "1", "2"})
     EXPECT_TRUE(has(outcome, std::string("[CPU") + rank + "] Epoch 2 | Batchsize: 16 | Steps: 32"))
         << outcome.out;
-  // Three lines a epoch from the ranks, a loss and a checkpoint from the first.
+  // Per epoch the ranks print three lines. The first rank also prints a loss and a checkpoint.
   EXPECT_EQ(lines_of(outcome.out), 3 * (3 + 2)) << outcome.out;
 }
 
@@ -97,12 +97,12 @@ TEST_F(Tutorial, OneReplicaIsOneDevice) {
             parameters_after(step("1_single_device", "3 1")));
 }
 
-/// The steps that survive: 3_fault_tolerant and 4_multi_node, on two ranks.
+/// The tutorial steps that survive failures, 3_fault_tolerant and 4_multi_node, on two ranks.
 class FaultTolerantTutorial : public Tutorial, public testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
-    // By a name of its own, so that its ranks can be found and killed.
+    // The program has its own name here, so that its ranks can be found and killed.
     std::filesystem::create_symlink(program(GetParam()), own_program());
   }
 
@@ -117,14 +117,14 @@ class FaultTolerantTutorial : public Tutorial, public testing::WithParamInterfac
     const std::string rank = "pgrep -o -f '^" + own_program() + "'";
     return run_command(
         "cd " + directory_.path() + "\n" + mpirun(2) + own_program() + " " + arguments + " >out & job=$!\n" +
-        // By the snapshot itself: what mpirun passes on may lag.
+        // Watches the snapshot itself, because mpirun's output may lag.
         "until grep -aqE '\"epochs_run\":\"(8|[1-9][0-9]+)\"' snapshot.safetensors 2>/dev/null || "
         "! kill -0 $job; do sleep 0.01; done\n" +
         "kill -KILL $(" + rank + ")\nwait $job\ncode=$?\ncat out\nexit $code");
   }
 };
 
-/// The number behind the first `mark`; -1 if there is none.
+/// Returns the number after the first `mark`, or -1 if there is none.
 int number_after(const std::string& text, const std::string& mark) {
   const size_t at = text.find(mark);
   return at == std::string::npos ? -1 : std::stoi(text.substr(at + mark.size()));
@@ -139,7 +139,7 @@ TEST_P(FaultTolerantTutorial, KilledAndStartedAgainItEndsAsIfNothingHadHappened)
   std::filesystem::remove(snapshot());
 
   const Outcome killed = run_and_kill(arguments);
-  ASSERT_NE(killed.exit_code, 0) << "it was over before it could be killed\n" << killed.out;
+  ASSERT_NE(killed.exit_code, 0) << "the run ended before it could be killed\n" << killed.out;
   const int epochs_run = std::stoi(load_safetensors(snapshot()).metadata.at("epochs_run"));
   ASSERT_GE(epochs_run, 8);
   ASSERT_LT(epochs_run, epochs);
@@ -174,7 +174,7 @@ TEST_P(FaultTolerantTutorial, RefusesADamagedSnapshot) {
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.errors.find("snapshot.safetensors"), std::string::npos) << outcome.errors;
 
-  // What an earlier step of the tutorial has written is a good file, but no snapshot.
+  // A file that an earlier step of the tutorial wrote is valid, but it is no snapshot.
   run(step("1_single_device", "1 1"));
   std::filesystem::rename(checkpoint(), snapshot());
   const Outcome other = run_command(on_two_ranks("3 2"));
@@ -208,7 +208,7 @@ TEST_F(Tutorial, LessMemoryShowsInTheBitsWhereItIsAnotherSum) {
   EXPECT_EQ(after("--micro_batches 4 --segments 16 --replicas 1"), in_parts);
 }
 
-/// What a plan has in all, in MiB.
+/// Returns the plan's total in MiB.
 double planned(const Outcome& outcome) {
   const std::string mark = "Plan | total: ";
   const size_t at = outcome.out.find(mark);
@@ -266,10 +266,10 @@ TEST_F(Tutorial, RefusesBadArguments) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const Outcome outcome = run_command(step("2_multi_device", "1 1 --ranks 3", mpirun(2)));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
-  EXPECT_NE(outcome.errors.find("3 ranks were asked for, but the launcher started 2"), std::string::npos);
+  EXPECT_NE(outcome.errors.find("3 ranks were requested, but the launcher started 2"), std::string::npos);
 }
 
-/// Two neighbours, and how many lines may change between them.
+/// Two adjacent steps, and how many lines may differ between them.
 struct Stair {
   std::string from;
   std::string to;

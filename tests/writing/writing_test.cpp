@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// The pieces that a text is handed out in when its bytes come one by one.
+/// Returns the pieces that WrittenText passes on if its bytes arrive one by one.
 std::vector<std::string> pieces_of(const std::string& bytes, std::vector<std::string> stops = {}) {
   std::vector<std::string> pieces;
   WrittenText text(std::move(stops), [&](std::string_view piece) { pieces.emplace_back(piece); });
@@ -39,16 +39,17 @@ TEST(WrittenText, APieceEndsBetweenCharacters) {
 TEST(WrittenText, StopTextsAreFoundAcrossTokensAndNeverShown) {
   using Pieces = std::vector<std::string>;
   EXPECT_EQ(pieces_of("one\nUser: two", {"\nUser:"}), (Pieces{"o", "n", "e"}));
-  EXPECT_EQ(pieces_of("a\n\nb\n", {"\nUser:"}), (Pieces{"a", "\n", "\nb", "\n"})) << "held back, then not";
-  EXPECT_EQ(pieces_of("aaab!c", {"aab!"}), (Pieces{"a"})) << "one that begins anew within itself";
+  EXPECT_EQ(pieces_of("a\n\nb\n", {"\nUser:"}), (Pieces{"a", "\n", "\nb", "\n"}))
+      << "first held back, then printed";
+  EXPECT_EQ(pieces_of("aaab!c", {"aab!"}), (Pieces{"a"})) << "a stop text that begins again within itself";
   EXPECT_EQ(pieces_of("a€b", {"€"}), (Pieces{"a"}));
   WrittenText whole({"later", "now"}, {});
   EXPECT_FALSE(whole.add("here now or later"));
-  EXPECT_EQ(whole.text(), "here ") << "the first in the text, whichever is listed first";
+  EXPECT_EQ(whole.text(), "here ") << "the earliest stop text in the text, not in the list";
   EXPECT_THROW(WrittenText({""}), UserError);
 }
 
-/// Bytes as ids, and 256 for the end of a text.
+/// A tokenizer whose ids are bytes. Id 256 is the end of a text.
 class Bytes : public Tokenizer {
  public:
   std::string to_json() const override { return ""; }
@@ -69,7 +70,8 @@ class Bytes : public Tokenizer {
   std::vector<int32_t> beginning() const override { return {'>'}; }
 };
 
-/// Says one line over and over: each byte of it after the one before, and its end after '.'.
+/// A model that repeats one line. The likeliest byte is the line's next one, and after '.' the end of the
+/// text.
 class Parrot : public TextModel {
  public:
   int64_t context() const override { return 4; }
@@ -81,7 +83,7 @@ class Parrot : public TextModel {
       const bool is_over = parts[row].ids.back() == '.';
       const auto next = static_cast<unsigned char>(line[(at + 1) % line.size()]);
       logits[row * 300 + (is_over ? 256 : next)] = 1.0F;
-      logits[row * 300 + 299] = 2.0F;  // that no tokenizer knows
+      logits[row * 300 + 299] = 2.0F;  // an id that no tokenizer knows
     }
     return from_values(logits, {std::ssize(parts), 300});
   }
@@ -108,7 +110,7 @@ TEST(WriteTexts, EndsAtLengthAtAStopTextAndAtTheEndOfText) {
   EXPECT_EQ(texts[1].text, "\xEF\xBF\xBD") << "two of the three bytes of a character";
   EXPECT_STREQ(name(texts[1].finish), "length");
   EXPECT_EQ(texts[2].text, "€a");
-  EXPECT_EQ(texts[2].ids.size(), 6U) << "those of the stop text too";
+  EXPECT_EQ(texts[2].ids.size(), 6U) << "the ids of the stop text count too";
   EXPECT_STREQ(name(texts[2].finish), "stop");
   EXPECT_EQ(texts[3].text, "c.");
   EXPECT_EQ(texts[3].prompt_tokens, 2);
@@ -151,8 +153,8 @@ TEST(PromptLines, TakeTheirOptionsFromTheLineElseFromTheProgram) {
 
 TEST(PromptLines, BadOnesAreRefusedByLineAndKey) {
   for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"prompt\": \"a\"", "no JSON from its byte"},
-           {"{\"prompt\": \"\xFF\"}", "no JSON from its byte"},
+           {"{\"prompt\": \"a\"", "not valid JSON from byte"},
+           {"{\"prompt\": \"\xFF\"}", "not valid JSON from byte"},
            {"[1]", "no object"},
            {"{}", "there is no prompt"},
            {"{\"prompt\": 3}", "prompt is 3"},
@@ -166,9 +168,9 @@ TEST(PromptLines, BadOnesAreRefusedByLineAndKey) {
            {"{\"prompt\": \"a\", \"seed\": -1}", "seed is -1"},
            {"{\"prompt\": \"a\", \"stop\": [1]}", "stop is 1"},
            {"{\"prompt\": \"a\", \"stop\": [\"\"]}", "stop is [\"\"]"},
-           {"{\"prompt\": \"a\", \"temperature\": 1e999}", "a number beyond"},
+           {"{\"prompt\": \"a\", \"temperature\": 1e999}", "a number is too large"},
            {"{\"prompt\": \"a\", \"id\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
-            "nested more than 64 deep"}}) {
+            "nested more than 64 levels deep"}}) {
     try {
       read_prompt_lines("{\"prompt\": \"a\"}\n\n" + line + "\n", "in.jsonl", {});
       FAIL() << line << " was taken";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many small programs in one executable, which compiles and links in the time of two. The name of the link
-// that starts it chooses the program.
+// Many small programs in one executable, which compiles and links in the time of two programs. The name of
+// the link that starts it selects the program.
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -8,8 +8,7 @@
 #include "apps/tutorial/exercises/exercise.h"
 #include "data/sampler.h"
 
-// CMake writes this file: every program in a namespace of its own, and `programs`, a list of names and
-// functions.
+// CMake writes this file. Every program is in its own namespace. `programs` lists names and functions.
 #include ALL_PROGRAMS
 
 int main(int argc, char** argv) {

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// In one piece, because ranks may be threads that print at the same time.
+/// Prints the line with one write, because ranks may be threads that print at the same time.
 void print(const std::string& line) { std::cout << line + "\n" << std::flush; }
 
 constexpr const char* downloads = "downloads";
@@ -57,7 +57,7 @@ Numbers add(const Numbers& a, const Numbers& b) {
 }
 
 Numbers tree_sum(std::vector<Numbers> parts) {
-  expect(!parts.empty(), "a sum of nothing");
+  expect(!parts.empty(), "there are no parts to add");
   while (parts.size() > 1) {
     std::vector<Numbers> sums;
     for (size_t i = 0; i < parts.size(); i += 2)
@@ -96,8 +96,8 @@ Numbers mean_over_ranks(const World& world, const Numbers& mine) {
 float mean_over_ranks(const World& world, float mine) { return mean_over_ranks(world, Numbers{mine})[0]; }
 
 Node pretend_node(const World& world, int nodes) {
-  require(nodes >= 1 && nodes <= world.size(), "--nodes ", nodes, ": a node needs a rank, and there are ",
-          world.size());
+  require(nodes >= 1 && nodes <= world.size(), "--nodes ", nodes,
+          ": each node needs a rank, and the number of ranks is ", world.size());
   const std::string name = concat("node", world.rank() * nodes / world.size());
   std::filesystem::create_directory(name);
   return {.name = name, .disk = name + "/"};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the exercises have besides the library: places to be filled in, and lines that check_exercise
-// compares.
+// Helpers of the exercises: blanks for the learner to fill in, and report lines that check_exercise compares.
 #pragma once
 
 #include <algorithm>
@@ -26,56 +25,56 @@
 
 namespace lockstep {
 
-/// A place to be filled in with a T, or, if T is void, with statements. Throws Error with `what` belongs
-/// there and where that is.
+/// A blank that the learner replaces by an expression of type T, or by statements if T is void. Throws Error
+/// that names the missing code, the file and the line.
 template <class T>
 T blank(const std::string& what, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   throw Error(concat("still blank: ", what), file, line);
 }
 
-/// "3f06bf69 (0.526359)".
+/// Returns the bits and value of a loss, such as "3f06bf69 (0.526359)".
 std::string bits_of(float loss);
 /// Prints "step 17 loss_bits 3f06bf69 (0.526359)". Steps count from 1 over all epochs.
 void report_step(int64_t step, float loss);
-/// The same for the loss of an evaluation after that step.
+/// Prints the loss of an evaluation after a step: "step 17 evaluation_bits 3f06bf69 (0.526359)".
 void report_evaluation(int64_t step, float loss);
 /// Prints "step 17 <words>".
 void report_words(int64_t step, const std::string& words);
-/// Prints "step 17 at most 52 KiB ...": the most that was held at a time of what has no label of its own, and
-/// that is what a forward leaves for its backward and what the backward makes.
+/// Prints "step 17 at most 52 KiB ...", the peak of memory without a label. This is the activations that a
+/// forward keeps and the tensors of the backward.
 void report_memory(int64_t step);
-/// report_words() for every rank, in their order. All ranks call it.
+/// Calls report_words() for every rank in rank order. All ranks must call it.
 void report_ranks(const World& world, int64_t step, const std::string& words);
 
 using Numbers = std::vector<float>;
 
-/// The elements of a tensor, in a copy.
+/// Returns a copy of a tensor's elements.
 Numbers numbers(const Tensor& tensor);
-/// a + b, element by element.
+/// Adds a and b element by element.
 Numbers add(const Numbers& a, const Numbers& b);
-/// All parts added up as DataParallel does: neighbours first, then their sums; one without a neighbour waits.
+/// Adds all parts in the order of DataParallel: first neighbours, then their sums. A part without a neighbour
+/// waits for the next round.
 Numbers tree_sum(std::vector<Numbers> parts);
-/// Cuts `all` into as many equal pieces.
+/// Cuts `all` into `pieces` equal pieces.
 std::vector<Numbers> cut(const Numbers& all, int pieces);
-/// tree_sum() divided by the number of parts.
+/// Returns tree_sum() divided by the number of parts.
 Numbers tree_mean(const std::vector<Numbers>& parts);
 float tree_mean(const std::vector<float>& parts);
-/// tree_mean() of what all ranks bring, on every rank. All ranks call it.
+/// Returns tree_mean() of every rank's `mine`. All ranks must call it and get the same result.
 Numbers mean_over_ranks(const World& world, const Numbers& mine);
 float mean_over_ranks(const World& world, float mine);
 
-/// The node that a rank of chapter 4 takes itself to be on: the ranks of a run, cut into so many nodes of
-/// this host. Its disk is a folder, which ranks of other nodes must not touch.
+/// A simulated node of chapter 4. The ranks of a run on this host are cut into several nodes. A node's disk
+/// is a folder, which ranks of other nodes must not touch.
 struct Node {
   std::string name;  ///< "node1"
   std::string disk;  ///< "node1/"
 };
 Node pretend_node(const World& world, int nodes);
 
-/// Stands for a download of pretrained weights, which takes its time: writes them to `path`.
+/// Simulates a slow download of pretrained weights and writes them to `path`.
 void download_weights(const Node& node, const std::string& path);
-/// What lies on all disks, and how often weights were downloaded: "files: node0/w.safetensors (1 download)
-/// ...".
+/// Lists the files on all disks and counts the downloads: "files: node0/w.safetensors (1 download) ...".
 std::string files_on_disks(int nodes);
 
 }  // namespace lockstep

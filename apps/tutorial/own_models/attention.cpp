@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of one's own: attention written out. docs/own_models.md explains it.
+// Trains a custom model whose attention is written out. docs/own_models.md explains it.
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -25,7 +25,7 @@ constexpr double learning_rate = 1e-2;
 constexpr int64_t context = 32, width = 64, heads = 4, size = width / heads;
 constexpr const char* known = "steps=300 --batch_size=8 --ranks=0 --replicas=0";
 
-/// [time, time]: added to scores, it hides what comes later.
+/// Returns a mask [time, time]. Added to scores, it hides later positions.
 Tensor causal_mask(int64_t time) {
   const Tensor mask = zeros({time, time});
   for (int64_t i = 0; i < time * time; ++i)
@@ -33,7 +33,7 @@ Tensor causal_mask(int64_t time) {
   return mask;
 }
 
-/// The next character from all before it, by one layer of attention with several heads.
+/// A model that predicts the next character from all earlier ones. It has one layer of multi-head attention.
 class AttentionModel : public Module {
  public:
   explicit AttentionModel(int64_t characters) : tokens_(characters, width), head_(width, characters) {
@@ -46,7 +46,7 @@ class AttentionModel : public Module {
     add_part("head", head_);
   }
 
-  /// Inputs i32 [batch, time <= context] -> logits [batch, time, characters].
+  /// Maps inputs i32 [batch, time <= context] to logits [batch, time, characters].
   Tensor operator()(const Tensor& inputs) const {
     const int64_t time = inputs.shape()[1];
     const Tensor x = embedding(inputs, tokens_.weight()) + positions_.slice(0, time);
@@ -58,7 +58,7 @@ class AttentionModel : public Module {
   }
 
  private:
-  /// [batch, time, width] -> [batch, heads, time, size].
+  /// Splits [batch, time, width] into heads: [batch, heads, time, size].
   static Tensor split(const Tensor& x) { return transpose(x.reshape({x.shape()[0], -1, heads, size}), 1, 2); }
 
   Tensor positions_ = add_parameter("positions", {context, width});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of one's own, with its loss written out. docs/own_models.md explains it.
+// Trains a custom model whose loss is written out. docs/own_models.md explains it.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -22,7 +22,8 @@ using namespace lockstep;
 constexpr double learning_rate = 0.1;
 constexpr const char* known = "steps=200 --batch_size=8 --ranks=0 --replicas=0";
 
-/// The next character from the one before it: row i of the table holds the logits of what follows i.
+/// A model that predicts the next character from the last one. Row i of the table has the logits of the
+/// character after i.
 class Bigram : public Module {
  public:
   explicit Bigram(int64_t characters)
@@ -33,7 +34,7 @@ class Bigram : public Module {
   /// Inputs i32 [batch, time] -> logits [batch, time, characters].
   Tensor operator()(const Tensor& inputs) const { return embedding(inputs, table_); }
 
-  /// The mean of -log softmax(logits)[target], without the function cross_entropy.
+  /// Returns the mean of -log softmax(logits)[target] without the function cross_entropy.
   Tensor loss(const Tensor& inputs, const Tensor& targets) const {
     const Tensor logits = (*this)(inputs);
     const Tensor log_probabilities = logits - log(sum(exp(logits), -1, true));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 1a, the loop. A model learns in four lines: what it predicts, how wrong that is, how each
-// parameter has its share in that, and a step against it. Fill them in; the rest of a training program is
-// here. The page: docs/tutorial/exercises.md, 1a.
+// Exercise 1a, the loop. A model learns in four lines: the prediction, its loss, the gradient of the loss for
+// each parameter, and a step against that gradient. Fill in these lines. The rest of the training program is
+// here. See docs/tutorial/exercises.md, 1a.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

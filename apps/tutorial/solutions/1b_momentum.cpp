@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 1b, momentum by hand. The optimizer is gone: update the parameters yourself, as PyTorch's SGD with
-// momentum 0.9 does. Values, gradients and velocities are three arrays of `count` numbers.
-// The page: docs/tutorial/exercises.md, 1b.
+// Exercise 1b, momentum by hand. The optimizer is removed. Update the parameters yourself, as PyTorch's SGD
+// with momentum 0.9 does. Values, gradients and velocities are three arrays of `count` numbers.
+// See docs/tutorial/exercises.md, 1b.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 1c, accumulation by hand. One step takes four batches of 32 samples, one after the other, and
-// moves the parameters once, by the mean of the four gradients: the same bits as four ranks with a batch
-// each. The order of additions shows in the bits; here it is (0 + 1) + (2 + 3). The page:
-// docs/tutorial/exercises.md, 1c.
+// Exercise 1c, accumulation by hand. One step takes four batches of 32 samples, one after the other. It moves
+// the parameters once, by the mean of the four gradients. The bits equal those of four ranks with one batch
+// each. They depend on the order of additions, which is (0 + 1) + (2 + 3) here.
+// See docs/tutorial/exercises.md, 1c.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

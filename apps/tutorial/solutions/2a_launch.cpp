@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 2a, the launch. `train` is what one rank does. Start the ranks, give each of them its own share of
-// the samples, and let one of them report for all. DataParallel averages the gradients.
-// The page: docs/tutorial/exercises.md, 2a.
+// Exercise 2a, the launch. `train` is the program of one rank. Start the ranks, give each rank its share of
+// the samples, and let one rank report for all. DataParallel averages the gradients.
+// See docs/tutorial/exercises.md, 2a.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

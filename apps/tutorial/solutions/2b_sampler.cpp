@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 2b, the sampler by hand. Which samples are this rank's? Each epoch has an order of its own, a
-// permutation drawn from seed + epoch. Rank r of N takes places r, r + N, r + 2N, ... of it. All take equally
-// many: where the order ends too early, it starts over.
-// The page: docs/tutorial/exercises.md, 2b.
+// Exercise 2b, the sampler by hand. Find the samples of this rank. Each epoch has its own order: a
+// permutation drawn from seed + epoch. Rank r of N takes the places r, r + N, r + 2N, ... of this order. All
+// ranks take the same number of samples. If the order ends too early, it starts over.
+// See docs/tutorial/exercises.md, 2b.
 #include "apps/tutorial/exercises/exercise.h"
 #include "data/sampler.h"
 

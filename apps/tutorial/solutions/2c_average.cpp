@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 2c, averaging by hand. DataParallel is gone: every rank has the gradient of its own batch. Gather
-// those of all ranks, average them, and put the mean where the optimizer looks for it. tree_sum() adds in the
-// same order on every rank, so that all ranks take the same step to the last bit.
-// The page: docs/tutorial/exercises.md, 2c.
+// Exercise 2c, averaging by hand. DataParallel is removed, and every rank has the gradient of its own batch.
+// Gather the gradients of all ranks, average them, and store the mean where the optimizer reads it.
+// tree_sum() adds in the same order on every rank, so all ranks take a bit-identical step.
+// See docs/tutorial/exercises.md, 2c.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 2d, buckets by hand. Many small messages are slow, and one large one can only leave when
-// backward() is over. So gradients travel in buckets: parameters, last layer first, share a bucket as long as
-// they fit, and a bucket leaves as soon as its last gradient is ready, while backward() still works on the
-// layers before. The page: docs/tutorial/exercises.md, 2d.
+// Exercise 2d, buckets by hand. Many small messages are slow. One large message has to wait for the end of
+// backward(). So gradients are sent in buckets. Parameters share a bucket while they fit, last layer first. A
+// bucket is sent when its last gradient is ready, while backward() still computes the earlier layers.
+// See docs/tutorial/exercises.md, 2d.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;
@@ -12,8 +12,8 @@ constexpr int64_t bucket_size = 545;  // numbers
 
 struct Bucket {
   std::vector<NamedTensor> parameters;
-  int64_t size = 0;  // numbers in it
-  size_t ready = 0;  // gradients of this step that are there
+  int64_t size = 0;  // numbers in the bucket
+  size_t ready = 0;  // gradients of this step that are ready
 
   std::string names() const {
     std::string words;
@@ -22,7 +22,7 @@ struct Bucket {
   }
 };
 
-/// Averages the gradients of a bucket over the ranks, in one message.
+/// Averages the gradients of a bucket over the ranks with one message.
 void exchange(const World& world, const Bucket& bucket) {
   Numbers packed;
   for (const NamedTensor& parameter : bucket.parameters) {
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
       buckets.back().parameters.push_back(parameter);
       buckets.back().size += parameter.tensor.size();
     }
-    int64_t running = 1;  // the step
+    int64_t running = 1;  // the current step
     for (Bucket& bucket : buckets)
       for (const NamedTensor& parameter : bucket.parameters)
         leaf_gradient(parameter.tensor).ready = [&world, &bucket, &running] {  // called by backward()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 2e, accumulation over ranks. A step is four batches of 32 samples, on however many ranks: one rank
-// runs all four, three ranks run two, one and one. Ask for that, and the bits are the same on 1, 3 and 4
-// ranks. The page: docs/tutorial/exercises.md, 2e.
+// Exercise 2e, accumulation over ranks. A step is four batches of 32 samples on any number of ranks: one rank
+// runs all four, three ranks run two, one and one. Request this, and the bits are the same on 1, 3 and 4
+// ranks. See docs/tutorial/exercises.md, 2e.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

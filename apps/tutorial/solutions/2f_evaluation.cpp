@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 2f, evaluation over ranks. After every epoch the ranks share 500 samples that training never sees:
-// rank r takes samples r, r + N, ..., in batches of 32, the last one short. The loss of an evaluation is the
-// mean over the samples. A mean over batches or ranks would count the samples of short ones more than others.
-// The page: docs/tutorial/exercises.md, 2f.
+// Exercise 2f, evaluation over ranks. After every epoch the ranks share 500 samples that are not trained on.
+// Rank r takes samples r, r + N, ..., in batches of 32. The last batch is short. The evaluation loss is the
+// mean over the samples. A mean over batches or ranks would give the samples of short ones too much weight.
+// See docs/tutorial/exercises.md, 2f.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;
 
 constexpr double learning_rate = 1e-2;
 
-/// What is known of some samples.
+/// The evaluation result of some samples.
 struct Part {
-  double sum = 0.0;    // of their losses
-  double count = 0.0;  // of samples
+  double sum = 0.0;    // of the samples' losses
+  double count = 0.0;  // number of samples
 };
 
-/// The mean loss of all samples of `data`, on every rank.
+/// Returns the mean loss of all samples of `data` on every rank.
 double evaluate(const World& world, const Mlp& model, const Dataset& data, int64_t batch_size) {
   const NoGrad no_grad;
   std::vector<int64_t> mine;

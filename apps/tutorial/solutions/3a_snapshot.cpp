@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 3a, the snapshot. This run finds its way back from a snapshot, if there is one. Write it:
-// everything that the run needs to go on as if nothing had happened, and nothing else. check_exercise stops
-// the run after two epochs and starts it again for two more. The page: docs/tutorial/exercises.md, 3a.
+// Exercise 3a, the snapshot. This run resumes from a snapshot if one exists. Write the snapshot: everything
+// that the run needs to continue as if it was never interrupted, and nothing else. check_exercise stops the
+// run after two epochs and starts it again for two more. See docs/tutorial/exercises.md, 3a.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

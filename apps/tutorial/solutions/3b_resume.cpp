@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 3b, resume. Snapshots are written, and rank 0 reads the newest one. Make every rank go on from it:
-// with its values, its velocities, its count of epochs and its place in the data. check_exercise stops the
-// run after two epochs and starts it again for two more. The page: docs/tutorial/exercises.md, 3b.
+// Exercise 3b, resume. Rank 0 reads the newest snapshot. Make every rank resume from it: restore the values,
+// the velocities, the count of epochs and the position in the data. check_exercise stops the run after two
+// epochs and starts it again for two more. See docs/tutorial/exercises.md, 3b.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 3c, another number of ranks. A run begins with one replica a rank, as in PyTorch. Two of its four
-// machines go away, and it goes on with the other two, then with one. What a step is must stay as it was:
-// four batches. So the snapshot has to say how many replicas the run has, and whoever resumes has to ask for
-// them. The page: docs/tutorial/exercises.md, 3c.
+// Exercise 3c, another number of ranks. A run begins with one replica per rank, as in PyTorch. Two of its
+// four machines fail. The run resumes on the other two, then on one. A step must stay the same: four batches.
+// So the snapshot has to record the run's number of replicas, and a resumed run has to request this number.
+// See docs/tutorial/exercises.md, 3c.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 4a, rank and local rank. Every rank knows its rank and the name of its node. Its local rank, the
-// number among the ranks of the same node, would choose its GPU; find it out. Then decide which of the two
-// numbers chooses its samples.
-// The page: docs/tutorial/exercises.md, 4a.
+// Exercise 4a, rank and local rank. Every rank knows its rank and the name of its node. Its local rank is its
+// number among the ranks of the same node, and would choose its GPU. Compute it. Then decide which of the two
+// numbers chooses the rank's samples.
+// See docs/tutorial/exercises.md, 4a.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 4b, who saves and who reads. Two nodes with two ranks each and a disk of its own for each node.
-// One snapshot is enough, and the ranks of the other node cannot read it. Decide who writes, who reads, and
-// how the others get what they need. check_exercise stops the run after two epochs and starts it again for
-// two more. The page: docs/tutorial/exercises.md, 4b.
+// Exercise 4b, who saves and who reads. Two nodes have two ranks each and a disk of their own. One snapshot
+// is enough, but the ranks of the other node cannot read it. Decide which rank writes, which rank reads, and
+// how the others get the state. check_exercise stops the run after two epochs and starts it again for two
+// more. See docs/tutorial/exercises.md, 4b.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
       if (writes)
         write_file(snapshot_path, to_safetensors({.tensors = state, .metadata = {{"epochs_run", epochs}}}));
     }
-    world.communicator().barrier();  // all that is written is there
+    world.communicator().barrier();  // waits until the snapshot is written
     const int64_t steps = options["total_epochs"] * loader.steps_per_epoch();
     if (world.is_first()) report_words(steps, files_on_disks(options["--nodes"]));
     return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 4c, once on every node. Training begins with pretrained weights, which every rank reads from the
-// disk of its node. Somebody has to download them to each disk, once, and nobody may read before they are
-// there. The page: docs/tutorial/exercises.md, 4c.
+// Exercise 4c, once on every node. Training begins with pretrained weights, which every rank reads from its
+// node's disk. One rank per node has to download them, and no rank may read them before they are complete.
+// See docs/tutorial/exercises.md, 4c.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

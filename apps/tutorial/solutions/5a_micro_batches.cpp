@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 5a, micro-batches. A step takes 256 samples, and what they leave for the backward pass has no
-// room. So it takes eight parts of 32, one after the other, whose gradients are added up where they lie, and
-// moves the parameters once. The bits are those of DataParallel with .accumulate = 8. The page:
-// docs/tutorial/exercises.md, 5a.
+// Exercise 5a, micro-batches. A step takes 256 samples, but their activations do not fit into memory. So it
+// takes eight micro-batches of 32, one after the other. Their gradients are added up in place. The parameters
+// move once. The bits equal those of DataParallel with .accumulate = 8.
+// See docs/tutorial/exercises.md, 5a.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

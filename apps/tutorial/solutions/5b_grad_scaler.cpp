@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 5b, the gradient scaler by hand. This model computes in fp16, which knows no number above 65504.
-// So that small gradients are not rounded to 0, all of them are multiplied by a scale on their way back; one
-// that becomes infinite costs a step and half of the scale, and after some good steps the scale is doubled
-// again. torch.amp.GradScaler doubles it after 2000 good steps; here it is 8. The page:
-// docs/tutorial/exercises.md, 5b.
+// Exercise 5b, the gradient scaler by hand. This model computes in fp16, whose largest number is 65504. All
+// gradients are multiplied by a scale in the backward pass, so that small ones are not rounded to 0. If a
+// gradient becomes infinite, the step is skipped and the scale is halved. After some good steps the scale is
+// doubled again: after 2000 in torch.amp.GradScaler, after 8 here.
+// See docs/tutorial/exercises.md, 5b.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

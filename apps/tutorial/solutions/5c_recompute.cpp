@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 5c, recomputation by hand. What the first half of a model computes is not kept for the backward
-// pass, but for its result. When the backward pass arrives there, the half runs again, and has to drop the
-// numbers that it has dropped before: its dropout is a function of a key. The page:
-// docs/tutorial/exercises.md, 5c.
+// Exercise 5c, recomputation by hand. The first half of the model keeps only its result for the backward
+// pass. When the backward pass reaches this half, it runs the half again. The second run has to drop the same
+// numbers as the first one. Its dropout is therefore a function of a key.
+// See docs/tutorial/exercises.md, 5c.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;

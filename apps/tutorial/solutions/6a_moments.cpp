@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 6a, moments in parts. Momentum keeps a velocity for each value, and under DDP every rank keeps all
-// of them, though all compute the same. Here a rank has the velocities of its part of the values alone. It
-// moves that part, and the others bring it theirs: the first stage of ZeRO, dist.shard = optimizer. The page:
-// docs/tutorial/exercises.md, 6a.
+// Exercise 6a, moments in parts. Momentum keeps a velocity for each value. Under DDP every rank keeps all of
+// them and computes the same. Here a rank has only the velocities of its part of the values. It moves that
+// part and gets the other parts from their ranks. This is the first stage of ZeRO, dist.shard = optimizer.
+// See docs/tutorial/exercises.md, 6a.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;
@@ -21,11 +21,11 @@ int main(int argc, char** argv) {
         data,
         {.replicas = world.size(), .local_replicas = {world.rank()}, .batch_size = options["--batch_size"]});
 
-    float* values = parameters.values().data<float>();  // all of them, in one flat array
+    float* values = parameters.values().data<float>();  // all values in one flat array
     const auto share = static_cast<size_t>(parameters.elements() / world.size());
     // blank<size_t>("where this rank's part of the values begins"): static_cast<size_t>(world.rank()) * share
     const size_t first = static_cast<size_t>(world.rank()) * share;
-    // Of values[first] and those behind it:
+    // The velocities belong to values[first] and the following values.
     // blank<size_t>("how many velocities this rank needs"): share
     Numbers velocities(share);
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
       const Batch& batch = step.batches[0];
       const Tensor loss = mean_squared_error(model(batch.inputs), batch.targets);
       backward(loss);
-      const Numbers mean = mean_over_ranks(world, numbers(parameters.gradients()));  // of all values
+      const Numbers mean = mean_over_ranks(world, numbers(parameters.gradients()));  // for all values
       Numbers moved(values + first, values + first + share);
       for (size_t j = 0; j < share; ++j) {
         // blank<float>("the gradient of this value"): mean[first + j]

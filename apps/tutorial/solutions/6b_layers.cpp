@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exercise 6b, layers in parts. No rank has the model: of each layer's values it keeps a third. A layer is
-// gathered when it is needed, in the forward and once more in the backward, and let go of behind each; every
-// rank moves its part. The third stage of ZeRO, dist.shard = full, with the recomputation of 5c in it. The
-// page: docs/tutorial/exercises.md, 6b.
+// Exercise 6b, layers in parts. No rank has the whole model: it keeps a third of each layer's values. A layer
+// is gathered for the forward, again for the backward, and released after each. Every rank moves its part.
+// This is the third stage of ZeRO, dist.shard = full, with the recomputation of 5c.
+// See docs/tutorial/exercises.md, 6b.
 #include "apps/tutorial/exercises/exercise.h"
 
 using namespace lockstep;
@@ -11,11 +11,11 @@ constexpr float learning_rate = 1e-2f;
 
 struct Layer {
   int64_t inputs, outputs;
-  Numbers part;  // of its weights, with its biases behind them: what this rank keeps
-  Tensor whole;  // all of them, while the layer is here
+  Numbers part;  // this rank's part of the weights followed by the biases
+  Tensor whole;  // all weights and biases while the layer is gathered
 
   Tensor operator()(const Tensor& x) const {
-    expect(static_cast<bool>(whole), "a layer is needed, and is not here");
+    expect(static_cast<bool>(whole), "a layer is used but not gathered");
     const Tensor weight = whole.slice(0, inputs * outputs).reshape({outputs, inputs});
     const Tensor y = linear(x, weight, whole.slice(inputs * outputs, whole.size()));
     return outputs == 1 ? y : relu(y);
@@ -30,7 +30,7 @@ void gather(const World& world, Layer& layer) {
   layer.whole = all.set_requires_grad();
 }
 
-/// What is left of the model when each rank has cut its part out.
+/// Returns the layers with only this rank's part of each.
 std::vector<Layer> layers_of(const World& world, const std::vector<int64_t>& widths) {
   const Mlp model(widths);
   initialize_linears(model.parameters(), /*seed=*/0);
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
       const Step step = loader.next();
       const Batch& batch = step.batches[0];
-      std::vector<Tensor> inputs = {batch.inputs};  // of each layer, and the result
+      std::vector<Tensor> inputs = {batch.inputs};  // the input of each layer, then the result
       for (Layer& layer : layers) {
         const NoGrad no_grad;
         gather(world, layer);

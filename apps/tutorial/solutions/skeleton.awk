@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Turns a solution into its exercise. A mark is a line of its own that says which part of the code below it is left blank:
+# Turns a solution into its exercise. A mark is a line of its own. It names the part of the code below to leave blank:
 #   // blank<int>("how many ranks share the samples"): world.size()
 #   // blank<void>("the optimizer's step")
-# The first mark's part becomes blank<int>("how many ranks share the samples"); it is within one of the next three lines.
-# A blank<void> replaces the next line, or with ", 2 lines" at its end the next two.
-# Exits with 1 for a mark of another form, and for a part that is not there.
+# The first mark's part becomes blank<int>("how many ranks share the samples"). It must be in one of the next three lines.
+# A blank<void> replaces the next line, or the next two with ", 2 lines" at its end.
+# Exits with 1 for a mark of another form or a missing part.
 function fail(line, what) {
   print FILENAME ":" line ": " what > "/dev/stderr"
   failed = 1

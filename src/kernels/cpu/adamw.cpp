@@ -24,7 +24,7 @@ struct Factors {
         step_size(static_cast<T>(schedule[1] * slice.learning_rate_factor)) {}
 };
 
-/// Elements that are swept over several times: they stay in the first-level cache.
+/// Number of elements that several loops pass over: they stay in the first-level cache.
 constexpr int64_t piece = 512;
 
 template <class T>
@@ -80,7 +80,7 @@ void run(CpuStream stream, const AdamWStep& k) {
   if (k.schedule) std::copy_n(k.schedule.as<double>(), schedule.size(), schedule.begin());
   int64_t total = 0;
   for (const AdamWSlice& slice : k.slices) total += slice.parameter.size();
-  // Chunks of the slices laid end to end, so that many small parameters make one share.
+  // Chunks are cut from the slices laid end to end, so that many small parameters share a chunk.
   stream.for_each_chunk(total, elementwise_grain, [&](int64_t begin, int64_t end) {
     int64_t offset = 0;
     for (const AdamWSlice& slice : k.slices) {

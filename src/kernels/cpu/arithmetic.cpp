@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-/// Elements [begin, end) of an operand as the result meets them, into `to`.
+/// Copies the operand's elements for elements [begin, end) of the result into `to`.
 template <class T>
 void gather(const BroadcastPlan& plan, const BroadcastPlan::Numbers& strides, const T* x, int64_t begin,
             int64_t end, T* to) {
@@ -20,7 +20,7 @@ void gather(const BroadcastPlan& plan, const BroadcastPlan::Numbers& strides, co
   }
 }
 
-/// y = f(a, b). What is repeated is written out for a block at a time, so that one loop computes all cases.
+/// y = f(a, b). A repeated operand is written out one block at a time, so that one loop computes all cases.
 template <class F, class K>
 void compute(const CpuStream& stream, const K& k, F f) {
   const int64_t size = k.y.size();

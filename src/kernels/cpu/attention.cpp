@@ -13,15 +13,15 @@ namespace lockstep {
 namespace attention {
 namespace {
 
-// Threads share out heads or, where half of them would have none, the blocks of each head. In both cases a
-// task runs what a head consists of by share(count, body): body(0) to body(count - 1), after each other or at
-// once. Blocks of queries and tiles of keys are the same in both, and so is the order in which a sum meets
-// them.
+// Threads share heads or, if half of the threads would have none, the blocks of each head. In both cases a
+// task runs the parts of a head by share(count, body). This calls body(0) to body(count - 1), in order or in
+// parallel. Blocks of queries and tiles of keys are the same in both cases. A sum adds them in the same
+// order, too.
 
-constexpr int64_t blocks_at_once = 16;           ///< of queries, where threads share them
-constexpr int64_t keys_at_once = 8 * tile_rows;  ///< in the sums over queries, likewise
+constexpr int64_t blocks_at_once = 16;           ///< blocks of queries, if threads share them
+constexpr int64_t keys_at_once = 8 * tile_rows;  ///< keys in the sums over queries, if threads share them
 
-/// weights = exp(scale * (scores - their maximum)), and the sums of every four weights, added up.
+/// weights = exp(scale * (scores - their maximum)). `sums` receives the sums of every four weights, added up.
 template <class T>
 void exponentiate(const HeadContext& head, const QueryBlock<T>& block, T* weights, T* sums, T* log_sum_exp) {
   constexpr int64_t width = tile_columns<T>;
@@ -120,15 +120,16 @@ class ForwardTask {
   Strips strips_[blocks_at_once];
 };
 
-/// What one block of queries needs.
+/// The memory of one block of queries.
 template <class Tiles, class T>
 struct BackwardStrips {
   typename Tiles::Packed *queries, *dy, *y;
   T *query_rows, *dy_rows, *rounded, *weights, *dscores, *dq;
 };
 
-/// From scores and the gradient of the weights: the weights that met the values, and the gradient of the
-/// scores, weight * (dweight - the sum of weight * dweight), where that sum is y . dy.
+/// Replaces the scores by the weights that the values were multiplied with. Replaces the gradient of the
+/// weights by the gradient of the scores, weight * (dweight - the sum of weight * dweight). That sum is
+/// y . dy.
 template <class Tiles, bool dropped, class T>
 void differentiate(const HeadContext& head, const QueryBlock<T>& block,
                    const BackwardStrips<Tiles, T>& strips, const T* log_sum_exp) {
@@ -264,7 +265,7 @@ class BackwardTask {
   Strips strips_[blocks_at_once];
 };
 
-/// How the heads of a kernel are shared out.
+/// The division of a kernel's heads among workers.
 template <class Task>
 struct Sharing {
   using T = typename Task::T;
@@ -279,7 +280,7 @@ struct Sharing {
   }
 
   bool is_empty() const { return heads * time * size == 0; }
-  /// The elements that a worker needs.
+  /// Returns the number of elements that a worker needs.
   int64_t scratch_size() const {
     Scratch<T> needed(nullptr);
     Task(needed, time, size, at_once);
@@ -287,7 +288,7 @@ struct Sharing {
   }
 
   int64_t time, size, heads;
-  bool shared;  ///< the workers share each head, rather than the heads
+  bool shared;  ///< all threads share each head, instead of the heads
   int64_t at_once, workers;
 };
 
@@ -308,7 +309,7 @@ void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_
   const Sharing<Task> sharing(stream, kernel.qkv, kernel.heads, first_query);
   if (sharing.is_empty()) return;
   const int64_t time = sharing.time, size = sharing.size, scratch_size = sharing.scratch_size();
-  // A head's results depend on itself alone, so which worker and which memory it meets cannot show.
+  // A head's results depend only on its own inputs. So its worker and its memory do not change them.
   std::atomic<int64_t> next{0};
   const auto memory = allocate_scratch(stream, kernel);
   const auto work = [&](int64_t worker, auto&& share) {
@@ -336,7 +337,7 @@ void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_
   });
 }
 
-/// The rows of one head of one sample in a view [batch, time, columns]: `part` counts heads along the
+/// Returns the rows of one head of one sample in a view [batch, time, columns]. `part` counts heads along the
 /// columns.
 template <class S>
 Rows<S> rows(const View& view, const HeadContext& head, int64_t sample, int64_t part) {

@@ -13,11 +13,11 @@
 
 namespace lockstep::attention {
 
-// A task takes one head of one sample after the other, and its queries in blocks as wide as a tile and holds
-// the weights of a block transposed, as a strip [keys][queries]: what the softmax adds up then lies in
-// different registers and not in the lanes of one, and the strip is a factor of the next product as it
-// stands. Every buffer is padded to whole tiles; the weight of a key after the query is exactly 0, and so is
-// that of a key that pads.
+// A task processes one head of one sample after the other. It divides the queries of a head into blocks as
+// wide as a tile. It stores the weights of a block transposed, as a strip [keys][queries]. So the terms of a
+// softmax's sum are in different registers instead of the lanes of one register. The strip is also a factor
+// of the next product as it is. Every buffer is padded to whole tiles. The weight of a key after the query is
+// exactly 0. The weight of a padding key is also 0.
 
 using gemm::Lanes;
 using gemm::Left;
@@ -25,7 +25,8 @@ using gemm::Store;
 using gemm::tile_columns;
 using gemm::tile_rows;
 
-/// Hands out parts of one block of memory; without memory it counts what is needed.
+/// An allocator that hands out parts of one block of memory. Without memory it only counts the elements that
+/// are needed.
 template <class T>
 class Scratch {
  public:
@@ -44,7 +45,7 @@ class Scratch {
   int64_t used_ = 0;
 };
 
-/// Rows of one head, as they are stored: row i at data + i * stride.
+/// The rows of one head as they are stored. Row i is at data + i * stride.
 template <class S>
 struct Rows {
   S* data = nullptr;
@@ -55,26 +56,27 @@ struct Rows {
   Lanes<S> as_depth() const { return {data, 1, stride}; }
 };
 
-/// The queries [first, first + count) and the keys that any of them sees, padded to what a tile rounds up to.
+/// A block of queries [first, first + count) and the keys that any of them sees. padded_keys() rounds the
+/// keys up as a tile does.
 template <class T>
 struct QueryBlock {
   int64_t first;
   int64_t count;
   int64_t keys() const { return first + count; }
   int64_t padded_keys() const { return round_up(keys(), 4); }
-  /// Leading queries, in whole vectors, that see neither this key nor a later one.
+  /// Returns the number of leading queries, in whole vectors, that see neither this key nor a later one.
   int64_t blind_queries(int64_t key) const {
     return std::max<int64_t>(key - first, 0) / gemm::vector_lanes<T> * gemm::vector_lanes<T>;
   }
 };
 
-/// What a task knows besides its data.
+/// The parameters of a task for one head: everything but its data.
 struct HeadContext {
   int64_t time, size;
   int64_t first_query;
   double scale;
   double dropout;
-  uint64_t dropout_key;  ///< of this head
+  uint64_t dropout_key;  ///< key of this head
   uint32_t sample, step;
 
   template <class T>
@@ -83,7 +85,7 @@ struct HeadContext {
   }
 };
 
-/// Panels of tile_columns lanes, at the distance that a whole block of queries needs.
+/// Packs panels of tile_columns lanes. The distance of two panels leaves room for a whole block of queries.
 template <class T, class S>
 void pack_all_columns(T* panels, Lanes<S> source, int64_t lanes, int64_t depth) {
   for (int64_t lane = 0; lane < lanes; lane += tile_columns<T>)
@@ -91,8 +93,8 @@ void pack_all_columns(T* panels, Lanes<S> source, int64_t lanes, int64_t depth) 
                        std::min(lanes - lane, tile_columns<T>), depth);
 }
 
-/// rows[query][size] = strip[size][query] for the first `count` queries; 16 bits are rounded on the way
-/// through `buffer` [count, size].
+/// rows[query][size] = strip[size][query] for the first `count` queries. Rows of 16 bits are rounded by way
+/// of `buffer` [count, size].
 template <class T, class S>
 void write_rows(Rows<S> rows, const T* strip, int64_t count, int64_t size, T* buffer) {
   if constexpr (std::same_as<S, T>) return gemm::unpack_columns(rows.data, rows.stride, strip, count, size);
@@ -109,8 +111,7 @@ void multiply_keys(T* strip, const T* panels, const T* columns, const QueryBlock
                    std::min(size - d, tile_rows), tile_columns<T>, block.keys());
 }
 
-/// strip[keys][queries] = panels . columns, but nothing where a whole vector of queries does not see the
-/// keys.
+/// strip[keys][queries] = panels . columns. Skips whole vectors of queries that do not see the keys.
 template <class Tiles, class T>
 void multiply_visible(T* strip, const typename Tiles::Packed* panels, const typename Tiles::Packed* columns,
                       const QueryBlock<T>& block, int64_t size) {
@@ -123,13 +124,13 @@ void multiply_visible(T* strip, const typename Tiles::Packed* panels, const type
   }
 }
 
-/// Keys [begin, end), whole tiles but at the end.
+/// Keys [begin, end) in whole tiles, except at the end.
 struct KeyRange {
   int64_t begin, end;
 };
 
 /// sums[keys][size] += strip . rows, over the queries of the block that see the keys of the range. A sum is
-/// one chain over all queries, whatever the width of blocks: a query that does not see the key adds 0 to it.
+/// one chain over all queries, for any width of blocks. A query that does not see the key adds 0 to it.
 template <class T>
 void add_outer_product(T* sums, int64_t padded_time, const T* strip, const T* rows,
                        const QueryBlock<T>& block, const KeyRange& keys, int64_t size) {
@@ -143,7 +144,7 @@ void add_outer_product(T* sums, int64_t padded_time, const T* strip, const T* ro
     }
 }
 
-/// Overwrites the strip where the key comes after the query.
+/// Overwrites the strip with `value` if the key comes after the query.
 template <class T>
 void hide_later_keys(T* strip, const QueryBlock<T>& block, T value) {
   for (int64_t key = block.first + 1; key < block.padded_keys(); ++key) {
@@ -153,21 +154,21 @@ void hide_later_keys(T* strip, const QueryBlock<T>& block, T value) {
   }
 }
 
-/// x, but +0 for -0. A sum whose terms are all 0 has the sign of the keys and queries that do not see each
-/// other, and how many of them meet in a block follows from its width.
+/// Returns x, with +0 instead of -0. If all terms of a sum are 0, keys and queries that do not see each other
+/// decide its sign. The number of such pairs in a block depends on the width of the block.
 template <class T>
 [[gnu::always_inline]] inline T with_positive_zero(T x) {
   return x + T{0};
 }
 
-/// e^x, but e^-80 below: it is nothing beside the largest weight, and subnormal numbers are slow. NaN stays
-/// NaN.
+/// Returns e^x, but e^-80 for x < -80. This is negligible next to the largest weight, and subnormal numbers
+/// are slow. NaN stays NaN.
 template <class T>
 [[gnu::always_inline]] inline T exponential(T x) {
   return math::exp(x < T{-80} ? T{-80} : x);
 }
 
-/// What dropout multiplies the weights of eight neighbouring keys with: 0 or 1 / (1 - dropout).
+/// Factors by which dropout multiplies the weights of eight neighbouring keys: 0 or 1 / (1 - dropout).
 template <class T>
 class DropoutFactors {
  public:

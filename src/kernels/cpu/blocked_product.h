@@ -9,20 +9,22 @@
 
 namespace lockstep {
 
-/// A product of many rows. Its threads share out c in rectangles, and each packs what it needs of both
-/// factors by itself: a block of one factor, which stays in L2 while stripes of the other pass by it, each
-/// packed when it is met (Goto & van de Geijn 2008). Which factor stays is settled by what has to be packed,
-/// a block of it once and the other one again for every block; rows of a that may be read where they lie are
-/// not packed at all. Where the inner dimension is long both are taken in groups of its blocks, and tiles
-/// wait in memory from one group to the next. What is shared out how does not show: a tile's sums depend on
-/// its row, column and depth alone.
+/// A product of many rows. Its threads divide c into rectangles, and each thread packs its own parts of both
+/// factors. A packed block of one factor stays in L2 while stripes of the other factor pass by it (Goto & van
+/// de Geijn 2008). A stripe is packed just before it is used. A block is packed once, and the other factor
+/// again for every block. The factor that stays is the one that causes less packing. Rows of a that may be
+/// read in place are not packed at all.
+///
+/// A long inner dimension is processed in groups of its blocks. Tiles wait in memory from one group to the
+/// next. The division into rectangles does not change the result: a tile's sums depend only on its row,
+/// column and depth.
 template <class Tiles, class S, class Y>
 class BlockedProduct {
  public:
   explicit BlockedProduct(const MatMul& kernel)
       : kernel_(kernel), end_(kernel), m_(kernel.m()), n_(kernel.n()), k_(kernel.k()) {}
 
-  /// The memory that run() needs.
+  /// Returns the bytes of memory that run() needs.
   int64_t scratch_bytes(const CpuStream& stream) const {
     const Grid grid = grid_of(stream.pool->size());
     return grid.size() * scratch_of(grid).bytes();
@@ -50,22 +52,24 @@ class BlockedProduct {
   static constexpr int64_t tile_rows = Tiles::rows;
   static constexpr int64_t tile_columns = Tiles::columns;
   static constexpr int64_t tile_size = tile_rows * tile_columns;
-  /// Panels that are packed at once: so many bytes of the rows of a matrix lie next to each other.
+  /// Number of panels that are packed at once. Together they have up to 128 lanes, so packing reads long runs
+  /// of the rows of a matrix.
   static constexpr int64_t stripe_rows = 128 / tile_rows;
   static constexpr int64_t stripe_columns = 128 / tile_columns;
-  /// Depth that is taken at once, and bytes of the block that stays: less than half of an L2 cache of 2 MiB.
-  /// Beside rows that are read where they lie less is better, since nothing is packed again for the next
-  /// block: half of that, and a quarter where caches are those of processors without AVX-512.
+  /// Depth that is processed at once, and bytes of the block that stays. The block is less than half of an L2
+  /// cache of 2 MiB. If rows are read in place, a smaller block is better, since nothing is packed again for
+  /// the next block. It is then half of that size, and a quarter for the caches of processors without
+  /// AVX-512.
   static constexpr int64_t most_depth = 3 * gemm::depth_block;
   static constexpr int64_t block_bytes = 792 << 10;
   static constexpr int64_t block_bytes_in_place = (gemm::vector_bytes == 64 ? 400 : 200) << 10;
-  /// Panels beside the block whose tiles wait for the next group of depth.
+  /// Largest number of panels of the other factor whose tiles wait for the next group of depth.
   static constexpr int64_t waiting_rows = 1536 / tile_rows;
   static constexpr int64_t waiting_columns = 1536 / tile_columns;
-  /// Multiply-adds that are worth waking a thread for, some microseconds.
+  /// Fewest multiply-adds that are worth waking a thread, some microseconds.
   static constexpr int64_t least_work = int64_t{1} << 18;
 
-  /// How many rectangles c is cut into.
+  /// The number of rectangles into which c is cut.
   struct Grid {
     int64_t down = 1, across = 1;
     int64_t size() const { return down * across; }
@@ -81,7 +85,7 @@ class BlockedProduct {
     T* tiles;
   };
 
-  /// The elements of each part of a rectangle's memory.
+  /// The number of elements in each part of a rectangle's memory.
   struct Scratch {
     int64_t left, right, tiles;
     int64_t left_bytes() const { return round_up(left * static_cast<int64_t>(sizeof(Packed)), 64); }
@@ -98,21 +102,23 @@ class BlockedProduct {
   int64_t row_panels() const { return divide_up(m_, tile_rows); }
   int64_t column_panels() const { return divide_up(n_, tile_columns); }
   int64_t groups() const { return std::max<int64_t>(1, divide_up(k_, most_depth)); }
-  /// Depth of a group but the last.
+  /// Returns the depth of every group but the last.
   int64_t group_depth() const { return std::min(k_, round_up(divide_up(k_, groups()), gemm::depth_block)); }
   static int64_t padded(int64_t depth) { return round_up(depth, Tiles::depth_unit); }
-  /// Panels of so many lanes that are a block.
+  /// Returns the number of panels with this many lanes in a block.
   int64_t block_panels(int64_t lanes) const {
     const int64_t panel = lanes * padded(group_depth()) * static_cast<int64_t>(sizeof(Packed));
     return std::max<int64_t>(
         1, (reads_rows_in_place() ? block_bytes_in_place : block_bytes) / std::max<int64_t>(panel, 1));
   }
-  /// The rows of a tile lie at this distance. Were it whole pages, all of them would meet in one set of L1.
+  /// Returns whether rows of a are read in place. They are not if their distance is a multiple of a page,
+  /// because all rows of a tile would then share one set of L1.
   bool reads_rows_in_place() const {
     return Tiles::reads_in_place && !kernel_.transpose_a && k_ * static_cast<int64_t>(sizeof(S)) % 4096 != 0;
   }
-  /// Whether columns stay while rows pass by, because less has to be packed then. All rectangles go the way
-  /// of the largest, for which memory is laid out: they differ by a panel, which may turn the comparison.
+  /// Returns whether columns stay while rows pass by, because that needs less packing. All rectangles follow
+  /// the largest one, for which memory is laid out. Rectangles differ by a panel, which could change the
+  /// comparison.
   bool keeps_columns(const Grid& grid) const {
     if (reads_rows_in_place()) return true;
     const int64_t rows = divide_up(row_panels(), grid.down),
@@ -126,8 +132,9 @@ class BlockedProduct {
     return {count * number / shares, count * (number + 1) / shares};
   }
 
-  /// The rectangles that take the longest thread the least time, where to pack an element takes about as long
-  /// as to multiply it with a register; of equals the flattest.
+  /// Returns the grid with the shortest time of the slowest thread. Packing an element is assumed to take
+  /// about as long as multiplying it with a register. Between equals the grid with fewer rectangles down
+  /// wins.
   Grid grid_of(int64_t threads) const {
     Grid best;
     if (m_ == 0 || n_ == 0) return best;
@@ -149,7 +156,7 @@ class BlockedProduct {
     return best;
   }
 
-  /// Of the largest rectangle.
+  /// Returns the sizes for the largest rectangle.
   Scratch scratch_of(const Grid& grid) const {
     int64_t rows = divide_up(row_panels(), grid.down), columns = divide_up(column_panels(), grid.across);
     const bool waits = groups() > 1;
@@ -167,7 +174,7 @@ class BlockedProduct {
             tiles * tile_size};
   }
 
-  /// One rectangle, in panels of rows and of columns.
+  /// Multiplies one rectangle, given in panels of rows and of columns.
   void multiply(Range rows, Range columns, bool by_columns, const Memory& memory) const {
     const Range kept = by_columns ? columns : rows, passing = by_columns ? rows : columns;
     const int64_t blocks = divide_up(kept.count(), block_panels(by_columns ? tile_columns : tile_rows));
@@ -182,7 +189,7 @@ class BlockedProduct {
     }
   }
 
-  /// All groups of depth, one after the other; between two of them the tiles wait.
+  /// Calls body(depth, length) for all groups of depth in order. Between two groups the tiles wait in memory.
   template <class Body>
   void for_each_group(Body&& body) const {
     for (int64_t group = 0; group < groups(); ++group) {
@@ -191,7 +198,8 @@ class BlockedProduct {
     }
   }
 
-  /// Stripes of columns pass by a block of rows. A panel of columns stays in L1 for a part of the depth.
+  /// Multiplies stripes of columns with a block of rows. A panel of columns stays in L1 for a part of the
+  /// depth.
   void pass_columns(Range block, Range columns, const Memory& memory) const {
     for_each_group([&](int64_t depth, int64_t length) {
       pack_left(memory.left, block, depth, length);
@@ -212,7 +220,7 @@ class BlockedProduct {
     });
   }
 
-  /// Rows pass by a block of columns.
+  /// Multiplies rows, one stripe after the other, with a block of columns.
   void pass_rows(Range rows, Range block, const Memory& memory) const {
     for_each_group([&](int64_t depth, int64_t length) {
       pack_right(memory.right, block, depth, length);
@@ -238,7 +246,7 @@ class BlockedProduct {
     });
   }
 
-  /// From `done` on in the panel of that number.
+  /// Returns the panel with this number, from depth `done` on.
   static const Packed* panel_of(const Packed* panels, int64_t lanes, int64_t number, int64_t length,
                                 int64_t done) {
     return panels + (number * padded(length) + done) * lanes;
@@ -257,7 +265,7 @@ class BlockedProduct {
                         length);
   }
 
-  /// Of columns that were packed just now, so that they are in the cache.
+  /// Adds up columns that were packed just now and are in the cache.
   void sum_columns_of(Range panels, int64_t depth, int64_t length) const {
     if (!kernel_.column_sum) return;
     const int64_t begin = panels.begin * tile_columns, end = std::min(n_, panels.end * tile_columns);
@@ -269,7 +277,7 @@ class BlockedProduct {
     return depth == 0 ? gemm::Store::overwrite : gemm::Store::add;
   }
 
-  /// Tile i, j over `length` from `depth` on, and what follows the last of it.
+  /// Multiplies tile i, j over `length` of the depth, from `depth` on. Finishes the tile after its last part.
   void multiply_tile(T* tile, const Packed* left, const Packed* right, int64_t i, int64_t j, int64_t depth,
                      int64_t length) const {
     Tiles::multiply(tile, left, right, rows_of(i), columns_of(j), length, store_at(depth));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t panel = CachedAttention::panel;
 
-/// Multiply-adds that are worth waking a thread for.
+/// Fewest multiply-adds that are worth waking a thread.
 constexpr int64_t least_work = int64_t{1} << 15;
 
 template <class T, class S>
@@ -29,7 +29,7 @@ template <class T, class S>
   }
 }
 
-/// sums[i] = left . column i of `groups` groups of sixteen columns; in a group rows are row_stride apart.
+/// sums[i] = left . column i of `groups` groups of sixteen columns. In a group rows are row_stride apart.
 /// Chains and blocks are those of a product (gemm.h).
 template <size_t groups, class T, class S>
 void multiply_groups(T* sums, const T* left, const S* right, int64_t row_stride, int64_t group_stride,
@@ -62,8 +62,8 @@ void multiply_columns(T* sums, const T* left, const S* right, int64_t row_stride
     multiply_groups<1>(sums + column, left, right, row_stride, group_stride, depth);
 }
 
-/// weights = exp(scale * (scores - their maximum)) of the first `count`, 0 in the rest of their last panel.
-/// Returns the sum, in the order of attention.cpp.
+/// weights = exp(scale * (scores - their maximum)) for the first `count`, and 0 in the rest of their last
+/// panel. Returns the sum, added in the order of attention.cpp.
 template <class T>
 T exponentiate(T* weights, int64_t count, T scale) {
   T largest[panel];
@@ -93,7 +93,7 @@ class CachedHeads {
         padded_size_(kernel.values.shape[3]),
         places_(kernel.places.as<int32_t>()) {}
 
-  /// Puts key and value of a token where later ones find them.
+  /// Stores the key and the value of a token for later tokens.
   void put(int64_t token, int64_t head) const {
     const S* key = row(token) + (kernel_.heads + head) * size_;
     const S* value = row(token) + (2 * kernel_.heads + head) * size_;
@@ -113,7 +113,8 @@ class CachedHeads {
     T* query = output + padded_size_;
     const int64_t count = places_[2 * token + 1] + 1;
     convert_values(row(token) + head * size_, size_, query);
-    // attention.cpp's scores may be without what is smaller than normal numbers, which no exponential shows.
+    // In attention.cpp subnormal numbers may count as zero in the scores. No exponential differs because of
+    // that.
     multiply_columns(weights, query, keys_of(token, head), panel, size_ * panel, round_up(count, panel),
                      size_);
     const T sum = exponentiate(weights, count, static_cast<T>(1 / std::sqrt(static_cast<double>(size_))));
@@ -137,7 +138,7 @@ class CachedHeads {
   const int32_t* places_;
 };
 
-/// Heads of tokens that a thread takes at a time.
+/// Returns the number of heads of tokens that a thread takes at a time.
 int64_t attended_at_once(const CachedAttention& kernel) {
   return std::max<int64_t>(1,
                            least_work / std::max<int64_t>(1, 2 * kernel.capacity() * kernel.values.shape[3]));
@@ -153,7 +154,7 @@ void expect_places(const CachedAttention& kernel) {
   for (int64_t token = 0; token < kernel.tokens(); ++token)
     expect(place[2 * token] >= 0 && place[2 * token] < kernel.values.shape[0] && place[2 * token + 1] >= 0 &&
                place[2 * token + 1] < kernel.capacity(),
-           "position ", place[2 * token + 1], " of text ", place[2 * token], ", in room for ",
+           "position ", place[2 * token + 1], " of text ", place[2 * token], " is outside the cache of ",
            kernel.values.shape[0], " texts of ", kernel.capacity(), " tokens");
 }
 
@@ -177,7 +178,7 @@ void run(CpuStream stream, const CachedAttention& kernel) {
     });
     const auto memory = allocate_scratch(stream, kernel);
     const int64_t at_once = attended_at_once(kernel);
-    // The tokens of a head after each other: what they read stays in the cache.
+    // The tokens of a head follow each other, so that the keys and values that they read stay in the cache.
     std::atomic<int64_t> next{0};
     stream.pool->run(workers(stream, kernel), [&](int64_t worker) {
       auto* scratch = reinterpret_cast<Compute<S>*>(memory.get()) + worker * heads.scratch_size();

@@ -9,12 +9,12 @@
 
 namespace lockstep {
 
-/// Columns that are added up together.
+/// Number of columns that are added up together.
 inline constexpr int64_t sum_columns = 64;
 
-/// y[j] = the sum of x[row, j] for the columns: `sum_rows` rows one after the other, then the sums of these
-/// in order. `stride` elements lie between two rows. `go_on`: y holds the sum of earlier rows, a multiple of
-/// sum_rows.
+/// y[j] = the sum of x[row, j] over the rows, for `columns` columns. It adds runs of `sum_rows` rows in
+/// order, then the sums of the runs in order. Two rows are `stride` elements apart. With `go_on`, y holds the
+/// sum of earlier rows, a multiple of sum_rows.
 template <class X, class T>
 void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns, bool go_on = false) {
   using Sums = Simd<T, sum_columns>;

@@ -9,7 +9,7 @@ namespace {
 
 template <class X>
 void convert_from(const CpuStream& stream, const Convert& k) {
-  // What holds every value of x, so that rounding happens on the way to y.
+  // A type that holds every value of x, so that only the conversion to y rounds.
   using Wide = std::conditional_t<std::same_as<X, double> || std::same_as<X, int32_t>, double, float>;
   with_float_type(k.y.dtype, [&]<class Y>() {
     stream.for_each_chunk(k.x.size(), elementwise_grain,

@@ -10,13 +10,14 @@
 namespace lockstep {
 namespace {
 
-/// The loss of one row and, if dx is not null, its gradient. `dx` may be x.
+/// Returns the loss of one row. Writes its gradient to dx unless dx is null. `dx` may be x.
 template <class S, class T>
 T row_loss(const S* x, int64_t classes, int32_t target, T gradient_scale, S* dx) {
   const T largest = lane_max<T>(classes, x);
   const T target_logit = static_cast<T>(x[target]) - largest;
   const auto exponential = [=](T logit) { return math::exp(logit - largest); };
-  // 32 bits and more keep the exponentials in dx; 16 would round them, so they are computed again.
+  // Types of 32 bits and more keep the exponentials in dx. Types of 16 bits would round them, so they are
+  // computed again.
   constexpr bool keeps = std::same_as<S, T>;
   const T sum = lane_sum_of<T>(
       classes, [=](int64_t i, int64_t used) __attribute__((always_inline)) {
@@ -40,7 +41,7 @@ void expect_targets(const CrossEntropy& k) {
   const int32_t* targets = k.targets.as<int32_t>();
   for (int64_t row = 0; row < k.targets.size(); ++row)
     expect(targets[row] == k.ignore_index || (targets[row] >= 0 && targets[row] < classes), "target ",
-           targets[row], " at position ", row, " is none of ", classes, " classes and not ignore_index ",
+           targets[row], " at position ", row, " is neither one of ", classes, " classes nor ignore_index ",
            k.ignore_index);
 }
 
@@ -50,7 +51,7 @@ void run(CpuStream stream, const CrossEntropy& k) {
   expect_targets(k);
   const int64_t classes = k.logits.shape[-1];
   const int32_t* targets = k.targets.as<int32_t>();
-  // An exponential costs about what four elements of an addition do.
+  // An exponential costs about as much as four additions.
   const int64_t grain = elementwise_grain / 4 / std::max<int64_t>(1, classes);
   with_float_type(k.logits.dtype, [&]<class S>() {
     using T = Compute<S>;

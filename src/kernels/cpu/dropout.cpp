@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-/// Elements whose random words are made together, a multiple of the 8 of one draw.
+/// Number of elements whose random words are made together, a multiple of the 8 of one draw.
 constexpr int64_t block_elements = 512;
 
-/// The 16-bit words of elements [8 * first_group, 8 * first_group + block_elements) of one sample.
+/// Draws the 16-bit words of elements [8 * first_group, 8 * first_group + block_elements) of one sample.
 void draw_words(uint64_t key, uint64_t first_group, uint32_t sample, uint32_t step, uint16_t* words) {
   static_assert(std::endian::native == std::endian::little, "word 2 j is the low half of a 32-bit word");
   uint32_t draws[block_elements / 2];

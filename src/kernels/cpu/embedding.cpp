@@ -16,8 +16,8 @@ void expect_ids(const View& ids, int64_t rows) {
            " rows");
 }
 
-/// The positions of each row's ids in ascending order: row r's are positions[first[r]] to positions[first[r +
-/// 1]].
+/// The positions of each row's ids in ascending order. Row r has the entries [first[r], first[r + 1]) of
+/// `positions`.
 struct PositionsByRow {
   std::vector<int64_t> first;
   std::vector<int64_t> positions;
@@ -31,8 +31,8 @@ struct PositionsByRow {
   }
 };
 
-// Tiles of rows and columns: in small vocabularies a few rows take most of the ids, so rows alone are no
-// shares.
+// Threads share tiles of rows and columns. In small vocabularies a few rows take most of the ids, so shares
+// of rows alone would be unequal.
 constexpr int64_t tile_rows = 256;
 constexpr int64_t tile_columns = 64;
 

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// a * b + c as AVX512-BF16 computes it: subnormal numbers count as zero, and so does a result that would be
-/// one after it is rounded.
+/// Returns a * b + c as AVX512-BF16 computes it. Subnormal operands count as zero. A result that is subnormal
+/// after rounding also counts as zero.
 inline float flushed_multiply_add(float a, float b, float c) {
   constexpr float least = 0x1p-126f;
   const auto flushed = [](float x) { return std::fabs(x) < least ? std::copysign(0.0f, x) : x; };
@@ -22,8 +22,8 @@ inline float flushed_multiply_add(float a, float b, float c) {
   c = flushed(c);
   const float result = std::fma(a, b, c);
   if (!(std::fabs(result) <= least)) return result;
-  // A result that is rounded up to the least normal number stays if 24 digits of any exponent round to it.
-  // Where this comparison decides, products of bf16 and their sums are exact in double.
+  // A result that is rounded up to the least normal number stays if 24 digits of any exponent round to it. In
+  // the cases that this comparison decides, products of bf16 and their sums are exact in double.
   const double exact = static_cast<double>(a) * static_cast<double>(b) + static_cast<double>(c);
   return std::fabs(exact) < 0x1p-126 - 0x1p-151 ? std::copysign(0.0f, result) : result;
 }
@@ -33,9 +33,9 @@ inline float flushed_multiply_add(float a, float b, float c) {
 inline thread_local bool is_flushing_subnormals = false;
 #endif
 
-/// While it lives this thread's sums of products of bf16 count subnormal numbers as zero, read or written, as
-/// AVX512-BF16 does. x86-64 has a mode of the processor for it; elsewhere gemm_vector.h asks for it. Sums of
-/// other types are left alone.
+/// A scope in which this thread's sums of products of bf16 count subnormal numbers as zero, read or written,
+/// as AVX512-BF16 does. On x86-64 it sets a mode of the processor. On other processors it sets a flag that
+/// gemm_vector.h reads. Sums of other types do not change.
 template <class S>
 class FlushSubnormals {
  public:

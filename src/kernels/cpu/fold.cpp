@@ -8,11 +8,11 @@
 namespace lockstep {
 namespace {
 
-/// So few elements that all inputs arrive side by side, as one stream each.
+/// Number of elements in a piece. It is so small that all inputs arrive side by side, as one stream each.
 constexpr int64_t piece = 64;
 using Piece = std::array<float, piece>;
 
-/// Elements [begin, begin + count). Sums lie where their place on the stack is.
+/// Folds elements [begin, begin + count). A sum is stored at its position on the stack.
 [[gnu::always_inline]] inline void fold_piece(const Fold& k, int64_t begin, int64_t count,
                                               std::vector<Piece>& sums, std::vector<const float*>& stack) {
   size_t depth = 0;

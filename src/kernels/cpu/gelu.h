@@ -9,10 +9,10 @@
 #include "kernels/cpu/math.h"
 #include "kernels/gelu.h"
 
-// GELU of many values, for the kernel of that name and for the products that end in it. The argument of an
-// exponential, the exponential and the rest have a loop each: in one loop the operations of an element wait
-// for each other so long that a processor holds too few elements at once; three take a quarter less
-// (docs/tried.md).
+// GELU of many values, for the GELU kernels and for matmuls with a GELU as activation. The argument of an
+// exponential, the exponential and the rest have a loop each. In a single loop the operations of an element
+// wait for each other so long that a processor holds too few elements at once. Three loops take a quarter
+// less time (docs/tried.md).
 
 namespace lockstep::gelu {
 
@@ -26,7 +26,8 @@ template <class T>
   return x * std::fma(x * x, T(coefficients::gelu_3), T(coefficients::gelu_1));
 }
 
-/// y[i] = gelu(x[i]) for i in [0, count), count <= piece. Tanh form: as x / (1 + e^-2u), the same function.
+/// y[i] = gelu(x[i]) for i in [0, count), count <= piece. The tanh form is computed as x / (1 + e^-2u), the
+/// same function.
 template <Gelu form, class S>
 [[gnu::always_inline]] inline void forward_piece(const S* x, S* y, int64_t count) {
   using T = Compute<S>;
@@ -45,7 +46,7 @@ template <Gelu form, class S>
   for (int64_t i = 0; i < count; ++i) y[i] = static_cast<S>(e[i]);
 }
 
-/// dx[i] = dy[i] * the derivative of gelu at x[i], likewise.
+/// dx[i] = dy[i] * the derivative of gelu at x[i] for i in [0, count), count <= piece.
 template <Gelu form, class S>
 [[gnu::always_inline]] inline void backward_piece(const S* x, const S* dy, S* dx, int64_t count) {
   using T = Compute<S>;

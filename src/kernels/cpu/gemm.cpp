@@ -12,7 +12,7 @@
 namespace lockstep::gemm {
 namespace {
 
-/// Of a left factor, in elements. What is constant there is known when a microkernel is compiled.
+/// Strides of a left factor, in elements. Constant strides are known when a microkernel is compiled.
 struct PanelStrides {
   static constexpr int64_t row = 1, depth = tile_rows;
 };
@@ -25,7 +25,7 @@ struct MatrixStrides {
   static constexpr int64_t depth = 1;
 };
 
-/// From the row that `left` points to.
+/// Multiplies the rows from `left` on into a part of a tile.
 template <class T, class Strides, size_t rows, size_t vectors>
 void multiply_block(T* tile, const T* left, Strides strides, const T* right, int64_t depth, Store mode) {
   Vector<T> sums[rows][vectors] = {};
@@ -99,7 +99,7 @@ void widen(T* target, const S* source, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = static_cast<T>(source[i]);
 }
 
-/// Some tens of elements, which the compiler would call memcpy() for.
+/// Copies some tens of elements. The compiler would call memcpy() for them.
 template <int64_t count, class T>
 [[gnu::always_inline]] inline void copy(T* target, const T* source) {
   constexpr int64_t lanes = vector_lanes<T>;
@@ -108,7 +108,7 @@ template <int64_t count, class T>
   unroll<count / step>([&](auto i) { store(target + i * step, load<Part>(source + i * step)); });
 }
 
-/// All panels at once: their lanes lie beside each other in each row of the source.
+/// Packs all panels at once. Their lanes are contiguous in each row of the source.
 template <int64_t width, class T, class S>
 void pack_contiguous_lanes(T* panels, Lanes<S> source, int64_t count, int64_t depth) {
   const int64_t whole = count / width * width;
@@ -125,7 +125,8 @@ void pack_contiguous_lanes(T* panels, Lanes<S> source, int64_t count, int64_t de
   }
 }
 
-/// panel[d][lane] for four lanes and d in [begin, end), both multiples of 4 and at most 64 bytes apart.
+/// Packs panel[d][lane] for four lanes and d in [begin, end). begin and end are multiples of 4 and at most 64
+/// bytes apart.
 template <int64_t width, class T, class S>
 void pack_four_lanes(T* panel, Lanes<S> source, int64_t begin, int64_t end) {
   constexpr int64_t bytes_ahead = 512;

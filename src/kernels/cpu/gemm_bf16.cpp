@@ -4,7 +4,7 @@
 #if defined(LOCKSTEP_BF16_UNIT) || defined(LOCKSTEP_BF16_WORDS)
 
 #if defined(__GNUC__) && !defined(__clang__)
-// gcc 12 finds the registers that its own headers leave undefined on purpose.
+// gcc 12 warns of registers that its own headers leave undefined on purpose.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -22,18 +22,18 @@ namespace {
 
 constexpr int64_t half = 16;                              // rows or columns of a register
 constexpr int64_t register_elements = half * depth_unit;  // 1 KiB of bf16
-constexpr int64_t unit_elements = 2 * register_elements;  // of a panel, for depth_unit
+constexpr int64_t unit_elements = 2 * register_elements;  // elements of a panel per depth_unit
 
-/// 16 words of two neighbours of depth each.
+/// 16 words, each of two neighbours of depth.
 using Words = __m512i;
 
-/// What stands behind the depth: +0 in columns and -0 in rows, whose product is the one number that changes
+/// The padding after the depth: +0 in columns and -0 in rows. Their product -0 is the one number that changes
 /// no sum, not even -0.
 enum class Behind : uint16_t { rows = 0x8000, columns = 0 };
 
 constexpr __mmask16 first(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 
-/// Rows become columns.
+/// Transposes 16 rows of words.
 void transpose(Words (&w)[16]) {
   Words a[16], b[16];
   for (int i = 0; i < 16; i += 2) {
@@ -56,7 +56,8 @@ void transpose(Words (&w)[16]) {
   }
 }
 
-/// Of 16 lanes that are stretches of memory: lane i's 32 of depth from `d` on are word row i.
+/// Reads 16 lanes that are contiguous in memory. Word row i receives the 32 elements of lane i from depth `d`
+/// on.
 void read_stretches(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth,
                     Behind behind) {
   const int64_t left = depth - d;
@@ -68,7 +69,7 @@ void read_stretches(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64
                   : _mm512_setzero_si512();
 }
 
-/// Of 16 lanes that lie beside each other: pair p of depth from `d` on is word row p.
+/// Reads 16 lanes that are neighbours in memory. Word row p receives pair p of depth from `d` on.
 void read_pairs(Words (&w)[16], Lanes<bfloat16> source, int64_t count, int64_t d, int64_t depth,
                 Behind behind) {
   const __mmask16 mask = first(std::clamp<int64_t>(count, 0, half));
@@ -86,7 +87,7 @@ void write(bfloat16* target, const Words (&w)[16]) {
   for (int64_t i = 0; i < half; ++i) _mm512_storeu_si512(target + i * depth_unit, w[i]);
 }
 
-/// Calls read for every half of every panel and every unit of depth, and writes what `read` leaves.
+/// Calls `read` for every half of every panel and every unit of depth, and writes the words that it has read.
 template <class Read>
 void pack(bfloat16* panels, Lanes<bfloat16> source, int64_t count, int64_t depth, Behind behind, Read read) {
   for (int64_t lane = 0; lane < count; lane += 2 * half)
@@ -165,7 +166,7 @@ Registers::Registers() {
 Registers::~Registers() { _tile_release(); }
 
 void multiply_tiles(float* tile, const bfloat16* left, const bfloat16* right, int64_t depth, Store store) {
-  // gcc 12 does not know that the registers are loaded from what was written before.
+  // gcc 12 does not know that the registers are loaded from memory that was written before.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   constexpr int64_t row_bytes = tile_columns * sizeof(float), lower = half * tile_columns;
   if (store == Store::add) {
@@ -216,7 +217,7 @@ void multiply_lanes(float* sums, const bfloat16* left, const bfloat16* right, in
   __m512 chains[2] = {};
   for (int64_t d = 0; d < depth; d += 2) {
     const int64_t at = d / depth_unit * unit_elements + d % depth_unit / 2 * depth_unit;
-    // Behind an odd depth both panels have +0.
+    // After an odd depth both panels are padded with +0.
     const Words rest = _mm512_set1_epi32(d + 1 < depth ? 0 : static_cast<int>(Behind::rows));
     unroll<2>([&](auto h) {
       const Words a = _mm512_or_si512(load<Words>(left + at + h * register_elements), rest);

@@ -12,16 +12,17 @@
 namespace lockstep::gemm {
 namespace {
 
-/// Rows of the right factor that are read side by side: the processor foresees each, and one alone does not
-/// make it ask for enough.
+/// Number of rows of the right factor that are read side by side. The processor predicts the reads of each
+/// row, but does not prefetch enough for a single one.
 constexpr int64_t rows_at_once = 16;
 
-/// Rows of the left factor that are met at once, and registers for their sums: a whole strip of a row fits.
+/// Rows of the left factor that are processed at once, and registers for their sums. A whole strip of a row
+/// fits.
 constexpr int64_t group_rows = vector_bytes == 64 ? 4 : 2;
 constexpr int64_t sum_registers = vector_bytes == 64 ? 24 : 12;
-constexpr int64_t strip_vectors = strip_columns<float> / vector_lanes<float>;  // and of every type
+constexpr int64_t strip_vectors = strip_columns<float> / vector_lanes<float>;  // equal for every type
 
-/// Some rows of a left factor, and a piece of the right one with the columns of as many vectors.
+/// Some rows of a left factor and a piece of the right one. The piece has whole vectors of columns.
 template <class T>
 struct Operands {
   const T* left;
@@ -35,7 +36,8 @@ struct Operands {
   }
 };
 
-/// `at_once` of the columns of sums[rows][vectors] += left . right, going on with the chain of each.
+/// sums[rows][vectors] += left . right for `at_once` of the vectors, from `first` on. Each sum continues its
+/// chain.
 template <class T, size_t rows, size_t vectors, size_t at_once>
 [[gnu::always_inline]] inline void accumulate_vectors(T* sums, const Operands<T>& in, size_t first) {
   constexpr int64_t lanes = vector_lanes<T>;
@@ -54,7 +56,7 @@ template <class T, size_t rows, size_t vectors, size_t at_once>
   unroll<rows * at_once>([&](auto i) { store(place(i), sum[i / at_once][i % at_once]); });
 }
 
-/// The same for all columns, as many at once as there are registers for.
+/// sums[rows][vectors] += left . right for all vectors, in steps for which there are registers.
 template <class T, size_t rows, size_t vectors>
 void accumulate_group(T* sums, const Operands<T>& in) {
   constexpr size_t at_once = std::min(vectors, std::bit_floor(sum_registers / rows));
@@ -67,7 +69,7 @@ constexpr auto groups(std::index_sequence<indices...>) {
   return std::array{accumulate_group<T, indices + 1, vectors>...};
 }
 
-/// The same for any number of rows.
+/// sums[rows][vectors] += left . right for any number of rows.
 template <size_t vectors, class T>
 void accumulate(T* sums, int64_t rows, const Operands<T>& in) {
   static constexpr auto of_rows = groups<T, vectors>(std::make_index_sequence<group_rows>{});
@@ -76,7 +78,8 @@ void accumulate(T* sums, int64_t rows, const Operands<T>& in) {
     of_rows[std::min<size_t>(rows - row, group_rows) - 1](sums + row * width, in.from_row(row));
 }
 
-/// Lane l of a where bit `step` of l is not set, else lane l - step of b; or the same of the next `step`.
+/// Exchanges lanes of a and b. In lanes l without bit `step`, a keeps its lane and b receives lane l + step
+/// of a. In other lanes a receives lane l - step of b and b keeps its lane.
 template <int64_t step, class V, size_t... l>
 [[gnu::always_inline]] inline void exchange(V& a, V& b, std::index_sequence<l...>) {
   constexpr size_t lanes = sizeof...(l);
@@ -86,8 +89,8 @@ template <int64_t step, class V, size_t... l>
 }
 
 #if defined(__AVX512F__)
-/// Sixteen floats: four from each of four rows that are `distance` apart. The processor puts them together
-/// as it loads them, which leaves the shuffles of a square at half.
+/// Loads sixteen floats: four from each of four rows that are `distance` apart. The processor combines the
+/// rows as it loads them. So a square needs only half of its shuffles.
 [[gnu::always_inline]] inline Vector<float> load_quads(const float* source, int64_t distance) {
   const auto quad = [&](int64_t row) { return _mm_loadu_ps(source + row * distance); };
   __m512 quads = _mm512_maskz_broadcast_f32x4(0xffff, quad(0));
@@ -96,14 +99,14 @@ template <int64_t step, class V, size_t... l>
   return _mm512_mask_broadcast_f32x4(quads, 0xf000, quad(3));
 }
 
-/// The same as below, four columns after the other.
+/// Transposes a square of 16 x 16 floats, four columns after the other.
 [[gnu::always_inline]] inline void transpose_floats(float* target, const float* source,
                                                     int64_t source_stride) {
   unroll<4>([&](auto quarter) {
     Vector<float> rows[4];
     unroll<4>(
         [&](auto i) { rows[i] = load_quads(source + i * source_stride + 4 * quarter, 4 * source_stride); });
-    // With masks, since gcc 12 takes the undefined register of the others for a mistake.
+    // Masked intrinsics: gcc 12 warns of the undefined register in the others.
     const __m512 low01 = _mm512_maskz_unpacklo_ps(0xffff, rows[0], rows[1]);
     const __m512 high01 = _mm512_maskz_unpackhi_ps(0xffff, rows[0], rows[1]);
     const __m512 low23 = _mm512_maskz_unpacklo_ps(0xffff, rows[2], rows[3]);
@@ -151,7 +154,7 @@ template <class T, class S>
   unroll<lanes>([&](auto i) { store(target + i * lanes, rows[i]); });
 }
 
-/// piece[d][lane] for `count` lanes, which are those of a vector or fewer, and 0 for the others.
+/// Packs piece[d][lane] for `count` lanes and 0 for the others. They are at most the lanes of a vector.
 template <class T, class S>
 void pack_transposed(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
   constexpr int64_t side = vector_lanes<T>;
@@ -162,7 +165,8 @@ void pack_transposed(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
           lane < count ? static_cast<T>(source.data[lane * source.lane_stride + d]) : T{0};
 }
 
-/// The same for the lanes of a strip, which lie next to each other. Asks for the piece below.
+/// Packs piece[d][lane] for `count` contiguous lanes of a strip and 0 for the others. Prefetches the piece
+/// below.
 template <class T, class S>
 void pack_strip(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
   constexpr int64_t width = strip_columns<T>, size = sizeof(S);
@@ -179,10 +183,10 @@ void pack_strip(T* piece, Lanes<S> source, int64_t count, int64_t depth) {
   }
 }
 
-/// Asks for as much of the next columns as a square of these has, so that all squares of these ask for all of
-/// it: as streams of two columns each, since the processor reads more at a time from several than from one.
-/// (Columns that do not follow each other are only asked for in vain.) In plain loops: gcc 12 drops a lambda
-/// that only asks as one that does nothing.
+/// Prefetches as much of the next columns as a square of these columns has. So all squares together prefetch
+/// all of it. The prefetches form streams of two columns each, since the processor reads more at a time from
+/// several streams than from one. If the next columns do not follow these in memory, the prefetches are
+/// useless but harmless. The loops are plain, because gcc 12 drops a lambda that only prefetches.
 template <class T, class S>
 [[gnu::always_inline]] inline void ask_for_next(const Lanes<S>& columns, int64_t begin) {
   constexpr int64_t width = vector_lanes<T>, size = sizeof(S), bytes = 2 * width * size;
@@ -198,7 +202,8 @@ void multiply_strips(T* sums, const T* left, int64_t left_stride, int64_t rows, 
                      int64_t columns, int64_t depth) {
   const FlushSubnormals<S> flush;
   constexpr int64_t width = strip_columns<T>;
-  // More rows than have all their sums in registers would take each line again, from wherever it then is.
+  // In place only if the sums of all rows fit into registers. Otherwise each cache line would be read again,
+  // from wherever it is by then.
   const bool in_place = std::same_as<S, T> && rows * strip_vectors <= sum_registers;
   alignas(64) T piece[rows_at_once * width];
   std::fill_n(sums, (columns + width - 1) / width * width * rows, T{0});

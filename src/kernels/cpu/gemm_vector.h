@@ -17,7 +17,7 @@
 #include "kernels/cpu/flush_subnormals.h"
 #include "kernels/cpu/gemm.h"
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: all that takes one is inlined
+#pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: functions that take one are inlined
 
 namespace lockstep::gemm {
 
@@ -40,7 +40,7 @@ template <class T, class V>
   std::memcpy(target, &vector, sizeof(V));
 }
 
-/// The given lanes of `a` followed by `b`.
+/// Returns the lanes with these indices of `a` followed by `b`.
 template <size_t... lanes, class V>
 [[gnu::always_inline]] inline auto shuffle(const V& a, const V& b) {
 #if __has_builtin(__builtin_shufflevector)
@@ -59,9 +59,9 @@ template <size_t... lanes, class V>
 #endif
 }
 
-/// a * b + c of floats, rounded once, by a processor without an instruction for it. The product is exact in
-/// double. Its sum is rounded to odd (Boldo & Melquiond 2008): to the neighbour with an odd last digit if it
-/// is not exact. Rounded to float after that it is what one rounding gives.
+/// Returns a * b + c of floats, rounded once, on a processor without an instruction for it. The product is
+/// exact in double. Its sum with c is rounded to odd (Boldo & Melquiond 2008): if it is not exact, to the
+/// neighbour with an odd last digit. Rounding this to float gives the result of a single rounding.
 template <class V>
 [[gnu::always_inline]] inline V multiply_add_in_double(const V& a, const V& b, const V& c) {
   constexpr int64_t lanes = sizeof(V) / sizeof(float);
@@ -72,7 +72,7 @@ template <class V>
   const Wide sum = product + addend;
   const Wide part = sum - product;
   const Wide error = (product - (sum - part)) + (addend - part);
-  const Words is_inexact = (error < 0.0) | (error > 0.0);  // not of NaN: then the sum is no number either
+  const Words is_inexact = (error < 0.0) | (error > 0.0);  // false for NaN: then the sum is NaN or infinite
   const Words is_towards_zero = (error < 0.0) ^ (sum < 0.0);
   Words bits;
   std::memcpy(&bits, &sum, sizeof(bits));
@@ -83,7 +83,7 @@ template <class V>
   return __builtin_convertvector(odd, V);
 }
 
-/// a * b + c, rounded once.
+/// Returns a * b + c, rounded once.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> fused_multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
   constexpr bool is_float = sizeof(T) == 4;
@@ -109,13 +109,13 @@ template <class T>
   return c;
 }
 
-/// Every lane is x: x - 0 is x for every x.
+/// Returns a vector with x in every lane. The result is exact: x - 0 is x for every x.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> broadcast(T x) {
   return x - Vector<T>{};
 }
 
-/// The sum of two sums of products.
+/// Returns the sum of two sums of products.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> add(const Vector<T>& a, const Vector<T>& b) {
 #if !defined(__SSE2__)
@@ -124,20 +124,20 @@ template <class T>
   return a + b;
 }
 
-/// Nothing that was read before is read again. With 16 registers gcc else gives each use of a vector a load
-/// of its own, and more than two a cycle hold up what multiplies.
+/// Keeps the compiler from reading earlier values again. With 16 registers gcc would otherwise load a vector
+/// for each use of it. More than two loads per cycle delay the multiplications.
 [[gnu::always_inline]] inline void end_loads() {
   if constexpr (vector_bytes < 64) std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-/// Asks for the cache line there, into the second level. Reads nothing, so that the place may lie behind the
-/// matrix.
+/// Prefetches the cache line at first + bytes into the second level. It reads nothing, so the address may be
+/// beyond the matrix.
 [[gnu::always_inline]] inline void prefetch(const void* first, int64_t bytes) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address for the processor alone
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(first) + bytes), 0, 2);
 }
 
-// The index is a constant in every copy of the body: accumulators stay in registers.
+// Unrolls a loop. The index is a constant in every copy of the body, so accumulators stay in registers.
 template <class Body, size_t... indices>
 [[gnu::always_inline]] inline void unroll(Body&& body, std::index_sequence<indices...>) {
   (body(std::integral_constant<size_t, indices>{}), ...);

@@ -11,11 +11,12 @@
 
 namespace lockstep {
 
-/// Independent partial sums of a row sum: enough for two of the widest vectors, so that additions overlap.
+/// Number of independent partial sums of a row sum. They fill two of the widest vectors, so that additions
+/// overlap.
 inline constexpr int64_t sum_lanes = 32;
 
-/// The upper half of the lanes is added to the lower one until one is left. In registers: a loop over memory
-/// waits for each of its stores.
+/// Adds the upper half of the lanes to the lower half until one lane is left. This happens in registers,
+/// since a loop over memory waits for each of its stores.
 template <class T, size_t... half>
 [[gnu::always_inline]] inline T sum_by_halves(
     const typename gemm::VectorOf<T, 2 * sizeof...(half)>::Type& lanes, std::index_sequence<half...>) {
@@ -28,15 +29,15 @@ template <class T, size_t... half>
         std::make_index_sequence<count / 2>{});
 }
 
-/// `count` values beside each other, in registers: a number type for loops whose order of additions is part
-/// of the result, or that go through several arrays.
+/// A number type of `count` contiguous values in registers. It is for loops whose order of additions is part
+/// of the result, and for loops over several arrays.
 template <class T, int64_t count = sum_lanes>
 class Simd {
  public:
-  Simd() = default;  ///< +0
+  Simd() = default;  ///< +0 in every lane
 
-  /// values(lane) in the lanes [0, used), +0 in the others. Through an array: a loop over it is what
-  /// compilers make vectors of.
+  /// Returns values(lane) in the lanes [0, used) and +0 in the others. The values go through an array,
+  /// because compilers vectorise a loop over an array.
   template <class Values>
   [[gnu::always_inline]] static Simd of(const Values& values, int64_t used = count) {
     T array[count];
@@ -68,17 +69,17 @@ class Simd {
   [[gnu::always_inline]] friend Simd operator*(const Simd& a, const Simd& b) {
     return each([&](auto v) { return a.parts_[v] * b.parts_[v]; });
   }
-  /// a * b + c, rounded once.
+  /// Returns a * b + c, rounded once.
   [[gnu::always_inline]] friend Simd fma(const Simd& a, const Simd& b, const Simd& c) {
     return each([&](auto v) { return gemm::fused_multiply_add<T>(a.parts_[v], b.parts_[v], c.parts_[v]); });
   }
 
-  /// The larger lanes; those of b where a has NaN.
+  /// Returns the larger value of each lane, and that of b if a is NaN.
   [[gnu::always_inline]] friend Simd larger(const Simd& a, const Simd& b) {
     return each([&](auto v) { return a.parts_[v] > b.parts_[v] ? a.parts_[v] : b.parts_[v]; });
   }
 
-  /// The sum of all lanes, by a fixed tree.
+  /// Returns the sum of all lanes, added by a fixed tree.
   [[gnu::always_inline]] T total() const {
     typename gemm::VectorOf<T, count>::Type all;
     std::memcpy(&all, parts_, sizeof(all));
@@ -98,9 +99,9 @@ class Simd {
   gemm::Vector<T> parts_[vectors] = {};
 };
 
-/// The sum in T of `size` terms: lane i % 32 adds its terms in order, then the lanes are added by a fixed
-/// tree. The order depends on the size alone. terms(first, used) gives the lanes of terms [first, first +
-/// used), +0 in the others: lanes begin at +0, so that none is ever -0 and adding zeros changes none.
+/// Returns the sum in T of `size` terms. Lane i % 32 adds its terms in order, then a fixed tree adds the
+/// lanes. The order depends only on the size. terms(first, used) returns the lanes of terms [first, first +
+/// used) and +0 in the others. Lanes begin at +0, so none is ever -0 and adding zeros does not change them.
 template <class T, class Terms>
 [[gnu::always_inline]] inline T lane_sum_of(int64_t size, const Terms& terms) {
   Simd<T> sum;
@@ -110,7 +111,7 @@ template <class T, class Terms>
   return sum.total();
 }
 
-/// The sum of term(i) for i in [0, size), likewise.
+/// Returns the sum of term(i) for i in [0, size), in the order of lane_sum_of().
 template <class T, class Term>
 [[gnu::always_inline]] inline T lane_sum(int64_t size, const Term& term) {
   return lane_sum_of<T>(
@@ -119,7 +120,7 @@ template <class T, class Term>
       });
 }
 
-/// The largest of values[0, count) in T; NaNs are passed over. -infinity if there is none.
+/// Returns the largest of values[0, count) in T. Skips NaNs. Returns -infinity if there is no other value.
 template <class T, class X>
 T lane_max(int64_t count, const X* values) {
   constexpr T none = -std::numeric_limits<T>::infinity();

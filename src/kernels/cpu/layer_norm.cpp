@@ -10,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-/// Rows whose contributions to dweight and dbias are added up together: fixed, as it shows in the bits.
+/// Number of rows whose contributions to dweight and dbias are added up together. It is fixed because it
+/// affects the bits.
 constexpr int64_t rows_per_block = 32;
 
 int64_t blocks_of(const LayerNormBackward& k) {
@@ -50,12 +51,12 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
   }
 }
 
-/// Rows of a backward at once: their sums into dweight and dbias stay in registers from row to row, and they
-/// themselves in the first-level cache.
+/// Number of rows that a backward processes at once. Their sums into dweight and dbias stay in registers from
+/// row to row. The rows themselves stay in the first-level cache.
 constexpr int64_t rows_at_once = 4;
 
-/// dx of rows [first, first + count), count <= rows_at_once, and their sums into dweight and dbias (which may
-/// be null).
+/// Computes dx of rows [first, first + count), count <= rows_at_once. Adds their sums to dweight and to
+/// dbias, which may be null.
 template <class S, class T>
 void backward_rows(const LayerNormBackward& k, int64_t first, int64_t count, T* dweight, T* dbias) {
   struct Row {
@@ -132,7 +133,7 @@ void run(CpuStream stream, const LayerNormForward& k) {
   });
 }
 
-/// Of each block the partial dweight, then the partial dbias.
+/// The memory holds the partial dweight and then the partial dbias of each block.
 int64_t scratch_bytes(CpuStream, const LayerNormBackward& k) {
   return blocks_of(k) * 2 * k.x.shape[-1] * bytes(accumulator_dtype(k.x.dtype));
 }

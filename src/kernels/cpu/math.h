@@ -10,12 +10,12 @@
 
 namespace lockstep::math {
 
-// Elementary functions of float as straight lines of IEEE operations. The compiler vectorises loops over
-// them, which a call would prevent, and an element has the same bits in the vector body and in the remainder.
-// The polynomials are minimax (Remez). kernels/elementary.h has exp, log, tanh and erf of double.
+// Elementary functions of float as straight-line code of IEEE operations. The compiler vectorises loops over
+// them, which a call would prevent. An element has the same bits in the vector body and in the remainder. The
+// polynomials are minimax (Remez). kernels/elementary.h has exp, log, tanh and erf of double.
 
-/// e^x for x <= 0, 1 ulp; 0 where the result is below the smallest normal number. Of other x up to 88.7 as
-/// exp(), else anything.
+/// e^x for x <= 0, 1 ulp. It is 0 if the result is below the smallest normal number. For other x up to 88.7
+/// it equals exp(). For all other x the result is unspecified.
 [[gnu::always_inline]] inline float exp_of_nonpositive(float x) {
   constexpr float round_to_integer = 0x1.8p23f;
   constexpr float lowest = -0x1.5d589ep6f;  // -126 log(2)
@@ -28,14 +28,14 @@ namespace lockstep::math {
   p = std::fma(p, r, 0x1.555488p-3f);
   p = std::fma(p, r, 0x1.fffffcp-2f);
   p = std::fma(p * r, r, r) + 1.0f;
-  // n is in the low bits of `shifted`: added to the exponent of p it multiplies by 2^n.
+  // n is in the low bits of `shifted`. Adding them to the exponent of p multiplies it by 2^n.
   const float scaled =
       std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
   return x < lowest ? 0.0f : scaled;
 }
 inline double exp_of_nonpositive(double x) { return exp(x); }
 
-/// e^x, 1 ulp; 0 where the result is below the smallest normal number. Of NaN anything.
+/// e^x, 1 ulp. It is 0 if the result is below the smallest normal number. For NaN it is unspecified.
 [[gnu::always_inline]] inline float exp_of_number(float x) {
   constexpr float highest = 0x1.62e42ep6f;  // just below 128 log(2)
   const float in_range = exp_of_nonpositive(x);
@@ -43,13 +43,13 @@ inline double exp_of_nonpositive(double x) { return exp(x); }
 }
 inline double exp_of_number(double x) { return exp(x); }
 
-/// e^x, 1 ulp; 0 where the result is below the smallest normal number.
+/// e^x, 1 ulp. It is 0 if the result is below the smallest normal number.
 [[gnu::always_inline]] inline float exp(float x) {
   const float of_number = exp_of_number(x);
   return x != x ? x : of_number;
 }
 
-/// Natural logarithm, 1 ulp. For one value a row: gcc 12 does not vectorise its selects.
+/// Natural logarithm, 1 ulp. It is for one value per row: gcc 12 does not vectorise its selects.
 inline float log(float x) {
   const bool subnormal = x < 0x1p-126f;
   const uint32_t word = std::bit_cast<uint32_t>(subnormal ? x * 0x1p23f : x);
@@ -88,7 +88,7 @@ inline float log(float x) {
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);
 }
 
-/// log(erfc(x)) for x in [1, 4]; at most 0 for all x >= 0.
+/// log(erfc(x)) for x in [1, 4]. It is at most 0 for all x >= 0.
 [[gnu::always_inline]] inline float log_erfc(float x) {
   const float t = x > 4.0f ? 4.0f : x;
   float q = 0x1.8bfd06p-13f;
@@ -100,7 +100,8 @@ inline float log(float x) {
   return std::fma(q, t, -0x1.3b0982p-12f);
 }
 
-/// Error function given erfc = e^log_erfc(|x|): from 1 on it is 1 - erfc, which is 1 in fp32 from 4 on.
+/// Error function, given erfc = e^log_erfc(|x|). For |x| >= 1 it is 1 - erfc, which is 1 in fp32 for
+/// |x| >= 4.
 [[gnu::always_inline]] inline float erf_given(float x, float erfc) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
@@ -119,7 +120,7 @@ inline float log(float x) {
 /// Error function, 2 ulp.
 [[gnu::always_inline]] inline float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
 
-// erf(double) needs no help, so erf_given(double, ...) ignores it.
+// erf(double) needs no erfc, so erf_given(double, ...) ignores it.
 inline double log_erfc(double) { return 0.0; }
 inline double erf_given(double x, double) { return erf(x); }
 

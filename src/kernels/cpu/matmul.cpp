@@ -13,12 +13,11 @@
 namespace lockstep {
 namespace {
 
-/// Multiply-adds of a product that is not worth sharing out, where there are several: some tens of
-/// microseconds.
+/// Most multiply-adds of a product in a batch that one thread computes alone: some tens of microseconds.
 constexpr int64_t largest_small_product = int64_t{1} << 21;
 
-/// Calls body(product) with the way that suits a kernel with such operands and result. An element has the
-/// same bits in products of few and of many rows, so all go by AMX where any does.
+/// Calls body(product) with the kind of product that suits the kernel's operands and result. An element has
+/// the same bits in products of few and of many rows. So all products use AMX if any does.
 template <class S, class Y, class Body>
 void with_way(const MatMul& kernel, Body&& body) {
   if constexpr (std::same_as<S, bfloat16> && gemm::bf16::has_tiles)
@@ -59,7 +58,8 @@ MatMul product_of(const BatchedMatMul& kernel, int64_t of_a, int64_t of_b, int64
           .transpose_b = kernel.transpose_b};
 }
 
-/// What each product of a batch needs, so that what the next one has begins aligned.
+/// Returns the bytes that each product of a batch needs, rounded up so that those of the next one are
+/// aligned.
 int64_t scratch_bytes_each(const CpuStream& stream, const BatchedMatMul& kernel) {
   return round_up(scratch_bytes_of(stream, product_of(kernel, 0, 0, 0)), 64);
 }
@@ -75,7 +75,7 @@ void run(CpuStream stream, const MatMul& kernel) {
 
 int64_t scratch_bytes(CpuStream stream, const BatchedMatMul& kernel) {
   if (kernel.c.size() == 0) return 0;
-  // Small products are shared out whole; a large one is shared out itself.
+  // A small product runs on one thread. A large one is divided among threads.
   if (!is_small(kernel)) return scratch_bytes_each(stream, kernel);
   ThreadPool alone(1);
   return kernel.batch() * scratch_bytes_each(CpuStream{&alone}, kernel);

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// What a product of S written as Y does to its finished sums, while they are in a tile [rows][width] in L1.
+/// The end of a product of S that is written as Y. It processes finished sums while they are in a tile
+/// [rows][width] in L1.
 template <class S, class Y>
 class ProductEnd {
  public:
@@ -17,8 +18,8 @@ class ProductEnd {
 
   explicit ProductEnd(const MatMul& kernel) : kernel_(kernel), n_(kernel.n()) {}
 
-  /// The sums of `rows` x `columns` elements of c, from [row, column] on, in sums[rows][width]; columns up to
-  /// `width` may hold anything.
+  /// Finishes `rows` x `columns` elements of c, from [row, column] on. Their sums are in sums[rows][width].
+  /// Columns up to `width` may hold anything.
   template <int64_t width>
   void finish(T* sums, int64_t row, int64_t column, int64_t rows, int64_t columns) const {
     for (int64_t i = 0; i < rows; i += rows_at_once)
@@ -27,10 +28,10 @@ class ProductEnd {
   }
 
  private:
-  /// So few that the input of a GELU's gradient is in L1 beside the sums.
+  /// Few enough rows that the input of a GELU's gradient is in L1 next to the sums.
   static constexpr int64_t rows_at_once = 16;
 
-  /// `offset` is the place of the first element in c.
+  /// Finishes at most rows_at_once rows. `offset` is the index of the first element in c.
   template <int64_t width>
   void finish_rows(T* sums, int64_t offset, int64_t column, int64_t rows, int64_t columns) const {
     if (kernel_.scale != 1.0 || kernel_.bias || kernel_.residual)
@@ -73,7 +74,7 @@ class ProductEnd {
       for (int64_t i = 0; i < rows; ++i) convert(to + i * n_, tile + i * width, columns);
   }
 
-  /// x[rows][width], padded with zeros.
+  /// Reads x[rows][width] and pads it with zeros.
   template <int64_t width>
   void read(T* x, const Y* from, int64_t rows, int64_t columns) const {
     for (int64_t i = 0; i < rows; ++i) {
@@ -82,7 +83,7 @@ class ProductEnd {
     }
   }
 
-  /// convert_values() in place: for a row of a tile a call of memmove() would take as long as the copy.
+  /// Inlined convert_values(). For a row of a tile a call of memmove() would take as long as the copy.
   template <class To, class From>
   [[gnu::always_inline]] static void convert(To* to, const From* from, int64_t columns) {
     for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<To>(from[j]);

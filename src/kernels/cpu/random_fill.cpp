@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-/// y[i] = values(draw of group e / 4)[e % 4] for e = first + i, rounded to the dtype of y. A group that is
-/// cut, by a chunk or an end of y, is drawn on either side.
+/// y[i] = values(draw of group e / 4)[e % 4] for e = first + i, rounded to the dtype of y. If a chunk or an
+/// end of y cuts a group, both sides draw the group.
 template <class Fill, class Values>
 void fill_groups(const CpuStream& stream, const Fill& k, Values values) {
   const uint64_t key = derive_key(k.seed, k.stream_id, initialization_lane);

@@ -13,7 +13,8 @@ void forward_row(const S* x, S* y, int64_t columns) {
   using T = Compute<S>;
   const T largest = lane_max<T>(columns, x);
   const auto exponential = [=](T value) { return math::exp(value - largest); };
-  // 32 bits and more keep the exponentials in y; 16 would round them, so they are computed again.
+  // Types of 32 bits and more keep the exponentials in y. Types of 16 bits would round them, so they are
+  // computed again.
   constexpr bool keeps = std::same_as<S, T>;
   if (keeps) map_range<T>(0, columns, y, exponential, x);
   const S* from = keeps ? y : x;
@@ -32,7 +33,7 @@ void backward_row(const S* y, const S* dy, S* dx, int64_t columns) {
       0, columns, dx, [=](T value, T d) { return value * (d - shift); }, y, dy);
 }
 
-/// Calls body(the offset of a row) for all rows. An exponential costs about what four additions do.
+/// Calls body(offset of the row) for all rows. An exponential costs about as much as four additions.
 template <class Body>
 void for_each_row(const CpuStream& stream, const Shape& shape, Body body) {
   const int64_t columns = shape[-1];

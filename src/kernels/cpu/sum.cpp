@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Blocks of a chunk.
+/// Number of blocks in a chunk.
 constexpr int64_t blocks_per_chunk = elementwise_grain / sum_block;
 
 int64_t rows_of_block(const DimensionSum& k) { return k.inner == 1 ? sum_block : sum_block_rows; }
@@ -22,7 +22,7 @@ int64_t blocks_of_sum(const DimensionSum& k) {
 
 int64_t count_blocks(const View& view) { return (view.size() + sum_block - 1) / sum_block; }
 
-/// The sums of the blocks of every sum of a DimensionSum: partials[outer, blocks, inner].
+/// Computes the sums of the blocks of every sum of a DimensionSum: partials[outer, blocks, inner].
 template <class X, class T>
 void sum_blocks(const CpuStream& stream, const DimensionSum& k, int64_t block_rows, int64_t blocks,
                 T* partials) {

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A product with so few rows that b is better read where it lies than packed.
+/// A product with few rows, for which reading b in place is faster than packing it.
 template <class S, class Y>
 class ThinProduct {
  public:
@@ -21,7 +21,7 @@ class ThinProduct {
     return kernel.m() <= gemm::most_strip_rows && !kernel.transpose_a && !kernel.column_sum;
   }
 
-  /// The memory that run() needs.
+  /// Returns the bytes of memory that run() needs.
   int64_t scratch_bytes(const CpuStream&) const {
     return ((std::same_as<S, T> ? 0 : m_ * k_) + strip_sums_size()) * static_cast<int64_t>(sizeof(T));
   }
@@ -45,13 +45,14 @@ class ThinProduct {
  private:
   using T = Compute<S>;
 
-  /// Multiply-adds of a few rows that are worth waking a thread for, some microseconds; and sums of blocks.
+  /// Fewest multiply-adds of a few rows that are worth waking a thread, some microseconds. The limit for sums
+  /// of blocks is least_sums.
   static constexpr int64_t least_strip_work = int64_t{1} << 16;
   static constexpr int64_t least_sums = int64_t{1} << 12;
-  /// Sums of strips that are met again with every few rows of b: a part of L1.
+  /// Largest number of strip sums at a time, a part of L1. Every few rows of b update all of them.
   static constexpr int64_t most_strip_sums = 24576 / static_cast<int64_t>(sizeof(T));
-  /// The shares of a thread: more of them even out what threads get, and fewer let it read on for longer and
-  /// meet itself what it has asked for.
+  /// Number of shares per thread. More shares balance the threads better. With fewer shares a thread reads on
+  /// for longer and uses more of its own prefetches.
   static constexpr int64_t shares_per_thread = 2;
   static constexpr int64_t strip_columns = gemm::strip_columns<T>;
 
@@ -61,14 +62,14 @@ class ThinProduct {
     return kernel_.transpose_b || depth_blocks() == 1 ? 0 : depth_blocks() * strips() * m_ * strip_columns;
   }
 
-  /// How many of `count` parts with so many multiply-adds each are a chunk.
+  /// Returns how many of `count` parts make a chunk. Each part has `work` multiply-adds.
   static int64_t grain(const CpuStream& stream, int64_t count, int64_t work) {
     return std::max(count / (shares_per_thread * stream.pool->size()),
                     least_strip_work / std::max<int64_t>(work, 1));
   }
 
-  /// The strips of all blocks of depth follow each other, and a thread reads its share of them along whole
-  /// rows of b as far as it goes. Who summed a block of a strip, and what beside it, does not show.
+  /// Multiplies the strips of all blocks of depth as one sequence. A thread reads its share of them along
+  /// whole rows of b as far as possible. The division among threads does not change the sums.
   void multiply_strips(const CpuStream& stream, const T* left, T* sums) const {
     const gemm::Lanes<S> b = gemm::lanes_of<S>(kernel_.b, true);
     const int64_t strip_size = m_ * strip_columns, blocks = depth_blocks(), count = blocks * strips();
@@ -121,7 +122,7 @@ class ThinProduct {
     });
   }
 
-  /// Of all rows, those columns from `column` on that there are of `width`.
+  /// Finishes the columns from `column` on in all rows, at most `width` columns.
   template <int64_t width>
   void finish(T* sums, int64_t column) const {
     end_.template finish<width>(sums, 0, column, m_, std::min(n_ - column, width));

@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-// How tiles of a product of S are multiplied, for what has packed its factors.
+// Types that define how tiles of a product of S are multiplied, for code that has packed its factors.
 
-/// By fused multiply-adds of vectors.
+/// Tiles that are multiplied by fused multiply-adds of vectors.
 template <class S>
 struct VectorTiles {
   using Packed = Compute<S>;
   static constexpr int64_t rows = gemm::tile_rows;
   static constexpr int64_t columns = gemm::tile_columns<Packed>;
   static constexpr int64_t depth_unit = 1;
-  /// A panel of b and one of a of this depth fit into L1. Where sums of blocks are added up, too.
+  /// A panel of b and one of a of this depth fit into L1. Sums are also added up in blocks of this depth.
   static constexpr int64_t depth_at_once = gemm::depth_block;
 
-  /// Whether rows of the left factor may be read where they lie.
+  /// Whether rows of the left factor may be read in place.
   static constexpr bool reads_in_place = std::same_as<S, Packed>;
 
   struct Registers {};
@@ -39,9 +39,9 @@ struct VectorTiles {
     const FlushSubnormals<S> flush;
     gemm::multiply(tile, gemm::Left::panel, left, right, row_count, column_count, depth, store);
   }
-  /// Where a panel of columns begins without its first `lanes`, which are whole vectors.
+  /// Returns the start of a panel of columns without its first `lanes` lanes, which are whole vectors.
   static const Packed* without(const Packed* panel, int64_t lanes) { return panel + lanes; }
-  /// sums[lane] = the sum over d of left[d][lane] * right[d][lane], of two panels of columns.
+  /// sums[lane] = the sum over d of left[d][lane] * right[d][lane], for two panels of columns.
   static void multiply_lanes(Packed* sums, const Packed* left, const Packed* right, int64_t depth) {
     const FlushSubnormals<S> flush;
     gemm::multiply_lanes(sums, left, right, depth);
@@ -52,7 +52,7 @@ struct VectorTiles {
   }
 };
 
-/// By instructions for bf16: its panels.
+/// Panels for the instructions that multiply bf16.
 struct Bf16Tiles {
   using Packed = bfloat16;
   static constexpr int64_t rows = gemm::bf16::tile_rows;
@@ -68,7 +68,7 @@ struct Bf16Tiles {
   }
 };
 
-/// By AVX512-BF16.
+/// Tiles that are multiplied by AVX512-BF16.
 struct WordTiles : Bf16Tiles {
   static constexpr int64_t depth_at_once = gemm::depth_block;
 
@@ -85,7 +85,7 @@ struct WordTiles : Bf16Tiles {
   }
 };
 
-/// By AMX.
+/// Tiles that are multiplied by AMX.
 struct UnitTiles : Bf16Tiles {
   static constexpr int64_t depth_at_once = 3 * gemm::depth_block;
 
@@ -97,7 +97,7 @@ struct UnitTiles : Bf16Tiles {
   }
 };
 
-/// What has the bits of chains, and is fastest here.
+/// The tiles whose sums have the bits of chains and that are fastest in this build.
 template <class S>
 using ChainTiles =
     std::conditional_t<std::same_as<S, bfloat16> && gemm::bf16::has_words, WordTiles, VectorTiles<S>>;

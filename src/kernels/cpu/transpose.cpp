@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t tile = 32;  // rows that are read together, so that both arrays stay in the cache
 
-/// `T` is any type of the elements' size.
+/// Transposes elements as values of `T`, which is any type of their size.
 template <class T>
 void transpose(const CpuStream& stream, const Transpose& k) {
   const int64_t rows = k.rows(), between = k.between(), columns = k.columns(), inner = k.inner();

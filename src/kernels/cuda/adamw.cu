@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One launch over all slices: their table is the kernel's parameter. A block takes a tile of 4096 elements
-// of one slice; a thread takes 8 neighbours at a time, by 16-byte accesses, or single elements where a
-// slice is not aligned. An element with an fp32 master moves 28 bytes (parameter and moments read and
-// written, the gradient read) and its compute copy, so that memory is the bound; two divisions and a root are
-// some 100 instructions, about half of what an H200 could issue in that time.
+// One launch updates all slices of a table, up to 400. The table is the kernel's parameter. A block takes a
+// tile of 4096 elements of one slice. A thread takes 8 neighbours at a time by 16-byte accesses. It takes
+// single elements if a slice is not aligned. An element with an fp32 master moves 28 bytes and its compute
+// copy, so memory is the bound. Parameter and moments are read and written, and the gradient is read. Two
+// divisions and a root take some 100 instructions, about half of what an H200 could issue in that time.
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +34,7 @@ struct Slice {
   double learning_rate_factor;
   uint32_t first_tile;
   DType copy_dtype;
-  bool packed;  // neighbours are aligned
+  bool packed;  // all arrays begin at multiples of 16 bytes
 };
 
 struct Step {
@@ -49,7 +49,7 @@ struct Step {
 };
 static_assert(sizeof(Step) <= cuda::parameter_bytes);
 
-/// The CPU's factors, computed in double and rounded once.
+/// The factors of an update, as on the CPU: computed in double and rounded once.
 struct Factors {
   float gradient_scale, decay, one_minus_beta1, beta2, one_minus_beta2, root_of_correction2, epsilon,
       step_size;
@@ -110,7 +110,7 @@ LOCKSTEP_DEVICE void store_parameter(const Slice& slice, int64_t i, const float 
     store<count, float>(slice.copy, i, values);
 }
 
-/// Elements [i, i + count) of the slice, each with the CPU's operations in the CPU's order.
+/// Updates elements [i, i + count) of the slice with the CPU's operations in the CPU's order.
 template <int count>
 LOCKSTEP_DEVICE void update(const Slice& slice, const Factors& f, int64_t i) {
   float parameter[count], gradient[count], first[count], second[count];
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(1)
   schedule[2] = sqrt(1.0 - math::power(beta2, *step));
 }
 
-/// All but the slices.
+/// Returns the step with everything but its slices.
 Step make_step(const AdamWStep& k) {
   Step step;
   const std::array<double, 3> schedule = adamw_schedule(k.learning_rate, k.beta1, k.beta2, k.step);

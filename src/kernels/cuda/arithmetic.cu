@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums, differences, products and quotients. Equal shapes are maps (device/map.cuh). Where an operand is
-// repeated, a thread makes `groups_per_thread` groups of neighbours in the result, of 16 bytes each if rows
-// of the innermost dimension consist of such groups, and finds the place of a group in both operands by three
-// divisions of 32 bits; a value that is repeated along a group is read once. Bytes: the result once, and each
-// operand once as far as the caches keep what is repeated. Bound: memory.
+// Sums, differences, products and quotients. Operands of equal shape use map() (device/map.cuh). If an
+// operand is repeated, a thread makes `groups_per_thread` groups of neighbours in the result. A group has 16
+// bytes if rows of the innermost dimension consist of such groups, otherwise one element. Three 32-bit
+// divisions give the position of a group in both operands. A value that is repeated along a group is read
+// once. Bytes: the result once, and each operand once as far as the caches keep repeated values.
+// Bound: memory.
 
 #include "kernels/arithmetic.h"
 #include "kernels/cuda/device/map.cuh"
@@ -28,9 +29,9 @@ struct Function {
   LOCKSTEP_DEVICE float operator()(float a, float b) const { return apply(operation, a, b); }
 };
 
-/// BroadcastPlan in 32 bits.
+/// A BroadcastPlan in 32 bits.
 struct Plan {
-  uint32_t extents[Shape::max_rank];  ///< the first in groups
+  uint32_t extents[Shape::max_rank];  ///< the first is in groups
   uint32_t of_a[Shape::max_rank];
   uint32_t of_b[Shape::max_rank];
 };
@@ -44,7 +45,7 @@ struct Problem {
   Plan plan = {};
 };
 
-/// A group of an operand: neighbours, or one value for all.
+/// Loads a group of an operand: neighbours, or one value repeated.
 template <int width, class T>
 LOCKSTEP_DEVICE Group<T, width> load_operand(const T* from, bool is_repeated) {
   if (!is_repeated) return cuda::load_group<width>(from);
@@ -107,7 +108,7 @@ void compute(const CudaStream& stream, const K& k) {
       return cuda::map(stream, size, Function<operation>{}, problem.y, problem.a, problem.b);
     if (size == 0) return;
     expect(size <= int64_t{1} << 31, k.name, ": a is ", k.a.shape, ", b is ", k.b.shape, "; ", size,
-           " elements are too many for a GPU where one of them is repeated: at most 2^31");
+           " elements are too many for a GPU to broadcast: at most 2^31");
     const BroadcastPlan plan = plan_broadcast(k.a.shape, k.b.shape, k.y.shape);
     constexpr int width = cuda::Pack<T>::size;
     const bool packs = plan.extents[0] % width == 0 && cuda::is_aligned(k.a.data, k.b.data, k.y.data);

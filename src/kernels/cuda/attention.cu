@@ -8,10 +8,9 @@
 #include "kernels/cuda/device/pack.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 
-// The entry points of attention: which tier runs what (run_on_best_tier), and what the backward needs first,
-// dy . y for each row of each head. For that a group of eight lanes takes one row of
-// one head, 16 bytes a lane at a time where heads begin at multiples of 16 bytes and one element at a time
-// elsewhere. Bytes: y and dy once. Bound: memory.
+// The entry points of attention. run_on_best_tier chooses the kernels. The backward first needs dy . y for
+// each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at a time if heads begin
+// at multiples of 16 bytes, otherwise one element at a time. Bytes: y and dy once. Bound: memory.
 
 namespace lockstep {
 namespace {
@@ -80,16 +79,17 @@ Problem problem_of(const Kernel& kernel) {
                       .kept_scale = static_cast<float>(1 / (1 - kernel.dropout))}};
 }
 
-/// The one place that knows which kernels take a call.
+/// Runs a call on the best kernels for it. No other function chooses kernels.
 template <class T, class Call>
 void run_on_best_tier(const CudaStream& stream, const Call& call,
                       std::initializer_list<const void*> tensors) {
   const int size = call.problem.size;
-  expect(size <= 128, "attention on a GPU takes heads of a size up to 128, not ", size);
+  expect(size <= 128, "attention on a GPU takes head sizes up to 128, not ", size);
   if constexpr (std::is_same_v<T, float>) {
     cuda::attention::run_in_fp32(stream, call);
   } else {
-    expect(size % 8 == 0, "attention in 16 bits on a GPU takes heads whose size 8 divides, not ", size);
+    expect(size % 8 == 0, "attention in 16 bits on a GPU takes head sizes that are multiples of 8, not ",
+           size);
     for (const void* tensor : tensors)
       expect(cuda::is_aligned(tensor),
              "attention in 16 bits needs tensors that begin at multiples of 16 bytes");

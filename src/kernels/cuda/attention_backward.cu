@@ -5,52 +5,52 @@
 #include "kernels/cuda/device/math.cuh"
 
 // Backward of attention on tensor cores, from the saved log_sum_exp (Dao et al. 2022, appendix B.4). Two
-// kernels, so that each sum has one owner and one order. The first takes a tile of keys and values, each warp
-// its own rows of it, and meets the queries from the diagonal on: with keys as rows, weights and gradients of
-// scores come out as left factors of the products with dy and with the queries, and never leave registers.
-// The second takes a tile of queries and meets keys and values as the forward does. Scores and gradients of
-// weights are computed in both: seven products of 2 size operations for each visible score where five would
-// do, and in return no sums in memory shared by blocks. Bytes: qkv, dy and dqkv about once. Bound by tensor
-// cores and by reads of shared memory.
+// kernels give each sum one owner and one order. In the first, a block owns a tile of keys and values, and
+// each warp owns rows of it. The block walks over the queries from the diagonal on. Its rows are keys. So
+// weights and gradients of scores are left factors of the products with dy and with the queries, and never
+// leave registers. In the second kernel, a block owns a tile of queries and walks over keys and values as the
+// forward does. Both kernels compute the scores and the gradients of weights. A visible score takes seven
+// products of 2 size operations instead of five. In return, blocks share no sums in memory. Bytes: qkv, dy
+// and dqkv about once. Bound: tensor cores and reads of shared memory.
 
 namespace lockstep::cuda::attention {
 namespace {
 
-/// The gradients of keys and values. Two tiles of rows a warp, where registers allow it.
+/// Tiles for the gradients of keys and values. A warp has two tiles of rows if registers allow it.
 template <int size, bool dropped>
 struct KeyTiles {
   static constexpr int warps = 4;
   static constexpr int threads = warps * warp_size;
   static constexpr int row_tiles = size <= (dropped ? 32 : 64) ? 2 : 1;
-  static constexpr int rows = 16 * row_tiles;  ///< of a warp
+  static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int keys = warps * rows;
   static constexpr int queries = row_tiles == 2 || size == 128 ? 32 : 64;
   static constexpr bool held = size <= 64 && row_tiles == 1;  ///< keys and values stay in registers
-  static constexpr int blocks = 2;  ///< on a multiprocessor, where shared memory is not what limits them
+  static constexpr int blocks = 2;  ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t tile_elements = size_t{size} * (2 * keys + 4 * queries);
   static constexpr size_t shared_bytes = 2 * tile_elements + 4 * queries * sizeof(float);
   static_assert(shared_bytes <= most_shared_bytes);
   static_assert(queries <= threads && queries % 16 == 0);
 };
 
-/// The gradients of queries.
+/// Tiles for the gradients of queries.
 template <int size, bool dropped>
 struct QueryTiles {
   static constexpr int warps = 4;
   static constexpr int threads = warps * warp_size;
   static constexpr int row_tiles = size < 128 ? 2 : 1;
-  static constexpr int rows = 16 * row_tiles;  ///< of a warp
+  static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int queries = warps * rows;
   static constexpr int keys = 32;
   static constexpr bool held = row_tiles == 1;  ///< queries and dy stay in registers
-  static constexpr int blocks = 2;  ///< on a multiprocessor, where shared memory is not what limits them
+  static constexpr int blocks = 2;              ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t shared_bytes = size_t{2} * size * (2 * queries + 4 * keys);
   static_assert(shared_bytes <= most_shared_bytes);
   static_assert(keys % 32 == 0);
 };
 
-/// From scores and the gradients of weights, rows being keys: the weights that met the values, and the
-/// gradients of the scores / scale. `log_sums` (in base 2) and `dots` are those of the columns.
+/// Turns scores into weights after dropout, and gradients of weights into gradients of scores, divided by
+/// scale. Rows are keys and columns are queries. `log_sums` (in base 2) and `dots` belong to the columns.
 template <bool dropped, int row_tiles, int columns>
 LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4],
                                            float (&dweights)[row_tiles][columns][4], const float* log_sums,
@@ -85,7 +85,8 @@ LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4
   }
 }
 
-/// The same where rows are queries; the gradients of the scores replace them, and the weights are not needed.
+/// Turns scores into their gradients, divided by scale. Rows are queries and columns are keys. The weights
+/// are not kept.
 template <bool dropped, int row_tiles, int columns>
 LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
                                         const float (&dweights)[row_tiles][columns][4],
@@ -113,8 +114,8 @@ LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
     }
 }
 
-/// The log_sum_exp, in base 2, and the dot of one query, on their way from global to shared memory. A query
-/// that pads weighs nothing.
+/// The log_sum_exp (in base 2) and the dot of one query, loaded from global memory into registers. A query
+/// beyond the end gets INFINITY so that its weights are zero.
 struct Statistics {
   float log_sum, dot;
 
@@ -127,7 +128,7 @@ struct Statistics {
   }
 };
 
-/// Adds to the gradients of the warp's keys and values what one tile of queries gives.
+/// Adds the contribution of one tile of queries to the gradients of the warp's keys and values.
 template <class Tiles, bool dropped, class T, int size, class Left>
 LOCKSTEP_DEVICE void add_queries(float (&dk)[Tiles::row_tiles][size / 8][4],
                                  float (&dv)[Tiles::row_tiles][size / 8][4], const Left& keys,
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(KeyTiles<size, dropped>::threads, KeyTiles<siz
     __syncthreads();
     if (tile + 1 < tiles) begin_copy_of_queries(tile + 1);
     const int first_query = tile * Tiles::queries;
-    if (first_row < first_query + Tiles::queries)  // else every query is before the warp's keys
+    if (first_row < first_query + Tiles::queries)  // otherwise every query is before the warp's keys
       add_queries<Tiles>(dk, dv, left_keys, left_values, stage(tile, 0), stage(tile, 1), statistics(tile),
                          mask, first_row, first_query, problem);
     if (tile + 1 < tiles) put_statistics(tile + 1);
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles
     cp_async_commit();
   };
 
-  // The last queries see the most keys: they come first, so that no long block is left at the end.
+  // The last queries see the most keys. They start first so that no long block is left at the end.
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Tiles::queries;
   const int row = warp_index() * Tiles::rows, first_row = first_query + row;
   begin_copy<Tiles::threads, Tiles::queries>(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);

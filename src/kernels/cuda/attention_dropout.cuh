@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The mask of attention dropout. One call of Philox decides on eight neighbouring keys of one query; each
-// lane makes another call and turns it into a byte of keep bits, and lanes hand on bytes by shuffles. So a
-// warp makes one call for eight scores, in each layout below, and none twice.
+// The mask of attention dropout. One call of Philox decides on eight neighbouring keys of one query. Each
+// lane makes a different call and turns it into a byte of keep bits. Lanes exchange these bytes by shuffles.
+// So a warp makes one call for eight scores in each layout below, and repeats none.
 
 #include "core/random.h"
 #include "kernels/cuda/attention_problem.cuh"
@@ -11,7 +11,7 @@
 
 namespace lockstep::cuda::attention {
 
-/// The mask of one head of one sample. `dropped` false: nothing is drawn.
+/// The mask of one head of one sample. Nothing is drawn if `dropped` is false.
 template <bool dropped>
 class Mask {
  public:
@@ -24,7 +24,8 @@ class Mask {
     }
   }
 
-  /// Bit i: whether the weight of this query and key 8 * group + i is kept.
+  /// Draws the keep bits of eight keys for one query. Bit i is set if the weight of key 8 * group + i is
+  /// kept.
   LOCKSTEP_DEVICE uint32_t draw(int query, int group) const {
     const auto words =
         philox<7>(key_, {static_cast<uint32_t>(group), static_cast<uint32_t>(query), sample_, step_});
@@ -37,8 +38,9 @@ class Mask {
     return bits;
   }
 
-  /// For accumulators whose rows are queries: query is the lane's row, first_key that of four neighbouring
-  /// column tiles. Bit 8 n + i: whether column p + i of the n-th of them is kept.
+  /// Returns keep bits for accumulators whose rows are queries. `query` is the lane's row, and `first_key` is
+  /// the first key of four neighbouring column tiles. Bit 8 n + i is set if column p + i of tile n is kept,
+  /// with p = 2 (lane % 4).
   LOCKSTEP_DEVICE uint32_t of_four_tiles(int query, int first_key) const {
     const int quarter = lane_index() % 4;
     uint32_t bits = draw(query, first_key / 8 + quarter) << (8 * quarter);
@@ -47,11 +49,11 @@ class Mask {
     return bits >> (2 * quarter);
   }
 
-  /// For accumulators whose rows are keys: first_key is that of the row tile, first_query that of two
-  /// neighbouring column tiles. Bit 16 * half + 8 * i of bits[n]: whether element 2 * half + i of the n-th of
-  /// them is kept.
+  /// Writes keep bits for accumulators whose rows are keys. `first_key` is the first key of the row tile.
+  /// `first_query` is the first query of two neighbouring column tiles. Bit 16 * half + 8 * i of bits[n] is
+  /// set if element 2 * half + i of tile n is kept.
   LOCKSTEP_DEVICE void of_two_tiles(int first_key, int first_query, uint32_t (&bits)[2]) const {
-    // The eight lanes of one column make the eight calls that decide on two columns of two tiles and 16 keys.
+    // The eight lanes of one column make the eight calls for two columns of two tiles and 16 keys.
     const int lane = lane_index(), call = lane / 4;
     const int query = first_query + call / 4 * 8 + lane % 4 * 2 + call % 2;
     uint32_t own = draw(query, first_key / 8 + call / 2 % 2) << (8 * (call % 4));

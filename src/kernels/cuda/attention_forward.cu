@@ -4,14 +4,14 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/math.cuh"
 
-// Forward of attention on tensor cores (Dao 2023, FlashAttention-2, algorithm 1). A block takes a tile of
-// queries of one head, each warp its own rows of it, and meets the tiles of keys and values from the diagonal
-// down to the first key: scores by a product of tiles, their exponentials under a running maximum, and the
-// weights as left factor of the product with the values, all in registers. The next keys and values are on
-// their way meanwhile, in the other of two stages. Operations: 4 size for each visible score, half of batch
-// heads time^2; bytes: qkv and y once if the keys and values of a head stay in the second-level cache. Bound
-// by tensor cores, and for small sizes also by one exponential a score. Two tiles of rows a warp halve the
-// reads of shared memory for each product.
+// Forward of attention on tensor cores (Dao 2023, FlashAttention-2, algorithm 1). A block owns a tile of
+// queries of one head, and each warp owns rows of it. The block walks over tiles of keys and values from the
+// diagonal down to the first key. A product of tiles gives the scores. Their exponentials under a running
+// maximum are the weights. The weights are the left factor of the product with the values. All of this stays
+// in registers. Meanwhile the next keys and values are copied to the other of two stages. Operations: 4 size
+// for each visible score, and half of batch heads time^2 scores are visible. Bytes: qkv and y once, if the
+// keys and values of a head stay in the second-level cache. Bound: tensor cores, and for small sizes also one
+// exponential per score. Two tiles of rows per warp halve the reads of shared memory for each product.
 
 namespace lockstep::cuda::attention {
 namespace {
@@ -21,21 +21,21 @@ struct ForwardTiles {
   static constexpr int warps = 4;
   static constexpr int threads = warps * warp_size;
   static constexpr int row_tiles = 2;
-  static constexpr int rows = 16 * row_tiles;  ///< of a warp
+  static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int queries = warps * rows;
-  static constexpr int keys = size <= (dropped ? 32 : 64) ? 64 : 32;  ///< what 255 registers allow
+  static constexpr int keys = size <= (dropped ? 32 : 64) ? 64 : 32;  ///< limited by 255 registers
   static constexpr bool held = size <= 64;                            ///< queries stay in registers
-  static constexpr int blocks = 2;  ///< on a multiprocessor, where shared memory is not what limits them
+  static constexpr int blocks = 2;  ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t shared_bytes = size_t{2} * size * (queries + 4 * keys);
   static_assert(shared_bytes <= most_shared_bytes);
   static_assert(keys % rows == 0, "a warp that sees a tile at all sees its first key from each row");
 };
 
-/// Maximum and sum of the exponentials of each row so far, in units of base 2.
+/// The maximum and the sum of the exponentials of each row so far, in base 2.
 template <int row_tiles>
 struct Softmax {
   float largest[row_tiles][2];
-  float sum[row_tiles][2];  ///< this lane's share
+  float sum[row_tiles][2];  ///< the partial sum of this lane
 
   LOCKSTEP_DEVICE Softmax() {
 #pragma unroll
@@ -45,7 +45,7 @@ struct Softmax {
     }
   }
 
-  /// Turns scores into weights under the new maximum, and scales what was summed under the old one.
+  /// Turns scores into weights under the new maximum. Rescales the sums and outputs of the old maximum.
   template <int columns, int outputs>
   LOCKSTEP_DEVICE void exponentiate(float (&scores)[row_tiles][columns][4],
                                     float (&output)[row_tiles][outputs][4], float scale) {
@@ -79,7 +79,7 @@ struct Softmax {
   }
 };
 
-/// Weights that dropout does not keep become zero.
+/// Sets the weights that dropout does not keep to zero.
 template <bool dropped, int row_tiles, int columns>
 LOCKSTEP_DEVICE void drop(float (&weights)[row_tiles][columns][4], const Mask<dropped>& mask, int first_query,
                           int first_key) {
@@ -97,8 +97,7 @@ LOCKSTEP_DEVICE void drop(float (&weights)[row_tiles][columns][4], const Mask<dr
     }
 }
 
-/// Ends the softmax: writes log_sum_exp, and returns in `factors` what the rows of the output are multiplied
-/// with.
+/// Ends the softmax. Writes log_sum_exp, and returns the factors of the output's rows in `factors`.
 template <int row_tiles>
 LOCKSTEP_DEVICE void finish(const Softmax<row_tiles>& softmax, const Problem& problem, float* log_sum_exp,
                             int first_row, float (&factors)[row_tiles][2]) {
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardT
     cp_async_commit();
   };
 
-  // The last queries see the most keys: they come first, so that no long block is left at the end.
+  // The last queries see the most keys. They start first so that no long block is left at the end.
   const int first_query =
       (static_cast<int>(gridDim.x - 1 - blockIdx.x) + problem.first_query / Tiles::queries) * Tiles::queries;
   const int first_row = first_query + warp_index() * Tiles::rows;

@@ -3,12 +3,13 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/math.cuh"
 
-// Attention in fp32 without tensor cores. A block takes 32 rows of one head (queries; for the gradients of
-// keys and values, keys) and meets tiles of 32 others on their side of the diagonal, all in shared memory.
-// Thread (y, x) of 8 by 16 owns rows 4 y to 4 y + 3, of a tile of scores the columns x and x + 16, and of an
-// output every sixteenth column. So a warp owns 8 by 32 scores, one call of Philox for each lane. Operations:
-// as on tensor cores; a product reads 6 (outputs: 4 + size / 16) times 16 (4) bytes of shared memory for 32
-// (size / 4) multiply-adds of a thread. Bound: shared memory and fp32 arithmetic.
+// Attention in fp32 without tensor cores. A block owns 32 rows of one head: queries, or keys for the
+// gradients of keys and values. It walks over tiles of 32 rows of the other kind, on their side of the
+// diagonal. All tiles are in shared memory. Thread (y, x) of 8 by 16 owns rows 4 y to 4 y + 3. It owns
+// columns x and x + 16 of a tile of scores, and every sixteenth column of an output. So a warp owns 8 by 32
+// scores, with one call of Philox for each lane. Operations: as on tensor cores. For scores, a thread reads 6
+// times 16 bytes of shared memory for 32 multiply-adds. For outputs, it reads 4 + size / 16 times 4 bytes for
+// size / 4 multiply-adds. Bound: shared memory and fp32 arithmetic.
 
 namespace lockstep::cuda::attention {
 namespace {
@@ -20,8 +21,8 @@ constexpr int own_rows = tile_rows / threads_y, own_columns = tile_rows / thread
 LOCKSTEP_DEVICE int thread_x() { return static_cast<int>(threadIdx.x) % threads_x; }
 LOCKSTEP_DEVICE int thread_y() { return static_cast<int>(threadIdx.x) / threads_x; }
 
-/// 32 rows of `size` columns in shared memory. Rows begin four banks apart, so that eight rows are read at
-/// once.
+/// A tile of 32 rows of `size` columns in shared memory. Rows begin four banks apart so that eight rows are
+/// read at once.
 template <int size>
 struct Tile {
   static constexpr int stride = size + 4;
@@ -33,7 +34,7 @@ struct Tile {
 
 using Weights = Tile<tile_rows>;
 
-/// Copies 32 rows from row `first` on; what lies beyond the last row or column becomes zeros.
+/// Copies 32 rows from row `first` on. Elements beyond the last row or column become zeros.
 template <int size>
 LOCKSTEP_DEVICE void copy(const Tile<size>& to, const Rows<const float>& from, int first) {
 #pragma unroll 4
@@ -44,7 +45,7 @@ LOCKSTEP_DEVICE void copy(const Tile<size>& to, const Rows<const float>& from, i
   }
 }
 
-/// The thread's elements of left . right^T.
+/// Computes the thread's elements of left . right^T.
 template <int size>
 LOCKSTEP_DEVICE void multiply_by_rows(float (&products)[own_rows][own_columns], const Tile<size>& left,
                                       const Tile<size>& right) {
@@ -71,7 +72,7 @@ LOCKSTEP_DEVICE void multiply_by_rows(float (&products)[own_rows][own_columns], 
   }
 }
 
-/// The thread's elements of weights . right are added to sums.
+/// Adds the thread's elements of weights . right to sums.
 template <int size>
 LOCKSTEP_DEVICE void multiply_by_columns(float (&sums)[own_rows][size / threads_x], const Weights& weights,
                                          const Tile<size>& right) {
@@ -97,7 +98,7 @@ LOCKSTEP_DEVICE void multiply_by_columns(float (&sums)[own_rows][size / threads_
   }
 }
 
-/// Puts the thread's elements where its warp, which owns these rows, reads them as a left factor.
+/// Stores the thread's elements in rows that its warp owns. The warp reads them there as a left factor.
 LOCKSTEP_DEVICE void put(const Weights& to, const float (&own)[own_rows][own_columns]) {
 #pragma unroll
   for (int i = 0; i < own_rows; ++i)
@@ -121,7 +122,7 @@ LOCKSTEP_DEVICE void store(const Rows<float>& to, int first, const float (&sums)
   }
 }
 
-/// Whether dropout keeps each of the thread's elements; rows are queries, or keys.
+/// Draws whether dropout keeps each of the thread's elements. Rows are queries, or keys if `rows_are_keys`.
 template <bool rows_are_keys, bool dropped>
 LOCKSTEP_DEVICE void draw(bool (&kept)[own_rows][own_columns], const Mask<dropped>& mask, int first_query,
                           int first_key) {
@@ -222,13 +223,13 @@ struct Statistics {
     const int index = static_cast<int>(threadIdx.x), query = first + index;
     if (index >= tile_rows) return;
     const int64_t at = statistics_of_block(call.problem) + query;
-    // A query that pads weighs nothing.
+    // A query beyond the end gets INFINITY so that its weights are zero.
     log_sums[index] = query < call.problem.time ? call.log_sum_exp[at] : INFINITY;
     dots[index] = query < call.problem.time ? call.dots[at] : 0.0f;
   }
 };
 
-/// From scores and gradients of weights: the weights that met the values, and the gradients of scores /
+/// Turns scores into weights after dropout, and gradients of weights into gradients of scores, divided by
 /// scale.
 template <bool rows_are_keys, bool dropped>
 LOCKSTEP_DEVICE void differentiate(float (&scores)[own_rows][own_columns],
@@ -252,7 +253,7 @@ LOCKSTEP_DEVICE void differentiate(float (&scores)[own_rows][own_columns],
     }
 }
 
-/// Four tiles, two tiles of weights, and statistics.
+/// The bytes of four tiles, two tiles of weights, and statistics.
 template <int size>
 constexpr size_t backward_bytes = sizeof(float) *
                                   (4 * Tile<size>::elements + 2 * Weights::elements + 2 * tile_rows);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the entry points of attention.cu hand to the kernels of each tier.
+// The arguments that attention.cu passes to the kernels of each tier.
 
 #include "core/stream.h"
 #include "kernels/cuda/device/grid.cuh"
@@ -9,17 +9,17 @@
 
 namespace lockstep::cuda::attention {
 
-/// What a block may have on every target: sm_86, sm_89 and sm_120 have the least.
+/// The shared memory that a block can have on every target. The least is that of sm_86, sm_89 and sm_120.
 inline constexpr size_t most_shared_bytes = size_t{99} * 1024;
 
-/// The draws of attention dropout, as kernels see them. Without dropout only `kept_scale` is read.
+/// The parameters of the draws of attention dropout. Without dropout only `kept_scale` is read.
 struct Dropout {
   uint64_t seed;
   uint32_t site;
-  uint32_t sample;              ///< of the first sample of the batch
-  uint32_t step;                ///< where device_step is null
+  uint32_t sample;              ///< the first sample of the batch
+  uint32_t step;                ///< used if device_step is null
   const uint32_t* device_step;  ///< in GPU memory
-  uint32_t threshold;           ///< a weight is kept iff its 16 bits are not below
+  uint32_t threshold;           ///< a weight is kept iff its 16 bits are at least this
   float kept_scale;             ///< 1 / (1 - probability)
 };
 
@@ -30,7 +30,7 @@ struct Problem {
   float scale;  ///< 1 / sqrt(size)
   bool dropped;
   Dropout dropout;
-  int first_query = 0;  ///< the forward may leave out the rows before
+  int first_query = 0;  ///< the forward may skip earlier rows
 };
 
 template <class T>
@@ -51,19 +51,18 @@ struct Backward {
   T* dqkv;
 };
 
-/// Any GPU from sm_80 on, T __nv_bfloat16 or __half: tensor cores. The size is a multiple of 8 up to 128, the
-/// pointers are multiples of 16 bytes.
+/// Runs attention on tensor cores, on any GPU from sm_80 on. T is __nv_bfloat16 or __half. The size is a
+/// multiple of 8 up to 128. All pointers are multiples of 16 bytes.
 template <class T>
 void run_on_tensor_cores(const CudaStream& stream, const Forward<T>& call);
 template <class T>
 void run_on_tensor_cores(const CudaStream& stream, const Backward<T>& call);
 
-/// fp32 arithmetic throughout; sizes up to 128.
+/// Runs attention in fp32 arithmetic. The size is at most 128.
 void run_in_fp32(const CudaStream& stream, const Forward<float>& call);
 void run_in_fp32(const CudaStream& stream, const Backward<float>& call);
 
-/// Calls body.operator()<size, dropped>() with the smallest of 32, 64, 96 and 128 that holds the size of a
-/// head.
+/// Calls body.operator()<size, dropped>() with the smallest of 32, 64, 96 and 128 that holds a head.
 template <class Body>
 void with_variant(const Problem& problem, Body&& body) {
   const auto with_size = [&]<int size>() {
@@ -76,14 +75,14 @@ void with_variant(const Problem& problem, Body&& body) {
   with_size.template operator()<128>();
 }
 
-/// A block for every `rows` rows of each head of each sample, but none where all lie before the first query:
-/// blockIdx.x, y and z.
+/// Returns a grid with a block for every `rows` rows of each head of each sample: blockIdx.x, y and z. It has
+/// no blocks whose rows are all before the first query.
 inline dim3 blocks_of(const Problem& problem, int rows) {
   return {blocks_for(problem.time, rows) - problem.first_query / rows, static_cast<unsigned>(problem.heads),
           static_cast<unsigned>(problem.batch)};
 }
 
-/// The rows of one head of one sample inside a packed array: row i at data + i * stride.
+/// The rows of one head of one sample inside a packed array. Row i is at data + i * stride.
 template <class T>
 struct Rows {
   T* data;
@@ -92,7 +91,8 @@ struct Rows {
   int size;
 };
 
-/// Rows of this block's head (blockIdx.y) and sample (blockIdx.z), in part `part` of `parts` of the columns.
+/// Returns the rows of this block's head (blockIdx.y) and sample (blockIdx.z). They are in part `part` of
+/// `parts` of the columns.
 template <int parts, class T>
 LOCKSTEP_DEVICE Rows<T> rows_of_block(T* data, const Problem& problem, int part) {
   const int stride = parts * problem.columns;
@@ -101,7 +101,7 @@ LOCKSTEP_DEVICE Rows<T> rows_of_block(T* data, const Problem& problem, int part)
   return {data + row * stride + column, stride, problem.time, problem.size};
 }
 
-/// Where the statistics [batch, heads, time] of this block's rows begin.
+/// Returns where the statistics [batch, heads, time] of this block's rows begin.
 LOCKSTEP_DEVICE int64_t statistics_of_block(const Problem& problem) {
   return (int64_t{blockIdx.z} * problem.heads + blockIdx.y) * problem.time;
 }

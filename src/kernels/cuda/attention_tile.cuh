@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Products of tiles on tensor cores, as attention needs them: the left factor is 16 * m rows of a warp, the
-// right factor a tile in shared memory that all warps read. Accumulators sums[m][n][4] are m x n tiles of 16
-// x 8; with g = lane / 4 and p = 2 (lane % 4) a lane holds of each the elements [g][p, p + 1] and [g + 8][p,
-// p + 1], so that the index 2 * half + i stands for row g + 8 * half, column p + i.
+// Products of tiles on tensor cores, for attention. The left factor is 16 * m rows of a warp. The right
+// factor is a tile in shared memory that all warps read. Accumulators sums[m][n][4] are m x n tiles of
+// 16 x 8. With g = lane / 4 and p = 2 (lane % 4), a lane holds elements [g][p, p + 1] and [g + 8][p, p + 1]
+// of each tile. Index 2 * half + i is row g + 8 * half and column p + i.
 
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/device/dtype.cuh"
@@ -13,8 +13,8 @@
 
 namespace lockstep::cuda::attention {
 
-/// Rows of `size` 16-bit elements in shared memory. The chunks of 16 bytes of a row are permuted by the row's
-/// number such that one column of chunks lies in eight different groups of four banks in any eight rows.
+/// Rows of `size` 16-bit elements in shared memory. The 16-byte chunks of a row are permuted by the row's
+/// number. In any eight rows, a column of chunks then uses eight different groups of four banks.
 template <class T, int size_>
 struct Tile {
   static constexpr int size = size_;
@@ -23,16 +23,17 @@ struct Tile {
   T* data;
 
   LOCKSTEP_DEVICE T* at(int row, int chunk) const {
-    // Rows of a multiple of 128 bytes begin at the same bank, others at one of two banks 64 bytes apart.
+    // Rows of a multiple of 128 bytes begin at the same bank. Other rows begin at one of two banks, 64 bytes
+    // apart.
     const int permuted = size % 64 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
     return data + row * size + 8 * permuted;
   }
 };
 
-/// Begins to copy `rows` rows from row `first` on; what lies beyond the last row or column becomes zeros.
+/// Begins to copy `rows` rows from row `first` on. Elements beyond the last row or column become zeros.
 template <int threads, int rows, class T, int size>
 LOCKSTEP_DEVICE void begin_copy(const Tile<T, size>& to, const Rows<const T>& from, int first) {
-  // A thread takes the same columns of every row it meets, and rows that are permuted alike.
+  // A thread copies the same columns of all its rows. These rows are permuted alike.
   constexpr int lanes = size % 64 == 0 ? 8 : 4;
   constexpr int rows_at_once = threads / lanes;
   static_assert(rows % rows_at_once == 0 && rows_at_once % 8 == 0);
@@ -49,8 +50,8 @@ LOCKSTEP_DEVICE void begin_copy(const Tile<T, size>& to, const Rows<const T>& fr
   }
 }
 
-/// The warp's rows of a left factor, [16 * row_tiles, size] from `row` of a tile. Held in registers, they are
-/// read once; else again for each product.
+/// The warp's rows of a left factor: [16 * row_tiles, size] from `row` of a tile. If `held`, they are read
+/// once and stay in registers. Otherwise each product reads them again.
 template <class T, int size, int row_tiles, bool held>
 class LeftRows {
  public:
@@ -62,7 +63,7 @@ class LeftRows {
         for (int k = 0; k < size / 16; ++k) read(m, k, held_[m][k]);
   }
 
-  /// The fragment of columns [16 k, 16 k + 16) of row tile m.
+  /// Gets the fragment of columns [16 k, 16 k + 16) of row tile m.
   LOCKSTEP_DEVICE void get(int m, int k, uint32_t (&fragment)[4]) const {
     if constexpr (held)
 #pragma unroll
@@ -82,7 +83,7 @@ class LeftRows {
   uint32_t held_[held ? row_tiles : 1][held ? size / 16 : 1][4];
 };
 
-/// sums += left . tile^T: a column of sums for each of the tile's first 8 * columns rows.
+/// Computes sums += left . tile^T. The tile's first 8 * columns rows give one column of sums each.
 template <class T, int size, int row_tiles, bool held, int columns>
 LOCKSTEP_DEVICE void multiply_by_rows(float (&sums)[row_tiles][columns][4],
                                       const LeftRows<T, size, row_tiles, held>& left,
@@ -107,8 +108,8 @@ LOCKSTEP_DEVICE void multiply_by_rows(float (&sums)[row_tiles][columns][4],
   }
 }
 
-/// sums += weights . tile, the weights rounded to T: accumulators of one product are the left factor of the
-/// next as they stand.
+/// Computes sums += weights . tile, with the weights rounded to T. Accumulators of one product are the left
+/// factor of the next without rearrangement.
 template <class T, int size, int row_tiles, int depth>
 LOCKSTEP_DEVICE void multiply_by_columns(float (&sums)[row_tiles][size / 8][4],
                                          const float (&weights)[row_tiles][depth][4],
@@ -137,8 +138,8 @@ LOCKSTEP_DEVICE void multiply_by_columns(float (&sums)[row_tiles][size / 8][4],
   }
 }
 
-/// Scores of keys after the query become minus infinity. Rows are queries and columns keys, or the other way
-/// round; `distance` is the first row minus the first column.
+/// Sets the scores of keys after the query to minus infinity. Rows are queries and columns keys, or vice
+/// versa if `rows_are_keys`. `distance` is the first row minus the first column.
 template <bool rows_are_keys, int row_tiles, int columns>
 LOCKSTEP_DEVICE void hide_later_keys(float (&scores)[row_tiles][columns][4], int distance) {
   const int lane = lane_index();
@@ -154,8 +155,8 @@ LOCKSTEP_DEVICE void hide_later_keys(float (&scores)[row_tiles][columns][4], int
       }
 }
 
-/// Writes the warp's sums, times factor_of(row tile, half of it), to rows from `first` on, in pieces of 16
-/// bytes by way of the warp's own rows of a tile, which no other warp reads.
+/// Writes the warp's sums, times factor_of(row tile, half of it), to rows from `first` on. Sums pass through
+/// the warp's own rows of a tile, which no other warp reads. Global memory is written in pieces of 16 bytes.
 template <class T, int size, int row_tiles, class FactorOf>
 LOCKSTEP_DEVICE void store_rows(const Rows<T>& to, int first, const Tile<T, size>& tile, int row,
                                 const float (&sums)[row_tiles][size / 8][4], const FactorOf& factor_of) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Many small products, such as those of attention written by hand. A block makes 64 x 64 elements of one
-// product, a thread 4 x 4 of them, 16 and 16 apart; slices of 16 of k go through shared memory, whose rows of
-// 65 floats keep the banks apart. An element is one chain of fused multiply-adds per 256 of k, blocks added
-// in order, as on the CPU, in fp32 for every dtype: the same bits on every GPU, and no tensor cores. 2 m n k
-// operations; bound by shared memory, eight loads for sixteen multiply-adds. Products from
-// `least_large_product` on go to MatMul, one after the other: they fill a GPU, and have its plans.
+// product. A thread makes 4 x 4 of them, 16 apart in both directions. Slices of 16 of k pass through shared
+// memory, whose rows of 65 floats avoid bank conflicts. An element is one chain of fused multiply-adds per
+// 256 of k, and blocks of k are added in order. This is the CPU's order, in fp32 for every dtype and without
+// tensor cores, so every GPU gives the same bits. Operations: 2 m n k. Bound: shared memory, with eight loads
+// for sixteen multiply-adds. Products from `least_large_product` on run as MatMul, one after the other. They
+// fill a GPU and have MatMul's plans.
 
 #include <algorithm>
 
@@ -22,18 +23,18 @@ constexpr int tile = 64;
 constexpr int slice = 16;
 constexpr int depth_block = 256;
 constexpr int threads = 256;
-constexpr int across = 16;           // threads of a row of the tile
-constexpr int each = tile / across;  // elements of a thread in a row or column
+constexpr int across = 16;           // threads per row of the tile
+constexpr int each = tile / across;  // elements per thread in a row or column
 constexpr int stride = tile + 1;
 constexpr size_t shared_bytes = 2 * slice * stride * sizeof(float);
 
-/// One operand: lanes are rows of op(a) or columns of op(b). Small products fit 32 bits.
+/// One operand. Lanes are rows of op(a) or columns of op(b). Small products fit in 32 bits.
 template <class T>
 struct Operand {
   const T* data;
   int lanes, depth;
   bool depth_is_contiguous;
-  int64_t stride_inner, stride_outer;  ///< in matrices, between numbers of the batch
+  int64_t stride_inner, stride_outer;  ///< in matrices, along the dimensions of the batch
 };
 
 template <class T, class C>
@@ -44,7 +45,7 @@ struct Problem {
   int tiles_across, tiles_of_one;
 };
 
-/// slice x tile elements of a matrix into shared memory; zeros beyond its end.
+/// Loads slice x tile elements of a matrix into shared memory. Elements beyond its end become zeros.
 template <class T>
 LOCKSTEP_DEVICE void load_slice(float* shared, const Operand<T>& from, const T* matrix, int first_lane,
                                 int first_depth) {

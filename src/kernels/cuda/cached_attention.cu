@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Attention of tokens that go on in texts. First a thread per element puts keys and values where they stay;
-// then a block per token and head: scores by a thread per key, in shared memory, their maximum and sum, then
-// a thread per element of the value, over the keys in order. Bytes: of each token the keys and values of its
-// text once. Bound: memory, where texts are long; else the launches.
+// Attention of new tokens in texts whose keys and values are cached. First a thread per element stores keys
+// and values in the cache. Then a block handles a token and a head. A thread per key computes scores in
+// shared memory, and the block their maximum and sum. A thread per element of the value then adds over the
+// keys in order. Bytes: for each token, the keys and values of its text once. Bound: memory for long texts,
+// otherwise the launches.
 
 #include <cmath>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Conversions between f32, bf16 and f16, and of i32 to them (device/map.cuh says which thread gets what: as
-// many elements at once as fill 16 bytes of the wider type). Bytes: x once and y once, 6 an element from f32
-// to 16 bits. Bound: memory.
+// Conversions between f32, bf16 and f16, and from i32 to them. Threads share the elements as in
+// device/map.cuh. A group of elements fills 16 bytes of the wider type. Bytes: x once and y once, 6 per
+// element from f32 to 16 bits. Bound: memory.
 
 #include "kernels/convert.h"
 #include "kernels/cuda/device/map.cuh"
@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Rounds an i32 to f32, as the first of two steps to 16 bits; floats pass.
+/// Rounds an i32 to f32, as the first of two steps to 16 bits. Floats pass unchanged.
 struct ToFloat {
   LOCKSTEP_DEVICE float operator()(float x) const { return x; }
   LOCKSTEP_DEVICE float operator()(int32_t x) const { return static_cast<float>(x); }

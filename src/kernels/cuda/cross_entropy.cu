@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Softmax, cross entropy and its gradient in one kernel. Bytes: the logits once and their gradient once (and
-// the logits once more, from the L2 cache, where a row does not fit shared memory). Two exponentials an
-// element, 56 % of what an H200 can do in that time for 16 bits. Bound: memory.
+// Softmax, cross entropy and its gradient in one kernel. Bytes: the logits once and their gradient once. If a
+// row does not fit in shared memory, the logits are read once more, from the L2 cache. Two exponentials per
+// element are 56 % of what an H200 can do in that time, for 16 bits. Bound: memory.
 //
-// Up to 2048 classes a warp has a row to itself and reads it twice, the second time from the caches. More
-// classes: 512 threads a row, which cp.async brings to shared memory in four stages, so that the online
-// maximum and sum (Milakov & Gimelshein 2018) of one stage overlap the loading of the next; two rows share a
-// multiprocessor, one computes while the other moves. If two do not fit, the row is read twice.
+// Up to 2048 classes, a warp owns a row and reads it twice, the second time from the caches. With more
+// classes, 512 threads own a row. They copy it to shared memory by cp.async in four stages. The online
+// maximum and sum (Milakov & Gimelshein 2018) of one stage overlap the loading of the next. Two rows share a
+// multiprocessor: one computes while the other moves. If two rows do not fit, the row is read twice.
 //
-// Thread t takes the 16-byte pieces t, t + threads, ... of a row; if rows do not consist of such pieces
-// (50257 classes, say) elements t, t + threads, ... In that case the copy to shared memory keeps the row's
-// place within 16 bytes, so that all but its ends still moves in pieces. Which thread adds what depends on
-// the shape alone.
+// Thread t takes the 16-byte pieces t, t + threads, ... of a row. If rows do not consist of such pieces
+// (50257 classes, for example), it takes elements t, t + threads, ... The copy in shared memory then keeps
+// the row's offset within 16 bytes. So all of a row but its ends still moves in pieces. The shape alone
+// decides which thread adds which elements.
 
 #include <cmath>
 
@@ -43,7 +43,7 @@ struct Problem {
   bool aligned;  ///< whether packed rows can be moved in pieces
 };
 
-/// What the second pass needs to turn logits into their gradient.
+/// Values that the second pass needs to turn logits into their gradient.
 struct Gradient {
   float largest;
   float factor;  ///< of e^(x - largest)
@@ -70,7 +70,8 @@ LOCKSTEP_DEVICE Gradient gradient_of(const Softmax& row, int target, const Probl
           .own_target = L::own_element(target)};
 }
 
-/// True, with everything written, for a row that has no target: zeros for the ignored, NaN for a wrong one.
+/// Returns true for a row without a target, after it has written the loss and the gradient. Both are zero for
+/// an ignored target, and NaN for an invalid one.
 template <class L>
 LOCKSTEP_DEVICE bool is_without_target(int64_t row, int32_t target, const Problem<typename L::T>& k) {
   const bool is_ignored = target == k.ignore_index;
@@ -83,7 +84,7 @@ LOCKSTEP_DEVICE bool is_without_target(int64_t row, int32_t target, const Proble
   return true;
 }
 
-/// A row read from memory twice.
+/// Handles a row that is read from memory twice.
 template <class L>
 __global__ void __launch_bounds__(L::threads == 32 ? 256 : L::threads, L::threads == 32 ? 4 : 2)
     two_reads_kernel(Problem<typename L::T> k) {
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(L::threads == 32 ? 256 : L::threads, L::thread
 constexpr int stages = 4;
 constexpr int scratch_bytes = 128;
 
-/// How a row lies between multiples of 16 bytes: `head` elements, `pieces` of 16 bytes, the rest.
+/// The cut of a row at multiples of 16 bytes: `head` elements, `pieces` of 16 bytes, and the rest.
 template <class T>
 struct Cut {
   int head;
@@ -131,7 +132,7 @@ struct Cut {
     pieces = (classes - head) / Pack<T>::size;
   }
   LOCKSTEP_DEVICE int piece(int index) const { return head + index * Pack<T>::size; }
-  /// Calls body(column) for the elements outside of the pieces that are this thread's.
+  /// Calls body(column) for this thread's elements outside of the pieces.
   template <class Body>
   LOCKSTEP_DEVICE void for_each_end(int thread, int classes, Body body) const {
     if (thread < head) body(thread);
@@ -139,8 +140,8 @@ struct Cut {
   }
 };
 
-/// The row to shared memory and, as it comes, its maximum and sum. Packed: a thread waits for what it copied
-/// itself. Else all wait for all.
+/// Copies the row to shared memory, and computes its maximum and sum as it arrives. With packed rows, a
+/// thread waits only for its own copies. Otherwise all threads wait for all copies.
 template <class L>
 LOCKSTEP_DEVICE Softmax bring_row(typename L::T* shared, const typename L::T* x, int classes) {
   Softmax seen;
@@ -178,7 +179,7 @@ LOCKSTEP_DEVICE Softmax bring_row(typename L::T* shared, const typename L::T* x,
   return seen;
 }
 
-/// The gradient of the row that lies in shared memory.
+/// Writes the gradient of the row that is in shared memory.
 template <class L>
 LOCKSTEP_DEVICE void write_gradient(const Gradient& gradient, typename L::T* shared, typename L::T* dx,
                                     int classes) {
@@ -207,7 +208,7 @@ LOCKSTEP_DEVICE void write_gradient(const Gradient& gradient, typename L::T* sha
   }
 }
 
-/// A row read from memory once.
+/// Handles a row that is read from memory once.
 template <class L>
 __global__ void __launch_bounds__(L::threads, 2) shared_row_kernel(Problem<typename L::T> k) {
   const int64_t row = blockIdx.x;
@@ -230,9 +231,9 @@ int attribute(const CudaStream& stream, cudaDeviceAttr which) {
   return value;
 }
 
-/// Whether a block may have so much shared memory, and two such blocks share a multiprocessor.
+/// Returns whether a block can have this much shared memory, and two such blocks share a multiprocessor.
 bool fits_twice(const CudaStream& stream, int64_t bytes) {
-  constexpr int64_t reserved_bytes = 1024;  // of each block, by the system
+  constexpr int64_t reserved_bytes = 1024;  // per block, by the system
   return bytes <= attribute(stream, cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
          2 * (bytes + reserved_bytes) <= attribute(stream, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Dropout by logical coordinates. A thread handles the elements of one 16-byte access (8 of 16 bits, 4 of
-// f32) of one sample and draws the random words of their group of 8 itself; blockIdx.x goes over a sample,
-// blockIdx.y over samples. Bytes: x once and y once; the mask is never stored. Seven rounds of Philox are
-// some 60 instructions for 8 (f32: 4) elements, of the 28 (f32: 56) an element that an H200 has time for
-// while its memory is busy. Bound: memory. Samples whose size is no multiple of an access go element by
-// element.
+// Dropout by logical coordinates. A thread handles the elements of one 16-byte access of one sample: 8 of 16
+// bits, or 4 of f32. It draws the random words of their group of 8 itself. blockIdx.x goes over a sample, and
+// blockIdx.y over samples. Bytes: x once and y once. The mask is never stored. Seven rounds of Philox are
+// some 60 instructions for 8 (f32: 4) elements. An H200 has time for 28 (f32: 56) instructions per element
+// while its memory is busy. Bound: memory. If a sample's size is not a multiple of an access, its elements
+// are accessed one by one.
 
 #include <algorithm>
 #include <cmath>
@@ -24,14 +24,15 @@ constexpr int64_t most_blocks_y = 65535;
 
 struct Mask {
   uint64_t key;
-  const uint32_t* device_step;  ///< null: `step`
+  const uint32_t* device_step;  ///< if null, `step` is used
   uint32_t step;
   uint32_t first_sample;
   uint32_t threshold;
   float scale;
 };
 
-/// The words of elements first .. first + width of a sample: word j of an element's pair is its low half.
+/// Draws the 16-bit words of elements [first, first + width) of a sample. A 32-bit word serves two elements,
+/// the first one with its low half.
 template <int width>
 LOCKSTEP_DEVICE void draw_words(const Mask& mask, uint32_t step, int64_t first, uint32_t sample,
                                 uint32_t (&words)[width]) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Multiples, ReLU, tanh, exponentials, logarithms, fills and learned positions. All but the positions are
-// maps (device/map.cuh says which thread gets what) that move every array once: 3 for two operands, 2 for
-// one, 1 for a fill. Positions: a thread adds 16 bytes of the table to the same place of `samples_per_thread`
-// samples, x and y once and the table once for so many samples; backward a thread adds up one group of
-// columns over the batch, in order, dy once and the table's gradient once, with eight loads under way. Copies
-// are the driver's. Bound: memory.
+// maps (device/map.cuh) that move every array once: 3 for two operands, 2 for one, 1 for a fill. For
+// positions, a thread adds 16 bytes of the table to the same place of `samples_per_thread` samples. It moves
+// x and y once, and the table once for all these samples. In the backward, a thread adds up one group of
+// columns over the batch in order. It moves dy once and the table's gradient once, with eight loads in
+// flight. The driver makes copies. Bound: memory.
 
 #include <algorithm>
 #include <bit>
@@ -41,7 +41,7 @@ struct Tanh {
 struct TanhGradient {
   LOCKSTEP_DEVICE float operator()(float y, float dy) const { return dy * (1.0f - y * y); }
 };
-/// The library's functions, right to an ulp or two: what they cost is hidden behind memory.
+/// The library's functions, accurate to an ulp or two. Their cost is hidden behind memory.
 struct Exponential {
   LOCKSTEP_DEVICE float operator()(float x) const { return expf(x); }
 };
@@ -54,7 +54,7 @@ struct Constant {
   LOCKSTEP_DEVICE T operator()() const { return value; }
 };
 
-/// y = f(x...) for views of one dtype.
+/// Computes y = f(x...) for views of one dtype.
 template <class F, class... Views>
 void map_views(const CudaStream& stream, const View& y, F f, const Views&... x) {
   cuda::with_device_type(y.dtype, [&]<class T>() {
@@ -82,7 +82,8 @@ __global__ void __launch_bounds__(1) set_step_kernel(int32_t* y, int32_t value) 
 
 constexpr int samples_per_thread = 4;
 
-/// Blocks go over the groups of one sample first, then over fours of samples.
+/// Adds positions to four samples per thread. Blocks go over all groups first, then over the next four
+/// samples.
 template <int width, class T>
 __global__ void __launch_bounds__(map_threads)
     add_positions_kernel(int64_t batch, int64_t groups, unsigned blocks_per_sample, const T* x,

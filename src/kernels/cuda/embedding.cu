@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Forward: a warp per token copies its row, 16 bytes a lane. Moved: 2 arrays of the size of y.
+// Forward: a warp per token copies its row, 16 bytes per lane. Bytes: 2 arrays of the size of y.
 //
-// Backward: ids and their positions are sorted by a stable radix sort, 8 bits a pass, on the device; a row's
-// positions are then one run in ascending order. A warp per row and per chunk of columns (16 bytes a lane)
-// adds a run of at most 64 dy in order. A longer run is cut, from its start, into pieces of 64, which warps
-// of their own have added before; the row's warp adds their sums in order. So a row's bits depend on its own
-// dy alone, and an id that fills half of the batch keeps the whole GPU busy. Moved: dy once, dtable once in
-// f32, or of that the rows that are used, twice, where sums are added to it. Both directions are bound by
-// memory; the sort moves some 16 bytes a token and pass, and costs its launches.
+// Backward: a stable radix sort on the device sorts ids and their positions, 8 bits per pass. A row's
+// positions are then one run in ascending order. A warp per row and chunk of columns (16 bytes per lane) adds
+// a run of at most 64 dy in order. A longer run is cut from its start into pieces of 64. Other warps add the
+// pieces before, and the row's warp adds their sums in order. So a row's bits depend on its own dy alone, and
+// an id that fills half of the batch keeps the whole GPU busy. Bytes: dy once and dtable once in f32. If sums
+// are added to dtable, its used rows move twice instead. Bound: memory in both directions. The sort moves
+// some 16 bytes per token and pass, and costs its launches.
 
 #include <bit>
 
@@ -32,7 +32,7 @@ constexpr int warps = threads / warp_size;
 
 // ---- forward ----
 
-/// 16 bytes, or what one element has, of a row.
+/// 16 bytes of a row, or one element.
 template <class T, bool packed>
 using Unit = std::conditional_t<packed, Pack<T>, T>;
 
@@ -55,7 +55,7 @@ __global__ __launch_bounds__(threads) void forward_kernel(const int32_t* ids, in
 
 // ---- the sort ----
 
-/// A token: the row it adds to, and where it stands.
+/// A token: the row it adds to, and its position.
 struct alignas(8) Entry {
   uint32_t row;
   uint32_t position;
@@ -63,12 +63,12 @@ struct alignas(8) Entry {
 
 constexpr int digit_bits = 8;
 constexpr int digits = 1 << digit_bits;
-constexpr int rounds = 8;  // of a warp over its share of a tile
+constexpr int rounds = 8;  // rounds of a warp over its share of a tile
 constexpr int tile = threads * rounds;
 static_assert(digits == threads, "a thread per digit adds up what the warps have counted");
 
-/// The entries of a pass: the tokens themselves in the first (ids outside the table after all rows), else
-/// what the pass before has written.
+/// The entries of a pass. The first pass reads tokens, with ids outside the table after all rows. Other
+/// passes read the output of the pass before.
 struct Source {
   const int32_t* ids;
   const Entry* entries;
@@ -83,7 +83,7 @@ struct Source {
   }
 };
 
-/// The lanes whose digit is the calling lane's, among those that have one.
+/// Returns the lanes with the calling lane's digit, among those that have one.
 LOCKSTEP_DEVICE uint32_t lanes_alike(uint32_t digit, bool has_digit) {
   uint32_t alike = __ballot_sync(all_lanes, has_digit);
 #pragma unroll
@@ -95,8 +95,8 @@ LOCKSTEP_DEVICE uint32_t lanes_alike(uint32_t digit, bool has_digit) {
   return alike;
 }
 
-/// Goes over the warp's share of the block's tile in order. visit(round, entry, earlier) gets how many
-/// entries of the share with the same digit stand before the entry; counts[digit] ends as their number.
+/// Visits the warp's share of the block's tile in order. visit(round, entry, earlier) gets the number of
+/// earlier entries of the share with the same digit. At the end counts[digit] is the number of all of them.
 template <class Visit>
 LOCKSTEP_DEVICE void visit_share(const Source& source, int shift, uint32_t* counts, Visit visit) {
   const int lane = lane_index();
@@ -113,14 +113,14 @@ LOCKSTEP_DEVICE void visit_share(const Source& source, int shift, uint32_t* coun
     const uint32_t before = alike & ((1u << lane) - 1u);
     const uint32_t counted = counts[digit];
     __syncwarp();
-    // The first of them counts for all, so no two lanes write to one place.
+    // The first lane of each digit counts for all, so no two lanes write to one place.
     if (is_there && before == 0) counts[digit] = counted + static_cast<uint32_t>(__popc(alike));
     __syncwarp();
     visit(round, entry, counted + static_cast<uint32_t>(__popc(before)));
   }
 }
 
-/// counts[digit][tile] = how many entries of the tile have the digit.
+/// Sets counts[digit][tile] to the number of the tile's entries that have the digit.
 __global__ __launch_bounds__(threads) void count_kernel(Source source, int shift, uint32_t* counts) {
   auto* by_warp = cuda::dynamic_shared<uint32_t>();
   visit_share(source, shift, by_warp + warp_index() * digits, [](int, Entry, uint32_t) {});
@@ -133,7 +133,7 @@ __global__ __launch_bounds__(threads) void count_kernel(Source source, int shift
 
 constexpr int scan_threads = 1024;
 
-/// Each count becomes the sum of those before it. One block; a thread takes a contiguous share.
+/// Replaces each count by the sum of those before it. One block runs, and a thread takes a contiguous share.
 __global__ __launch_bounds__(scan_threads) void scan_kernel(uint32_t* counts, int64_t size) {
   auto* by_warp = cuda::dynamic_shared<uint32_t>();
   const int64_t share = (size + scan_threads - 1) / scan_threads;
@@ -141,7 +141,7 @@ __global__ __launch_bounds__(scan_threads) void scan_kernel(uint32_t* counts, in
   const int64_t end = begin + share < size ? begin + share : size;
   uint32_t total = 0;
   for (int64_t i = begin; i < end; ++i) total += counts[i];
-  uint32_t sum = total;  // of the lanes up to this one
+  uint32_t sum = total;  // the sum of the lanes up to this one
 #pragma unroll
   for (int distance = 1; distance < warp_size; distance *= 2) {
     const uint32_t lower = __shfl_up_sync(all_lanes, sum, static_cast<unsigned>(distance));
@@ -158,8 +158,7 @@ __global__ __launch_bounds__(scan_threads) void scan_kernel(uint32_t* counts, in
   }
 }
 
-/// Writes each entry to its place, after all with lower digits and all with the same digit that stand before
-/// it.
+/// Writes each entry to its place. All lower digits are before it, and all earlier entries with its digit.
 __global__ __launch_bounds__(threads) void scatter_kernel(Source source, int shift, const uint32_t* offsets,
                                                           Entry* sorted) {
   auto* by_warp = cuda::dynamic_shared<uint32_t>();
@@ -191,8 +190,8 @@ __global__ __launch_bounds__(threads) void scatter_kernel(Source source, int shi
 
 constexpr int piece = 64;
 
-/// first[row] = where the row's run begins, for rows [0, rows]: the last is where ids outside the table
-/// begin.
+/// Sets first[row] to where the row's run begins, for rows [0, rows]. Ids outside the table begin at
+/// first[rows].
 __global__ __launch_bounds__(threads) void find_runs_kernel(const Entry* sorted, int64_t count, int64_t rows,
                                                             uint32_t* first) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x;
@@ -208,13 +207,14 @@ __global__ __launch_bounds__(threads) void find_runs_kernel(const Entry* sorted,
   first[row] = static_cast<uint32_t>(low);
 }
 
-/// Where the sum of the piece is kept that begins at place `start` of a long run that begins at `run`. Of the
-/// 64 places in a window at most one begins a long run, and at most one a later piece of a run.
+/// Returns the slot for the sum of the piece that begins at place `start`. The piece is part of a long run
+/// that begins at place `run`. In a window of 64 places at most one long run begins, and at most one later
+/// piece of a run.
 LOCKSTEP_DEVICE int64_t slot_of_piece(int64_t start, int64_t run) {
   return start / piece * 2 + (start > run);
 }
 
-/// sum += rows[j] for j = 0, 1, ... < count in order, where row(j) points at this lane's columns.
+/// Computes sum += rows[j] for j = 0, 1, ... < count in order. row(j) points at this lane's columns.
 template <class T, int width, class Row>
 LOCKSTEP_DEVICE void add_rows(float (&sum)[width], int64_t count, Row row) {
 #pragma unroll 4
@@ -233,7 +233,7 @@ LOCKSTEP_DEVICE void add_rows(float (&sum)[width], int64_t count, Row row) {
   }
 }
 
-/// to = (or +=) sum
+/// Stores sum in `to`, or adds it if `adds`.
 template <int width>
 LOCKSTEP_DEVICE void store(float* to, const float (&sum)[width], bool adds = false) {
   if constexpr (width == 1) {
@@ -264,7 +264,7 @@ struct Backward {
   bool adds;
 };
 
-/// A warp per slot and chunk of columns: the sum of the piece that belongs there, if there is one.
+/// Sums the piece of a slot, if there is one. A warp takes a slot and a chunk of columns.
 template <class T, int width>
 __global__ __launch_bounds__(threads) void pieces_kernel(Backward<T> k) {
   const int64_t slot = static_cast<int64_t>(blockIdx.x) * warps + warp_index();
@@ -273,7 +273,8 @@ __global__ __launch_bounds__(threads) void pieces_kernel(Backward<T> k) {
   if (window >= k.tokens || column >= k.columns) return;
   const bool begins_run = slot % 2 == 0;
   const int64_t window_end = window + piece < k.tokens ? window + piece : k.tokens;
-  // A long run that begins in the window goes beyond its end; one that goes on in it holds its first place.
+  // A long run that begins in the window ends after it. One that began earlier holds the window's first
+  // place.
   const int64_t row = k.sorted[begins_run ? window_end - 1 : window].row;
   if (row >= k.rows) return;
   const int64_t run = k.first[row];
@@ -287,7 +288,7 @@ __global__ __launch_bounds__(threads) void pieces_kernel(Backward<T> k) {
   store(k.pieces + slot * k.columns + column, sum);
 }
 
-/// A warp per row and chunk of columns.
+/// Sums the runs. A warp takes a row and a chunk of columns.
 template <class T, int width>
 __global__ __launch_bounds__(threads) void rows_kernel(Backward<T> k) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * warps + warp_index();
@@ -358,7 +359,8 @@ void run(CudaStream stream, const EmbeddingBackward& k) {
   const int64_t rows = k.dtable.shape[0];
   const int64_t columns = k.dtable.shape[1];
   const int64_t tokens = k.ids.size();
-  expect(rows < INT32_MAX && tokens < INT32_MAX, "an embedding of ", tokens, " ids in ", rows, " rows");
+  expect(rows < INT32_MAX && tokens < INT32_MAX, "an embedding of ", tokens, " ids in ", rows,
+         " rows is too large for a GPU: both numbers must be below 2^31 - 1");
   const auto take = [&]<class T>(int64_t count, T*& memory) {
     const auto block = allocate(count * static_cast<int64_t>(sizeof(T)), stream);
     memory = reinterpret_cast<T*>(block.get());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A thread takes four neighbours and interprets the program, which is a kernel's parameter and the same for
-// all: the topmost value is in registers, those below it are in the thread's own column of shared memory, and
-// the next input is loaded while the last is added. Read: each input once, 4 bytes an element; written: 4.
-// Memory is the bound, as the few values that leave the registers cost shared memory a quarter of its rate at
-// most.
+// A thread takes four neighbours and interprets the program. The program is a kernel's parameter and the same
+// for all threads. The topmost value is in registers. The values below it are in the thread's own column of
+// shared memory. The next input is loaded while the last is added. Bytes: each input is read once, 4 bytes
+// per element, and 4 are written. Bound: memory. The few values that leave the registers cost shared memory
+// at most a quarter of its rate.
 
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/pack.cuh"
@@ -18,7 +18,7 @@ constexpr int threads = 128;
 constexpr int width = cuda::Pack<float>::size;
 constexpr int max_depth = 24;
 
-/// An input, and how many additions follow its push.
+/// An input, and the number of additions that follow its push.
 struct Push {
   uint16_t input;
   uint16_t additions;
@@ -38,7 +38,7 @@ static_assert(sizeof(LargeProgram) + sizeof(float*) + sizeof(int64_t) <= cuda::p
 
 using Four = cuda::Pack<float>;
 
-/// Neighbours [i, i + 4) of an input; what lies beyond the end is zero.
+/// Loads neighbours [i, i + 4) of an input. Elements beyond the end are zero.
 LOCKSTEP_DEVICE Four load(const float* input, int64_t i, int64_t size, bool aligned) {
   if (aligned && i + width <= size) return cuda::load_pack_streaming(input + i);
   Four values;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// GELU and its gradient, element by element (device/map.cuh says which thread gets what). Bytes: the forward
-// reads x and writes y, 2 arrays; the backward reads x and dy and writes dx, 3 arrays. Some 10 instructions
-// an element for the tanh form and 30 for the erf form, of the 28 (16-bit) that an H200 has time for while
-// its memory is busy: bound by memory, the erf form of 16-bit tensors by arithmetic.
+// GELU and its gradient, element by element (device/map.cuh). Bytes: the forward reads x and writes y, 2
+// arrays. The backward reads x and dy and writes dx, 3 arrays. The tanh form takes some 10 instructions per
+// element, and the erf form 30. An H200 has time for 28 (16-bit) while its memory is busy. Bound: memory. The
+// erf form of 16-bit tensors is bound by arithmetic.
 
 #include "kernels/cuda/device/map.cuh"
 #include "kernels/cuda/device/math.cuh"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What one thread decides after a step, so that the host need not wait for it: a few words, read and written
-// once. Bound: the latency of a launch.
+// Decisions that one thread makes after a step so that the host need not wait for it. A few words are read
+// and written once. Bound: the latency of a launch.
 
 #include <cmath>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// 1 / the number of targets that count. One block of 1024 threads, each with up to eight accesses of 16 bytes
-// under way: 128 KiB a round, so two rounds for 65536 targets. Bytes: the targets once. Bound: the latency of
-// memory, a few microseconds a step.
+// 1 / the number of targets that count. One block has 1024 threads, each with up to eight accesses of 16
+// bytes in flight. A round reads 128 KiB, so 65536 targets take two rounds. Bytes: the targets once.
+// Bound: the latency of memory, a few microseconds per step.
 
 #include "kernels/cross_entropy.h"
 #include "kernels/cuda/device/launch.cuh"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int count_threads = 1024;
 
-/// One block: the count is an integer, so its order does not matter.
+/// Counts in one block. The count is an integer, so its order does not matter.
 template <int width, class Y>
 __global__ void __launch_bounds__(count_threads)
     inverse_count_kernel(const int32_t* targets, int64_t size, int32_t ignore_index, Y* y) {

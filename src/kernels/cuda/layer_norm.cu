@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Layer normalisation, a row in the registers of one warp (up to 1024 columns), of four (4096) or of sixteen
-// (8192): thread t of a row owns the 16-byte pieces t, t + threads, ... of it.
+// Layer normalisation. A row is in the registers of one warp (up to 1024 columns), of four (4096) or of
+// sixteen (8192). Thread t of a row owns its 16-byte pieces t, t + threads, ...
 //
-// Forward. Bytes: x and y, with a residual two arrays more. Blocks walk over rows; a warp that has a row to
-// itself keeps weight and bias in registers and loads its next row before it reduces this one, 1.5 KiB a warp
-// for 768 columns of 16 bits. The mean, then the squares around it, both from registers.
+// Forward. Bytes: x and y, or two arrays more with a residual. Blocks walk over rows. A warp that has a row
+// to itself keeps weight and bias in registers. It loads its next row before it reduces this one, 1.5 KiB per
+// warp for 768 columns of 16 bits. The mean comes first and then the squares around it. Both are computed
+// from registers.
 //
-// Backward. Bytes: x, dy and dx, and `carried` where there is one. Each block takes consecutive rows, as many
-// as the shape says; its threads add up the gradients of weight and bias of their columns in registers, a
-// block adds its warps and writes 8 bytes a column, at most most_blocks times, which a second kernel adds in
-// order: 3 % of the bytes for 65536 rows of 768. Of those three blocks of four warps share a multiprocessor,
-// with up to 54 KiB under way; the weight comes from the L1 cache, twice a row.
+// Backward. Bytes: x, dy and dx, and `carried` if given. The shape decides how many consecutive rows a block
+// takes. Its threads add up the gradients of weight and bias of their columns in registers. The block adds
+// its warps and writes 8 bytes per column, at most most_blocks times. A second kernel adds these partial sums
+// in order: 3 % of the bytes for 65536 rows of 768. For such rows in 16 bits, three blocks of four warps
+// share a multiprocessor, with up to 54 KiB in flight. The weight comes from the L1 cache, twice per row.
 //
 // Both are bound by memory.
 
@@ -38,7 +39,7 @@ struct Forward {
   float epsilon;
 };
 
-/// Mean and 1 / deviation of the row whose pieces the threads hold.
+/// Computes the mean and 1 / deviation of the row whose pieces the threads hold.
 template <class L>
 LOCKSTEP_DEVICE void measure(const typename L::Row& row, const Forward<typename L::T>& k, float& mean,
                              float& rstd) {
@@ -61,7 +62,7 @@ LOCKSTEP_DEVICE void measure(const typename L::Row& row, const Forward<typename 
   rstd = 1.0f / sqrtf(row_sum<L>(squares, scratch + L::warps) / columns + k.epsilon);
 }
 
-/// y of the row whose pieces the threads hold. Weight and bias are those kept in registers, or read here.
+/// Writes y of the row whose pieces the threads hold. Weight and bias are in registers, or are read here.
 template <class L>
 LOCKSTEP_DEVICE void write_normalized(const typename L::Row& row, const typename L::Row& kept_weight,
                                       const typename L::Row& kept_bias, const Forward<typename L::T>& k,
@@ -80,7 +81,7 @@ LOCKSTEP_DEVICE void write_normalized(const typename L::Row& row, const typename
   }
 }
 
-/// The row that is normalised: what was loaded, or its sum with the residual, which is stored as well.
+/// Takes the row to normalise. It is the loaded row, or its sum with the residual, which is stored as well.
 template <class L, bool fused>
 LOCKSTEP_DEVICE void take_row(typename L::Row& row, const typename L::Row& x, const typename L::Row& residual,
                               typename L::T* sum, int columns) {
@@ -131,7 +132,7 @@ struct Backward {
   int columns;
 };
 
-/// A row and what the backward needs of it beside `carried`.
+/// A row and the values that the backward needs of it, without `carried`.
 template <class L>
 struct RowGradient {
   typename L::Row x, dy;
@@ -139,7 +140,7 @@ struct RowGradient {
   float shift, slope;  ///< the means of weight * dy and of its product with the normalised row
 };
 
-/// Adds a row to the threads' sums over rows and finds its means.
+/// Adds a row to the threads' sums over rows, and computes its means.
 template <class L>
 LOCKSTEP_DEVICE void add_row(RowGradient<L>& row, const Backward<typename L::T>& k,
                              float (&dweight)[L::elements], float (&dbias)[L::elements]) {
@@ -180,7 +181,7 @@ LOCKSTEP_DEVICE void write_gradient(const RowGradient<L>& row, const typename L:
   }
 }
 
-/// One thread's sums of one gradient to shared memory or to the partial sums.
+/// Stores one thread's sums of one gradient in shared memory or in the partial sums.
 template <class L>
 LOCKSTEP_DEVICE void store_sums(const float (&sums)[L::elements], float* to, int columns) {
 #pragma unroll
@@ -190,7 +191,7 @@ LOCKSTEP_DEVICE void store_sums(const float (&sums)[L::elements], float* to, int
       if (L::column(p) + i < columns) to[L::column(p) + i] = sums[p * L::width + i];
 }
 
-/// The block's sum of one gradient, its warps added in order.
+/// Stores the block's sum of one gradient. Its warps are added in order.
 template <class L>
 LOCKSTEP_DEVICE void store_block_sums(const float (&sums)[L::elements], float* to, int columns) {
   if constexpr (L::warps > 1) {
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kerne
     if (L::runs_ahead && k.carried) load_row<L>(carried, k.carried + offset, k.columns);
     row.mean = k.mean[begin + i], row.rstd = k.rstd[begin + i];
     add_row<L>(row, k, dweight, dbias);
-    // Makes the compiler read the weight again instead of keeping it: registers are what is scarce here.
+    // Makes the compiler read the weight again instead of keeping it. Registers are scarce here.
     __syncwarp();
     write_gradient<L>(row, carried, k, offset);
   }
@@ -234,8 +235,8 @@ __global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kerne
 
 constexpr int sum_groups = 32;
 
-/// Warp g of a block adds the partial sums of blocks g, g + 32, ... for 32 columns, then the first warp adds
-/// the warps' sums in order.
+/// Adds the partial sums. Warp g of a block adds those of blocks g, g + 32, ... for 32 columns. Then the
+/// first warp adds the warps' sums in order.
 __global__ void __launch_bounds__(32 * sum_groups)
     add_partials_kernel(const float* partials, int blocks, int columns, float* dweight, float* dbias) {
   float* sums = cuda::dynamic_shared<float>();
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(32 * sum_groups)
     dbias[column - columns] = sum;
 }
 
-/// Blocks of the backward write partial sums at most this often.
+/// An upper limit of blocks in the backward. Each block writes partial sums once.
 constexpr int64_t most_blocks = 1024;
 
 }  // namespace
@@ -283,7 +284,7 @@ void run(CudaStream stream, const LayerNormForward& k) {
         columns % Pack<T>::size == 0 &&
         cuda::is_aligned(k.x.data, k.residual.data, k.weight.data, k.bias.data, k.sum.data, k.y.data);
     cuda::with_layout<T>(columns, packed, [&]<class L>() {
-      // Enough blocks for any occupancy; each walks over rows.
+      // These blocks are enough for any occupancy. Each walks over rows.
       const int64_t most = int64_t{cuda::multiprocessors(stream)} * 16;
       const int64_t blocks = std::min(most, (rows + L::rows_at_once - 1) / L::rows_at_once);
       launch_grid(stream,
@@ -298,7 +299,7 @@ void run(CudaStream stream, const LayerNormForward& k) {
 void run(CudaStream stream, const LayerNormBackward& k) {
   const int64_t columns = k.x.shape[-1];
   const int64_t rows = k.x.shape.rows();
-  // A multiple of 8, so that the warps of a block have as many rows each.
+  // A multiple of 8 gives each warp of a block the same number of rows.
   const int64_t rows_per_block = std::max<int64_t>(1, (rows + 8 * most_blocks - 1) / (8 * most_blocks)) * 8;
   const unsigned blocks = cuda::blocks_for(rows, rows_per_block);
   const auto memory = allocate(std::max<int64_t>(1, blocks * 2 * columns) * int64_t{sizeof(float)}, stream);

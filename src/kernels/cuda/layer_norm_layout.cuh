@@ -6,8 +6,9 @@
 
 namespace lockstep::cuda {
 
-/// How a row lies in the threads of a block. Unpacked rows, whose columns do not fill 16-byte pieces or which
-/// begin between them, lie alike and go element by element, so that alignment does not show in the bits.
+/// The distribution of a row over the threads of a block. Unpacked rows do not fill 16-byte pieces, or do not
+/// begin at one. They are distributed alike but accessed element by element, so alignment does not change the
+/// bits.
 template <class Type, int warps_per_row, int elements_per_thread, bool is_packed>
 struct RowLayout {
   using T = Type;
@@ -19,22 +20,23 @@ struct RowLayout {
   static constexpr int threads = row_threads * rows_at_once;
   static constexpr int width = Pack<T>::size;
   static constexpr int pieces = elements / width;
-  /// A warp on its own row meets no barriers: it loads the next row early and keeps what all rows need.
+  /// A warp on its own row needs no barriers. It loads the next row early and keeps the values that all rows
+  /// need.
   static constexpr bool runs_ahead = packed && warps == 1;
-  /// Blocks of the backward that shall share a multiprocessor, as far as registers allow.
+  /// Blocks of the backward that should share a multiprocessor, as far as registers allow.
   static constexpr int backward_blocks = warps > 1 || elements > 24 ? 1 : (sizeof(T) == 2 ? 3 : 2);
   using Row = Pack<T>[pieces];
 
-  /// The first column of a thread's piece.
+  /// Returns the first column of a thread's piece.
   static LOCKSTEP_DEVICE int column(int piece) {
     return (piece * row_threads + static_cast<int>(threadIdx.x) % row_threads) * width;
   }
   static LOCKSTEP_DEVICE bool leads_row() { return threadIdx.x % row_threads == 0; }
-  /// Which of the rows that the block works on at once is this thread's.
+  /// Returns which of the rows that the block handles at once is this thread's.
   static LOCKSTEP_DEVICE int row_in_block() { return static_cast<int>(threadIdx.x) / row_threads; }
 };
 
-/// One of this thread's pieces of a row; zeros beyond its end.
+/// Loads one of this thread's pieces of a row, with zeros beyond the row's end.
 template <class L>
 LOCKSTEP_DEVICE Pack<typename L::T> load_piece(const typename L::T* from, int piece, int columns) {
   const int column = L::column(piece);
@@ -68,8 +70,8 @@ LOCKSTEP_DEVICE void store_piece(typename L::T* to, int piece, const Pack<typena
   }
 }
 
-/// The sum over the threads of a row, on each of them. `scratch` holds a float for each warp of the row and
-/// may be used again after another barrier.
+/// Returns the sum over the threads of a row, on each of them. `scratch` holds a float for each warp of the
+/// row. It may be used again after another barrier.
 template <class L>
 LOCKSTEP_DEVICE float row_sum(float value, float* scratch) {
   if constexpr (L::warps == 1)
@@ -78,7 +80,7 @@ LOCKSTEP_DEVICE float row_sum(float value, float* scratch) {
     return block_sum<L::row_threads>(value, scratch);
 }
 
-/// Calls body.operator()<RowLayout>() with the smallest layout for rows of so many columns.
+/// Calls body.operator()<RowLayout>() with the smallest layout for rows of `columns` columns.
 template <class T, class Body>
 void with_layout(int64_t columns, bool packed, Body&& body) {
   expect(columns <= 8192, "layer norm takes at most 8192 columns on a GPU, not ", columns);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products of matrices: cuBLASLt with what its epilogues can do, own kernels (matmul_epilogue.cu,
-// matmul_sums.cu) for the rest. 2 m n k operations; bound by the tensor cores for 16 bits and sizes from a
-// few hundred on. docs/kernels/matmul.md has the mapping and the rules.
+// Matrix products. cuBLASLt does what its epilogues can do, and Lockstep's kernels (matmul_epilogue.cu,
+// matmul_sums.cu) do the rest. Operations: 2 m n k. Bound: the tensor cores for 16 bits and sizes from a few
+// hundred on. docs/kernels/matmul.md has the mapping and the rules.
 
 #include "kernels/matmul.h"
 
@@ -27,8 +27,8 @@ bool is_aligned_to(const void* address, uint32_t alignment) {
   return reinterpret_cast<uintptr_t>(address) % alignment == 0;
 }
 
-/// An operand where a plan may count on its alignment: in place, or, so that the same algorithm serves every
-/// address, in a copy.
+/// An operand with the alignment that a plan relies on, in place or in a copy. So the same algorithm serves
+/// every address.
 class AlignedInput {
  public:
   AlignedInput(const CudaStream& stream, const View& view, uint32_t alignment, bool in_place = true)
@@ -62,21 +62,22 @@ class AlignedOutput {
 
 uint32_t alignment_of(const View& matrix) { return row_alignment(matrix.shape[-1] * bytes(matrix.dtype)); }
 
-/// Where cuBLASLt puts the product: what a GELU is applied to is wanted as well, and then made first.
+/// Returns the tensor that cuBLASLt writes. If GELU's input is wanted and the epilogue does not write it,
+/// this is pre_activation; otherwise it is c.
 const View& destination(const MatMul& k, Epilogue epilogue) {
   const bool makes_pre_activation =
       k.pre_activation && !is_backward(k.activation) && !writes_pre_activation(epilogue);
   return makes_pre_activation ? k.pre_activation : k.c;
 }
 
-/// The part of a product that is cuBLASLt's.
+/// Enqueues cuBLASLt's part of a product.
 cublasStatus_t multiply(const CudaStream& stream, const MatMul& k, const Candidate& candidate) {
   const auto& [epilogue, product, algorithm] = candidate;
   const AlignedInput a(stream, k.a, alignment_of(k.a));
   const AlignedInput b(stream, k.b, alignment_of(k.b));
   const View& to = destination(k, epilogue);
   const AlignedOutput c(stream, to, alignment_of(to));
-  // cuBLASLt rounds a sum of 16 bits twice if its C is its D: before it adds C, and after.
+  // cuBLASLt rounds a 16-bit sum twice if its C is its D: before it adds C, and after.
   const bool rounds_twice = k.residual && k.residual.data == c.address() && bytes(to.dtype) == 2;
   const AlignedInput residual(stream, k.residual, k.residual ? alignment_of(k.residual) : 1, !rounds_twice);
   const AlignedInput bias(stream, adds_bias(epilogue) ? k.bias : View{}, vector_alignment);
@@ -101,7 +102,7 @@ cublasStatus_t multiply(const CudaStream& stream, const MatMul& k, const Candida
   return status;
 }
 
-/// A product of no terms.
+/// Computes a product of no terms: zeros, or the residual.
 void multiply_nothing(const CudaStream& stream, const MatMul& k) {
   const View& to = destination(k, Epilogue::none);
   if (!k.residual)
@@ -110,7 +111,7 @@ void multiply_nothing(const CudaStream& stream, const MatMul& k) {
     run(stream, Copy{.x = k.residual, .y = to});
 }
 
-/// What of the contract the product's epilogue did not do.
+/// Does the part of the contract that the product's epilogue did not do.
 void finish(const CudaStream& stream, const MatMul& k, Epilogue done) {
   if (is_backward(k.activation)) {
     const Gelu form = k.activation == Activation::gelu_tanh_backward ? Gelu::tanh : Gelu::erf;
@@ -134,7 +135,7 @@ void sum(const CudaStream& stream, const MatMul& k, Epilogue done) {
 
 MatMulPlan make_plan(const CudaStream& stream, const MatMul& k, const MatMulKey& key) {
   if (!is_matmul_tuning() || is_recording_graph()) return first_plan(stream.device, key);
-  // Where c is also an input, a c of its own lets it run again and again.
+  // If c is also an input, trials write to memory of their own. So the product can run again and again.
   const bool accumulates = k.residual && k.residual.data == k.c.data;
   const Memory scratch = accumulates ? allocate(k.c.bytes(), stream) : nullptr;
   MatMul trial = k;
@@ -147,14 +148,14 @@ MatMulPlan make_plan(const CudaStream& stream, const MatMul& k, const MatMulKey&
   });
 }
 
-/// The plan that is kept for the key, or a new one.
+/// Returns the stored plan for the key, or makes a new one.
 MatMulPlan settle_plan(const CudaStream& stream, const MatMul& k, const MatMulKey& key) {
   if (std::optional<MatMulPlan> kept = find_plan(key)) {
     const char* problem = Product(key, kept->epilogue).refuses(stream.device, kept->algorithm);
     if (problem == nullptr) return *kept;
     require(is_matmul_tuning(), "the plan for the product of ", k.a.shape, " and ", k.b.shape,
-            " does not run on this GPU (", problem, "): start anew with another snapshot.path");
-    log_warning(concat("a kept plan does not run (", problem, ") and is made anew: ", to_text(key)));
+            " does not run on this GPU (", problem, "): start a new run with another snapshot.path");
+    log_warning(concat("a stored plan does not run (", problem, ") and is replaced: ", to_text(key)));
     forget_plan(key);
   }
   return keep_plan(key, make_plan(stream, k, key));

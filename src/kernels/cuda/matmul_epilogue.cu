@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What cuBLASLt's epilogues cannot do to a product [rows, columns]: a thread takes the elements of 16 bytes
-// of it, neighbours of one row, with their columns' bias; where rows are no multiple of 16 bytes, one
-// element. Bytes: x once and y once, and x once more where it keeps its sum with the bias; the bias stays in
-// L1. Bound: memory.
+// Finishes a product [rows, columns] with work that cuBLASLt's epilogues cannot do. A thread takes the
+// elements of 16 bytes, neighbours of one row, with their columns' bias. It takes one element if rows are no
+// multiple of 16 bytes. Bytes: x once and y once, and x once more if it keeps its sum with the bias. The bias
+// stays in L1. Bound: memory.
 
 #include <limits>
 

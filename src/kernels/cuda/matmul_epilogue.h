@@ -5,8 +5,8 @@
 
 namespace lockstep::cuda {
 
-/// What cuBLASLt left to do to a product x [rows, columns]: x += bias, then y = activation(x). x keeps its
-/// sum with the bias, rounded, and may be y.
+/// The rest of the work on a product x [rows, columns] from cuBLASLt: x += bias, then y = activation(x). x
+/// keeps its sum with the bias, rounded, and may be y.
 struct FinishProduct {
   View x;
   View bias;  ///< optional, [columns]

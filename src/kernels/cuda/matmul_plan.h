@@ -11,7 +11,7 @@
 
 namespace lockstep::cuda {
 
-/// Everything that a product's plan depends on. Neither addresses nor streams nor the GPU's number are in it.
+/// Everything that a product's plan depends on. Addresses, streams and the GPU's number are not part of it.
 struct MatMulKey {
   int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::f32;  ///< of a and b
@@ -25,14 +25,14 @@ struct MatMulKey {
   auto operator<=>(const MatMulKey&) const = default;
 };
 
-/// "m=768 n=768 ...", as in exported plans.
+/// Returns "m=768 n=768 ...", as in exported plans.
 std::string to_text(const MatMulKey& key);
 
 struct MatMulKeyHash {
   size_t operator()(const MatMulKey& key) const;
 };
 
-/// What cuBLASLt does to a product before it stores it; kernels of our own do the rest.
+/// The work that cuBLASLt does on a product before it stores it. Lockstep's kernels do the rest.
 enum class Epilogue : uint8_t { none, bias, gelu, gelu_bias, gelu_aux, gelu_aux_bias, dgelu, column_sum };
 inline constexpr int epilogue_count = 8;
 const char* name(Epilogue epilogue);
@@ -49,7 +49,8 @@ constexpr bool applies_gelu(Epilogue e) {
          e == Epilogue::gelu_bias;
 }
 
-/// The epilogues that serve a product, the most work saved first; the last is always `none`.
+/// The epilogues that serve a product. The one that saves the most work is first, and the last is always
+/// `none`.
 struct EpilogueChoices {
   std::array<Epilogue, 3> of = {};
   int count = 0;
@@ -67,15 +68,15 @@ struct MatMulPlan {
   Epilogue epilogue = Epilogue::none;
   Algorithm algorithm;
 };
-/// "epilogue=none algorithm=66 ...", without the words that only cuBLASLt reads.
+/// Returns "epilogue=none algorithm=66 ...", without the words that only cuBLASLt reads.
 std::string describe(const MatMulPlan& plan);
 
-/// The process's table of plans; safe to use from several threads.
+/// Finds a plan in the process's table. The table is safe to use from several threads.
 std::optional<MatMulPlan> find_plan(const MatMulKey& key);
-/// Keeps the plan if the key has none; returns the one that is kept.
+/// Stores the plan if the key has none. Returns the stored plan.
 MatMulPlan keep_plan(const MatMulKey& key, const MatMulPlan& plan);
 void forget_plan(const MatMulKey& key);
-/// Rises whenever plans are replaced, so that threads may keep copies.
+/// Returns a counter that rises whenever plans are replaced. Threads that keep copies compare it.
 uint64_t plans_generation();
 bool is_matmul_tuning();
 

@@ -73,7 +73,7 @@ class Line {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
     require(error == std::errc() && end == digits.data() + digits.size(), "a plan for a product has '",
-            digits, "' in the place of a number: ", text_);
+            digits, "' instead of a number: ", text_);
     return value;
   }
 
@@ -177,9 +177,9 @@ void import_matmul_plans(const std::string& text) {
     std::string place;
     std::getline(in, place);
     const std::string here = place_of_matmul_plans();
-    require(place == here, "the matrix products of this run were planned elsewhere: it has \"", place,
-            "\", this is \"", here,
-            "\". Go on where they were made, so that the bits stay the same, or start anew with another "
+    require(place == here, "the matmul plans of this run were made for another GPU or cuBLASLt: they are \"",
+            place, "\", but this machine needs \"", here,
+            "\". To keep the bits, resume the run on such a GPU; otherwise start a new run with another "
             "snapshot.path");
     for (std::string row; std::getline(in, row);) {
       const cuda::Line line(row);

@@ -15,11 +15,13 @@ namespace {
 constexpr int most_gpus = 64;
 constexpr int most_results = 64;
 
-/// cuBLASLt's handle for a GPU; made once, never destroyed, so that no order of destruction matters.
+/// Returns cuBLASLt's handle for a GPU. It is made once and never destroyed, so no order of destruction
+/// matters.
 cublasLtHandle_t handle_of(int device) {
   static std::array<std::atomic<cublasLtHandle_t>, most_gpus> handles{};
   static std::mutex mutex;
-  expect(device >= 0 && device < most_gpus, "GPU ", device, " multiplies no matrices");
+  expect(device >= 0 && device < most_gpus, "GPU ", device,
+         " has a number that is too large for matrix products");
   std::atomic<cublasLtHandle_t>& slot = handles[static_cast<size_t>(device)];
   if (const cublasLtHandle_t handle = slot.load(std::memory_order_acquire)) return handle;
   const std::lock_guard lock(mutex);
@@ -27,7 +29,7 @@ cublasLtHandle_t handle_of(int device) {
     int before = 0;
     check(cudaGetDevice(&before), "asking for the current GPU");
     check(cudaSetDevice(device), "choosing a GPU");
-    // The library may allocate, which enqueues nothing and so may happen while a graph is recorded.
+    // The library may allocate. This enqueues nothing, so it may happen while a graph is recorded.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     check(cudaThreadExchangeStreamCaptureMode(&mode), "allowing cuBLASLt to allocate");
     cublasLtHandle_t handle = nullptr;
@@ -96,15 +98,15 @@ cublasLtMatmulAlgo_t native(const Algorithm& algorithm) {
   return result;
 }
 
-/// Parts of sums stay in the workspace and are added in a step of their own: in the type of sums, or in that
-/// of the output where it is the same.
+/// Returns the reduction schemes that keep parts of sums in the workspace and add them in a separate step.
+/// The parts have the type of sums, or the type of the output if that is the same.
 constexpr uint32_t ordered_schemes(DType c_dtype) {
   return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
          (c_dtype == DType::f32 ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
 }
 
-/// What is known of every address, and no more: suggestions shall not depend on where an array happens to
-/// lie.
+/// Returns an address that is a multiple of 16 bytes and of nothing larger. So suggestions do not depend on
+/// the addresses of arrays.
 const void* aligned_address() {
   alignas(256) static std::array<std::byte, 256> anything;
   return anything.data() + vector_alignment;
@@ -115,7 +117,7 @@ const void* aligned_address() {
 void check(cublasStatus_t status, const char* what, const char* file, int line) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
-  throw Error(concat(what, " failed: cuBLASLt says ", cublasLtGetStatusString(status)), file, line);
+  throw Error(concat(what, " failed: cuBLASLt returned ", cublasLtGetStatusString(status)), file, line);
 }
 
 std::array<std::optional<int64_t>, algorithm_attributes.size()> attributes_of(const Algorithm& algorithm) {
@@ -186,7 +188,7 @@ Product::Candidates Product::candidates(int device, int most) const {
       std::min(most, most_results), results.data(), &count);
   Candidates found;
   if (status != CUBLAS_STATUS_SUCCESS) {
-    ++found.dropped[concat("cuBLASLt says ", cublasLtGetStatusString(status))];
+    ++found.dropped[concat("cuBLASLt returned ", cublasLtGetStatusString(status))];
     return found;
   }
   std::vector<Algorithm> unknown;
@@ -195,8 +197,8 @@ Product::Candidates Product::candidates(int device, int most) const {
     Algorithm algorithm;
     std::memcpy(algorithm.words.data(), result.algo.data, sizeof(result.algo.data));
     algorithm.workspace_bytes = result.workspaceSize;
-    if (const char* problem =
-            result.state == CUBLAS_STATUS_SUCCESS ? refuses(device, algorithm) : "suggested as failing")
+    if (const char* problem = result.state == CUBLAS_STATUS_SUCCESS ? refuses(device, algorithm)
+                                                                    : "cuBLASLt marks it as failing")
       ++found.dropped[problem];
     else
       (additions_of(algorithm, key_.c_dtype) == Additions::fixed ? found.kept : unknown).push_back(algorithm);
@@ -204,7 +206,7 @@ Product::Candidates Product::candidates(int device, int most) const {
   if (found.kept.empty())
     found.kept = std::move(unknown);
   else if (!unknown.empty())
-    found.dropped["how it adds is not told"] += static_cast<int>(unknown.size());
+    found.dropped["its order of additions is unknown"] += static_cast<int>(unknown.size());
   return found;
 }
 
@@ -217,8 +219,8 @@ const char* Product::refuses(int device, Algorithm& algorithm) const {
       cublasLtMatmulAlgoCheck(handle_of(device), &operation, &b, &a, &c, &c, &native_algorithm, &result);
   if (status != CUBLAS_STATUS_SUCCESS) return "cuBLASLt's check refuses it";
   algorithm.workspace_bytes = std::max<uint64_t>(algorithm.workspace_bytes, result.workspaceSize);
-  if (algorithm.workspace_bytes > matmul_workspace_bytes) return "wants more workspace than there is";
-  if (additions_of(algorithm, key_.c_dtype) == Additions::varying) return "adds in an order that varies";
+  if (algorithm.workspace_bytes > matmul_workspace_bytes) return "needs more workspace than is allowed";
+  if (additions_of(algorithm, key_.c_dtype) == Additions::varying) return "its order of additions varies";
   return nullptr;
 }
 
@@ -229,7 +231,7 @@ cublasStatus_t Product::run(const CudaStream& stream, const Algorithm& algorithm
   if (writes_pre_activation(epilogue_) || reads_pre_activation(epilogue_))
     set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation);
   const MemoryScope scope("matmul workspace");
-  // Always of one size, so that each stream, and each graph, ends up with a single one.
+  // The size is always the same, so each stream and each graph ends up with a single workspace.
   const auto workspace =
       algorithm.workspace_bytes == 0 ? nullptr : allocate(int64_t{matmul_workspace_bytes}, stream);
   const float beta = operands.residual ? 1.0f : 0.0f;

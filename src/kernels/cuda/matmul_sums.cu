@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sums of a matrix's columns, in fp32. A block adds 256 rows of 32 groups of columns (16 bytes each, or
-// single columns where rows are no multiple of 16 bytes); warp w adds rows w, w + 8, ..., then the warps'
-// sums are added in order of warps. The blocks' sums are a matrix of 1/256 of the rows, to which the same is
-// done until one row is left. Which terms are added in which order follows from the shape alone. Bytes: x
+// Sums of a matrix's columns in fp32. A block adds 256 rows of 32 groups of columns. A group has 16 bytes, or
+// a single column if rows are no multiple of 16 bytes. Warp w adds rows w, w + 8, ... Then the warps' sums
+// are added in order of warps. The blocks' sums are a matrix of 1/256 of the rows. The kernel runs again on
+// that matrix until one row is left. The shape alone decides which terms are added in which order. Bytes: x
 // once, and 1/128 of it (16 bits) for partial sums. Bound: memory.
 
 #include "core/memory.h"
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads)
   sums[blockIdx.x * columns + own] = total;
 }
 
-/// One round: a row of sums for each block of rows.
+/// Runs one round: a row of sums for each block of rows.
 template <class X>
 void sum_blocks(const CudaStream& stream, int64_t rows, int64_t columns, const X* x, float* sums) {
   constexpr int pack = 16 / static_cast<int>(sizeof(X));

@@ -15,7 +15,7 @@ namespace {
 constexpr int most_candidates = 32;
 constexpr int timed_runs = 9;
 
-/// Events around each of some runs on a stream.
+/// A timer that records events around each of several runs on a stream.
 class Timer {
  public:
   explicit Timer(const CudaStream& stream) : stream_(stream) {
@@ -27,7 +27,7 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  /// The median time of a run in milliseconds; infinite if it cannot run.
+  /// Returns the median time of a run in milliseconds, or infinity if it cannot run.
   float operator()(const std::function<bool()>& run) {
     if (!run()) return std::numeric_limits<float>::infinity();
     mark(0);
@@ -50,21 +50,22 @@ class Timer {
   std::array<cudaEvent_t, timed_runs + 1> events_{};
 };
 
-/// Whether it is told what cuBLASLt offers for each product.
+/// Returns whether cuBLASLt's suggestions are logged for each product.
 bool logs_offers() {
   static const bool is_wanted = !environment("LOCKSTEP_LOG_MATMUL").empty();
   return is_wanted || is_matmul_tuning();
 }
 
-/// What the key and the epilogue may choose from; told where somebody wants to know, or has to.
+/// Returns the algorithms for a key and an epilogue. Logs them if logging is on, if a kernel replaces
+/// column_sum, or if the order of additions is unknown.
 std::vector<Algorithm> offers(int device, const MatMulKey& key, const Product& product, Epilogue epilogue) {
   const Product::Candidates found = product.candidates(device, most_candidates);
   std::string text = concat(to_text(key), ", epilogue ", name(epilogue), ": ", found.kept.size(), " kept");
   for (const auto& [reason, count] : found.dropped) text += concat(", ", count, " dropped: ", reason);
   if (found.kept.empty() && epilogue == Epilogue::column_sum)
-    log_info(concat("a kernel sums the columns that cuBLASLt does not: ", text));
+    log_info(concat("cuBLASLt cannot sum these columns, so a kernel does: ", text));
   else if (!found.kept.empty() && additions_of(found.kept.front(), key.c_dtype) == Additions::unknown)
-    log_warning(concat("cuBLASLt does not tell in which order it adds: ", text));
+    log_warning(concat("cuBLASLt does not report the order of its additions: ", text));
   else if (logs_offers())
     log_info(text);
   return found.kept;
@@ -80,11 +81,12 @@ std::vector<Algorithm> offers(int device, const MatMulKey& key, const Product& p
 EpilogueChoices epilogues_for(const MatMulKey& key) {
   EpilogueChoices choices;
   const auto add = [&](Epilogue epilogue) { choices.of[static_cast<size_t>(choices.count++)] = epilogue; };
-  // cuBLASLt's bias, or sum, is of the dtype of its output, and its auxiliary matrix has rows of a multiple
-  // of eight elements.
+  // cuBLASLt's bias and sums have the dtype of its output. The rows of its auxiliary matrix are a multiple of
+  // eight elements.
   const bool bias_fits = key.c_dtype == key.dtype, sums_fit = key.c_dtype == DType::f32;
   const bool aux_fits = key.n % 8 == 0;
-  // Its GELU errs by 6e-6 in fp32 as well (seen on an H200), which 16 bits hide and f32 does not.
+  // cuBLASLt's GELU errs by 6e-6 in fp32 as well (seen on an H200). 16 bits hide this error, and f32 does
+  // not.
   const bool gelu_fits = key.c_dtype != DType::f32;
   if (key.activation == Activation::gelu_tanh && gelu_fits && (bias_fits || !key.bias)) {
     if (!key.pre_activation)

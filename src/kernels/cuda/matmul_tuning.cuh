@@ -14,11 +14,13 @@ struct Candidate {
   Algorithm algorithm;
 };
 
-/// cuBLASLt's first suggestion for the epilogue that saves most work. Throws Error if there is none at all.
+/// Returns cuBLASLt's first suggestion for the epilogue that saves most work. Throws Error if no epilogue has
+/// one.
 MatMulPlan first_plan(int device, const MatMulKey& key);
 
-/// The way with the smallest median time, measured on the stream, over all epilogues and up to 32 suggestions
-/// for each. `attempt` enqueues the whole operation, or returns false if cuBLASLt refuses. Waits for the GPU.
+/// Returns the plan with the smallest median time, over all epilogues and up to 32 suggestions for each.
+/// Times are measured on the stream. `attempt` enqueues the whole operation, or returns false if cuBLASLt
+/// refuses. Waits for the GPU.
 MatMulPlan fastest_plan(const CudaStream& stream, const MatMulKey& key,
                         const std::function<bool(const Candidate&)>& attempt);
 

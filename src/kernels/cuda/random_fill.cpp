@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Values are drawn on the host by the CPU's kernel and copied. A GPU draws the same words, but its logarithm,
-// sine and cosine differ from the host's in last bits: a model initialised there would not be the one that
-// the CPU trains. Filling happens once a run, at some 10 ns an element and thread.
+// The CPU's kernel draws the values on the host, and they are copied to the GPU. A GPU draws the same words,
+// but its logarithm, sine and cosine differ from the host's in last bits. A model initialised there would
+// differ from the one that the CPU trains. Filling happens once per run, at some 10 ns per element and
+// thread.
 
 #include "kernels/random_fill.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A thread takes four neighbours by one 16-byte access to each array, or one element where an array is not
-// aligned. An element moves 12 bytes (parameter read and written, gradient read), 20 with a velocity, and
-// takes a few instructions: memory is the bound.
+// A thread takes four neighbours by one 16-byte access to each array. It takes one element if an array is not
+// aligned. An element moves 12 bytes: the parameter is read and written, and the gradient is read. With a
+// velocity it moves 20 bytes. The update takes a few instructions, so memory is the bound.
 
 #include <cmath>
 
@@ -48,7 +48,7 @@ LOCKSTEP_DEVICE void store(float* to, const float (&values)[count]) {
   }
 }
 
-/// Elements [i, i + count), each with the CPU's operations in the CPU's order.
+/// Updates elements [i, i + count) with the CPU's operations in the CPU's order.
 template <int count>
 LOCKSTEP_DEVICE void update(const Step& k, float clip, int64_t i) {
   float parameter[count], direction[count], velocity[count];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Softmax of rows. Up to 2048 columns a warp has a row to itself, else 512 threads; which thread adds what
-// depends on the shape alone (softmax_row.cuh). A row is read twice, the second time from the caches.
-// Forward: maximum and sum in one pass (Milakov & Gimelshein 2018), then the quotients. Bytes: x and y once;
-// backward y, dy and dx once. Bound: memory.
+// Softmax of rows. Up to 2048 columns a warp owns a row, otherwise 512 threads do. The shape alone decides
+// which thread adds which elements (softmax_row.cuh). A row is read twice, the second time from the caches.
+// The forward computes the maximum and the sum in one pass (Milakov & Gimelshein 2018), then the quotients.
+// Bytes: x and y once in the forward, y, dy and dx once in the backward. Bound: memory.
 
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/softmax_row.cuh"
@@ -16,8 +16,8 @@ using cuda::load_values, cuda::store_values;
 
 template <class T>
 struct Problem {
-  const T *x, *dy;  ///< backward x is the output of the forward
-  T* y;             ///< and y the gradient
+  const T *x, *dy;  ///< in the backward, x is the forward's output
+  T* y;             ///< in the backward, the gradient of its input
   int64_t rows;
   int columns;
   bool aligned;  ///< whether packed rows can be moved in pieces
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(block_threads<L>, L::threads == 32 ? 2 : 1)
   }
 }
 
-/// Calls body.operator()<Layout>() with the layout for rows of so many columns.
+/// Calls body.operator()<Layout>() with the layout for rows of `columns` columns.
 template <class T, class Body>
 void with_layout(int64_t columns, Body&& body) {
   const bool packed = columns % cuda::Pack<T>::size == 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Rows in the hands of a warp or a block, their largest element and the sum of the exponentials: for softmax
-// and cross entropy.
+// Rows that a warp or a block holds, their largest element and the sum of the exponentials. Softmax and cross
+// entropy use them.
 
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@
 
 namespace lockstep::cuda {
 
-/// Which elements of a row belong to a thread: groups of Pack<T>::size, packed or `threads` apart.
+/// The elements of a row that belong to a thread: groups of Pack<T>::size, packed or `threads` apart.
 template <class Type, int threads_per_row, bool is_packed>
 struct SoftmaxLayout {
   using T = Type;
@@ -29,7 +29,8 @@ struct SoftmaxLayout {
   static LOCKSTEP_DEVICE int column(int group, int i) {
     return packed ? (group * threads + thread()) * width + i : (group * width + i) * threads + thread();
   }
-  /// The number, group * width + i, of the thread's element in that column; -1 if it is another thread's.
+  /// Returns the number, group * width + i, of the thread's element in that column. Returns -1 if it is
+  /// another thread's.
   static LOCKSTEP_DEVICE int own_element(int column) {
     const int piece = packed ? column / width : column;
     if (piece % threads != thread()) return -1;
@@ -37,7 +38,8 @@ struct SoftmaxLayout {
   }
 };
 
-/// A thread's group of a row from memory; beyond its end minus infinity, which changes no maximum and no sum.
+/// Loads a thread's group of a row from memory. Elements beyond the row's end are minus infinity, which
+/// changes no maximum and no sum.
 template <class L>
 LOCKSTEP_DEVICE void load_values(typename L::Group& x, const typename L::T* row, int group, int columns,
                                  bool in_pieces) {
@@ -54,7 +56,8 @@ LOCKSTEP_DEVICE void load_values(typename L::Group& x, const typename L::T* row,
     x[i] = L::column(group, i) < columns ? to_float(row[L::column(group, i)]) : -INFINITY;
 }
 
-/// The same back to memory, past the caches if in pieces: it is not met again here.
+/// Stores a thread's group of a row to memory. In pieces it bypasses the caches because the row is not read
+/// again here.
 template <class L>
 LOCKSTEP_DEVICE void store_values(typename L::T* row, const typename L::Group& values, int group, int columns,
                                   bool in_pieces) {
@@ -90,7 +93,7 @@ struct Softmax {
   }
 };
 
-/// Joins what the lanes of `width` neighbours have seen.
+/// Joins the results of `width` neighbouring lanes.
 template <int width>
 LOCKSTEP_DEVICE Softmax join_lanes(Softmax mine) {
   Softmax all;
@@ -99,7 +102,8 @@ LOCKSTEP_DEVICE Softmax join_lanes(Softmax mine) {
   return all;
 }
 
-/// Joins what the threads of a row have seen; also a barrier among them. `scratch` holds two floats a warp.
+/// Joins the results of the threads of a row, and is a barrier among them. `scratch` holds two floats per
+/// warp.
 template <int threads>
 LOCKSTEP_DEVICE Softmax join_row(Softmax mine, [[maybe_unused]] float* scratch) {
   mine = join_lanes<32>(mine);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// First a warp per block of 4096 elements, over all ranges of blocks in one launch: lane l adds elements l, l
-// + 32, ... in order, and a butterfly adds the lanes, which is the CPU's order. These accesses are of 4 bytes
-// a lane: the 128 of a warp are whole sectors, need no alignment, and leave no data in another lane's hands;
-// 16 of them are in flight. Then one block adds the partial sums. Read: each element once (4 bytes a
-// gradient), the bound; conversion and fused multiply-add in f64 stay below it where f64 runs at 1/64 of
-// f32's rate.
+// Sums of all elements, and sums of squares. First a warp adds a block of 4096 elements, over all ranges of
+// blocks in one launch. Lane l adds elements l, l + 32, ... in order. A butterfly then adds the lanes. This
+// is the CPU's order. Each access has 4 bytes per lane. The 128 bytes of a warp are whole sectors and need no
+// alignment, and each lane reads its own data. 16 of these accesses are in flight. Then one block adds the
+// partial sums. Bytes: each element once (4 bytes per gradient), which is the bound. Conversion and fused
+// multiply-add in f64 stay below it where f64 runs at 1/64 of f32's rate.
 //
-// Over one dimension: where the elements of a sum lie beside each other, a warp adds a block of 4096 in that
-// way. Where they are columns, a warp adds 64 rows of 32 neighbouring columns one after the other, and up to
-// 16 such warps share a block of 1024 rows, whose sums a thread a column adds in order; with fewer rows the
-// warps of a thread block take further columns. A sum of several blocks is finished by a thread, in f64.
-// Read: each element once, the bound.
+// Sums over one dimension. If the elements of a sum are contiguous, a warp adds a block of 4096 as above. If
+// they are columns, a warp adds 64 rows of 32 neighbouring columns one after the other. Up to 16 such warps
+// share a block of 1024 rows. A thread per column adds their sums in order. With fewer rows the warps of a
+// thread block take further columns. A thread finishes a sum of several blocks in f64. Bytes: each element
+// once, which is the bound.
 
 #include <algorithm>
 #include <cmath>
@@ -32,11 +32,11 @@ constexpr int final_threads = 1024;
 
 struct BlockRange {
   int64_t first;    ///< block of y
-  int64_t x_first;  ///< the block of x it is squared from
+  int64_t x_first;  ///< the block of x that is squared
   uint32_t first_tile;
 };
 
-/// Ranges of blocks; a tile is a block.
+/// Ranges of blocks. A tile is a block.
 struct Ranges {
   static constexpr int capacity = 1350;
   BlockRange ranges[capacity];
@@ -45,7 +45,7 @@ struct Ranges {
 };
 static_assert(sizeof(Ranges) + 32 <= cuda::parameter_bytes);
 
-/// The sum of term(i) over [0, size) by the whole warp, for size <= sum_block.
+/// Returns the sum of term(i) over [0, size), added by the whole warp. The size is at most sum_block.
 template <class S, class Term>
 LOCKSTEP_DEVICE S sum_of_block(int size, Term term) {
   const int lane = cuda::lane_index();
@@ -67,7 +67,7 @@ struct Square {
   const float* x;
 
   LOCKSTEP_DEVICE float load(int i) const { return __ldcs(x + i); }
-  /// The product of two fp32 is exact in f64, so fused or not is the same.
+  /// Adds a square. The product of two fp32 values is exact in f64, so fusing does not change the result.
   LOCKSTEP_DEVICE double add(double sum, float value) const {
     const double wide = value;
     return fma(wide, wide, sum);
@@ -107,7 +107,7 @@ __global__ __launch_bounds__(threads) void sum_kernel(const T* x, int64_t size, 
   if (cuda::lane_index() == 0) partials[block] = sum;
 }
 
-/// The sum of the partials in thread 0, a function of their number and order alone.
+/// Returns the sum of the partials in thread 0. Their number alone decides the order of additions.
 LOCKSTEP_DEVICE double sum_of_partials(const double* partials, int64_t count) {
   double sum = 0.0;
   for (int64_t i = threadIdx.x; i < count; i += final_threads) sum += partials[i];
@@ -138,8 +138,8 @@ struct Columns {
   float* y;  ///< [outer, blocks, inner]
   int64_t count, inner, blocks;
   int64_t strips = 0;      ///< of 32 columns
-  int64_t tasks = 0;       ///< outer * blocks * strips: a strip of 32 columns of a block each
-  int warps_for_each = 1;  ///< that share a task: a power of two
+  int64_t tasks = 0;       ///< outer * blocks * strips, each a strip of 32 columns of a block
+  int warps_for_each = 1;  ///< warps that share a task, a power of two
 };
 
 template <class T>
@@ -168,7 +168,7 @@ __global__ __launch_bounds__(column_warps* cuda::warp_size) void column_kernel(C
   k.y[(outer * k.blocks + block) * k.inner + column] = total;
 }
 
-/// A warp a block of elements that lie beside each other: y [outer, blocks].
+/// Sums blocks of contiguous elements, one warp per block. y is [outer, blocks].
 template <class T>
 __global__ __launch_bounds__(threads) void row_kernel(const T* x, int64_t count, int64_t blocks,
                                                       int64_t tasks, float* y) {
@@ -180,7 +180,7 @@ __global__ __launch_bounds__(threads) void row_kernel(const T* x, int64_t count,
   if (cuda::lane_index() == 0) y[task] = sum;
 }
 
-/// y[o, i] = the sum of partials[o, b, i] over b.
+/// Computes y[o, i] = the sum of partials[o, b, i] over b.
 __global__ __launch_bounds__(threads) void finish_kernel(const float* partials, int64_t blocks, int64_t inner,
                                                          int64_t size, float* y) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Two dimensions swapped. Where the last one is among them, a block brings a tile of 32 x 32 elements through
-// shared memory, so that both arrays are met in pieces of a warp; a column more a row keeps the banks apart.
-// Else runs of neighbours move as they are: a thread moves 16 bytes, or one element where runs do not consist
-// of such pieces. Bytes: both arrays once. Bound: memory.
+// Swaps two dimensions. If the last one is among them, a block moves a tile of 32 x 32 elements through
+// shared memory. So a warp accesses contiguous pieces of both arrays. An extra column per row avoids bank
+// conflicts. Otherwise runs of neighbours move as they are. A thread moves 16 bytes, or one element if runs
+// do not consist of such pieces. Bytes: both arrays once. Bound: memory.
 
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/pack.cuh"
@@ -16,7 +16,8 @@ constexpr int tile = 32;
 constexpr int tile_threads = 256;
 constexpr int run_threads = 256;
 
-/// x [outer, rows, between, columns, inner], y [outer, columns, between, rows, inner], of words.
+/// The arrays, counted in words. x is [outer, rows, between, columns, inner], and y is [outer, columns,
+/// between, rows, inner].
 template <class Word>
 struct Problem {
   const Word* x;

@@ -9,7 +9,7 @@ Tensor BroadcastInput::gradient(const Tensor& dy) const {
   const Shape& from = dy.shape();
   Tensor sum = dy;
   int64_t outer = 1;
-  // Neighbouring dimensions that were repeated are added up at once; at most two such groups fit a shape.
+  // Adjacent repeated dimensions are summed at once. A shape has at most two such groups.
   for (int i = 0; i < from.rank();) {
     const auto is_repeated = [&](int dimension) {
       const int own = dimension - from.rank() + shape.rank();

@@ -47,7 +47,7 @@ Tensor cached_attention(const Tensor& qkv, int64_t heads, const AttentionCache& 
   const Shape& shape = qkv.shape();
   expect(shape.rank() == 2 && heads > 0 && shape[1] % (3 * heads) == 0 && !is_recorded({qkv}),
          "cached_attention: qkv is ", shape, " for ", heads,
-         " heads; it must be [tokens, 3 * heads * size], and no gradient is computed");
+         " heads; it must be [tokens, 3 * heads * size] and require no gradient");
   const Tensor y = empty({shape[0], shape[1] / 3}, qkv.dtype(), qkv.stream());
   launch(qkv.stream(), CachedAttention{.qkv = qkv.view(),
                                        .keys = kept.keys.view(),

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// The place of a dimension that may count from the last. Throws Error naming the operation and the shape.
+/// Returns the index of a dimension; negative ones count from the last. Throws Error that names the operation
+/// and the shape.
 inline int place_of(int dimension, const Shape& shape, const char* op) {
   const int rank = shape.rank();
   expect(-rank <= dimension && dimension < rank, op, ": x is ", shape, " and has no dimension ", dimension,
@@ -14,14 +15,15 @@ inline int place_of(int dimension, const Shape& shape, const char* op) {
   return dimension < 0 ? dimension + rank : dimension;
 }
 
-/// The dtype in which an operation computes on both. Throws Error unless it is one.
+/// Returns the dtype in which an operation computes on both. Throws Error if their dtypes differ.
 inline DType common_dtype(const Tensor& a, const Tensor& b, const char* op) {
   expect(a.compute_dtype() == b.compute_dtype(), op, ": a is ", a.shape(), " ", a.compute_dtype(), ", b is ",
-         b.shape(), " ", b.compute_dtype(), "; one dtype is needed: convert() makes another");
+         b.shape(), " ", b.compute_dtype(), "; convert() one of them to the dtype of the other");
   return a.compute_dtype();
 }
 
-/// What Add, Subtract, Multiply or Divide makes of a and b, off the tape.
+/// Returns the result of an arithmetic kernel on a and b off the tape. The kernel is Add, Subtract, Multiply
+/// or Divide.
 template <class Kernel>
 Tensor combined(const Tensor& a, const Tensor& b) {
   const DType dtype = common_dtype(a, b, Kernel::name);
@@ -32,12 +34,13 @@ Tensor combined(const Tensor& a, const Tensor& b) {
   return y;
 }
 
-/// An input of an operation that broadcasts, as the gradient sees it.
+/// An input of a broadcasting operation as its gradient function needs it.
 struct BroadcastInput {
   explicit BroadcastInput(const Tensor& x)
       : shape(x.shape()), dtype(x.dtype()), is_wanted(x.requires_grad()) {}
 
-  /// `dy` [a shape that this one was repeated to], added up where it was; f32 for an f32 parameter.
+  /// Returns `dy` summed over the dimensions along which this input was repeated. It is f32 for an f32
+  /// parameter.
   Tensor gradient(const Tensor& dy) const;
 
   Shape shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, means and softmax along one dimension, and the exchange of two.
+// Operations on dimensions: sums, means, softmax and transpose().
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
 #include "kernels/transpose.h"
@@ -11,7 +11,8 @@ namespace {
 
 Tensor times(const Tensor& x, double factor) { return factor == 1.0 ? x : scale(x, factor); }
 
-/// The sums over a dimension times `factor`, rounded once. `kept` is the shape with 1 in its place.
+/// Returns the sums over a dimension times `factor`, rounded once. `kept` is the shape with 1 for that
+/// dimension.
 Tensor sum_times(const char* op, const Tensor& x, int dimension, const Shape& kept, double factor) {
   int64_t inner = 1;
   for (int i = dimension + 1; i < x.shape().rank(); ++i) inner *= x.shape()[i];
@@ -23,7 +24,7 @@ Tensor sum_times(const char* op, const Tensor& x, int dimension, const Shape& ke
                 [shape = x.shape(), dimension, factor](const Tensor& dy) -> Gradients {
                   Shape along{shape[dimension]};
                   for (int i = dimension + 1; i < shape.rank(); ++i) along.append(1);
-                  // A product with ones repeats dy along the dimension.
+                  // A multiplication by ones repeats dy along the dimension.
                   return {combined<Multiply>(times(dy, factor), full(along, 1.0, dy.dtype(), dy.stream()))};
                 });
 }
@@ -36,7 +37,7 @@ Tensor reduced(const char* op, const Tensor& x, int dimension, bool keep_dimensi
     kept.append(i == place ? 1 : shape[i]);
     if (i != place) dropped.append(shape[i]);
   }
-  // The mean of nothing is 0 times infinity, NaN.
+  // The mean over an empty dimension is 0 times infinity: NaN.
   const Tensor y = sum_times(op, x, place, kept, is_mean ? 1.0 / static_cast<double>(shape[place]) : 1.0);
   return keep_dimension ? y : y.reshape(dropped);
 }

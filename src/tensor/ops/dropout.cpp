@@ -16,9 +16,10 @@ Tensor masked(const Tensor& x, double probability, const RandomKey& key) {
 }  // namespace
 
 Tensor dropout(const Tensor& x, double probability, const RandomKey& key) {
-  expect(probability >= 0.0 && probability < 1.0, "a dropout probability of ", probability);
+  expect(probability >= 0.0 && probability < 1.0, "dropout: the probability must be in [0, 1), not ",
+         probability);
   if (probability == 0.0) return x;
-  // The mask is a function of the key, so the gradient draws it again instead of keeping it.
+  // The mask is a function of the key. So the gradient draws it again instead of storing it.
   return record("dropout", masked(x, probability, key), {x},
                 [probability, key](const Tensor& dy) -> Gradients { return {masked(dy, probability, key)}; });
 }

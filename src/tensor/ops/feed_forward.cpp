@@ -16,22 +16,23 @@ void check_feed_forward(const Tensor& x, const FeedForwardWeights& weights) {
       "; they must be [..., inputs], [inputs, hidden] and [hidden, outputs]");
 }
 
-/// What the gradient needs of the forward: `z` is the hidden layer before its GELU, `h` after it. What only
-/// an unwanted gradient needs is empty.
+/// Data of the forward that the gradient needs: `z` is the hidden layer before its GELU, `h` after it. A
+/// tensor is empty if only an unneeded gradient would read it.
 struct Saved {
   Tensor x, z, h, in, bias_in, out, bias_out;
   Gelu form;
   bool wants_dx;
 };
 
-/// A layer within: what it read, its weight and bias, the latter or both empty if their gradients are not
-/// wanted, and the number of its weight among the operation's inputs.
+/// One of the two layers: its input, weight and bias. `input` is the index of the weight among the
+/// operation's inputs. `x` is empty if the weight needs no gradient. `bias` is empty if it needs no gradient
+/// itself.
 struct Layer {
   const Tensor &x, &weight, &bias;
   size_t input;
 };
 
-/// dweight and dbias, from the gradient of what the layer made.
+/// Returns dweight and dbias from the gradient of the layer's output.
 std::pair<Tensor, Tensor> weight_gradients(const Layer& layer, const Tensor& dy, GradientContext& context) {
   const bool wants_weight = context.wants(layer.input);
   const auto [dweight, before] =
@@ -49,8 +50,8 @@ std::pair<Tensor, Tensor> weight_gradients(const Layer& layer, const Tensor& dy,
   return {dweight, dbias};
 }
 
-/// Five results from four products: the hidden layer's gradient passes the GELU where it is made, and each
-/// bias's gradient is summed by the product that holds its rows.
+/// Computes five gradients with four matmuls. The matmul of the hidden layer's gradient also applies the
+/// GELU's backward. Each bias's gradient is summed by the matmul that reads its rows.
 Gradients gradients(const Saved& saved, const Tensor& dy, GradientContext& context) {
   const Stream& stream = dy.stream();
   const auto [dout, dbias_out] = weight_gradients({saved.h, saved.out, saved.bias_out, 3}, dy, context);

@@ -7,12 +7,12 @@
 namespace lockstep {
 namespace {
 
-/// What the forward leaves for the gradient.
+/// Results of the forward that the gradient needs.
 struct Normed {
   Tensor x, y, mean, rstd;
 };
 
-/// The norm of x, or of x + branch where there is a branch.
+/// Normalizes x + branch if there is a branch. Else it normalizes x.
 Normed normalize(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                  double epsilon) {
   Normed result{.x = branch ? empty_like(x) : x.detach(), .y = empty_like(x), .mean = {}, .rstd = {}};
@@ -30,8 +30,8 @@ Normed normalize(const Tensor& x, const Tensor& branch, const Tensor& weight, co
   return result;
 }
 
-/// Puts the norm of `x` on the tape. Its gradient joins what x has already received, as a residual stream
-/// does, in the same pass.
+/// Puts the norm of `x` on the tape. In the same pass the backward adds the gradient that x has already
+/// received. In a residual stream x has one.
 Tensor record_norm(const Tensor& x, const Normed& normed, const Tensor& weight, const Tensor& bias) {
   return record("layer_norm", normed.y, {x, weight, bias},
                 [x = normed.x.detach(), mean = normed.mean, rstd = normed.rstd, weight = weight.detach(),

@@ -7,17 +7,17 @@
 namespace lockstep {
 namespace {
 
-/// What the gradient of a linear layer needs of its forward.
+/// Data of the forward that the gradient of a linear layer needs.
 struct SavedLinear {
-  Tensor x;  ///< empty if the weight's gradient is not wanted, which alone needs it
+  Tensor x;  ///< empty if the weight needs no gradient: only that gradient reads x
   Tensor weight;
-  Tensor bias;  ///< empty if its gradient is not wanted
+  Tensor bias;  ///< empty if it needs no gradient
   bool wants_dx;
   bool is_out_in;  ///< the weight is [out, in]
 };
 
-/// dx, dweight and dbias, each only where it is wanted; the bias's is the sum of dy's rows, which the product
-/// for a weight [in, out] reads as its right operand anyway.
+/// Returns dx, dweight and dbias; an unneeded one is empty. dbias is the sum of dy's rows. The matmul for a
+/// weight [in, out] computes it too because it reads dy as its right operand.
 Gradients linear_gradients(const SavedLinear& saved, const Tensor& dy, GradientContext& context) {
   const auto& [x, weight, bias, wants_dx, is_out_in] = saved;
   const Stream& stream = dy.stream();

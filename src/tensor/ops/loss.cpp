@@ -17,8 +17,8 @@ Tensor sum_of(const Tensor& x) {
   return y;
 }
 
-/// x times the gradient that reached a scalar operation, in place: nobody else has x. Where the walk starts
-/// there the factor is known here, and is often 1.
+/// Multiplies x in place by the gradient that reached a scalar operation. No other code uses x. The host
+/// knows the factor if the backward starts at this operation. It is often 1.
 Tensor times_gradient(const Tensor& x, const Tensor& dy, const GradientContext& context) {
   const std::optional<double> seed = context.starting_gradient();
   if (!seed)
@@ -29,7 +29,7 @@ Tensor times_gradient(const Tensor& x, const Tensor& dy, const GradientContext& 
   return x;
 }
 
-/// 1 / the number of targets that count, where the targets are.
+/// Returns 1 / the number of targets that count. It is on the device of the targets.
 Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
   const Tensor inverse = empty({}, dtype, targets.stream());
   launch(targets.stream(),
@@ -37,21 +37,22 @@ Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
   return inverse;
 }
 
-/// The sum of the rows' losses, times 1 / their number.
+/// Returns the sum of the rows' losses, times 1 / their number.
 Tensor mean_of(const Tensor& losses, const Tensor& inverse) { return multiply(sum_of(losses), inverse); }
 
-/// What the gradients of rows are multiplied by before they are rounded, where they are wanted.
+/// Returns the factor of the rows' gradients before they are rounded: `inverse`, times the loss scale if
+/// there is one.
 Tensor gradient_scale(const Tensor& inverse, const Tensor& loss_scale) {
   return loss_scale ? multiply(inverse, loss_scale) : inverse;
 }
 
-/// The loss, which knows what its gradient holds.
+/// Returns the loss marked with the loss scale that its gradient contains.
 Tensor told(const Tensor& loss, const Tensor& loss_scale) {
   if (loss_scale) set_loss_scale(loss, loss_scale);
   return loss;
 }
 
-/// The product that makes logits, and their loss.
+/// The matmul that computes logits and their loss.
 struct Head {
   Tensor x;        ///< [rows, columns]
   Tensor weight;   ///< [classes, columns]
@@ -59,10 +60,11 @@ struct Head {
   Tensor losses;   ///< [rows]
   int32_t ignore_index;
   Tensor bias = {};            ///< [classes], a constant
-  Tensor inverse = {};         ///< 1 / the rows that count
-  Tensor gradient_scale = {};  ///< that, and the loss scale
+  Tensor inverse = {};         ///< 1 / the number of rows that count
+  Tensor gradient_scale = {};  ///< `inverse`, times the loss scale if there is one
 
-  /// The losses of rows [begin, end). Returns their logits, turned into their own gradient if that is wanted.
+  /// Computes the losses of rows [begin, end) and returns their logits. The gradient overwrites the logits if
+  /// it is wanted.
   Tensor logits(int64_t begin, int64_t end, bool wants_gradient) const {
     const Tensor result = [&] {
       const MemoryScope scope("logits");
@@ -82,8 +84,9 @@ struct Head {
     return result;
   }
 
-  /// What rows from `begin` on add to the gradients, times `factor`: their rows of dx, and a term of dweight,
-  /// `before` it. Each only where there is memory for it.
+  /// Computes the contribution of the rows from `begin` on to the gradients, times `factor`. It writes their
+  /// rows of dx. It writes the sum of `before` and their term to dweight. A gradient without memory is
+  /// skipped.
   void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const GradientTarget& dweight,
                  double factor = 1.0) const {
     const int64_t end = begin + dlogits.shape()[0];
@@ -146,7 +149,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                  const Tensor dx = context.wants(0) ? empty_like(head.x) : Tensor();
                  const GradientTarget dweight =
                      context.wants(1) ? context.gradient_target(1, head.weight) : GradientTarget();
-                 // Where the host knows the factor, the products take it along.
+                 // The matmuls apply the factor if the host knows it.
                  const std::optional<double> seed = context.starting_gradient();
                  if (!seed) times_gradient(dlogits, dy, context);
                  head.gradients(dlogits, 0, dx, dweight, seed.value_or(1.0));
@@ -170,7 +173,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 }
 
 Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
-  // Nothing is repeated: a column beside a row is a mistake here.
+  // Nothing is broadcast here: a column next to a row is a mistake.
   expect(x.shape() == y.shape(), "mean_squared_error: x is ", x.shape(), ", y is ", y.shape(),
          "; equal shapes are needed");
   const Tensor difference = subtract(x, y);

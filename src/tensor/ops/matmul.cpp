@@ -29,7 +29,8 @@ Tensor multiply_matrices(const Tensor& a, const Tensor& b, DType dtype) {
       });
 }
 
-/// One gradient of a batch of products: for every product, then added up over what an input was repeated for.
+/// Returns one gradient of a batched matmul. It is computed for every matrix pair and summed over the
+/// dimensions along which the input was repeated.
 Tensor batch_gradient(const BroadcastInput& input, BatchedMatMul product, const Tensor& dy) {
   const bool is_whole = BatchedMatMul::leading(input.shape) == BatchedMatMul::leading(dy.shape());
   Shape shape = BatchedMatMul::leading(dy.shape());
@@ -68,11 +69,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   expect(left.rank() >= 2 && right.rank() >= 2 && left[-1] == right[-2], "matmul: a is ", left, ", b is ",
          right, "; they must be [..., m, k] and [..., k, n]");
   expect(can_broadcast(BatchedMatMul::leading(left), BatchedMatMul::leading(right)), "matmul: a is ", left,
-         ", b is ", right, "; before the matrices, extents must be equal, or one of them 1");
+         ", b is ", right, "; the leading dimensions must be equal, or one of them 1");
   const DType dtype = common_dtype(a, b, "matmul");
   if (right.rank() > 2) return multiply_batches(a, b, dtype);
   if (left.rank() == 2) return multiply_matrices(a, b, dtype);
-  // One matrix for all rows of a: one product.
+  // All rows of a use one matrix: a single matmul.
   return multiply_matrices(a.reshape({left.rows(), left[-1]}), b, dtype).reshape(left.with_last(right[-1]));
 }
 

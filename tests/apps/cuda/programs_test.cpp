@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs with train.device = cuda: equal bits over ranks and transports, and what goes wrong on a
-// machine.
+// The programs with train.device = cuda. The bits are equal over ranks and transports. Problems of a machine
+// are reported.
 
 #include "support/cuda.h"
 #include "support/program.h"
@@ -48,7 +48,7 @@ TEST_F(ProgramsOnGpu, StoppedOnRequestBetweenRecordedStepsItGoesOnWithTheSameBit
                       program("train_gpt") + ".*" + (directory_ / "stopped") + "'; wait $job",
                   280);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
-  EXPECT_LT(bits("stopped").size(), 40U) << "the run was over before it was asked";
+  EXPECT_LT(bits("stopped").size(), 40U) << "the run ended before it was asked to stop";
   const Outcome last = run_command(train("stopped", snapshots), 280);
   ASSERT_EQ(last.exit_code, 0) << last.errors;
   EXPECT_EQ(bits("stopped"), bits("undisturbed"));

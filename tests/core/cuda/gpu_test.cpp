@@ -51,8 +51,7 @@ TEST(Gpu, ThatIsNotThereIsTheUsersError) {
     make_gpu_stream(count_gpus());
     FAIL() << "nothing was thrown";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("at most as many ranks on a host as it has GPUs"),
-              std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("at most one rank per GPU on a host"), std::string::npos)
         << error.what();
   }
 }
@@ -82,7 +81,7 @@ TEST(GpuMemory, ThatIsNotThereShowsTheTableAndWhatToLower) {
     for (const char* part : {"out of memory on GPU 0", "the last straw", "train.batch_size", "total: "})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();
   }
-  EXPECT_EQ(read(on_gpu(7)), std::vector<int32_t>(count, 7)) << "the GPU goes on";
+  EXPECT_EQ(read(on_gpu(7)), std::vector<int32_t>(count, 7)) << "the GPU must still work";
 }
 
 TEST(GpuMemory, GoesEverywhere) {
@@ -153,14 +152,14 @@ TEST(Graph, KeepsItsMemoryToItself) {
     blocks.push_back(allocate(size_bytes, gpu_stream()));
     came_back = came_back || blocks.back().get() == inside;
   }
-  EXPECT_TRUE(came_back) << "the block of a graph that is gone serves others";
+  EXPECT_TRUE(came_back) << "the block of a destroyed graph must be reused";
 }
 
 TEST(Graph, WaitingOnTheHostCannotBeRecorded) {
   LOCKSTEP_NEEDS_GPU();
   EXPECT_THROW(Graph(gpu_stream(), [] { synchronize(gpu_stream()); }), Error);
   EXPECT_FALSE(is_recording_graph());
-  EXPECT_EQ(read(on_gpu(9))[0], 9) << "the stream goes on";
+  EXPECT_EQ(read(on_gpu(9))[0], 9) << "the stream must still work";
   EXPECT_THROW(Graph(cpu_stream(), [] {}), Error);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism on GPUs: by every transport, recorded and not, at every stage of sharding.
+// Data parallelism on GPUs, with every transport and at every stage of sharding. Steps run recorded and
+// unrecorded.
 #include "dist/cuda/gpu_training.h"
 
 namespace lockstep {
@@ -100,7 +101,7 @@ TEST_F(GpuDataParallel, AnUnusedParameterIsNamed) {
     const Tensor values = full({static_cast<int64_t>(values_of(0, 0, 0).size())}, 1.0);
     try {
       ddp.backward(model.loss(values));
-      FAIL() << "accepted";
+      FAIL() << "nothing was thrown";
     } catch (const Error& failure) {
       EXPECT_NE(std::string(failure.what()).find("decoder.forgotten"), std::string::npos) << failure.what();
     }

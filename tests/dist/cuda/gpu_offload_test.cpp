@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU leaves to the memory of its host.
+// Offload: data of a GPU that is stored in host memory.
 #include "dist/cuda/gpu_training.h"
 
 namespace lockstep {
@@ -14,7 +14,7 @@ TEST_F(GpuOffload, WhatLiesOnTheHostIsUpdatedThereWithTheSameBits) {
       for (const Transport transport : transports_for(ranks))
         for (const Offload offload : {Offload::optimizer, Offload::all})
           for (const Cut cut : cuts_of(ranks)) {
-            if (offload == Offload::all && cut.stage != Shard::none) continue;  // it is always full
+            if (offload == Offload::all && cut.stage != Shard::none) continue;  // `all` always shards fully
             expect_outcome({.ranks = ranks,
                             .precision = precision,
                             .options = {.replicas = 5,
@@ -55,7 +55,8 @@ TEST_F(GpuOffload, OnlyTheDeviceHoldsWhatIsNotOffloaded) {
       const Device kept = offload == Offload::none ? Device::cuda : Device::cpu;
       EXPECT_EQ(device_of(space.values().memory().stream()), kept);
       EXPECT_EQ(device_of(optimizer.states()[0].flat.memory().stream()), kept);
-      EXPECT_EQ(static_cast<bool>(space.copies()), offload == Offload::optimizer) << "what operations read";
+      EXPECT_EQ(static_cast<bool>(space.copies()), offload == Offload::optimizer)
+          << "operations must read copies";
       if (space.copies()) {
         EXPECT_EQ(device_of(space.copies().memory().stream()), Device::cuda);
       }

@@ -15,12 +15,12 @@ namespace lockstep {
 constexpr int most_ranks = 3;
 
 #if defined(LOCKSTEP_EMULATED)
-/// As many GPUs as ranks, of which one test has one more, so that NCCL has one for each.
+/// Emulated GPUs. NCCL needs one for each rank, and one test has four ranks.
 inline const bool has_enough_gpus = ::setenv("LOCKSTEP_EMULATED_GPUS", "4", 1) == 0;
 #endif
 
-/// Runs body(communicator, stream) by threads, each with a queue of its own; they share GPUs if there are too
-/// few.
+/// Runs body(communicator, stream) on one thread per rank, each with its own stream. Ranks share GPUs if
+/// there are too few.
 inline void run_gpu_ranks(int ranks, const std::function<void(Communicator&, const Stream&)>& body) {
   run_ranks(ranks, [&](Communicator& communicator) {
     const Stream stream = make_gpu_stream(communicator.rank() % count_gpus());
@@ -29,7 +29,7 @@ inline void run_gpu_ranks(int ranks, const std::function<void(Communicator&, con
   });
 }
 
-/// What can be tried with that many ranks here: NCCL wants a GPU for each.
+/// Returns the transports that this machine can run with `ranks` ranks. NCCL needs a GPU for each.
 inline std::vector<Transport> transports_for(int ranks) {
   std::vector<Transport> possible = {Transport::staged};
   if (ranks == 1) possible.push_back(Transport::alone);

@@ -16,14 +16,14 @@ namespace {
 
 constexpr int64_t block = ParameterSpace::block;
 
-/// Three units of a block, of which the last rank owns all: three buckets.
+/// Three units of one block each, in three buckets. The last rank owns all of them.
 ParameterSpace three_blocks() {
   std::vector<NamedTensor> parameters;
   for (const char* name : {"a", "b", "c"}) parameters.push_back({name, zeros({block}).set_requires_grad()});
   return ParameterSpace(parameters);
 }
 
-/// Of gradients that nobody cuts.
+/// Returns a reducer of gradients that are not sharded.
 GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& space,
                            DataParallelOptions options) {
   options.bucket_bytes = 0;
@@ -36,7 +36,7 @@ float gradient(int replica, int64_t i) {
   return static_cast<float>(std::ldexp(std::sin(angle), static_cast<int>((i * 5 + replica * 11) % 29) - 14));
 }
 
-/// The mean of what gradient() says, as rank 0 finds it.
+/// Returns the mean of gradient() over the replicas, as rank 0 computes it.
 std::vector<float> reduce(int ranks, const DataParallelOptions& options) {
   std::vector<float> mean(static_cast<size_t>(BucketPlan::reserved + 3 * block));
   run_gpu_ranks(ranks, [&](Communicator& communicator, const Stream& stream) {
@@ -61,7 +61,7 @@ std::vector<float> reduce(int ranks, const DataParallelOptions& options) {
 
 TEST(GpuReducer, NativeReductionIsNearTheMeanAndNotTheTree) {
   LOCKSTEP_NEEDS_GPU();
-  constexpr int replicas = 5;  // three ranks bring 1, 2 and 2, which is not how the tree groups them
+  constexpr int replicas = 5;  // three ranks have 1, 2 and 2; the tree groups them differently
   for (const Transport transport : transports_for(most_ranks)) {
     const std::vector<float> mean =
         reduce(most_ranks, {.replicas = replicas, .reduction = Reduction::native, .transport = transport});
@@ -74,7 +74,7 @@ TEST(GpuReducer, NativeReductionIsNearTheMeanAndNotTheTree) {
         sum += leaves.back();
         magnitude += std::abs(leaves.back());
       }
-      // Four additions and one product, each rounding by half an ulp of at most the sum of magnitudes.
+      // Four additions and one product round. Each error is at most half an ulp of the sum of magnitudes.
       ASSERT_NEAR(mean[i], sum / replicas, 6 * 0x1p-24 * magnitude / replicas + 1e-30) << name(transport);
       different += mean[i] != reference_tree_sum(leaves) * (1.0f / replicas);
     }
@@ -143,8 +143,8 @@ TEST(Transport, FollowsFromTheSituation) {
   EXPECT_EQ(choose(1, 0, false, false), Transport::alone);
   EXPECT_EQ(choose(2, 22809, false, false), Transport::nccl);
   EXPECT_EQ(choose(2, 0, false, false), Transport::staged);
-  EXPECT_EQ(choose(2, 22809, true, true), Transport::staged) << "2.28 cannot share";
-  EXPECT_EQ(choose(2, 23007, true, false), Transport::staged) << "nobody allowed it";
+  EXPECT_EQ(choose(2, 22809, true, true), Transport::staged) << "NCCL 2.28 cannot share a GPU";
+  EXPECT_EQ(choose(2, 23007, true, false), Transport::staged) << "sharing a GPU is not allowed";
   EXPECT_EQ(choose(2, 23007, true, true), Transport::nccl);
 }
 

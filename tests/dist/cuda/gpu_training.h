@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism on GPUs with a model whose losses and gradients are given, so that only what happens to
-// them is tested.
+// Data parallelism on GPUs with a model whose losses and gradients are given. The tests check only what the
+// engine does with them.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline float value_at(int step, int replica, int micro, int64_t i) {
   return static_cast<float>(std::ldexp(std::sin(angle), static_cast<int>((i * 3 + replica * 7) % 19) - 9));
 }
 
-/// The values of one micro-batch: its loss, then the gradients of all parameters.
+/// Returns the values of one micro-batch: its loss, then the gradients of all parameters.
 inline std::vector<float> values_of(int step, int replica, int micro) {
   int64_t count = 1;
   for (const int64_t size : sizes) count += size;
@@ -37,7 +37,7 @@ inline std::vector<float> values_of(int step, int replica, int micro) {
   return values;
 }
 
-/// The mean over replicas of the sums over micro-batches; the loss is their mean.
+/// Returns the mean over replicas of the sums over micro-batches. The loss is the mean over both.
 inline std::vector<float> reference_step(int step, int replicas, int accumulate) {
   std::vector<std::vector<float>> of_replica;
   for (int v = 0; v < replicas; ++v) {
@@ -59,8 +59,8 @@ inline std::vector<float> reference_step(int step, int replicas, int accumulate)
   return mean;
 }
 
-/// Parameters that each forward reads one after the other, and whose gradients, and whose loss, are what was
-/// loaded.
+/// A model whose forward reads its parameters one after another. Its loss and its gradients are the values
+/// that were loaded.
 struct Model {
   std::vector<NamedTensor> parameters;
   std::vector<Tensor> seen;  ///< the parameters' values in the last forward, in f32
@@ -117,7 +117,7 @@ inline std::vector<float> numbers(const Tensor& tensor) {
   return values;
 }
 
-/// Those of these ranges.
+/// Returns the values of these ranges.
 inline std::vector<float> parts(const std::vector<float>& all, const Placement& placement) {
   std::vector<float> some;
   for (const Range& range : placement.ranges())
@@ -125,7 +125,8 @@ inline std::vector<float> parts(const std::vector<float>& all, const Placement& 
   return some;
 }
 
-/// What a run leaves of all elements of the space: the values after each step, then the momenta.
+/// The result of a run, for all elements of the space: the values after each step, and the momenta at the
+/// end.
 struct Outcome {
   std::vector<std::vector<float>> values;
   std::vector<float> states;
@@ -138,7 +139,8 @@ inline std::vector<float> gather_values(DataParallel& ddp, const ParameterSpace&
   return all;
 }
 
-/// Losses and gradients of a step against the definition, values that the step has read against `before`.
+/// Compares the losses and gradients of a step with the definition. Compares the values that the step has
+/// read with `before`.
 inline void check_step(const Setting& setting, int step, DataParallel& ddp, ParameterSpace& space,
                        const Model& model, const std::vector<float>& before) {
   const std::vector<float> expected =
@@ -200,7 +202,7 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
   return outcome;
 }
 
-/// Runs it on all ranks; values and states are those of one rank that updates everything.
+/// Runs the setting on all ranks. Values and states must be those of one rank that updates everything.
 inline void expect_outcome(const Setting& setting, const Outcome& expected) {
   run_gpu_ranks(setting.ranks, [&](Communicator& communicator, const Stream& stream) {
     const Outcome outcome = run(setting, communicator, stream);

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// Two blocks: two buckets, each owned by one of two ranks.
+/// Two blocks in two buckets. Each of two ranks owns one.
 ParameterSpace two_blocks() {
   return ParameterSpace({{"weight", zeros({2 * ParameterSpace::block}).set_requires_grad()}});
 }
@@ -71,7 +71,7 @@ TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {
     EXPECT_NE(failure.find(part), std::string::npos) << failure;
 }
 
-// With shard = full a step's first collective is a gather, which comes before all reductions.
+// With shard = full, the first collective of a step is a gather. It comes before all reductions.
 TEST(NcclFailures, ARankThatNeverComesToARecordedGatherIsNamedAtTheDeadline) {
   LOCKSTEP_NEEDS_GPU();
   if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
@@ -124,7 +124,7 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
     communicator.record_flights_in(directory.path());
     const ParameterSpace space = two_blocks();
     GradientReducer reducer = reducer_of(communicator, space);
-    for (int step = 0; step < 2; ++step) {  // the second gathers each bucket as soon as it is reduced
+    for (int step = 0; step < 2; ++step) {  // the second step gathers each bucket as soon as it is reduced
       reducer.begin(0);
       for (int bucket = 0; bucket < 2; ++bucket) reducer.complete(bucket, 0);
       reducer.finish(true);
@@ -136,7 +136,7 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
       return found;
     };
     EXPECT_EQ(count("nccl_init", true), 1);
-    // The watchdog notes the ends within its period; 30 s are for a machine under load.
+    // The watchdog notes each end within its period. The limit of 30 s is for a machine under load.
     eventually([&] { return count("nccl_gather", true) >= 3; }, 30.0);
     EXPECT_EQ(count("nccl_exchange", true), 4);
     EXPECT_EQ(count("nccl_gather", true), 3);
@@ -157,8 +157,8 @@ TEST(Watchdog, AnErrorInTheBackgroundEndsTheTransportAndIsReported) {
     while (!is_aborted.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_TRUE(communicator.cancelled().load()) << "waits of the host end too";
     try {
-      watchdog.watch("nccl_gather", 8, stream, [] { FAIL() << "nothing may be queued any more"; });
-      FAIL() << "accepted";
+      watchdog.watch("nccl_gather", 8, stream, [] { FAIL() << "no work may be queued after the end"; });
+      FAIL() << "nothing was thrown";
     } catch (const Error& failure) {
       EXPECT_NE(std::string(failure.what()).find("a cable was pulled"), std::string::npos) << failure.what();
     }
@@ -175,7 +175,7 @@ TEST(Watchdog, TimeCountsFromWhenTheCollectiveHasBegun) {
     watchdog.watch(
         "recorded_step", 8, stream,
         [&] {
-          // Not begun yet: computing may take as long as it likes.
+          // The collective has not begun yet. Until then, computing may take any time.
           std::this_thread::sleep_for(std::chrono::milliseconds(900));
           EXPECT_FALSE(is_aborted.load());
           has_begun = true;

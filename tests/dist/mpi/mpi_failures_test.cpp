@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts MPI jobs that must fail, and reads what their user would see. The jobs' own deadline is 600 s unless
-// said otherwise, so a job that nobody ends runs into the timeout of this test.
+// Starts MPI jobs that must fail, and checks what their user would see. Jobs have a deadline of 600 s unless
+// a task sets another. A job that is not ended runs into the timeout of this test.
 
 #include <algorithm>
 #include <filesystem>
@@ -16,14 +16,15 @@ namespace {
 
 struct Job {
   std::string output;
-  std::string first_line;  ///< of a rank: mpirun may print its own notice of the end before what it was sent
+  std::string first_line;  ///< first line of a rank; mpirun may print its own notice of the end before it
   int exit_code = -1;
 };
 
 class MpiFailures : public testing::Test {
  protected:
   void SetUp() override {
-    // Open MPI leaves its own segments behind when a job is aborted; here they go with the directory.
+    // Open MPI leaves its own shared-memory segments behind when a job is aborted. Here they are in a
+    // directory that is removed.
     ::setenv("OMPI_MCA_btl_vader_backing_directory", directory_.path().c_str(), 1);
   }
   void TearDown() override {
@@ -34,7 +35,7 @@ class MpiFailures : public testing::Test {
           << entry.path() << " was left behind";
   }
 
-  /// Three ranks do this task.
+  /// Runs this task on three ranks.
   Job run(const std::string& task) const {
     const Outcome outcome = run_command(
         concat(LOCKSTEP_MPIRUN " 3 '", program("mpi_ranks"), "' ", task, " '", directory_.path(), "' 2>&1"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of an MPI job that reduces on GPUs: by NCCL where each rank has one, and through the host. Exits 0
-// if all bits are those of a rank alone, and says "skipped" where there is no GPU.
+// One rank of an MPI job that reduces on GPUs, through the host and by NCCL. It uses NCCL if each rank has a
+// GPU. It exits with 0 if the result is bit-identical to a single rank's. It prints "skipped" if there is no
+// GPU.
 
 #include <cmath>
 #include <cstdio>
@@ -25,8 +26,8 @@ std::vector<float> gradients_of(int replica, Range range) {
   return gradients;
 }
 
-/// The mean of two steps over these replicas, by the given ranks: of all elements, or, where gradients are
-/// cut, of those that this rank owns, one after the other.
+/// Returns the mean over the replicas after two steps on the given ranks. It has all elements. If gradients
+/// are sharded, it has only this rank's owned ranges, one after another.
 std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options,
                           const Stream& stream, std::vector<Range>* owned = nullptr) {
   set_current_stream(stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of an MPI job. `mpi_ranks checks` tests what ranks do together and exits 0 if all is well; the
-// other words end the job in one of the ways that mpi_failures_test.cpp watches.
+// One rank of an MPI job. `mpi_ranks checks` tests the collective operations and exits with 0 if they are
+// correct. Every other task ends the job in one of the ways that mpi_failures_test.cpp checks.
 
 #include <csignal>
 #include <cstring>
@@ -25,7 +25,7 @@ std::byte* bytes_of(std::vector<int>& values) { return reinterpret_cast<std::byt
 
 int64_t size_in_bytes(const std::vector<int>& values) { return static_cast<int64_t>(values.size()) * 4; }
 
-/// Just more than what travels in one piece.
+/// Just more elements than one MPI message holds.
 constexpr size_t long_count = (size_t{64} << 20) / 4 + 3;
 
 void check_broadcast(Communicator& ranks) {
@@ -52,7 +52,8 @@ void check_all_gather(Communicator& ranks) {
          "broadcast_text");
 }
 
-/// Messages of several lengths to everybody, itself included; one of them is empty, one exceeds a piece.
+/// Sends messages of several lengths to every rank, including itself. One is empty, and one exceeds an MPI
+/// message.
 void check_exchange(Communicator& ranks) {
   const auto count_of = [](int message, int from, int to) {
     if (message == 2 && from == 0 && to != 0) return long_count;
@@ -114,7 +115,7 @@ ParameterSpace space_of(std::initializer_list<int64_t> sizes) {
   return ParameterSpace(parameters);
 }
 
-/// The mean of two steps over these replicas, by the given ranks, which keep all of it.
+/// Returns the mean over the replicas after two steps on the given ranks. Every rank keeps the whole mean.
 std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options) {
   const ParameterSpace space = space_of({700, 1, 33, 25000, 16});
   GradientReducer reducer(ranks, space, Sharding(space, Shard::none, ranks->size(), 0), options);
@@ -155,7 +156,7 @@ void check_reductions(const std::shared_ptr<Communicator>& ranks) {
   }
 }
 
-/// What three steps make of a model's values, and the losses on the way.
+/// Returns the losses of three steps of training and the model's values after them.
 std::vector<float> train(const World& world, DType precision, DataParallelOptions options) {
   const TinyModel model(static_cast<uint64_t>(world.rank()));
   ParameterSpace space(model.parameters());
@@ -195,7 +196,7 @@ void check_sharding(const World& world) {
   }
 }
 
-/// One memory for all ranks, as states lie in.
+/// Checks memory that all ranks share, as used for optimizer states.
 void check_common_memory(Communicator& ranks) {
   const auto memory = ranks.share(4 * ranks.size(), true);
   expect(memory != nullptr, "these ranks share a host, but no memory");
@@ -230,7 +231,7 @@ void check_all(const World& world) {
   check_no_name_is_left(ranks);
 }
 
-/// Rank 1 ends in the middle of a step whose other ranks wait for it.
+/// Makes rank 1 call `leave` in the middle of a step, while the other ranks wait for it.
 void leave_a_step(const World& world, const std::function<void()>& leave) {
   const ParameterSpace space = space_of({100, 100, 100});
   const Sharding sharding(space, Shard::none, world.size(), 0);

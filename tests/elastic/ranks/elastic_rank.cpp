@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// elastic_rank <directory> <steps> [attempt:rank:step:fault ...]: a rank that counts instead of training.
-// It keeps its count in <directory>/snapshot every fifth step and when it is told to stop, goes on from
-// there, which takes ELASTIC_SNAPSHOT_SECONDS in the end. It says that the run has ELASTIC_REPLICAS replicas.
-// It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code 75).
+// elastic_rank <directory> <steps> [attempt:rank:step:fault ...]: a rank that counts instead of training. It
+// stores its count in <directory>/snapshot every fifth step and when it is asked to stop. It resumes from
+// there. The snapshot of a stop takes ELASTIC_SNAPSHOT_SECONDS. It reports that the run has ELASTIC_REPLICAS
+// replicas. It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code
+// 75).
 
 #include <algorithm>
 #include <atomic>
@@ -25,11 +26,11 @@ namespace {
 std::atomic<bool> is_asked_to_stop = false;
 
 void commit_fault(const std::string& fault) {
-  // The others are to wait for this rank by then.
+  // By then, the other ranks must wait for this rank.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   if (fault == "kill") ::raise(SIGKILL);
   if (fault == "segv") {
-    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit code of it
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would turn the signal into an exit code
     ::raise(SIGSEGV);
   }
   if (fault == "stop") ::raise(SIGSTOP);
@@ -76,7 +77,7 @@ class CountingRank {
   }
 
  private:
-  /// As in training, no deadline holds while a rank ends.
+  /// Removes the deadline, because no deadline holds while a rank ends. Training does the same.
   static int leave(int code) {
     heartbeat().deadline_seconds = 0.0;
     return code;
@@ -93,7 +94,7 @@ class CountingRank {
   }
 
   void write_snapshot() {
-    if (world_.is_first()) {  // not synced: a slow disk must not look like a rank that hangs
+    if (world_.is_first()) {  // not synced: a slow disk must not look like a hanging rank
       const std::string beside = snapshot_ + ".new";
       std::ofstream(beside) << step_;
       std::filesystem::rename(beside, snapshot_);

@@ -5,7 +5,7 @@
 
 #include "emulator/device/thread.h"
 
-// Atomic operations on integers. There are none on floating-point numbers: their sums would depend on the
+// Atomic operations on integers. Floating-point numbers have none, because their sums would depend on the
 // order of the threads.
 
 namespace emulator {
@@ -17,7 +17,8 @@ template <class T, class Next>
   return before;
 }
 
-/// Replaces *address by next(*address) and returns what it was; fibers take turns, so nothing comes between.
+/// Replaces *address by next(*address) and returns the old value. It is atomic because only one fiber runs at
+/// a time.
 template <class T, class Next>
 T update(T* address, Next&& next) {
   static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));

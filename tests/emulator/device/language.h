@@ -5,7 +5,7 @@
 
 #include "emulator/device/thread.h"
 
-// Words of CUDA C++ that the toolkit's headers leave to nvcc.
+// Keywords and functions of CUDA C++ that nvcc implements, so that the toolkit's headers lack them.
 
 #undef __launch_bounds__
 #define __launch_bounds__(...)
@@ -19,7 +19,7 @@
 #define __host__
 #undef __constant__
 #define __constant__
-// Kernels take their shared memory from dynamic_shared(), where the emulator sees it.
+// Kernels must use dynamic_shared() for shared memory, because the emulator checks only that.
 #undef __shared__
 #define __shared__ static_assert(false, "use dynamic_shared()");
 
@@ -45,7 +45,7 @@ inline int __syncthreads_and(int predicate, const char* file = __builtin_FILE(),
 
 namespace emulator {
 
-/// An address that T's alignment divides: what the instructions for whole vectors demand.
+/// Returns the address, which must be a multiple of T's alignment. Vector instructions require that.
 template <class T>
 T* aligned(T* address) {
   return static_cast<T*>(__builtin_assume_aligned(address, alignof(T)));
@@ -53,7 +53,7 @@ T* aligned(T* address) {
 
 }  // namespace emulator
 
-// Hints about caches change no value.
+// Cache hints do not change values.
 template <class T>
 T __ldg(const T* from) {
   return *emulator::aligned(from);

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>  // fmaxf and the like, which kernels call without a header
+#include <cmath>  // fmaxf and similar functions, which kernels call without a header
 
-// Arithmetic that CUDA C++ has as functions without a header.
+// Arithmetic functions that CUDA C++ provides without a header.
 
 using std::max;
 using std::min;

@@ -6,11 +6,11 @@
 
 #include "emulator/device/thread.h"
 
-// What the lanes of a warp do together. The last two parameters only say where a call is.
+// Operations that the lanes of a warp perform together. The last two parameters are the call's file and line.
 
 namespace emulator {
 
-/// The operand of each lane in the mask through one exchange; `source` is the lane to read.
+/// Exchanges operands between the lanes of the mask. Returns the operand of lane `source`.
 template <class T>
 T exchange(const char* operation, uint32_t mask, T value, int source, Site site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(uint64_t));
@@ -21,7 +21,7 @@ T exchange(const char* operation, uint32_t mask, T value, int source, Site site)
   return value;
 }
 
-/// The last lane of the calling lane's segment of `width` lanes.
+/// Returns the last lane of the calling lane's segment of `width` lanes.
 inline int segment_end(int width) { return lane() | (width - 1); }
 
 }  // namespace emulator

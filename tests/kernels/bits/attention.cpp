@@ -11,13 +11,13 @@ namespace {
 struct HeadSizes {
   int64_t batch, time, heads, size;
 };
-/// Around the widths of blocks of queries (12, 16, 24, 32) and the blocks of depth (256).
+/// Sizes near the widths of blocks of queries (12, 16, 24, 32) and the blocks of depth (256).
 constexpr HeadSizes all_head_sizes[] = {{2, 1, 2, 1},   {1, 4, 3, 8},   {2, 13, 1, 16}, {1, 16, 2, 24},
                                         {3, 17, 2, 5},  {1, 24, 1, 32}, {2, 25, 1, 33}, {1, 32, 3, 64},
                                         {1, 33, 1, 24}, {1, 63, 2, 40}, {4, 70, 3, 16}, {1, 257, 1, 20},
                                         {1, 300, 1, 64}};
 
-/// Products of tiny numbers round to zeros of either sign.
+/// The numbers of a case. Products of `tiny` numbers round to zeros of either sign.
 enum class Kind { uniform, spread, tiny };
 
 Values draw(const Shape& shape, DType dtype, uint64_t seed, Kind kind) {
@@ -54,7 +54,7 @@ void print_both(const HeadSizes& sizes, DType dtype, double dropout, Kind kind) 
   print_line(label + " backward", dqkv);
 }
 
-/// All positions of a text at once, then one more by the cache.
+/// Prints the results for all positions of a text at once, then for one more position with the cache.
 void print_cached(const HeadSizes& sizes, DType dtype, Kind kind) {
   const auto [texts, time, heads, size] = sizes;
   const int64_t panels = time / 16 + 1, padded = (size + 15) / 16 * 16;
@@ -78,7 +78,7 @@ void print_cached(const HeadSizes& sizes, DType dtype, Kind kind) {
   }
 }
 
-/// The rows from a later query on. Earlier rows may hold anything.
+/// Prints the rows from a later query on. Earlier rows may hold anything.
 void print_from_later_query(DType dtype) {
   constexpr int64_t heads = 2, size = 24, time = 70;
   Values qkv = uniform({2, time, 3 * heads * size}, dtype, 5);

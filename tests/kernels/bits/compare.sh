@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs two builds of kernels_bits and compares what they print. Prints the lines that differ, and exits with 1.
+# Runs two builds of kernels_bits and compares their output. Prints the lines that differ, and exits with 1.
 #   tests/kernels/bits/compare.sh <program> <other program>
 set -euo pipefail
 one=$("$1")

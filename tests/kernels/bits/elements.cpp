@@ -102,7 +102,7 @@ void print_optimizers(int64_t count, DType dtype) {
   print_line(concat("sgd ", dtype, " ", count), p, velocity);
 }
 
-/// What captured steps read in place of the learning rate and the step.
+/// Prints the schedule that captured steps read instead of the learning rate and the step.
 void print_schedule() {
   Values step({1}, DType::i32), schedule({3}, DType::f64);
   for (const int number : {1, 2, 17, 1000, 1'000'000}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Prints a line for every kernel of the CPU, dtype and some ragged shapes, with a hash of the results. Builds
-// for different processors, by different compilers, must print the same text.
+// Prints a line for every kernel of the CPU and dtype and for some ragged shapes. A line has a hash of the
+// results. Builds for different processors and from different compilers must print the same text.
 
 #include "kernels/bits/numbers.h"
 

@@ -11,7 +11,7 @@ namespace lockstep::bits {
 using testing::float_types;
 using testing::Values;
 
-/// value(words) for every element, and a zero of its sign now and then.
+/// Returns value(words) for every element. One in 64 is a zero with the value's sign.
 template <class Value>
 Values drawn(const Shape& shape, DType dtype, uint64_t seed, const Value& value) {
   Values values(shape, dtype);
@@ -22,12 +22,12 @@ Values drawn(const Shape& shape, DType dtype, uint64_t seed, const Value& value)
   return values;
 }
 
-/// In [-2, 2).
+/// Returns values in [-2, 2).
 inline Values uniform(const Shape& shape, DType dtype, uint64_t seed) {
   return drawn(shape, dtype, seed, [](const auto& words) { return 4.0 * uniform_float(words[0]) - 2.0; });
 }
 
-/// Positive, with exponents from `least` to below `end`: products and sums of the smallest are subnormal.
+/// Returns positive values with exponents in [least, end). Products and sums of the smallest are subnormal.
 inline Values positive(const Shape& shape, DType dtype, uint64_t seed, int least = -90, int end = 3) {
   return drawn(shape, dtype, seed, [=](const auto& words) {
     const int exponent = least + static_cast<int>(words[1] % static_cast<uint32_t>(end - least));
@@ -35,7 +35,7 @@ inline Values positive(const Shape& shape, DType dtype, uint64_t seed, int least
   });
 }
 
-/// Like positive(), of either sign.
+/// Returns values of positive() with random signs.
 inline Values spread(const Shape& shape, DType dtype, uint64_t seed, int least = -90, int end = 3) {
   Values values = positive(shape, dtype, seed, least, end);
   for (int64_t i = 0; i < values.size(); ++i)
@@ -43,7 +43,7 @@ inline Values spread(const Shape& shape, DType dtype, uint64_t seed, int least =
   return values;
 }
 
-/// i32 in [first, end).
+/// Returns i32 values in [first, end).
 inline Values integers(const Shape& shape, uint64_t seed, int64_t first, int64_t end) {
   Values values(shape, DType::i32);
   for (int64_t i = 0; i < values.size(); ++i) {

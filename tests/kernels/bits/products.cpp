@@ -9,7 +9,7 @@ namespace {
 struct ProductSizes {
   int64_t m, n, k;
 };
-/// Thin and thick, below and above the tiles of every processor, the blocks of depth and the groups of
+/// Thin and thick shapes, below and above the tiles of every processor, the blocks of depth and the groups of
 /// blocks.
 constexpr ProductSizes all_product_sizes[] = {
     {1, 1, 1},     {1, 50, 300},  {3, 5, 7},     {4, 24, 16},   {5, 3, 0},     {13, 33, 65},   {31, 17, 300},
@@ -33,7 +33,7 @@ void print_product(const ProductSizes& size, DType dtype, bool transpose_a, bool
              c);
 }
 
-/// Products that end in a bias, an activation or its gradient, or a residual.
+/// Prints products with a bias, an activation or its gradient, or a residual.
 void print_ends(const ProductSizes& size, DType dtype) {
   Values a = uniform({size.m, size.k}, dtype, 3), b = uniform({size.k, size.n}, dtype, 4);
   Values bias = uniform({size.n}, dtype, 5), residual = uniform({size.m, size.n}, dtype, 6);
@@ -74,7 +74,7 @@ void print_batched(DType dtype) {
   print_line(concat("batched_matmul ", dtype), c);
 }
 
-/// Sums that lie so close to the middle of two floats that only one rounding finds the right side.
+/// Prints sums so close to the middle of two floats that only a single rounding is right.
 void print_halfway(DType dtype) {
   Values a({40, 2}, dtype), b = positive({2, 90}, dtype, 11, 0, 1), c({40, 90}, dtype);
   with_compute_type(dtype, [&]<class T>() {
@@ -102,7 +102,7 @@ void print_products() {
     print_batched(dtype);
   }
   for (const DType dtype : {DType::f32, DType::f64}) print_halfway(dtype);
-  // So small that fp32 has subnormal sums, and bf16 zeros in their place.
+  // The values are so small that fp32 has subnormal sums, and bf16 has zeros instead.
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const ProductSizes& size : all_product_sizes) {
       Values a = spread({size.m, size.k}, dtype, 9, -75, -50),

@@ -7,7 +7,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// A parameter with all that belongs to it, on the CPU or, as OnGpu, on a GPU.
+/// A parameter with its gradient, moments and copy, on the CPU or (as OnGpu) on a GPU.
 template <class Array>
 struct Parameter {
   Array value, gradient, first, second, copy;
@@ -27,11 +27,12 @@ struct Parameter {
 
 struct Case {
   int64_t size;
-  DType copy_dtype = DType::f64;  ///< f64: no copy
+  DType copy_dtype = DType::f64;  ///< f64 means no copy
   int64_t shift = 0;
 };
 
-/// Aligned and not, with and without remainders, one and several tiles of 4096, copies in every dtype.
+/// Aligned and unaligned memory, with and without remainders, one and several tiles of 4096, copies in every
+/// dtype.
 const std::vector<Case> cases{{1},
                               {7},
                               {0},
@@ -53,7 +54,7 @@ Parameter<Values> make_parameter(const Case& c, uint32_t site) {
           c.copy_dtype != DType::f64};
 }
 
-/// The same parameters on both sides.
+/// The same parameters on the CPU and on the GPU.
 struct Pair {
   std::vector<Parameter<Values>> cpu;
   std::vector<Parameter<OnGpu>> gpu;
@@ -126,7 +127,7 @@ TEST(AdamWOnGpu, NothingChangesIfTheClipFactorIsNotFinite) {
   }
 }
 
-/// A recorded step takes what changes from the device's memory.
+/// A recorded step reads its changing values from device memory.
 TEST(AdamWOnGpu, ReplaysReadScheduleAndClip) {
   LOCKSTEP_NEEDS_GPU();
   for_each_schedule([] {

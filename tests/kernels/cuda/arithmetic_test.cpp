@@ -9,7 +9,7 @@ namespace {
 
 constexpr DType storage_types[] = {DType::f32, DType::bf16, DType::f16};
 
-/// K{a, b, y} has the bits of the CPU backend, between multiples of 16 bytes as well, and in place.
+/// Checks that K{a, b, y} has the bits of the CPU backend, also in place and between multiples of 16 bytes.
 template <class K>
 void check(const BroadcastShapes& shapes, DType dtype) {
   SCOPED_TRACE(concat(K::name, " ", shapes.a, " ", shapes.b, " ", dtype));

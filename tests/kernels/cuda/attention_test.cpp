@@ -16,7 +16,7 @@ struct Case {
 
 constexpr RandomKey random_key{.seed = 0x123456789abcdefull, .step = 7, .sample = 41, .site = 3};
 
-/// Both directions of one call, with inputs on the GPU that are exact on the CPU too.
+/// Both directions of one call. Its GPU inputs are exact on the CPU too.
 struct OnDevice {
   OnDevice(const Case& c, DType in, double spread = 1.0)
       : shape(c),
@@ -31,7 +31,7 @@ struct OnDevice {
     bool operator==(const Result&) const = default;
   };
 
-  /// The forward from a query on; y and log_sum_exp hold what it wrote.
+  /// Runs the forward from query `first_query` on. Its results are in y and log_sum_exp.
   void run_from(int64_t first_query) {
     const DeviceArray device_qkv(qkv, packed, dtype), device_y(plain, dtype);
     const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
@@ -46,7 +46,7 @@ struct OnDevice {
     log_sum_exp = statistics.values();
   }
 
-  /// Runs both directions; y, log_sum_exp and dqkv hold what they wrote.
+  /// Runs both directions. Their results are in y, log_sum_exp and dqkv.
   Result run() {
     const DeviceArray device_qkv(qkv, packed, dtype), device_dy(dy, plain, dtype);
     const DeviceArray device_y(plain, dtype), device_dqkv(packed, dtype);
@@ -79,7 +79,7 @@ struct OnDevice {
   std::vector<double> y, log_sum_exp, dqkv;
 };
 
-/// The same on the CPU in f64, from the same numbers and with the same mask.
+/// The results on the CPU in f64, from the same numbers and with the same mask.
 struct Reference {
   explicit Reference(const OnDevice& o) : y(run(o)[0]), log_sum_exp(results[1]), dqkv(results[2]) {}
 
@@ -120,7 +120,7 @@ struct Reference {
   }
 };
 
-/// The columns of the queries (part 0), keys (1) or values (2).
+/// Returns the columns of the queries (part 0), keys (part 1) or values (part 2).
 std::vector<double> part_of(const std::vector<double>& packed, int64_t columns, int64_t part) {
   std::vector<double> chosen;
   for (size_t i = 0; i < packed.size(); ++i)
@@ -137,11 +137,11 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
-/// Of relative errors in the L2 norm. A rounding to 16 bits is off by at most eps / 2, evenly spread: eps /
-/// (2 sqrt(3)) in the mean square. No result meets more than three: of the weights or the gradients of
-/// scores, of the y that those are measured from, and of itself; together eps / 2. In fp32 sums of up to 260
-/// products walk off by 2^-24 sqrt(260) = 1e-6, and scores of order ten make weights off by as much; a result
-/// meets a few of these.
+/// Returns the bound on relative errors in the L2 norm. A rounding to 16 bits errs by at most eps / 2, evenly
+/// spread. In the mean square that is eps / (2 sqrt(3)). No result has more than three roundings: of the
+/// weights or the gradients of scores, of the y that these are computed from, and of itself. Together they
+/// make eps / 2. In fp32 sums of up to 260 products err by about 2^-24 sqrt(260) = 1e-6. Scores of order ten
+/// add as much to the weights, and a result has a few such errors.
 double tolerance_of(DType dtype) { return dtype == DType::f32 ? 5e-6 : epsilon_of(dtype) / 2; }
 
 void expect_matches(const Case& c, DType dtype) {
@@ -161,7 +161,7 @@ void expect_matches(const Case& c, DType dtype) {
 
 const std::vector<DType> dtypes = {DType::f32, DType::bf16, DType::f16};
 
-// Ragged and whole tiles of each size that the kernels are made for, and sizes that they pad.
+// Ragged and whole tiles of each size that the kernels are made for, and sizes that need padding.
 const std::vector<Case> cases = {
     {2, 17, 3, 32, 0.2}, {1, 200, 1, 32},      {2, 64, 2, 64},      {1, 130, 2, 64, 0.2}, {1, 70, 1, 80, 0.2},
     {1, 131, 1, 80},     {1, 96, 1, 96},       {2, 33, 2, 96, 0.1}, {1, 67, 2, 128, 0.2}, {1, 130, 1, 128},
@@ -180,7 +180,7 @@ TEST(CausalAttentionOnGpu, AnySizeUpTo128InFloat) {
 
 TEST(CausalAttentionOnGpu, LargeScoresStayExact) {
   LOCKSTEP_NEEDS_GPU();
-  // Scores up to some hundreds: one weight of a row is nearly 1, and no exponential may overflow.
+  // The scores reach a few hundreds. One weight of a row is nearly 1, and no exponential may overflow.
   for (const DType dtype : dtypes) {
     OnDevice o({1, 100, 1, 64}, dtype, 8.0);
     o.run();
@@ -197,13 +197,14 @@ TEST(CausalAttentionOnGpu, OneTokenSeesItselfOnly) {
     o.run();
     EXPECT_EQ(o.y, part_of(o.qkv, 192, 2)) << dtype;
     EXPECT_EQ(part_of(o.dqkv, 192, 2), o.dy) << dtype;
-    // Here the gradient of the score is the difference of one sum of 64 products of order one in two orders.
+    // The gradient of the score is the difference of one sum in two orders. The sum has 64 products of order
+    // one.
     for (const int64_t part : {0, 1})
       EXPECT_LE(largest_difference(part_of(o.dqkv, 192, part), std::vector<double>(384)), 1e-5) << dtype;
   }
 }
 
-/// Element i of a [rows, columns] array that holds a unit matrix for each head of each sample.
+/// Returns element i of a [rows, columns] array with a unit matrix for each head of each sample.
 double unit_element(int64_t i, const Case& c) {
   const int64_t column = i % c.size, row = i / (c.heads * c.size) % c.time;
   return column == row ? 1 : 0;
@@ -211,7 +212,7 @@ double unit_element(int64_t i, const Case& c) {
 
 TEST(CausalAttentionOnGpu, DropoutDrawsTheMaskOfTheCpu) {
   LOCKSTEP_NEEDS_GPU();
-  // Values and dy that are unit matrices make y the weights that were kept, and dv their transpose.
+  // If values and dy are unit matrices, then y holds the kept weights and dv their transpose.
   for (const DType dtype : dtypes)
     for (const Case& c : {Case{2, 32, 2, 32, 0.25}, Case{2, 64, 2, 64, 0.25}, Case{1, 96, 2, 96, 0.5},
                           Case{1, 128, 1, 128, 0.1}}) {
@@ -285,7 +286,7 @@ TEST(CausalAttentionOnGpu, LaterTokensDoNotShowInTheBits) {
     o.run();
     for (const int64_t changed : {1, 31, 63, 64, 100}) {
       OnDevice other = o;
-      // Large enough to overflow the exponential if it met an earlier query.
+      // The values are large enough to overflow the exponential if an earlier query met them.
       for (size_t i = static_cast<size_t>(changed) * 192; i < o.qkv.size(); ++i) other.qkv[i] = 64 * o.qkv[i];
       other.run();
       for (size_t i = 0; i < static_cast<size_t>(changed) * 64; ++i)
@@ -321,8 +322,8 @@ TEST(CausalAttentionOnGpu, WhatIsNotFiniteShows) {
     for (const double bad :
          {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       OnDevice o({1, 5, 1, 32}, dtype);
-      o.qkv[0] = bad;   // a query of the first row ...
-      o.qkv[32] = bad;  // ... and its key
+      o.qkv[0] = bad;   // a query of the first row
+      o.qkv[32] = bad;  // the key of the same row
       o.run();
       EXPECT_FALSE(std::isfinite(o.y[0])) << dtype << " " << bad;
     }

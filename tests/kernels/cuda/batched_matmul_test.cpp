@@ -8,14 +8,15 @@
 namespace lockstep::testing {
 namespace {
 
-/// The same numbers stored as f32.
+/// Returns the same numbers stored as f32.
 Values single_precision(const Values& values) {
   Values copy(values.shape());
   for (int64_t i = 0; i < copy.size(); ++i) copy.set(i, values[i]);
   return copy;
 }
 
-/// Every product in fp32 has the bits of the CPU, and in 16 bits those rounded once.
+/// Checks that every fp32 product has the bits of the CPU. Products in 16 bits must be these bits rounded
+/// once.
 void check(const BatchedCase& shapes, DType dtype, bool transpose_a, bool transpose_b) {
   SCOPED_TRACE(concat(shapes.a, " ", shapes.b, " ", transpose_a, transpose_b, " ", dtype));
   BatchedOperands o(shapes, dtype, transpose_a, transpose_b);
@@ -46,7 +47,7 @@ TEST(BatchedMatMulOnGpu, HasTheBitsOfTheCpuInEveryDtype) {
   }
 }
 
-// 512^3 multiply-adds a product.
+// Each product has 512^3 multiply-adds.
 TEST(BatchedMatMulOnGpu, LargeProductsAreThoseOfMatMul) {
   LOCKSTEP_NEEDS_GPU();
   constexpr int64_t size = 512;
@@ -55,7 +56,8 @@ TEST(BatchedMatMulOnGpu, LargeProductsAreThoseOfMatMul) {
         expected = OnGpu::poisoned({2, size, size}, DType::f32);
   launch(gpu_stream(), BatchedMatMul{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_b = true});
   launch(gpu_stream(), MatMul{.a = a.view(), .b = b.view(), .c = expected.view(), .transpose_b = true});
-  // The plan of a product of 1024 rows may be another than that of 512: two orders of 512 terms up to 4.
+  // A product of 1024 rows may have another plan than one of 512 rows. Both sum 512 terms up to 4, in
+  // different orders.
   expect_close(
       c.values(), [&, &values = expected.values()](int64_t i) { return values[i]; }, 0.0,
       2 * size * 0x1p-24 * 4 * size);

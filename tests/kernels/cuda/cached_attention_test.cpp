@@ -21,8 +21,8 @@ void check(const CachedTexts& texts, int64_t part) {
                                            .places = places.view(),
                                            .y = y.view(),
                                            .heads = texts.heads});
-      // Values are below 2 and scores below 4 * size / sqrt(size): their rounding, that of the exponential
-      // and of the sums, and both sides' rounding to the storage.
+      // Values are below 2 and scores below 4 * size / sqrt(size). The tolerance covers the rounding of
+      // scores, exponentials and sums. Both sides also round to the storage.
       const double tolerance = 2 * (0x1p-17 + epsilon_of(texts.dtype));
       for (int64_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(y.values()[i], expected[i], tolerance) << i;
       results.push_back(y.values());

@@ -33,9 +33,9 @@ struct Case {
     }
   }
 
-  /// Every loss within 1e-5, and every gradient within half a unit of the storage and what the exponential
-  /// leaves, 2^-22 (1 + |its argument|) with arguments down to -27; where the target is, terms of the scale
-  /// cancel.
+  /// Expects every loss within 1e-5. Expects every gradient within half a unit of the storage plus the
+  /// exponential's error. That error is 2^-22 (1 + |argument|), with arguments down to -27. At the target,
+  /// terms as large as the scale cancel.
   void expect_matches(const DeviceArray& actual_losses, const DeviceArray& actual_dlogits) const {
     const Numbers loss = actual_losses.values(), d = actual_dlogits.values();
     for (size_t row = 0; row < losses.size(); ++row)
@@ -87,7 +87,7 @@ struct Device {
 
 TEST(CrossEntropyOnGpu, LossAndGradientMatchReferenceInEverySchedule) {
   LOCKSTEP_NEEDS_GPU();
-  // A warp a row, packed and ragged; a block a row in shared memory, packed and ragged.
+  // One warp per row, packed and ragged; one block per row in shared memory, packed and ragged.
   const std::pair<int64_t, int64_t> shapes[] = {{9, 1}, {11, 65}, {9, 1024}, {5, 2056}, {4, 5003}};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, classes] : shapes) {
@@ -102,7 +102,7 @@ TEST(CrossEntropyOnGpu, LossAndGradientMatchReferenceInEverySchedule) {
           EXPECT_EQ(device.dlogits.bits(), bits);
         }
         bits = device.dlogits.bits();
-        // In place, and the losses alone.
+        // Computes the losses alone, then the gradient in place.
         const std::vector<uint8_t> losses = device.losses.bits();
         CrossEntropy alone = device.kernel();
         alone.dlogits = {};
@@ -119,7 +119,7 @@ TEST(CrossEntropyOnGpu, LossAndGradientMatchReferenceInEverySchedule) {
 
 TEST(CrossEntropyOnGpu, VocabularyOfGptIsRead) {
   LOCKSTEP_NEEDS_GPU();
-  // f32 rows do not fit shared memory twice and are read twice.
+  // Shared memory does not hold two f32 rows, so f32 rows are read twice.
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t classes : {50257, 50304}) {
       SCOPED_TRACE(concat(classes, " classes of ", dtype));
@@ -137,7 +137,7 @@ TEST(CrossEntropyOnGpu, WhereRowsBeginDoesNotShowInTheBits) {
       const Case c(6, classes, dtype);
       const Device device(c);
       launch(gpu_stream(), device.kernel());
-      // The rows but the first, moved by an element from a multiple of 16 bytes; the gradient by another.
+      // The rows after the first, one element past a multiple of 16 bytes. The gradient has another offset.
       const DeviceArray memory({6 * classes + 1}, dtype), gradient({5 * classes + 3}, dtype);
       const auto part = [&](const DeviceArray& array, int64_t first, const Shape& shape) {
         View view = array.view();

@@ -9,11 +9,11 @@ struct Case {
   int64_t outer, count, inner;
 };
 
-// Nothing, one run and several, one block and several, elements beside each other and columns.
+// No terms, one run and several, one block and several, contiguous elements and columns.
 constexpr Case cases[] = {{3, 0, 1},   {2, 0, 5},    {5, 7, 1},    {4, 7, 3},    {2, 64, 65},
                           {3, 65, 40}, {1, 1024, 7}, {1, 2500, 9}, {2, 4097, 1}, {40, 200, 33}};
 
-// In f32, which the CPU does for the same numbers stored as f32.
+// The GPU sums in f32. The CPU does so for the same numbers stored as f32.
 TEST(DimensionSumOnGpu, HasTheBitsOfTheCpuInEveryDtype) {
   LOCKSTEP_NEEDS_GPU();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})

@@ -27,7 +27,7 @@ TEST(DropoutOnGpu, MaskIsTheCpusBitForBit) {
       Values x(shape), y(shape);
       for (int64_t i = 0; i < x.size(); ++i) x.set(i, values[static_cast<size_t>(i)]);
       launch_on(1, Dropout{.x = x.view(), .y = y.view(), .probability = 0.3, .key = key});
-      // One rounding to storage of the CPU's product in f32.
+      // The CPU's product in f32, rounded once to the storage.
       Values rounded(shape, dtype);
       for (int64_t i = 0; i < y.size(); ++i) rounded.set(i, y[i]);
       for_each_schedule([&] {

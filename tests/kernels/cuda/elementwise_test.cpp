@@ -23,14 +23,14 @@ void expect_equal(const DeviceArray& actual, const Values& expected) {
     ASSERT_EQ(values[static_cast<size_t>(i)], expected[i]) << "element " << i;
 }
 
-/// All but the first element: a view between multiples of 16 bytes.
+/// Returns all but the first element, a view that begins between multiples of 16 bytes.
 View without_first(View view) {
   view.data = static_cast<char*>(view.data) + bytes(view.dtype);
   view.shape = {view.size() - 1};
   return view;
 }
 
-/// K{a, b, y} has the bits of the CPU backend: also in place, and between multiples of 16 bytes.
+/// Checks that K{a, b, y} has the bits of the CPU backend, also in place and between multiples of 16 bytes.
 template <class K>
 void check_binary() {
   for (const DType dtype : storage_types)
@@ -97,7 +97,7 @@ TEST(ElementwiseOnGpu, TanhMatchesReference) {
         const DeviceArray y({size}, dtype);
         launch(gpu_stream(), TanhForward{.x = x.view(), .y = y.view()});
         const auto result = y.values();
-        // Half a unit of the storage; an exponential of 2^-22 (1 + 2 |x|) weighed by its share of the result.
+        // Half a unit of the storage, plus the exponential's 2^-22 (1 + 2 |x|) times its share of the result.
         for (size_t i = 0; i < values.size(); ++i)
           ASSERT_NEAR(result[i], std::tanh(values[i]),
                       (epsilon_of(dtype) / 2 + 0x1p-21) * std::fabs(std::tanh(values[i])) + 0x1p-25);
@@ -105,7 +105,7 @@ TEST(ElementwiseOnGpu, TanhMatchesReference) {
     }
 }
 
-// CUDA's expf and logf are right to 2 ulp.
+// CUDA's expf and logf are accurate to 2 ulp.
 TEST(ElementwiseOnGpu, ExponentialsAndLogarithmsMatchReference) {
   LOCKSTEP_NEEDS_GPU();
   for (const DType dtype : storage_types)
@@ -159,14 +159,14 @@ TEST(ElementwiseOnGpu, ScalarsOfAStepArrive) {
 
 TEST(ElementwiseOnGpu, PositionsHaveTheBitsOfTheCpu) {
   LOCKSTEP_NEEDS_GPU();
-  // Batch, time and columns, with a table of one row more.
+  // Shapes of batch, time and columns. The table has one row more than the time.
   for (const Shape& shape : {Shape{3, 5, 7}, Shape{9, 8, 64}, Shape{5, 3, 130}})
     for (const DType dtype : storage_types) {
       const Shape table_shape{shape[1] + 1, shape[2]};
       const auto x_values = normal_values(shape.elements(), 5, dtype),
                  table_values = normal_values(table_shape.elements(), 6, dtype);
       Values x = host_copy(x_values, shape, dtype), table = host_copy(table_values, table_shape, dtype);
-      // 16-bit tensors are added up in f32, which the CPU does for f32 ones.
+      // The GPU sums 16-bit tensors in f32. The CPU does so for f32 tensors.
       Values x_single = host_copy(x_values, shape, DType::f32), y(shape, dtype), dtable(table_shape);
       launch_on(1, AddPositions{.x = x.view(), .table = table.view(), .y = y.view()});
       launch_on(1, AddPositionsBackward{.dy = x_single.view(), .dtable = dtable.view()});

@@ -8,7 +8,7 @@ namespace {
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Ids in [0, rows); every second one is `frequent` unless that is negative.
+/// Returns ids in [0, rows). About every second id is `frequent` unless that is negative.
 Values random_ids(int64_t count, int64_t rows, int32_t frequent = -1) {
   Values ids({count}, DType::i32);
   for (int64_t i = 0; i < count; ++i) {
@@ -68,8 +68,8 @@ struct Backward {
   int32_t frequent = -1;
 };
 
-/// Runs of every length, one pass of the sort and two, one tile of 2048 and several, columns that fit and
-/// not.
+/// Runs of every length, one and two passes of the sort, one and several tiles of 2048, whole and ragged
+/// columns.
 const std::vector<Backward> backwards{
     {1, 1, 1},       {0, 5, 8},      {64, 1, 7},     {65, 1, 8},          {200, 3, 65},
     {300, 300, 384}, {2049, 40, 16}, {5000, 255, 9}, {4500, 256, 8, 100}, {3000, 1000, 24, 999}};
@@ -103,9 +103,9 @@ TEST(EmbeddingOnGpu, BackwardMatchesReferenceWithTheSameBitsInEverySchedule) {
     std::vector<Values> results;
     for_each_schedule(
         [&, rows = rows, columns = columns] { results.push_back(add_on_gpu(ids, dy, rows, columns)); });
-    results.push_back(add_on_gpu(ids, dy, rows, columns, 1));  // where no address is aligned to 16 bytes
+    results.push_back(add_on_gpu(ids, dy, rows, columns, 1));  // no address is aligned to 16 bytes
     for (const Values& result : results) EXPECT_TRUE(result == results[0]);
-    // A number goes through at most 64 additions in its piece and one for each piece of the batch.
+    // A number has at most 64 additions in its piece and one for each piece of the batch.
     const double additions = 64.0 + static_cast<double>(tokens) / 64.0;
     for (size_t i = 0; i < expected.size(); ++i)
       ASSERT_NEAR(results[0][static_cast<int64_t>(i)], expected[i], additions * 0x1p-24 * magnitude[i]);
@@ -135,7 +135,7 @@ TEST(EmbeddingOnGpu, BackwardAddsFinishedSumsToWhatIsThere) {
       }
 }
 
-/// Where the run of a row lies among the others does not show.
+/// A row's bits do not depend on the position of its run among the others.
 TEST(EmbeddingOnGpu, ARowsBitsDependOnItsOwnGradientsAlone) {
   LOCKSTEP_NEEDS_GPU();
   constexpr int64_t tokens = 500, columns = 8;

@@ -14,7 +14,7 @@ void append_tree(int begin, int end, std::vector<int>& program) {
   program.push_back(Fold::add);
 }
 
-/// All inputs, then all additions: the deepest program.
+/// Returns the deepest program: all inputs, then all additions.
 std::vector<int> deep_program(int count) {
   std::vector<int> program;
   for (int input = 0; input < count; ++input) program.push_back(input);
@@ -22,7 +22,8 @@ std::vector<int> deep_program(int count) {
   return program;
 }
 
-/// One fold on both sides; the GPU's result overwrites input number `target` unless that is negative.
+/// Compares one fold on the CPU and the GPU. The GPU's result overwrites input `target` unless that is
+/// negative.
 void expect_bits_of_the_cpu(int count, int64_t size, int64_t shift, const std::vector<int>& program,
                             int target = -1) {
   std::vector<Values> inputs;
@@ -30,7 +31,7 @@ void expect_bits_of_the_cpu(int count, int64_t size, int64_t shift, const std::v
   Fold cpu{.inputs = {}, .program = program, .y = {}, .scale = 0.3f}, gpu = cpu;
   for (int input = 0; input < count; ++input) {
     inputs.push_back(Values::uniform({size}, DType::f32, static_cast<uint64_t>(input)));
-    // One input that is not aligned suffices.
+    // One unaligned input is enough.
     on_gpu.emplace_back(inputs.back(), input == count / 2 ? shift : 0);
   }
   for (int input = 0; input < count; ++input) {

@@ -22,8 +22,9 @@ double erf_slope(double x) {
   return 0.5 * (1.0 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-0.5 * x * x) / std::sqrt(2.0 * M_PI);
 }
 
-/// Every element within half a unit of the storage and what two approximate instructions and an exponential
-/// of 2^-22 (1 + |its argument|) leave: some 2^-20 of the result, 2^-21 where terms cancel.
+/// Expects every element within half a unit of the storage plus the error of the instructions. Two of these
+/// are approximate, and the exponential errs by 2^-22 (1 + |argument|). Together they make about 2^-20 of the
+/// result, or 2^-21 where terms cancel.
 void expect_near(const DeviceArray& actual, const std::vector<double>& expected, DType dtype) {
   const auto values = actual.values();
   for (size_t i = 0; i < expected.size(); ++i)

@@ -9,8 +9,8 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-/// Half the distance between 1 and the next number of the storage, which bounds the relative error of every
-/// rounded element, and what some 64 roundings of fp32 leave of values of order one.
+/// Returns half the distance between 1 and the next number of the storage, plus about 64 roundings of fp32.
+/// The first bounds the relative error of a rounded element. The second is for values of order one.
 double tolerance(DType dtype) { return epsilon_of(dtype) / 2 + 64 * 0x1p-24; }
 
 double rounded(double value, DType dtype) {
@@ -19,7 +19,7 @@ double rounded(double value, DType dtype) {
   });
 }
 
-/// The operands of one case on the host, and what the kernels must make of them, in double.
+/// The operands of one case on the host, and the expected results in double.
 struct Reference {
   int64_t rows, columns;
   DType dtype;
@@ -123,8 +123,8 @@ void expect_reference(const Reference& r, const Outputs& out) {
   const Numbers mean = out.mean.values();
   for (size_t row = 0; row < mean.size(); ++row) ASSERT_NEAR(mean[row], r.mean[row], 64 * 0x1p-24);
   EXPECT_LE(relative_error(out.dx.values(), r.dx), tolerance(r.dtype));
-  // A sum over rows is at most 8 + 4 + 64 additions deep and, of random signs, smaller than the sum of the
-  // magnitudes by the root of their number.
+  // A sum over rows is at most 8 + 4 + 64 additions deep. Its terms have random signs. It is therefore
+  // smaller than the sum of the magnitudes by the root of their number.
   const double sums = 76 * 0x1p-24 * std::sqrt(static_cast<double>(r.rows)) + 64 * 0x1p-24;
   EXPECT_LE(relative_error(out.dweight.values(), r.dweight), sums);
   EXPECT_LE(relative_error(out.dbias.values(), r.dbias), sums);
@@ -132,7 +132,8 @@ void expect_reference(const Reference& r, const Outputs& out) {
 
 TEST(LayerNormOnGpu, MatchesReferenceInEverySchedule) {
   LOCKSTEP_NEEDS_GPU();
-  // One warp a row with 1 to 4 pieces, and ragged; four warps; sixteen; enough rows for several blocks.
+  // One warp per row with 1 to 4 pieces, whole and ragged; four warps; sixteen warps; enough rows for several
+  // blocks.
   const std::pair<int64_t, int64_t> shapes[] = {{300, 48}, {9, 65},   {5, 384},  {21, 768},
                                                 {6, 1019}, {3, 1544}, {2, 2049}, {2, 4104}};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
@@ -171,7 +172,7 @@ TEST(LayerNormOnGpu, ResidualIsAddedInEveryLayout) {
     }
 }
 
-/// The same values, between multiples of 16 bytes.
+/// A copy of the values that begins between multiples of 16 bytes.
 class Shifted {
  public:
   explicit Shifted(const DeviceArray& array)
@@ -257,7 +258,7 @@ TEST(LayerNormOnGpu, BiasAndCarriedAreOptional) {
                                          .dy = in.dy.view(),
                                          .dx = without.dx.view(),
                                          .dweight = without.dweight.view()});
-  // Compared as numbers: -0 + 0 is 0.
+  // The results are compared as numbers, because -0 + 0 is 0.
   EXPECT_EQ(without.y.values(), with_zeros.y.values());
   EXPECT_EQ(without.dx.values(), with_zeros.dx.values());
   EXPECT_EQ(without.dweight.values(), with_zeros.dweight.values());

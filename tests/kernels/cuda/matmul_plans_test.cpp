@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// A product whose rows are all multiples of 16 bytes, so that every algorithm is at hand.
+/// A product whose rows are all multiples of 16 bytes, so that every algorithm is available.
 struct Problem {
   explicit Problem(DType dtype = DType::f32, int64_t m = 24)
       : a(normal_values(m * 96, 1, dtype), {m, 96}, dtype),
@@ -79,7 +79,8 @@ TEST_F(MatMulPlans, OnlyDeterministicAlgorithmsAreTaken) {
   ASSERT_EQ(lines.size(), 17u);
   for (size_t i = 1; i < lines.size(); ++i) {
     const bool is_whole = lines[i].find(" split_k=1 reduction=0 ") != std::string::npos;
-    // In the workspace, and in fp32: of an fp32 result the type of sums (2) and of the output (4).
+    // Partial sums are added in order, in fp32 in the workspace. For an fp32 result that is scheme 2 (the
+    // type of sums) or 4 (the type of the output).
     const bool is_added_in_order = lines[i].find(" reduction=2 ") != std::string::npos ||
                                    lines[i].find(" reduction=4 ") != std::string::npos;
     EXPECT_TRUE(is_whole || is_added_in_order) << lines[i];
@@ -100,7 +101,8 @@ TEST_F(MatMulPlans, ARoundTripKeepsTextAndBits) {
   EXPECT_EQ(export_matmul_plans(), text);
 }
 
-// A run must not see what other runs have found for shapes that it has not met yet.
+// A run exports only the plans it used. It must not see plans that other runs found for shapes it has not
+// met.
 TEST_F(MatMulPlans, ThoseThatWereTakenCanBeToldFromTheOthers) {
   Problem(DType::f32, 8).run();
   Problem(DType::f32, 16).run();
@@ -122,7 +124,7 @@ TEST_F(MatMulPlans, AnImportedPlanIsWhatRuns) {
   Problem p;
   const std::vector<uint8_t> bits = p.run();
   const std::string text = export_matmul_plans();
-  // The stand-in's algorithm 2 cuts k, which its algorithm 1 does not.
+  // The stand-in's algorithm 2 splits k, and its algorithm 1 does not.
   const std::string other = replaced(text, "words=000000014c740004", "words=000000024c740004");
   import_matmul_plans(other);
   EXPECT_NE(p.run(), bits);
@@ -136,13 +138,13 @@ TEST_F(MatMulPlans, AnAlgorithmThatCannotRunIsRefused) {
   const std::string text = export_matmul_plans();
   import_matmul_plans(replaced(text, "words=000000014c740004", "words=0000000100000000"));
   EXPECT_THROW(p.run(), Error);
-  // Reduction scheme 1 adds parts in the output, in its dtype.
+  // Reduction scheme 1 adds partial sums in the output, in the output's dtype.
   const std::string zero = "0000000000000000";
   import_matmul_plans(replaced(text, "0000000000000001" + zero, "0000000100000001" + zero));
   EXPECT_THROW(p.run(), Error);
 }
 
-/// What the library may do and the stand-in does when it is told to.
+/// Restrictions that the library may have. The stand-in simulates them on request.
 class MatMulFallbacks : public MatMulPlans {
  protected:
   void TearDown() override {
@@ -150,7 +152,7 @@ class MatMulFallbacks : public MatMulPlans {
     MatMulPlans::TearDown();
   }
 
-  /// The plan of a product that is right, and what was said about it.
+  /// Checks that the product is right. Returns its plan and the log lines about it.
   std::pair<std::string, std::string> plan_of(Problem& problem) {
     testing::internal::CaptureStderr();
     problem.run();
@@ -173,11 +175,11 @@ TEST_F(MatMulFallbacks, WhatTheCheckRefusesIsNotTaken) {
   const auto [plan, said] = plan_of(p);
   EXPECT_NE(plan.find("algorithm=2 "), std::string::npos) << plan;
   for (const char* part : {"m=24 n=40 k=96 ", "1 kept", "1 dropped: cuBLASLt's check refuses it",
-                           "2 dropped: wants more workspace than there is", "takes the fastest"})
+                           "2 dropped: needs more workspace than is allowed", "takes the fastest"})
     EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
   set_matmul_tuning(false);
   import_matmul_plans("");
-  EXPECT_EQ(plan_of(p), std::pair(plan, std::string())) << "nobody asked";
+  EXPECT_EQ(plan_of(p), std::pair(plan, std::string())) << "no log line without tuning";
 }
 
 TEST_F(MatMulFallbacks, TheCheckMayAskForMoreWorkspaceThanTheSuggestion) {
@@ -198,7 +200,8 @@ TEST_F(MatMulFallbacks, AnAttributeThatCannotBeReadEndsNothing) {
     Problem p;
     const auto [plan, said] = plan_of(p);
     EXPECT_NE(plan.find(shown), std::string::npos) << plan;
-    EXPECT_NE(plan.find("algorithm=1 "), std::string::npos) << "whole sums need no order";
+    EXPECT_NE(plan.find("algorithm=1 "), std::string::npos)
+        << "algorithm 1 does not split k, so no order is needed";
     EXPECT_EQ(said, "");
   }
   const auto plan_without = [&](std::set<uint32_t> refused, int unreadable) {
@@ -208,13 +211,14 @@ TEST_F(MatMulFallbacks, AnAttributeThatCannotBeReadEndsNothing) {
     return plan_of(p);
   };
   EXPECT_NE(plan_without({1}, reduction).first.find("algorithm=2 "), std::string::npos)
-      << "known comes first";
+      << "an algorithm with a known order is preferred";
   const auto [known, nothing] = plan_without({1, 2}, split_k);
   EXPECT_NE(known.find("algorithm=3 "), std::string::npos) << known;
-  EXPECT_EQ(nothing, "") << "the scheme says enough";
+  EXPECT_EQ(nothing, "") << "the reduction scheme alone gives the order";
   const auto [unknown, said] = plan_without({1, 2}, reduction);
   EXPECT_NE(unknown.find("algorithm=3 "), std::string::npos) << unknown;
-  EXPECT_NE(said.find("cuBLASLt does not tell in which order it adds: m=24 "), std::string::npos) << said;
+  EXPECT_NE(said.find("cuBLASLt does not report the order of its additions: m=24 "), std::string::npos)
+      << said;
 }
 
 TEST_F(MatMulFallbacks, AKernelSumsTheColumnsThatTheLibraryDoesNot) {
@@ -228,9 +232,10 @@ TEST_F(MatMulFallbacks, AKernelSumsTheColumnsThatTheLibraryDoesNot) {
   p.kernel.column_sum = sums.view();
   const auto [plan, said] = plan_of(p);
   EXPECT_NE(plan.find("epilogue=none"), std::string::npos) << plan;
-  EXPECT_NE(said.find("a kernel sums the columns that cuBLASLt does not: m=24 "), std::string::npos) << said;
+  EXPECT_NE(said.find("cuBLASLt cannot sum these columns, so a kernel does: m=24 "), std::string::npos)
+      << said;
   const std::vector<double> values = sums.values(), others = expected.values();
-  // 96 terms of order one in another order.
+  // The two sums add 96 terms of order one in different orders.
   for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], others[i], 1e-4) << i;
 }
 
@@ -240,11 +245,11 @@ TEST_F(MatMulFallbacks, AKeptPlanThatDoesNotRunIsMadeAnewByWhoTunes) {
   const std::string text = export_matmul_plans();
   import_matmul_plans(text);
   emulator::cublaslt_limits().refused = {1};
-  EXPECT_THROW(p.run(), UserError) << "a snapshot's plan cannot become another one";
+  EXPECT_THROW(p.run(), UserError) << "a snapshot's plan cannot be replaced";
   set_matmul_tuning(true);
   const auto [plan, said] = plan_of(p);
   EXPECT_EQ(plan.find("algorithm=1 "), std::string::npos) << plan;
-  EXPECT_NE(said.find("a kept plan does not run (cuBLASLt's check refuses it)"), std::string::npos) << said;
+  EXPECT_NE(said.find("a stored plan does not run (cuBLASLt's check refuses it)"), std::string::npos) << said;
 }
 #endif
 
@@ -289,7 +294,7 @@ TEST_F(MatMulPlans, TuningLeavesResultsRight) {
     launch(gpu_stream(), tuned.kernel);
     const std::vector<double> result = residual.values();
     for (size_t i = 0; i < expected.size(); ++i)
-      // Two roundings to the dtype of numbers below 64, and sums of 96 terms in another order.
+      // Two roundings to the dtype of numbers below 64, and two orders of a sum of 96 terms.
       ASSERT_NEAR(result[i], expected[i] + 1.0, dtype == DType::f32 ? 1e-3 : 64 * 0x1p-8) << i;
     EXPECT_EQ(lines_of(export_matmul_plans()).size(), 2u);
     set_matmul_tuning(false);

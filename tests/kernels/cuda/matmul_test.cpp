@@ -24,14 +24,14 @@ constexpr std::array<Dtypes, 5> all_dtypes = {{{DType::f32, DType::f32},
 struct Size {
   int64_t m, n, k;
 };
-// Single rows, columns and terms, and rows that are and are not of a multiple of 16 bytes.
+// Single rows, columns and terms. Some rows are a multiple of 16 bytes and some are not.
 constexpr std::array<Size, 5> sizes = {{{1, 1, 1}, {3, 65, 7}, {33, 65, 63}, {17, 8, 1}, {40, 72, 96}}};
 
-/// Half the distance from 1 to the next number: the relative error of one rounding.
+/// Returns half the distance from 1 to the next number: the relative error of one rounding.
 double rounding_of(DType dtype) {
   return dtype == DType::f32 ? 0x1p-24 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
 }
-/// What rounding adds to numbers too small for the dtype's full precision.
+/// Returns the error that rounding adds to numbers too small for the dtype's full precision.
 double smallest_of(DType dtype) { return dtype == DType::f16 ? 0x1p-25 : 1e-37; }
 
 double gelu(double x, bool erf) {
@@ -43,13 +43,13 @@ double gelu_slope(double x, bool erf) {
   const double t = std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x));
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * std::sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * x * x);
 }
-// Neither GELU's slope goes beyond this.
+// The slopes of both GELUs stay below this.
 constexpr double largest_slope = 1.13;
-// Errors of the exponentials and reciprocals of a GELU in fp32, relative to its argument or its factor: a few
-// units in the last place.
+// The error of the exponentials and reciprocals of a GELU in fp32, relative to its argument or its factor. It
+// is a few units in the last place.
 constexpr double function_error = 16 * 0x1p-24;
 
-/// A product whose operands have every part a test may ask for.
+/// A product whose operands have every part that a test may request.
 struct Problem {
   Problem(const Size& with_size, const Dtypes& with_dtypes, bool transpose_a, bool transpose_b)
       : size(with_size),
@@ -85,8 +85,8 @@ struct Problem {
   MatMul kernel;
 };
 
-/// The sum and the bias, and how far fp32 may be from it: a rounding for each product, term, and addition,
-/// and for the scale.
+/// The sum with the bias, and a bound on fp32's error. The sum rounds once for each product, term and
+/// addition, and for the scale.
 struct Sum {
   double value = 0, error = 0;
   double product = 0;  ///< without the bias
@@ -106,7 +106,8 @@ Sum sum_of(const Problem& p, int64_t row, int64_t column) {
   return sum;
 }
 
-/// The product against float64. Where a kernel of our own finishes it, it is rounded to c's dtype on the way.
+/// Compares the product with float64. A product that one of our own kernels finishes is first rounded to c's
+/// dtype.
 void expect_product(const Problem& p, const std::vector<double>& c) {
   const double rounding = rounding_of(p.dtypes.c), smallest = 4 * smallest_of(p.dtypes.c);
   const Activation activation = p.kernel.activation;
@@ -147,8 +148,8 @@ void expect_sums(const Problem& p) {
   }
 }
 
-/// Runs what `configure` makes of every problem and compares it with float64, and the bits of three
-/// schedules.
+/// Runs every problem as `configure` changes it. Compares it with float64 and the bits of three schedules
+/// with each other.
 void check_all(const std::function<void(Problem&)>& configure) {
   for (const Dtypes& dtypes : all_dtypes)
     for (const Size& size : sizes)
@@ -264,7 +265,7 @@ TEST(MatMul, EmptyOperands) {
     }
 }
 
-/// A view of the same values that begins `elements` further in memory of its own.
+/// Returns a view of the same values in its own memory. The view begins `elements` further.
 View shifted(const DeviceArray& array, int64_t elements, std::shared_ptr<std::byte>& memory) {
   View view = array.view();
   const int64_t offset = elements * bytes(view.dtype);
@@ -314,7 +315,7 @@ TEST(MatMul, AddressesDoNotShowInTheBits) {
 TEST(MatMul, AGraphReplaysTheSameBits) {
   LOCKSTEP_NEEDS_GPU();
   for (const Dtypes& dtypes : all_dtypes) {
-    // One shape that was planned before, and one that is planned while it is recorded.
+    // One shape was planned before, and one is planned while it is recorded.
     for (const Size& size : {Size{40, 72, 96}, Size{24, 56, 40}}) {
       Problem p(size, dtypes, true, false);
       p.kernel.activation = Activation::gelu_erf_backward;
@@ -379,7 +380,8 @@ TEST(ColumnSum, MatchesFloat64InEverySchedule) {
           sum += values[static_cast<size_t>(i * columns + j)];
           magnitude += std::fabs(values[static_cast<size_t>(i * columns + j)]);
         }
-        // At most 32 terms a warp, 8 warps, and three rounds of blocks: a rounding for each.
+        // A warp has at most 32 terms, a block 8 warps, and there are three rounds of blocks. Each rounds
+        // once.
         ASSERT_LE(std::fabs(result[static_cast<size_t>(j)] - sum), 3 * 40 * 0x1p-24 * magnitude)
             << "column " << j;
       }

@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// A copy on the GPU, `shift` elements behind an aligned address.
+/// A copy on the GPU, `shift` elements past an aligned address.
 class OnGpu {
  public:
   explicit OnGpu(Values values, int64_t shift = 0)
@@ -17,7 +17,7 @@ class OnGpu {
         memory_(allocate((host_.size() + shift) * bytes(host_.view().dtype), gpu_stream())) {
     copy_bytes(view().data, gpu_stream(), host_.view().data, cpu_stream(), host_.view().bytes());
   }
-  /// Poisoned: what a kernel does not write stays a NaN.
+  /// Returns memory full of NaN. An element that no kernel writes stays NaN.
   static OnGpu poisoned(const Shape& shape, DType dtype, int64_t shift = 0) {
     Values values(shape, dtype);
     std::memset(values.view().data, 0xff, static_cast<size_t>(values.view().bytes()));
@@ -29,7 +29,7 @@ class OnGpu {
     view.data = memory_.get() + shift_ * bytes(view.dtype);
     return view;
   }
-  /// What is there now.
+  /// Copies the current values to the host and returns them.
   Values& values() {
     copy_bytes(host_.view().data, cpu_stream(), view().data, gpu_stream(), host_.view().bytes());
     return host_;

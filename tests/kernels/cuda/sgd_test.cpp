@@ -18,7 +18,7 @@ struct Arrays {
   }
 };
 
-/// Three steps on both sides with `momentum` unless it is 0.
+/// Compares three steps on the CPU and the GPU, with `momentum` unless it is 0.
 void expect_bits_of_the_cpu(int64_t size, int64_t shift, double momentum, double factor) {
   Arrays cpu(size, factor);
   OnGpu parameter(cpu.parameter, shift), gradient(cpu.gradient, shift), velocity(cpu.velocity, shift),

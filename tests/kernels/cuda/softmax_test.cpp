@@ -7,11 +7,11 @@
 namespace lockstep::testing {
 namespace {
 
-// A warp a row, packed and not; 512 threads a row, packed and not; one column.
+// One warp per row, packed and not; 512 threads per row, packed and not; one column.
 constexpr int64_t widths[] = {1, 7, 64, 130, 1000, 2056, 2501};
 constexpr int64_t rows = 9;
 
-/// y = e^x / sum, and dx = y (dy - sum(y dy)) from the y that the kernel was given.
+/// The results in double: y = e^x / sum, and dx = y (dy - sum(y dy)) from the y that the kernel received.
 struct Reference {
   Reference(const Values& x, const Values& given_y, const Values& dy, int64_t columns) {
     for (int64_t row = 0; row < x.size() / columns; ++row) {
@@ -30,7 +30,7 @@ struct Reference {
   std::vector<double> y, dx, magnitudes;
 };
 
-// Half a unit of the storage; an exponential of 2^-22 (1 + 16), twice; the sums' roundings.
+// Half a unit of the storage, an exponential of 2^-22 (1 + 16) twice, and the sums' roundings.
 constexpr double relative = 0x1p-16;
 
 void check(int64_t columns, DType dtype, int64_t shift) {
@@ -55,7 +55,7 @@ void check(int64_t columns, DType dtype, int64_t shift) {
           actual[i], reference.dx[at],
           epsilon_of(dtype) / 2 * std::fabs(reference.dx[at]) + relative * reference.magnitudes[at] + least);
     }
-    // In place.
+    // Runs in place.
     launch(gpu_stream(), SoftmaxForward{.x = on_x.view(), .y = on_x.view()});
     EXPECT_TRUE(on_x.values() == y.values());
     results.push_back(y.values());

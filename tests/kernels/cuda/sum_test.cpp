@@ -38,7 +38,7 @@ TEST(SumOnGpu, MatchesReferenceInEveryDtype) {
       const Values x = Values::uniform({size}, dtype, 1, -1.0, 2.0);
       double expected = 0.0, magnitude = 0.0;
       for (int64_t i = 0; i < size; ++i) expected += x[i], magnitude += std::fabs(x[i]);
-      // At most 128 + 5 additions in a lane of a block, in f32, and the rounding of the result.
+      // A lane of a block has at most 128 + 5 additions in f32. The result is rounded once more.
       const double tolerance = 133 * 0x1p-24 * magnitude + epsilon_of(dtype) / 2 * std::fabs(expected);
       std::vector<double> sums;
       for_each_schedule([&] { sums.push_back(sum_on_gpu(x)); });
@@ -72,7 +72,8 @@ TEST(BlockSquaresOnGpu, OfPartsThatLieElsewhereHaveTheBitsOfTheWhole) {
   LOCKSTEP_NEEDS_GPU();
   for_each_schedule([] {
     Values x = Values::uniform({9 * sum_block + 77}, DType::f32, 1), expected({13}, DType::f64);
-    // Blocks [0, 3) of x are blocks [10, 13) of y, and its last four, one of them short, are blocks [1, 5).
+    // Blocks [0, 3) of x are blocks [10, 13) of y. The last four blocks of x, one of them short, are blocks
+    // [1, 5) of y.
     const std::vector<BlockSquares::Blocks> ranges{{1, 5, -5}, {10, 13, 10}};
     launch_on(1, BlockSquares{.x = x.view(), .y = expected.view(), .ranges = ranges});
     OnGpu on_x(x, 1), on_y(Values({13}, DType::f64));
@@ -97,7 +98,7 @@ TEST(ClipFactorOnGpu, HasTheBitsOfTheCpu) {
   for (const double squares : {0.0, 1e-9, 0.3, 0.999, 7.7, 1e30, HUGE_VAL, std::nan("")})
     for (const double max_norm : {0.0, 0.5, 1.0}) {
       Values sums({2001}, DType::f64), norm({}, DType::f64), factor({});
-      sums.set(1500, squares);  // one addend, so that no order shows
+      sums.set(1500, squares);  // one addend, so that no order can show
       OnGpu on_sums(sums), on_norm = OnGpu::poisoned({}, DType::f64),
                            on_factor = OnGpu::poisoned({}, DType::f32);
       ClipFactor k{

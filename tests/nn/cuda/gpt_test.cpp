@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole GPT, forward and backward, on a GPU against the CPU: single precision and 16 bits.
+// Compares the forward and backward of a whole GPT on a GPU with the CPU, in single precision and 16 bits.
 #include "nn/gpt.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ Gpt::Options options_of(double dropout) {
 
 using Values = std::vector<double>;
 
-/// The loss and every gradient, of so many times the loss, by name.
+/// Returns the loss and every gradient by name. The gradients are those of `scale` times the loss.
 std::map<std::string, Values> run(const Stream& stream, DType precision, double dropout,
                                   int64_t rows_at_once = 0, double scale = 1.0, int64_t rows = 0) {
   set_current_stream(stream);
@@ -54,14 +54,14 @@ void expect_near(const std::map<std::string, Values>& actual, const std::map<std
     }
 }
 
-// Some 200 roundings of 2^-24 along the deepest path, and exponentials right to 2^-22.
+// The deepest path has about 200 roundings of 2^-24, and exponentials accurate to 2^-22.
 TEST(GptOnGpu, SinglePrecisionGivesTheCpusGradients) {
   LOCKSTEP_NEEDS_GPU();
   for (const double dropout : {0.0, 0.2})
     expect_near(run(gpu_stream(), DType::f32, dropout), run(cpu_stream(), DType::f32, dropout), 2e-6, 5e-5);
 }
 
-// Two texts go on together, cut in different places.
+// Two texts are read together, cut in different places.
 TEST(GptOnGpu, ACacheGivesTheCpusLogits) {
   LOCKSTEP_NEEDS_GPU();
   const auto logits_on = [](const Stream& stream, DType precision) {
@@ -87,7 +87,7 @@ TEST(GptOnGpu, ACacheGivesTheCpusLogits) {
   EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::bf16), logits_on(cpu_stream(), DType::f32)), 2e-2);
 }
 
-// Rows beyond the vocabulary get a share of nothing, by a bias in the product's epilogue.
+// A bias in the product's epilogue gives rows beyond the vocabulary a probability of zero.
 TEST(GptOnGpu, RowsBeyondTheVocabularyTakeNoPart) {
   LOCKSTEP_NEEDS_GPU();
   for (const DType precision : {DType::f32, DType::bf16, DType::f16}) {
@@ -99,8 +99,8 @@ TEST(GptOnGpu, RowsBeyondTheVocabularyTakeNoPart) {
   }
 }
 
-// 2^-9 a rounding: 1e-2 relative over two layers is what kernel libraries accept of bf16; f16 keeps three
-// more bits.
+// Each bf16 rounding is 2^-9. Kernel libraries accept a relative error of 1e-2 over two layers for bf16. f16
+// has three more bits.
 TEST(GptOnGpu, SixteenBitsAreNear) {
   LOCKSTEP_NEEDS_GPU();
   const auto exact = run(cpu_stream(), DType::f32, 0.0);
@@ -108,7 +108,8 @@ TEST(GptOnGpu, SixteenBitsAreNear) {
   expect_near(run(gpu_stream(), DType::f16, 0.0), exact, 0.005, 5e-3);
 }
 
-// What looks finite is right, whatever overflowed on the way: who scales a loss has to see it.
+// A finite result is right, even if an intermediate result overflowed. Loss scaling must be able to see the
+// overflow.
 TEST(GptOnGpu, AnOverflowOfHalvesIsNeverHidden) {
   LOCKSTEP_NEEDS_GPU();
   const auto exact = run(cpu_stream(), DType::f32, 0.0);
@@ -122,7 +123,7 @@ TEST(GptOnGpu, AnOverflowOfHalvesIsNeverHidden) {
         if (name != "loss") value /= scale;
       }
     if (is_finite) expect_near(scaled, exact, 0.005, 5e-3);
-    // At 21 only a few overflow, in layer norm's gradient; at 24 those of the logits do.
+    // At 21 only a few gradients overflow, in layer norm. At 24 those of the logits overflow.
     if (power == 16) {
       EXPECT_TRUE(is_finite);
     }
@@ -137,7 +138,7 @@ TEST(GptOnGpu, LogitsInPiecesGiveTheSameGradients) {
   expect_near(run(gpu_stream(), DType::f32, 0.0, 24), run(cpu_stream(), DType::f32, 0.0), 2e-6, 5e-5);
 }
 
-/// The gradients of two blocks in 16 bits, and their input's.
+/// Returns the 16-bit gradients of two blocks and of their input.
 std::vector<Values> gradients_of_blocks(bool runs_again) {
   set_current_stream(gpu_stream());
   std::vector<Values> results;

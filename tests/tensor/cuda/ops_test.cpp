@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of all operations, on a GPU against the CPU in double precision.
+// Compares all operations of the table on a GPU with the CPU in double precision.
 #include <algorithm>
 
 #include "parameters/parameter_space.h"
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// The operation's result and the gradients of all inputs, as the CPU or a GPU computes them.
+/// Returns the operation's result and the gradients of all inputs, computed on the CPU or a GPU.
 std::vector<std::vector<double>> run(const OpCase& op, const Stream& stream, DType dtype) {
   set_current_stream(cpu_stream());
   Tensors inputs;
@@ -30,8 +30,8 @@ class OpOnGpu : public testing::TestWithParam<OpCase> {};
 INSTANTIATE_TEST_SUITE_P(All, OpOnGpu, testing::ValuesIn(all_cases()),
                          [](const auto& op) { return op.param.name; });
 
-// As on the CPU: a chain of n roundings of 2^-24 of the largest number around. A GPU's exponential is right
-// to about 2^-22 of its result and of its argument, and functions count as four: hence a factor of four.
+// The bound of the CPU: a chain of n roundings by 2^-24 of the largest number involved. A GPU's exponential
+// errs by about 2^-22 of its result and of its argument. Functions count as four, hence a factor of four.
 TEST_P(OpOnGpu, ResultAndGradientsAreTheCpus) {
   LOCKSTEP_NEEDS_GPU();
   const auto exact = run(GetParam(), cpu_stream(), DType::f64);
@@ -48,8 +48,8 @@ TEST_P(OpOnGpu, ResultAndGradientsAreTheCpus) {
   });
 }
 
-// Parameters in f32 beside activations in 16 bits: their copies are read, and their gradients are f32. Small
-// whole numbers, so that every value is exact.
+// Parameters are f32 and activations are 16 bits. The operations read the parameters' copies, and gradients
+// are f32. The numbers are small integers, so that every value is exact.
 TEST(OwnModelsOnGpu, ParametersMeetActivationsIn16Bits) {
   LOCKSTEP_NEEDS_GPU();
   set_current_stream(gpu_stream());
@@ -66,7 +66,7 @@ TEST(OwnModelsOnGpu, ParametersMeetActivationsIn16Bits) {
     EXPECT_EQ(y.dtype(), dtype);
     EXPECT_EQ(to_doubles(mean(mean(y, 0), -1)), (std::vector<double>{150, 150}));
     backward(sum(y));
-    // Eight rows; a row of x weighs 5 * 2.
+    // There are eight rows, and a row of x has the weight 5 * 2.
     for (const auto& [leaf, value] : {std::pair{bias, 8.0 * 2 * 10},
                                       {factor, 12.0 * 5 * 10},
                                       {matrix, 8.0 * 10 * 2},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs with device = cuda: against the CPU, recorded and not, resumed, and on several ranks that share
-// a GPU.
+// Whole runs with device = cuda, recorded and unrecorded, compared with the CPU. Some are resumed, and some
+// have several ranks that share a GPU.
 #include <cmath>
 #include <fcntl.h>
 #include <filesystem>
@@ -18,7 +18,8 @@
 namespace lockstep {
 namespace {
 
-/// Wider than on the CPU, so that products and heads have tiles, and few steps.
+/// Returns a configuration with few steps. The model is wider than on the CPU, so that matmuls and heads have
+/// tiles.
 Config tiny(const TemporaryDirectory& directory) {
   Config config = tiny_config(directory, 4);
   config.data.block_size = 16;
@@ -38,14 +39,14 @@ class OnGpu : public testing::Test {
   std::string cache = directory / "cache";
 };
 
-/// Nothing is timed, so that no run needs what another one found.
+/// Tests without matmul tuning, so that no run needs the measurements of another one.
 class TrainingOnGpu : public OnGpu {
  protected:
   void TearDown() override { EXPECT_FALSE(std::filesystem::exists(cache)); }
 };
 
-/// Replica 1 overflows in steps 3 and 5, counted from 0: its loss stays finite, its gradient does not. A
-/// recorded step reads on the device which one it is.
+/// Makes replica 1 overflow in steps 3 and 5, counted from 0. Its loss stays finite, but its gradient does
+/// not. A recorded step reads its own number on the device.
 void plant_overflows(TrainingTask& task) {
   task.loss = [loss = task.loss](const Tensor& inputs, const Tensor& targets, const Context& context) {
     if (!context.training || context.sample % 8 / 2 != 1) return loss(inputs, targets, context);
@@ -87,8 +88,8 @@ void expect_near(const RunResult& a, const RunResult& b, double bound) {
     EXPECT_NEAR(a.losses[step], b.losses[step], bound) << "step " << step + 1;
 }
 
-// The same model, data, masks and order of replicas: what differs is rounding, which eight steps of a
-// learning rate of 1e-3 cannot blow up beyond 1e-4 in a loss of about 3.
+// The model, data, masks and order of replicas are the same, so only rounding differs. After eight steps with
+// a learning rate of 1e-3, the difference is at most 1e-4 in a loss of about 3.
 TEST_F(TrainingOnGpu, HasTheLossesOfTheCpu) {
   LOCKSTEP_NEEDS_GPU();
   Config config = tiny(directory);
@@ -100,7 +101,7 @@ TEST_F(TrainingOnGpu, HasTheLossesOfTheCpu) {
   EXPECT_LT(on_gpu.losses.back(), on_gpu.losses.front());
 }
 
-// With masks, frozen parameters, groups and a schedule; the embedding has no gradient to sum.
+// The run has masks, frozen parameters, groups and a schedule. The embedding has no gradient to sum.
 TEST_F(TrainingOnGpu, TunesAsTheCpuDoes) {
   LOCKSTEP_NEEDS_GPU();
   Config config = tiny(directory);
@@ -125,7 +126,7 @@ TEST_F(TrainingOnGpu, ARecordedStepHasAHeartbeatToo) {
     return heartbeat().beats.load() - before;
   };
   const uint64_t of_short_run = beats_of(4);
-  EXPECT_GE(beats_of(12), of_short_run + 8) << "whoever watches takes it for stuck";
+  EXPECT_GE(beats_of(12), of_short_run + 8) << "a supervisor would consider the run stuck";
 }
 
 TEST_F(TrainingOnGpu, InSixteenBitsStaysNear) {
@@ -255,7 +256,8 @@ TEST_F(TrainingOnGpu, GoesOnFromASnapshotWithTheSameBits) {
   config.train.precision = "bf16";
   const RunResult undisturbed = train_on(1, config);
   config.snapshot.path = directory / "snapshots";
-  // By a clock that says so at every step, although the next step is under way when one is read.
+  // A snapshot is due at every step by the clock. The next step is already in progress when a step's result
+  // is read.
   config.snapshot.every_minutes = 1e-9;
   config.snapshot.keep = 10;
   EXPECT_EQ(train_on(1, config), undisturbed) << "snapshots changed the bits";
@@ -264,7 +266,7 @@ TEST_F(TrainingOnGpu, GoesOnFromASnapshotWithTheSameBits) {
   EXPECT_EQ(train_on(2, config), undisturbed) << "resumed on two ranks from the one before";
 }
 
-// 28 samples a replica make five batches of 5 and one of 3, which is not recorded.
+// 28 samples per replica make five batches of 5 and one of 3. The last one is not recorded.
 TEST_F(TrainingOnGpu, ShortBatchesDoNotShow) {
   LOCKSTEP_NEEDS_GPU();
   constexpr int64_t lines = 5;
@@ -289,7 +291,7 @@ TEST_F(TrainingOnGpu, ShortBatchesDoNotShow) {
   expect_near(recorded, on_cpu, 1e-4);
 }
 
-// Another order of additions than all logits at once: near, and with bits of its own.
+// The order of additions differs from that of all logits at once. The losses are near, and the bits differ.
 TEST_F(TrainingOnGpu, PiecesOfLogitsTrain) {
   LOCKSTEP_NEEDS_GPU();
   Config config = tiny(directory);
@@ -315,7 +317,7 @@ TEST_F(TrainingOnGpu, ARunThatDivergesSaysSo) {
   }
 }
 
-/// Runs that compute with the fastest algorithms, as the first of them measured.
+/// Tests of runs that compute with the fastest algorithms, as measured by the first run.
 class TunedOnGpu : public OnGpu {
  protected:
   Config tuned(int64_t steps) const {
@@ -325,15 +327,15 @@ class TunedOnGpu : public OnGpu {
     config.train.decay_steps = 8;
     return config;
   }
-  /// The only one, but for its lock.
+  /// Returns the only file of plans. It has a lock file next to it.
   std::string plans_file() const {
     for (const auto& entry : std::filesystem::directory_iterator(cache + "/lockstep"))
       if (entry.path().extension() == ".txt") return entry.path();
     throw Error("there is no file of plans in " + cache);
   }
-  /// The words about plans in what the last run said.
+  /// Returns the text about plans in the log of the last run.
   std::string said(const Config& config) const {
-    const std::string log = read_text(config.log.dir + "/rank0.log"), about = "tuned plans for its products";
+    const std::string log = read_text(config.log.dir + "/rank0.log"), about = "tuned matmul plans";
     const size_t at = log.rfind(about);
     return at == std::string::npos ? "" : log.substr(at, log.find('\n', at) - at);
   }
@@ -349,10 +351,11 @@ TEST_F(TunedOnGpu, TheFileDecidesBitsUntilASnapshotDoes) {
   Config another = tuned(8);
   another.log.dir = directory / "another";
   const RunResult undisturbed = train_on(1, another);
-  EXPECT_EQ(said(another), words) << "the same plans by their hash";
+  EXPECT_EQ(said(another), words) << "the plans must have the same hash";
   EXPECT_EQ(read_text(plans_file()), plans);
 #if defined(LOCKSTEP_EMULATED)
-  // Another algorithm of the stand-in for every product: 2 cuts k as no other does.
+  // Every product gets another algorithm of the emulated cuBLASLt. Algorithm 2 splits k differently from all
+  // others.
   std::string others = plans;
   const std::string id = "words=0000000";
   for (size_t at = others.find(id); at != std::string::npos; at = others.find(id, at + 1))
@@ -376,17 +379,17 @@ TEST_F(TunedOnGpu, TheFileIsOneRunsAtATime) {
   config.dist.timeout_s = 0.2;
   try {
     train_on(1, config);
-    FAIL() << "two runs had it";
+    FAIL() << "two runs used the file at the same time";
   } catch (const UserError& error) {
     const std::string text = testing::internal::GetCapturedStderr();
-    EXPECT_NE(text.find("waiting for another run, which tunes into " + file), std::string::npos) << text;
+    EXPECT_NE(text.find("waiting for another run, which is tuning into " + file), std::string::npos) << text;
     EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
   }
   ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
   write_file(file, "damaged");
   config.dist.timeout_s = 60.0;
   train_on(1, config);
-  EXPECT_NE(said(config).find(", kept in " + file), std::string::npos) << "made anew";
+  EXPECT_NE(said(config).find(", kept in " + file), std::string::npos) << "a damaged file must be replaced";
   EXPECT_NE(read_text(file), "damaged");
 }
 

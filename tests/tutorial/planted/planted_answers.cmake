@@ -1,10 +1,11 @@
-# Wrong answers to the exercises of the tutorial. CMake makes each out of a solution by changing the code of one blank. Answer N
-# is the program planted/N. Line N of list.txt has the exercise that it answers and the words that check_exercise must say.
+# Wrong answers to the exercises of the tutorial. CMake makes each one from a solution and changes the code of
+# one blank. Answer N is the program planted/N. Line N of list.txt has the answered exercise and the words
+# that check_exercise must print.
 set(planted_folder ${CMAKE_CURRENT_BINARY_DIR}/planted)
 set(planted_list "")
 set(planted_answers "")
 
-# planted_answer(<exercise> <what check_exercise says> <right> <wrong> [<right> <wrong>]...)
+# planted_answer(<exercise> <words of check_exercise> <right> <wrong> [<right> <wrong>]...)
 function(planted_answer exercise words)
   set(solution ${PROJECT_SOURCE_DIR}/apps/tutorial/solutions/${exercise}.cpp)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${solution})
@@ -109,7 +110,7 @@ planted_answer(6b_layers "[gradient of another part]" "mean[first + j]" "mean[j]
 planted_answer(6b_layers "[no step]" "mean[first + j]" "0.0f")
 planted_answer(6b_layers "yours is 'step 44 rank 0 had at most 1761 values of gathered layers at a time'"
   "        layer.whole = {};\n      }\n      Tensor result" "      }\n      Tensor result")
-planted_answer(6b_layers "a layer is needed, and is not here" "        gather(world, layer);\n        Tensor x" "        Tensor x")
+planted_answer(6b_layers "a layer is used but not gathered" "        gather(world, layer);\n        Tensor x" "        Tensor x")
 
 file(CONFIGURE OUTPUT ${planted_folder}/list.txt CONTENT "${planted_list}" @ONLY)
 all_in_one(planted_answers ${planted_folder} ${planted_answers})

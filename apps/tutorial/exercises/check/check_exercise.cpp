@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an exercise of the tutorial and its solution, compares the bits of their losses step by step, and
-// names the mistake where the bits are known to be those of one. docs/tutorial/exercises.md shows how to work
-// with it.
+// Runs an exercise of the tutorial and its solution, and compares the bits of their losses step by step. If
+// the bits match a known mistake, it names the mistake.
+// See docs/tutorial/check_exercise.md.
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -15,14 +15,14 @@ namespace lockstep {
 namespace {
 
 struct Request {
-  std::string beginning;  ///< of the names; empty: all
-  std::string folder;     ///< of the learner's programs; empty: beside this one
+  std::string beginning;  ///< of the names to check; empty means all exercises
+  std::string folder;     ///< folder of the learner's programs; empty means next to this program
   double deadline_seconds = 20.0;
-  std::string mistake;  ///< to be shown in the place of the learner's programs; empty: none
+  std::string mistake;  ///< the mistake to show instead of checking programs; empty means none
 };
 
-/// Why a learner's program is not what its source says; empty if it is. A build that fails leaves the program
-/// of the build before it.
+/// Returns why a learner's program is older than its source, or an empty text if it is up to date. A failed
+/// build leaves the program of the previous build.
 std::string reason_to_build(const std::filesystem::path& program, const std::string& name) {
   const std::filesystem::path source = std::filesystem::path(TUTORIAL_EXERCISES) / (name + ".cpp");
   std::error_code absent;
@@ -64,15 +64,16 @@ int check_all(const Request& request) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   CommandLine line(
-      "Compares an exercise with its solution, bit by bit. Exits with 0 if what was asked for is solved, "
-      "else 1.");
+      "Compares an exercise with its solution, bit by bit. Exits with 0 if all exercises asked for are "
+      "solved, else with 1.");
   Request request;
-  line.add("name", request.beginning, "the exercise, or how its name begins: 2c, or 2 for a chapter");
+  line.add("name", request.beginning, "the exercise or the start of its name: 2c, or 2 for a chapter");
   line.add("--exercises", request.folder, "the folder of the programs to check").type_name("FOLDER");
-  line.add("--deadline", request.deadline_seconds, "how long a start of a program may take, in s")
+  line.add("--deadline", request.deadline_seconds, "the longest time of one start of a program, in s")
       .positive()
       .shows_default();
-  line.add("--mistake", request.mistake, "say what such a program looks like: \"epoch not set\"")
+  line.add("--mistake", request.mistake,
+           "print the verdict on a program with this mistake: \"epoch not set\"")
       .type_name("NAME");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] { return check_all(request); });

@@ -6,17 +6,17 @@
 namespace lockstep {
 namespace {
 
-/// One start on so many ranks, as the programs have it by themselves.
+/// Returns one start without arguments. The program itself has the job's number of ranks.
 std::vector<Trial> plain(const Job& job) { return {{.job = job}}; }
 
-/// Two epochs, and then two more on so many ranks.
+/// Returns a trial of two epochs on `ranks` ranks, and then two more on `ranks_later` ranks.
 std::vector<Trial> resumed(Job job, int ranks, int ranks_later) {
   job.momentum = 0.9;
   job.starts = {{.ranks = ranks, .until_epoch = 2}, {.ranks = ranks_later, .until_epoch = 4}};
   return {{.starts = {{"2"}, {"4", "--ranks", concat(ranks_later)}}, .job = job}};
 }
 
-/// The same, and on one rank for two more.
+/// Returns a trial of two epochs on `ranks` ranks, two on `ranks_later` ranks, and two on one rank.
 std::vector<Trial> resumed_twice(const Job& job, int ranks, int ranks_later) {
   std::vector<Trial> trials = resumed(job, ranks, ranks_later);
   trials[0].starts.push_back({"6", "--ranks", "1"});
@@ -24,7 +24,7 @@ std::vector<Trial> resumed_twice(const Job& job, int ranks, int ranks_later) {
   return trials;
 }
 
-/// Four replicas on 3, 1 and 4 ranks.
+/// Returns trials of four replicas on 3, 1 and 4 ranks.
 std::vector<Trial> on_several_numbers_of_ranks() {
   std::vector<Trial> trials;
   for (const int ranks : {3, 1, 4})
@@ -69,7 +69,7 @@ std::vector<Exercise> exercises_named(const std::string& beginning) {
     if (exercise.name.starts_with(beginning)) found.push_back(exercise);
     names += " " + exercise.name;
   }
-  require(!found.empty(), "no exercise begins with '", beginning, "'; there are", names);
+  require(!found.empty(), "no exercise begins with '", beginning, "'; the exercises are", names);
   return found;
 }
 

@@ -8,21 +8,21 @@
 
 namespace lockstep {
 
-/// A run of an exercise's program: its starts, one after the other in the same folder, and what they train.
+/// A run of an exercise's program: its starts in the same folder, one after the other, and their training.
 struct Trial {
-  std::vector<std::vector<std::string>> starts = {{}};  ///< arguments
+  std::vector<std::vector<std::string>> starts = {{}};  ///< the arguments of each start
   Job job;
 };
 
 struct Exercise {
-  std::string name;  ///< of its program
+  std::string name;  ///< the program's name
   std::vector<Trial> trials;
 };
 
-/// In the order of the page.
+/// Returns all exercises in the order of docs/tutorial/exercises.md.
 const std::vector<Exercise>& all_exercises();
 
-/// Those whose names begin so. Throws UserError listing all if there are none.
+/// Returns the exercises whose names start with `beginning`. If none does, throws UserError with all names.
 std::vector<Exercise> exercises_named(const std::string& beginning);
 
 }  // namespace lockstep

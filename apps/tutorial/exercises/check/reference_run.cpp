@@ -18,7 +18,7 @@ constexpr int64_t samples = 2048;
 constexpr int64_t features = 20;
 constexpr float learning_rate = 1e-2f;
 
-/// A model as one rank has it.
+/// One rank's copy of the model.
 struct Copy {
   Copy(const Job& job) : model(job.widths) {
     std::vector<NamedTensor> list = model.parameters("first.");
@@ -49,7 +49,7 @@ class Run {
     points_.clear();
     const int64_t steps = steps_per_epoch();
     first_ = resume() * steps;
-    // Where the loader was not sent to its place, steps count from the first again.
+    // If the loader did not seek, steps count from the first one again.
     int64_t shift = has(Mistake::data_from_the_beginning) ? first_ : 0;
     if (has(Mistake::epochs_as_steps)) shift = first_ - first_ / steps;
     for (int64_t index = first_; index < start.until_epoch * steps; ++index) {
@@ -64,7 +64,7 @@ class Run {
  private:
   bool has(Mistake mistake) const { return mistake_ == mistake; }
   int ranks_of_a_node() const { return std::max(1, ranks_ / job_.nodes); }
-  /// How many share the samples, and how many each has.
+  /// Returns how many ranks or replicas share the samples. share() returns the number of samples of each.
   int sharers() const {
     if (has(Mistake::not_shared)) return 1;
     return has(Mistake::samples_of_the_node) && job_.nodes > 1 ? ranks_of_a_node() : replicas_;
@@ -74,7 +74,7 @@ class Run {
   }
   int64_t steps_per_epoch() const { return (share() + job_.batch_size - 1) / job_.batch_size; }
 
-  /// Makes the copies of this start as its snapshot says. Returns how many epochs are over.
+  /// Makes the copies of this start from its snapshot. Returns the number of finished epochs.
   int resume() {
     std::unique_ptr<Copy> snapshot = copies_.empty() ? nullptr : std::move(copies_[0]);
     copies_.clear();
@@ -88,7 +88,7 @@ class Run {
     return epochs_run_ + (has(Mistake::epoch_left_out) ? 1 : 0) - (has(Mistake::epoch_repeated) ? 1 : 0);
   }
 
-  /// Whether this rank does not go on while others do.
+  /// Returns whether this rank starts from initial values while others resume.
   bool begins_anew(int rank) const {
     return (has(Mistake::rank_0_alone_resumed) && rank > 0) ||
            (has(Mistake::node_0_alone_resumed) && rank >= ranks_of_a_node());
@@ -110,7 +110,7 @@ class Run {
     return collect(data_, indices, cpu_stream());
   }
 
-  /// Rank r runs replicas [begin, end).
+  /// Returns the first replica of a rank. The rank runs the replicas up to the first one of the next rank.
   int first_of(int rank) const { return replicas_ * rank / ranks_; }
 
   void take_step(int64_t index) {
@@ -136,7 +136,7 @@ class Run {
     points_.push_back({.step = index + 1, .loss = tree_mean(losses)});
   }
 
-  /// Leaves the gradient of a batch in gradient_: that of the mean over its parts, added up from left to
+  /// Stores the gradient of a batch in gradient_, as the mean over its micro-batches. Adds them from left to
   /// right. Returns the loss.
   float backward_by_parts(const Copy& copy, const Batch& batch, int64_t index) {
     const int64_t size = batch.samples / job_.parts;
@@ -153,7 +153,7 @@ class Run {
     return total * (1.0f / static_cast<float>(job_.parts));
   }
 
-  /// One backward(). Returns the loss.
+  /// Runs one backward() and returns the loss.
   float backward_of(const Copy& copy, const Tensor& inputs, const Tensor& targets, uint32_t step) const {
     const double seed = job_.growth_interval > 0                        ? scale_
                         : job_.parts > 1 && !has(Mistake::gradient_sum) ? 1.0 / job_.parts
@@ -176,7 +176,7 @@ class Run {
     return static_cast<float>(item(loss));
   }
 
-  /// Takes the scale out of the gradient, and renews it. Whether the step may be taken.
+  /// Divides the gradient by the scale and updates the scale. Returns whether the step may be taken.
   bool unscale(Numbers& gradient) {
     if (job_.growth_interval == 0) return true;
     bool is_finite = true;
@@ -205,7 +205,7 @@ class Run {
     return total;
   }
 
-  /// What ranks cut between them: lists of elements of the space, each in as many parts as there are ranks.
+  /// Returns the lists of elements of the flat space that are sharded. Each list has one part per rank.
   std::vector<std::vector<size_t>> cut_lists() const {
     const ParameterSpace& space = *copies_[0]->space;
     std::vector<std::vector<size_t>> lists;
@@ -214,7 +214,7 @@ class Run {
       std::iota(lists[0].begin(), lists[0].end(), 0);
     }
     for (size_t k = 0; job_.cut == Cut::layers && k < space.parameters().size(); ++k) {
-      if (k % 2 == 0) lists.emplace_back();  // a weight, and then its bias
+      if (k % 2 == 0) lists.emplace_back();  // one list for a weight and its bias
       const Range place = space.parameters()[k].place;
       for (int64_t j = place.begin; j < place.end; ++j) lists.back().push_back(static_cast<size_t>(j));
     }
@@ -227,14 +227,14 @@ class Run {
         numbers[list[j]] = numbers[list[j % share]];
   }
 
-  /// What other ranks than this one have moved is as it was before.
+  /// Restores the values that other ranks have moved.
   void take_back(const Numbers& before, int rank, float* values) const {
     for (const std::vector<size_t>& list : cut_lists())
       for (size_t j = 0, share = list.size() / copies_.size(); j < list.size(); ++j)
         if (j / share != static_cast<size_t>(rank)) values[list[j]] = before[list[j]];
   }
 
-  /// As kernels/sgd.h says.
+  /// Updates the values as kernels/sgd.h defines it.
   void update(Copy& copy, const Numbers& gradient) const {
     if (has(Mistake::no_step)) return;
     const auto momentum = static_cast<float>(has(Mistake::no_momentum) ? 0.0 : job_.momentum);
@@ -277,14 +277,14 @@ class Run {
   const Job& job_;
   Mistake mistake_;
   SyntheticRegression data_{samples, features};
-  std::vector<std::unique_ptr<Copy>> copies_;  ///< of the model: one a rank
+  std::vector<std::unique_ptr<Copy>> copies_;  ///< of the model, one per rank
   int ranks_ = 1;
   int replicas_ = 0;
   int epochs_run_ = 0;
   Numbers gradient_;  ///< of the last batch
   float scale_ = 65536.0f;
   int good_steps_ = 0;  ///< since the scale was last changed
-  int64_t first_ = 0;   ///< step of this start
+  int64_t first_ = 0;   ///< first step of this start
   std::vector<Point> points_;
 };
 

@@ -7,35 +7,35 @@
 
 namespace lockstep {
 
-/// One start of a run, which goes on from where the one before ended.
+/// One start of a run, which resumes where the previous start ended.
 struct Start {
   int ranks = 1;
-  int until_epoch = 2;  ///< how many epochs are over at its end
+  int until_epoch = 2;  ///< the number of finished epochs at its end
 };
 
-/// What ranks keep a part of each: nothing, of the whole space, or of each layer.
+/// The data that ranks shard: nothing, the whole flat space, or each layer.
 enum class Cut { nothing, space, layers };
 
-/// The training that an exercise is about: the tutorial's data and an MLP. What defines its bits.
+/// The training of an exercise, which uses the tutorial's data and an MLP. Its fields define the bits.
 struct Job {
   std::vector<int64_t> widths = {20, 1};
-  std::vector<int64_t> second_widths = {};  ///< of a second half, behind a ReLU and dropout; empty: none
+  std::vector<int64_t> second_widths = {};  ///< of a second half after a ReLU and dropout; empty means none
   int64_t batch_size = 32;
-  int parts = 1;            ///< of a batch, one backward() each
-  int growth_interval = 0;  ///< of a gradient scaler, with which the model computes in fp16; 0: in fp32
-  int replicas = 0;         ///< 0: one for each rank of the first start
+  int parts = 1;            ///< micro-batches per batch, with one backward() each
+  int growth_interval = 0;  ///< of a gradient scaler for an fp16 model; 0 means fp32
+  int replicas = 0;         ///< 0 means one for each rank of the first start
   int nodes = 1;
   Cut cut = Cut::nothing;
   double momentum = 0.0;
   uint64_t seed = 0;       ///< of the initial values
-  bool evaluates = false;  ///< after every epoch, on 500 other samples
+  bool evaluates = false;  ///< evaluates 500 other samples after every epoch
   std::vector<Start> starts = {{}};
 };
 
-/// As it was at the first start.
+/// Returns the number of steps per epoch at the first start.
 int64_t steps_per_epoch(const Job& job);
 
-/// What may be wrong with a program that trains.
+/// The known mistakes of a training program.
 enum class Mistake {
   none,
   no_step,
@@ -79,16 +79,16 @@ enum class Mistake {
   first_part_everywhere,
 };
 
-/// All but `none`, in order.
+/// Returns all mistakes but `none`, in order.
 const std::vector<Mistake>& all_mistakes();
-/// "gradient not averaged": a few words.
+/// Returns the short name of a mistake, such as "gradient not averaged".
 std::string name(Mistake mistake);
-/// Throws UserError listing all names if there is none of that name.
+/// Returns the mistake of this name. Throws UserError that lists all names if there is no such mistake.
 Mistake mistake_named(const std::string& name);
-/// What such a run does, to follow "these are the bits of a run that".
+/// Describes a run with this mistake. The text completes "these are the bits of a run that".
 std::string describe(Mistake mistake);
 
-/// A loss that a run reports: bits and all.
+/// A loss that a run reports. Two points are equal if their bits are.
 struct Point {
   int64_t step = 0;  ///< from 1
   bool is_evaluation = false;
@@ -97,8 +97,8 @@ struct Point {
   bool operator==(const Point& other) const;
 };
 
-/// The losses of each start of a job that is done with this mistake, computed on one thread, without ranks.
-/// Shares tensors and backward() with the library; samples, averages, updates and resume are done here.
+/// Computes the losses of each start of a job with this mistake, on one thread and without ranks. Uses
+/// tensors and backward() of the library. Samples, averages, updates and resume are computed here.
 std::vector<std::vector<Point>> trace(const Job& job, Mistake mistake = Mistake::none);
 
 }  // namespace lockstep

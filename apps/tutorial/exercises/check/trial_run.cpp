@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// A new working directory for this process, as long as it lives.
+/// A new working directory of this process. The destructor removes it and restores the previous one.
 class WorkingFolder {
  public:
   WorkingFolder() { std::filesystem::current_path(path_); }
@@ -30,7 +30,7 @@ class WorkingFolder {
   std::string path_ = make_temporary_folder("exercise");
 };
 
-/// What follows `mark` in the first line that has it; empty if none has.
+/// Returns the rest of the first line with `mark` after the mark, or an empty text if no line has it.
 std::string after(const std::string& mark, const std::string& output) {
   const size_t at = output.find(mark);
   if (at == std::string::npos) return "";
@@ -40,9 +40,8 @@ std::string after(const std::string& mark, const std::string& output) {
 
 std::string failure_of(const CommandResult& result, double deadline_seconds) {
   if (result.timed_out)
-    return concat(
-        "did not end within ", deadline_seconds,
-        " s: a rank may wait for others that do not come, because all have to call the same operations");
+    return concat("did not end within ", deadline_seconds,
+                  " s: a rank may wait for ranks that do not call the same operation");
   if (result.ending.is_success()) return "";
   const std::string error = after("error: ", result.output);
   return concat("ended with ", describe(result.ending), error.empty() ? "" : ": ", error);

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Where two traces part: they agree in all lines before.
+/// The place of the first difference of two traces.
 struct Parting {
   size_t start = 0;
   size_t line = 0;
@@ -52,19 +52,19 @@ std::string place_of(const Trial& trial, const Parting& place, const Point& poin
                 ")");
 }
 
-/// How the lines differ.
+/// Describes how the lines differ.
 std::string describe_parting(const Trial& trial, const Parting& place, const TrialRun& yours,
                              const TrialRun& solution) {
   const TraceLine* mine = line_at(yours.starts, place);
   const TraceLine* theirs = line_at(solution.starts, place);
   if (mine && theirs && mine->point && theirs->point && mine->point->step == theirs->point->step &&
       mine->point->is_evaluation == theirs->point->is_evaluation)
-    return concat("parts from the solution at ", place_of(trial, place, *theirs->point), ": yours is ",
+    return concat("differs from the solution at ", place_of(trial, place, *theirs->point), ": yours is ",
                   bits_of(mine->point->loss), ", the solution's ", bits_of(theirs->point->loss));
   if (mine && place.line > 0 && mine->text == yours.starts[place.start][place.line - 1].text)
     return concat("reports '", mine->text, "' more than once: do several ranks report?");
   const auto quoted = [](const TraceLine* line) { return line ? "'" + line->text + "'" : "nothing more"; };
-  return concat("parts from the solution in line ", place.line + 1, " of what is reported",
+  return concat("differs from the solution in line ", place.line + 1, " of its report",
                 after_start(place.start), ": yours is ", quoted(mine), ", the solution's ", quoted(theirs));
 }
 
@@ -78,7 +78,8 @@ std::vector<std::vector<Point>> points_of(const Lines& lines) {
   return points;
 }
 
-/// Whether the points are those of a run with this mistake: all of them, or, if it failed, those until then.
+/// Returns whether the points equal those of a run with this mistake. After a failure only the points before
+/// it are compared.
 bool has_bits_of(const std::vector<std::vector<Point>>& points, bool has_failed, const Trial& trial,
                  Mistake mistake) {
   const std::vector<std::vector<Point>> expected = trace(trial.job, mistake);
@@ -91,7 +92,7 @@ bool has_bits_of(const std::vector<std::vector<Point>>& points, bool has_failed,
   return has_failed || points.size() == expected.size();
 }
 
-/// "these are the bits of a run that ...", or nothing.
+/// Returns "these are the bits of a run that ..." for a known mistake, else an empty text.
 std::string known_mistake(const Trial& trial, const Parting& place, const TrialRun& yours) {
   const std::vector<std::vector<Point>> points = points_of(yours.starts);
   const auto is_of = [&](Mistake mistake) {
@@ -110,7 +111,7 @@ size_t count_steps(const Lines& lines) {
   return count;
 }
 
-/// The same words with other losses.
+/// Returns the run with its losses replaced by these points.
 TrialRun with_points(TrialRun run, const std::vector<std::vector<Point>>& points) {
   for (size_t start = 0; start < run.starts.size(); ++start) {
     std::vector<TraceLine>& lines = run.starts[start];
@@ -146,7 +147,7 @@ Verdict compare(const Trial& trial, const TrialRun& yours, const TrialRun& solut
                      known_mistake(trial, *parting, yours) + failure};
   if (!yours.failure.empty())
     return {.is_solved = false,
-            .words = concat(yours.failure, "\n  what it reported before, ", count_steps(yours.starts),
+            .words = concat(yours.failure, "\n  its report before that, ", count_steps(yours.starts),
                             " losses, has the solution's bits")};
   if (parting) return {.is_solved = false, .words = describe_parting(trial, *parting, yours, solution)};
   return {.is_solved = true, .words = ""};

@@ -7,22 +7,22 @@
 
 namespace lockstep {
 
-/// What is to be said of an answer.
+/// The result of checking an answer.
 struct Verdict {
   bool is_solved = false;
-  std::string words;  ///< one line, and for what is known of a mistake a second one
+  std::string words;  ///< one line, then further lines about a mistake or failure
 };
 
-/// Compares what the learner's program and the solution have reported in one trial, line by line.
+/// Compares the reports of the learner's program and the solution in one trial, line by line.
 Verdict compare(const Trial& trial, const TrialRun& yours, const TrialRun& solution);
 
-/// Runs both programs through all trials of an exercise, up to the first that is not as it should be; a start
-/// of the learner's has so many seconds. Throws UserError if a program is not there, Error if the solution
-/// itself fails.
+/// Runs both programs through the trials of an exercise and stops after the first wrong one. Each start of
+/// the learner's program may take `deadline_seconds`. Throws UserError if a program is missing, and Error if
+/// the solution fails.
 Verdict check(const Exercise& exercise, const std::string& program, const std::string& solution,
               double deadline_seconds);
 
-/// What check() would say of a program with this mistake.
+/// Returns the verdict of check() on a program with this mistake.
 Verdict imagine(const Exercise& exercise, Mistake mistake, const std::string& solution);
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ LOCKSTEP_DEVICE float to_float(float x) { return x; }
 LOCKSTEP_DEVICE float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 LOCKSTEP_DEVICE float to_float(__half x) { return __half2float(x); }
 
-/// Rounded to nearest even.
+/// Rounds to nearest even.
 template <class T>
 LOCKSTEP_DEVICE T from_float(float x);
 template <>
@@ -45,7 +45,7 @@ LOCKSTEP_DEVICE __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
-/// Two neighbours as one 32-bit word, the first in the low half.
+/// Packs two neighbours into one 32-bit word, with the first in the low half.
 template <class T>
 LOCKSTEP_DEVICE uint32_t pack_pair(float first, float second);
 template <>
@@ -63,7 +63,7 @@ LOCKSTEP_DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }
 LOCKSTEP_DEVICE uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
 LOCKSTEP_DEVICE uint32_t bits_of(__half x) { return __half_as_ushort(x); }
 
-/// The number in the low, and in the high half of such a word.
+/// Returns the number in the low half of a packed pair. high_to_float returns the other one.
 template <class T>
 LOCKSTEP_DEVICE float low_to_float(uint32_t word) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>)

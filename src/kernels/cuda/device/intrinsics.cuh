@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the language gives to a kernel. The emulator puts a file of this name in front of this one, as it does
-// with launch.cuh and ptx.cuh; everything else below kernels/cuda is the same source on a GPU and on the
-// host.
+// Language features that kernels use. The emulator replaces this file, launch.cuh and ptx.cuh by files of the
+// same names. All other source below kernels/cuda is the same on a GPU and on the host.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,8 +12,8 @@
 
 namespace lockstep::cuda {
 
-/// The block's shared memory, aligned to 1024 bytes: as many bytes as the launch asked for. The only shared
-/// memory that kernels use, so that the emulator can poison and watch all of it.
+/// Returns the block's shared memory, aligned to 1024 bytes. Its size is what the launch requested. Kernels
+/// use no other shared memory, so the emulator can poison and watch all of it.
 template <class T>
 LOCKSTEP_DEVICE T* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char lockstep_dynamic_shared[];

@@ -9,8 +9,8 @@
 
 namespace lockstep::cuda {
 
-/// Enqueues kernel(arguments...) on the stream; a grid without blocks is nothing to do. Throws Error naming
-/// what the device refused.
+/// Enqueues kernel(arguments...) on the stream. Does nothing for a grid without blocks. Throws Error that
+/// names the request which the device refused.
 template <class... Parameters, class... Arguments>
 void launch_grid(const CudaStream& stream, const Grid& grid, void (*kernel)(Parameters...),
                  Arguments&&... arguments) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Elementwise kernels: a thread handles `groups_per_thread` groups of neighbouring elements, each group one
-// access of at most 16 bytes an array; a warp's accesses are one contiguous piece. All loads of a thread are
-// issued before its first store, so that 32 bytes an input are under way in each of up to 2048 threads of a
+// Elementwise kernels. A thread handles `groups_per_thread` groups of neighbouring elements. A group is one
+// access of at most 16 bytes per array. A warp's accesses are one contiguous piece. A thread issues all its
+// loads before its first store. So 32 bytes per input are in flight in each of up to 2048 threads of a
 // multiprocessor. Bytes: every array once. Bound: memory.
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace lockstep::cuda {
 
-/// What an elementwise function sees of a stored element, and back: floats as float, integers as they are.
+/// Converts a stored element to an argument of an elementwise function. narrow() converts the result back.
+/// Floats become float, and integers stay as they are.
 LOCKSTEP_DEVICE float widen(float x) { return x; }
 LOCKSTEP_DEVICE float widen(__nv_bfloat16 x) { return to_float(x); }
 LOCKSTEP_DEVICE float widen(__half x) { return to_float(x); }
@@ -47,7 +48,7 @@ LOCKSTEP_DEVICE auto apply(const F& f, [[maybe_unused]] const X* x) {
     return f(widen(x[0]), widen(x[1]), widen(x[2]));
 }
 
-/// y[i] = f(x[i]...) for one element.
+/// Computes y[i] = f(x[i]...) for one element.
 template <int inputs, class F, class Y, class X>
 LOCKSTEP_DEVICE void map_element(const F& f, int64_t i, Y* y, const Inputs<X, inputs>& x) {
   X values[inputs == 0 ? 1 : inputs];
@@ -56,8 +57,8 @@ LOCKSTEP_DEVICE void map_element(const F& f, int64_t i, Y* y, const Inputs<X, in
   narrow(y[i], apply<inputs>(f, values));
 }
 
-/// y[i] = f(x[i]...) for i in [0, count). Groups of `width` elements; what is left of `count` goes to the
-/// first threads of the grid.
+/// Computes y[i] = f(x[i]...) for i in [0, count), in groups of `width` elements. The first threads of the
+/// grid take the remainder of `count`.
 template <int width, int inputs, class F, class Y, class X>
 __global__ void __launch_bounds__(map_threads) map_kernel(int64_t count, Y* y, Inputs<X, inputs> x, F f) {
   constexpr int arrays = inputs == 0 ? 1 : inputs;
@@ -87,8 +88,9 @@ __global__ void __launch_bounds__(map_threads) map_kernel(int64_t count, Y* y, I
   if (rest < count) map_element<inputs>(f, rest, y, x);
 }
 
-/// Enqueues y[i] = f(x[i]...) for i in [0, count); y may be one of the inputs. f is called with floats
-/// (integers for integer arrays). Arrays that do not begin at a multiple of 16 bytes go one by one.
+/// Enqueues y[i] = f(x[i]...) for i in [0, count). y may be one of the inputs. f is called with floats, or
+/// with integers for integer arrays. Arrays that do not begin at a multiple of 16 bytes are accessed element
+/// by element.
 template <class F, class Y, class X, int inputs>
 void map_arrays(const CudaStream& stream, int64_t count, F f, Y* y, const Inputs<X, inputs>& x) {
   constexpr int width = 16 / static_cast<int>(inputs == 0 || sizeof(Y) > sizeof(X) ? sizeof(Y) : sizeof(X));

@@ -9,11 +9,12 @@ namespace lockstep::cuda {
 
 inline constexpr float log2_e = 1.44269504088896340736f;
 
-/// e^x by one exponential of base two: a relative error of about 2^-22 (1 + |x|), 0 below e^-87.
+/// Returns e^x from one exponential of base two. The relative error is about 2^-22 (1 + |x|). Results below
+/// e^-87 are 0.
 LOCKSTEP_DEVICE float fast_exp(float x) { return exp2_approx(x * log2_e); }
 
-/// tanh(x) from one exponential and one reciprocal; near 0 a polynomial, so that small values keep their
-/// digits.
+/// Returns tanh(x) from one exponential and one reciprocal. Near 0 it is a polynomial, which keeps the digits
+/// of small values.
 LOCKSTEP_DEVICE float fast_tanh(float x) {
   const float magnitude = fabsf(x);
   const float square = x * x;
@@ -26,7 +27,7 @@ LOCKSTEP_DEVICE float fast_tanh(float x) {
   return copysignf(magnitude < 0.625f ? near_zero : away, x);
 }
 
-/// gelu(x), the tanh form as x / (1 + e^-2u) or the erf form.
+/// Returns gelu(x): the tanh form, as x / (1 + e^-2u), or the erf form.
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu(float x) {
   if constexpr (form == Gelu::erf)
@@ -36,7 +37,7 @@ LOCKSTEP_DEVICE float gelu(float x) {
   return x * rcp_approx(1.0f + fast_exp(-2.0f * inner));
 }
 
-/// The derivative of gelu at x.
+/// Returns the derivative of gelu at x.
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu_slope(float x) {
   if constexpr (form == Gelu::erf) {

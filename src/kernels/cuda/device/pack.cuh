@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-/// 16 bytes of T: what one access moves. Kept as words, because nvcc takes an array of halves apart wherever
-/// it is copied, and puts it together again.
+/// 16 bytes of T, which one access moves. They are stored as words because nvcc splits an array of halves
+/// wherever it is copied and then joins it again.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int size = 16 / sizeof(T);
@@ -30,7 +30,7 @@ struct alignas(16) Pack {
   }
 };
 
-/// element(0), element(1), ... rounded.
+/// Returns element(0), element(1), ... rounded to T.
 template <class T, class Element>
 LOCKSTEP_DEVICE Pack<T> make_pack(Element element) {
   Pack<T> pack;
@@ -44,7 +44,7 @@ LOCKSTEP_DEVICE Pack<T> make_pack(Element element) {
   return pack;
 }
 
-/// One 16-byte access; `from` is a multiple of 16 bytes.
+/// Loads 16 bytes by one access. `from` is a multiple of 16 bytes.
 template <class T>
 LOCKSTEP_DEVICE Pack<T> load_pack(const T* from) {
   const uint4 words = *static_cast<const uint4*>(__builtin_assume_aligned(from, 16));
@@ -56,7 +56,7 @@ LOCKSTEP_DEVICE void store_pack(T* to, const Pack<T>& pack) {
                                                             pack.words[3]};
 }
 
-/// The same for data that is not met again soon: the caches need not keep it.
+/// Loads 16 bytes that are not used again soon, so the caches need not keep them.
 template <class T>
 LOCKSTEP_DEVICE Pack<T> load_pack_streaming(const T* from) {
   const uint4 words = __ldcs(reinterpret_cast<const uint4*>(from));
@@ -67,13 +67,14 @@ LOCKSTEP_DEVICE void store_pack_streaming(T* to, const Pack<T>& pack) {
   __stcs(reinterpret_cast<uint4*>(to), uint4{pack.words[0], pack.words[1], pack.words[2], pack.words[3]});
 }
 
-/// `width` neighbours, moved by one access, or by 16-byte ones where they are more than 16 bytes.
+/// A group of `width` neighbours. One access moves it, or several 16-byte accesses if it is larger than 16
+/// bytes.
 template <class T, int width>
 struct alignas(width * sizeof(T) < 16 ? width * sizeof(T) : 16) Group {
   T values[width];
 };
 
-/// `from` is a multiple of the group's size, or of 16 bytes if that is less.
+/// Loads a group. `from` is a multiple of the group's size, or of 16 bytes if that is less.
 template <int width, class T>
 LOCKSTEP_DEVICE Group<T, width> load_group(const T* from) {
   using Vector = Group<T, width>;
@@ -85,7 +86,7 @@ LOCKSTEP_DEVICE void store_group(T* to, const Group<T, width>& group) {
   *static_cast<Vector*>(__builtin_assume_aligned(to, alignof(Vector))) = group;
 }
 
-/// True if every pointer is a multiple of 16 bytes: what a kernel asks before it uses packs.
+/// Returns true if every pointer is a multiple of 16 bytes. Kernels need this to use packs.
 template <class... T>
 bool is_aligned(const T*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// One wrapper for each PTX instruction that the language has no word for; all of them exist from sm_80 on.
-// The emulator's file of this name holds a model of each.
+// One wrapper for each PTX instruction that CUDA C++ does not offer. All of them exist from sm_80 on. The
+// emulator's file of this name has a model of each.
 
 #include <cstdint>
 #include <type_traits>
@@ -15,8 +15,8 @@ LOCKSTEP_DEVICE uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Copies 16 bytes from global to shared memory in the background; writes zeros instead where not valid. Both
-/// addresses are multiples of 16 (the global one is not read where not valid).
+/// Copies 16 bytes from global to shared memory in the background, or writes zeros if not valid. Both
+/// addresses are multiples of 16. The global address is not read if not valid.
 LOCKSTEP_DEVICE void cp_async_16(void* shared, const void* global, bool valid = true) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
@@ -27,15 +27,15 @@ LOCKSTEP_DEVICE void cp_async_16(void* shared, const void* global, bool valid = 
 /// Closes this thread's group of copies.
 LOCKSTEP_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/// Waits until at most `pending` of this thread's newest groups are under way. Others see the bytes after a
-/// barrier.
+/// Waits until at most `pending` of this thread's newest groups are in flight. Other threads see the bytes
+/// after a barrier.
 template <int pending>
 LOCKSTEP_DEVICE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-/// Four 8x8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8; of each
-/// matrix it receives columns 2 (l % 4) and the next of row l / 4.
+/// Loads four 8x8 matrices of 16-bit elements. Lane l gives the address of row l % 8 of matrix l / 8. It
+/// receives columns 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of each matrix.
 LOCKSTEP_DEVICE void load_matrix_x4(uint32_t (&matrices)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
@@ -43,7 +43,7 @@ LOCKSTEP_DEVICE void load_matrix_x4(uint32_t (&matrices)[4], const void* row) {
                : "memory");
 }
 
-/// The same, each matrix transposed on the way.
+/// Loads four 8x8 matrices like load_matrix_x4, but transposes each.
 LOCKSTEP_DEVICE void load_matrix_x4_transposed(uint32_t (&matrices)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
@@ -51,9 +51,10 @@ LOCKSTEP_DEVICE void load_matrix_x4_transposed(uint32_t (&matrices)[4], const vo
                : "memory");
 }
 
-/// c += a . b on tensor cores, a [16, 16] and b [16, 8] of T (__nv_bfloat16 or __half), c [16, 8] in fp32.
-/// With g = lane / 4 and p = 2 (lane % 4), a lane holds c[g][p, p + 1] and c[g + 8][p, p + 1]; a[g][p ..],
-/// a[g + 8][p ..], a[g][p + 8 ..], a[g + 8][p + 8 ..]; b[p ..][g] and b[p + 8 ..][g].
+/// Computes c += a . b on tensor cores. a [16, 16] and b [16, 8] are of T (__nv_bfloat16 or __half), and c
+/// [16, 8] is in fp32. With g = lane / 4 and p = 2 (lane % 4), a lane holds c[g][p, p + 1] and
+/// c[g + 8][p, p + 1]; a[g][p ..], a[g + 8][p ..], a[g][p + 8 ..], a[g + 8][p + 8 ..]; b[p ..][g] and
+/// b[p + 8 ..][g].
 template <class T>
 LOCKSTEP_DEVICE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   static_assert(std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, __half>);
@@ -71,14 +72,14 @@ LOCKSTEP_DEVICE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// 2^x, 2 ulp; subnormal results are 0.
+/// Returns 2^x within 2 ulp. Subnormal results are 0.
 LOCKSTEP_DEVICE float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// 1 / x, 1 ulp; subnormal results are 0.
+/// Returns 1 / x within 1 ulp. Subnormal results are 0.
 LOCKSTEP_DEVICE float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

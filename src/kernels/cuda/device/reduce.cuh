@@ -11,8 +11,8 @@ inline constexpr unsigned all_lanes = 0xffffffffu;
 LOCKSTEP_DEVICE int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
 LOCKSTEP_DEVICE int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
 
-/// The sum over `width` neighbouring lanes (a power of two), on each of them with the same bits: a butterfly,
-/// and additions commute.
+/// Returns the sum over `width` neighbouring lanes (a power of two) on each of them. All lanes get the same
+/// bits because the sum is a butterfly and additions commute.
 template <int width = warp_size, class T>
 LOCKSTEP_DEVICE T warp_sum(T value) {
 #pragma unroll
@@ -29,9 +29,9 @@ LOCKSTEP_DEVICE float warp_max(float value) {
   return value;
 }
 
-/// The sum over a block of `threads` (a multiple of 32, up to 1024), on every thread: warps first, then their
-/// sums in order of warps. `scratch` is shared memory for threads / 32 values; it may be used again after a
-/// barrier.
+/// Returns the sum over a block of `threads` (a multiple of 32, up to 1024) on every thread. Warps are added
+/// first, then their sums in order of warps. `scratch` is shared memory for threads / 32 values. It may be
+/// used again after a barrier.
 template <int threads, class T>
 LOCKSTEP_DEVICE T block_sum(T value, T* scratch) {
   value = warp_sum(value);

@@ -7,12 +7,12 @@
 
 namespace lockstep::cuda {
 
-/// How many bytes the parameters of a kernel may have, from CUDA 12.1 on: room for a table of tensors, so
-/// that one launch serves all of them.
+/// The bytes that the parameters of a kernel may have, from CUDA 12.1 on. A table of tensors fits, so one
+/// launch serves all of them.
 inline constexpr size_t parameter_bytes = 32764;
 
-/// The entry of a table that holds `tile`: entries have a field first_tile, ascending from 0, and none is
-/// empty.
+/// Returns the entry of a table that holds `tile`. The entries' field first_tile ascends from 0, and no entry
+/// is empty.
 template <class Entry>
 LOCKSTEP_DEVICE int entry_of_tile(const Entry* entries, int count, uint32_t tile) {
   int low = 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Lockstep for Spack 1.0 or newer, built from this tree. docs/install.md says how to use it.
-# Not run: on 2026-11-26 no Spack was at hand; Python 3.11 compiled the file. A test compares names and versions with
+# The Spack package of Lockstep, for Spack 1.0 or newer. It builds this tree. docs/install.md explains how to use it.
+# Not tested with Spack (as of 2026-11-26); Python 3.11 compiles the file. A test compares names and versions with
 # cmake/dependencies.txt.
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
@@ -14,8 +14,8 @@ class Lockstep(CMakePackage):
     generator("ninja")
     license("Apache-2.0")
 
-    # Without an address: `spack dev-build` builds the tree around this file.
-    version("0.1.0")
+    # The version has no address, because `spack dev-build` builds the tree that contains this file.
+    version("0.8.0")
 
     variant("mpi", default=True, description="More than one rank")
     variant("curl", default=True, description="Downloads and S3, with libcurl")
@@ -46,6 +46,6 @@ class Lockstep(CMakePackage):
             self.define_from_variant("LOCKSTEP_BENCH", "bench"),
             self.define("LOCKSTEP_TESTS", self.run_tests),
             self.define("LOCKSTEP_CUDA", "OFF"),
-            # Spack passes the -march of its target itself.
+            # Spack itself passes the -march option of its target.
             self.define("LOCKSTEP_ARCH", ""),
         ]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The emulator's file in front of src/kernels/cuda/device/intrinsics.cuh.
+// The emulator's replacement of src/kernels/cuda/device/intrinsics.cuh.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -12,7 +12,8 @@
 #include "emulator/device/numbers.h"
 #include "emulator/device/warp.h"
 
-// Copies of 16 bytes and more become calls, which carry no name of the race checker's: here they get one.
+// The compiler turns copies of 16 bytes and more into calls that the race checker does not see. This file
+// renames them.
 asm(".set memcpy, __tsan_memcpy");
 asm(".set memmove, __tsan_memmove");
 asm(".set memset, __tsan_memset");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The emulator's file in front of src/kernels/cuda/device/launch.cuh.
+// The emulator's replacement of src/kernels/cuda/device/launch.cuh.
 
 #include <memory>
 #include <tuple>
@@ -14,7 +14,7 @@
 
 namespace lockstep::cuda {
 
-/// Like a GPU's, the launch takes its arguments by value now and may run later.
+/// Launches a kernel. As on a GPU, the arguments are copied now and the kernel may run later.
 template <class... Parameters, class... Arguments>
 void launch_grid(const CudaStream& stream, const Grid& grid, void (*kernel)(Parameters...),
                  Arguments&&... arguments) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The emulator's file in front of src/kernels/cuda/device/ptx.cuh: a model of each instruction.
+// The emulator's replacement of src/kernels/cuda/device/ptx.cuh. It models each instruction.
 
 #include <cmath>
 #include <cstdint>
@@ -41,7 +41,7 @@ LOCKSTEP_DEVICE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t
                               {file, line});
 }
 
-/// What .ftz makes of a number: zero, with its sign, where it is subnormal.
+/// Applies .ftz: a subnormal number becomes zero with the same sign.
 LOCKSTEP_DEVICE float flush_to_zero(float x) {
   return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
 }
