@@ -31,7 +31,7 @@ void describe(CommandLine& line, Options& options) {
       line.add("--prompt", options.prompt.text, "the beginning of the text").shows_default();
   line.add("--input", options.input,
            "JSON lines {\"prompt\": ...}, optionally with id, max_new_tokens, temperature, top_k, top_p, "
-           "repetition_penalty, seed and stop; - reads the standard input")
+           "repetition_penalty, seed and stop, which override the options; - reads the standard input")
       .type_name("FILE")
       .excludes(prompt);
   line.add("--output", options.output, "write the results of --input to this file instead of the terminal")

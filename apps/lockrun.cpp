@@ -19,7 +19,8 @@ int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) 
 int launch(const LaunchOptions& options) {
   const bool has_rendezvous = options.hostfile.empty() && options.nodes.most_nodes > 1 &&
                               (!options.nodes.endpoint.empty() || !uses_slurm(options));
-  // Raises the limit of open files before other nodes join. Without a rendezvous the supervisor raises it.
+  // Raises the limit of open files before other nodes join. Without a rendezvous the supervisor does it: it
+  // knows all ranks at once.
   if (has_rendezvous) provide_descriptors_for(options.ranks_per_node, options.ranks_per_node);
   if (has_rendezvous && !hosts_rendezvous(options.nodes)) return run_node(options.nodes);
   StopRequest request;
@@ -45,7 +46,8 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  // If the reader of the output exits, mpirun ends. Without SIGPIPE this is handled like any other failure.
+  // If the reader of the output exits, mpirun ends. Because lockrun ignores SIGPIPE, it survives and handles
+  // this like any other failure.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return run({arguments + 1, arguments + argument_count});

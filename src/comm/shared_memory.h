@@ -15,7 +15,7 @@ struct SharedMemory {
   std::vector<std::byte*> of_rank;  ///< the address of each rank's block in this process
   int64_t bytes = 0;                ///< size of each block, which is zeroed at first
   std::vector<std::shared_ptr<std::byte>> owners;
-  bool is_mapped = false;  ///< true if blocks have pages of other processes, which count here once read
+  bool is_mapped = false;  ///< blocks of other processes are mapped: their pages count here once read
 
   /// Unmaps pages of another rank that this one has read. Reading them again maps them again.
   void release(const std::byte* from, int64_t size) const;

@@ -87,7 +87,7 @@ void check_together(const Config& config) {
           "train.warmup_steps = ", train.warmup_steps,
           " is more than train.decay_steps = ", train.decay_steps, "; lower train.warmup_steps");
   require(train.cooldown_steps == 0 || train.schedule == "wsd",
-          "train.cooldown_steps = ", train.cooldown_steps, " needs train.schedule = wsd, which is ",
+          "train.cooldown_steps = ", train.cooldown_steps, " needs train.schedule = wsd, not ",
           train.schedule);
   require(train.decay_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,

@@ -114,10 +114,9 @@ struct Setting {
 /// The parts of a command line. Before load_config(), a program removes its own arguments from `other`. It
 /// may also add to `overrides`, where later ones win.
 struct Arguments {
-  std::string program;      ///< the executable's file name
-  std::string config_file;  ///< of --config; empty if absent
-  std::vector<Setting>
-      overrides;  ///< section.key=value, --section.key=value, --section.key value; - counts as _
+  std::string program;             ///< the executable's file name
+  std::string config_file;         ///< of --config; empty if absent
+  std::vector<Setting> overrides;  ///< section.key=value, --section.key=value, --section.key value; - means _
   std::vector<std::string> other;  ///< all other arguments, in order
   bool help = false;               ///< --help or -h
   bool version = false;            ///< --version
@@ -150,8 +149,8 @@ Config with_settings(Config config, const std::vector<Setting>& settings);
 /// Returns the value of a key, as to_ini() writes it. Throws UserError if the key does not exist.
 std::string value_of(const Config& config, const std::string& key);
 
-/// Copies from `there` the values of keys that fix the bits and are unset here. Returns "key = value" of the
-/// changed ones.
+/// Copies from `there` the values of keys that fix the bits and are unset here. Returns "key = value" for
+/// each changed key.
 std::vector<std::string> adopt_unset(Config& config, const Config& there);
 
 /// Returns the K of train.recompute = segments=K; 0 for any other value.
@@ -164,7 +163,7 @@ std::string default_snapshot_path(const Config& config);
 std::string to_ini(const Config& config);
 
 /// Resolves train.device = auto: cuda if this process sees a GPU, else cpu. Throws UserError with the reason
-/// if cuda is set and no GPU can be used.
+/// if cuda is set and no GPU can be used, or if a GPU cannot compute attention heads of this size.
 void settle_device(Config& config);
 
 /// Resolves dist.replicas = 0 to `ranks`. Throws UserError if there are fewer replicas than ranks.
@@ -176,7 +175,7 @@ std::string config_help(const std::string& program, const Config& defaults = {})
 
 /// The scope in which a key must have one value.
 enum class KeyClass {
-  semantic,    ///< fixes the bits of a run: a resumed run must have the value of its snapshot
+  semantic,    ///< fixes the bits of a run: without the value of its snapshot a resume is refused
   collective,  ///< may change at every start, but all ranks of a start must agree
   local,       ///< may differ between ranks
 };

@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// Returns the path of the configuration `name`: a file, or a shipped configuration (with or without .ini).
-/// Shipped ones are searched in $LOCKSTEP_CONFIG_DIR, near the executable and in the source tree. Throws
-/// UserError that lists them if there is none of this name.
+/// Returns the path of the configuration `name`: the file itself, else the shipped configuration of this name
+/// (with or without .ini). Shipped ones are searched in $LOCKSTEP_CONFIG_DIR, then in the executable's build
+/// or installation, then in the source tree. Throws UserError that lists them if none has this name.
 std::string find_config_file(const std::string& name);
 
 /// Returns true if `name` is an INI file that exists, or the name of a shipped configuration.

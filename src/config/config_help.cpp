@@ -20,13 +20,11 @@ constexpr const char* usage =
     "\n"
     "  --config FILE      a path, or the name of a shipped configuration: --config quickstart\n"
     "  section.key=value  sets a key; --section.key=value and --section.key value do the same. The command "
-    "line "
-    "overrides the file, and both override model.preset\n"
+    "line overrides the file, and both override model.preset\n"
     "  --plan             print the memory that a rank needs, whether it fits, the largest batch that fits, "
-    "and "
-    "the cheapest change that makes it fit. Trains nothing. Under mpirun it plans for that number of ranks. "
-    "Exit "
-    "code 0 even if the run does not fit; such a run itself is refused with exit code 2\n"
+    "and the cheapest change that makes it fit. Allocates and trains nothing. Under mpirun it plans for that "
+    "number of ranks. Exit code 0 even if the run does not fit; such a run itself is refused with exit code "
+    "2\n"
     "  --print-config     print all keys with their final values as an INI file. Trains nothing\n"
     "  --fresh            start a new run; a run in log.dir is moved aside (snapshot.resume=never)\n"
     "  --version          print the version and how the program was built\n"
@@ -36,7 +34,7 @@ constexpr const char* usage =
 
 bool is_first_key(const std::string& name) { return std::ranges::find(first_keys, name) != first_keys.end(); }
 
-/// Returns the type, default and unit of a key: "integer, default 64 tokens".
+/// Returns the type, default and unit of a key: "integer; default 64 tokens".
 std::string facts_of(const ConfigKey& key, const Config& defaults) {
   const std::string value = key.text(defaults);
   const std::string unit = key.unit.empty() ? "" : " " + key.unit;

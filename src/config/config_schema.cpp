@@ -41,17 +41,15 @@ void add_data(Rows<DataConfig> rows) {
   using C = DataConfig;
   // A run compares the hash of the contents, not this name: the same text may come from another place.
   rows.add("dataset", &C::dataset, collective, "",
-           "training text: shakespeare, sample (built in) or random_tokens; a path or URL (https, s3) of a "
-           "text or of "
-           "examples (*.jsonl); or a folder of texts (*.txt)");
+           "training data: shakespeare, sample (built in) or random_tokens; a path or URL (https, s3) of a "
+           "text or of examples (*.jsonl); or a folder of texts (*.txt)");
   rows.add("tokenizer", &C::tokenizer, collective, "",
            "char: one token per character. Or the file of a tokenizer (tokenizer.json, vocab.json, "
-           "*.tiktoken), or "
-           "its folder. auto: the tokenizer of model.from, else char");
+           "*.tiktoken), or its folder. auto: the tokenizer of model.from, else char");
   rows.add("block_size", &C::block_size, semantic, "tokens", "length of a training sequence (context length)",
            at_least(1));
   rows.add("train_split", &C::train_split, semantic, "share",
-           "share of the text to train on; the rest is for validation",
+           "share of the data to train on; the rest is for validation",
            {.low = 0, .high = 1, .low_open = true, .high_open = true});
   rows.add("loss_on", &C::loss_on, semantic, "", "examples only: the tokens that count in the loss", any,
            {"answer", "all"});
@@ -65,8 +63,8 @@ void add_model(Rows<ModelConfig> rows) {
   // A run compares the model's sizes and the hash of its contents, not this name.
   rows.add(
       "from", &C::from, collective, "",
-      "start from these weights: a Hugging Face folder of a GPT-2 (a path, s3:// or https://), or a run or "
-      "snapshot of this program. Empty: random weights");
+      "a new run starts with the sizes and weights of this model: a Hugging Face folder of a GPT-2 (a path, "
+      "s3:// or https://), or a run or snapshot of this program. Empty: random weights");
   // The sizes are semantic themselves, so a run does not depend on the name of its preset.
   rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd where they are not given",
            any, preset_names());
@@ -88,7 +86,8 @@ void add_model(Rows<ModelConfig> rows) {
   rows.add("tie_weights", &C::tie_weights, semantic, "",
            "the output head shares the weight of the token embedding");
   rows.add("activation", &C::activation, semantic, "",
-           "of the MLP: GELU approximated by tanh (as GPT-2), or exact GELU", any, {"gelu_tanh", "gelu_erf"});
+           "activation of the MLP: GELU approximated by tanh (as GPT-2), or exact GELU", any,
+           {"gelu_tanh", "gelu_erf"});
 }
 
 void add_length(Rows<TrainConfig> rows) {
@@ -148,9 +147,10 @@ void add_arithmetic(Rows<TrainConfig> rows) {
   rows.add("seed", &C::seed, semantic, "", "seed of initial weights, data order and dropout", at_least(0));
   rows.add("device", &C::device, semantic, "", "auto: a GPU if this process sees one, else the CPU", any,
            {"auto", "cpu", "cuda"});
-  rows.add("precision", &C::precision, semantic, "",
-           "of activations and matmuls. Weights, their gradients and sums stay fp32; fp16 scales the loss",
-           any, {"fp32", "bf16", "fp16"});
+  rows.add(
+      "precision", &C::precision, semantic, "",
+      "dtype of activations and matmuls. Weights, their gradients and sums stay fp32; fp16 scales the loss",
+      any, {"fp32", "bf16", "fp16"});
   rows.add(
       "amx", &C::amx, semantic, "",
       "bf16 matmuls use AMX (Intel Xeon since Sapphire Rapids): faster, but the results have other bits");
@@ -246,7 +246,7 @@ void add_log(Rows<LogConfig> rows) {
   rows.add(
       "every_steps", &C::every_steps, local, "steps",
       "fewest steps between log lines where the output is no terminal. Lines come at most twice a second "
-      "at first, later every ten seconds",
+      "in the first ten seconds, later at most every ten seconds",
       at_least(1));
 }
 

@@ -28,9 +28,10 @@ struct ConfigKey {
   std::function<ConfigField(Config&)> field = {};
   std::string unit = {};
   std::string meaning = {};
-  NumberRange range = {};                 ///< of numbers
-  std::vector<std::string> choices = {};  ///< of text, "name=K" with any number from 1; empty: any text
-  std::string heading = {};               ///< the group of --help that shows it
+  NumberRange range = {};  ///< the accepted numbers, if the key is a number
+  /// The accepted texts. K in "name=K" stands for any integer from 1. If it is empty, any text is accepted.
+  std::vector<std::string> choices = {};
+  std::string heading = {};  ///< the group of --help that shows it
 
   /// Returns "integer", "number", "true or false", "text" or the choices.
   std::string type() const;
@@ -61,7 +62,7 @@ const std::vector<ConfigKey>& config_schema();
 const ConfigKey& find_config_key(const std::string& name, const std::string& origin);
 
 /// Returns " (did you mean ...?)" for a misspelled key, or for a name that PyTorch, nanoGPT or Hugging Face's
-/// Trainer gives a setting. Returns a pointer to --help for any other name.
+/// Trainer gives a setting. Returns a hint to read --help for any other name.
 std::string suggest_config_key(const std::string& name);
 
 }  // namespace lockstep

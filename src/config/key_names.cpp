@@ -99,7 +99,7 @@ const std::map<std::string, std::string>& names_elsewhere() {
 
 std::string after_dot(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-/// The largest edit distance at which a name of this length still counts as a slip of the keyboard.
+/// Returns the largest edit distance at which a name of this length still counts as a typing error.
 size_t most_slips(size_t length) { return length < 4 ? 0 : length < 8 ? 1 : 2; }
 
 }  // namespace

@@ -29,7 +29,7 @@ class DryRun {
   DryRun(const DryRun&) = delete;
   DryRun& operator=(const DryRun&) = delete;
 
-  /// Returns the peak so far of the stream's device memory. Freed blocks kept for reuse count as held.
+  /// Returns the peak so far of memory on the current stream's device. Freed blocks kept for reuse count.
   const DryMemory& peak() const;
   /// Returns the peak so far of host memory, if the device is a GPU.
   const DryMemory& host_peak() const;

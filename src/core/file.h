@@ -18,8 +18,9 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
 /// Writes a whole file unless one exists. Leaves an existing file unchanged and returns false.
 bool write_absent_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
-/// Maps a file of `bytes` that other processes map, too. `create` makes a new file; processes keep an older
-/// one that they have mapped. Otherwise it must exist. Throws Error with the path and the reason.
+/// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one,
+/// which processes that have mapped it keep. Without it the file must exist. Throws Error with path and
+/// reason.
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create);
 
 /// A read-only mapping of a file, and its size. `memory` is null if the file is missing or empty.

@@ -16,7 +16,7 @@ struct HeartbeatPage {
   std::atomic<int64_t> replicas{0};           ///< the run's; it cannot use more ranks; 0: not known
   std::atomic<int64_t> snapshot_step{-1};     ///< step of the newest complete snapshot; -1: none yet
   std::atomic<double> snapshot_seconds{0.0};  ///< time to write the last snapshot; 0: none yet
-  std::atomic<double> deadline_seconds{0.0};  ///< time without a beat until the rank is stuck; 0: not known
+  std::atomic<double> deadline_seconds{0.0};  ///< without a beat this long, the rank is stuck; 0: not known
   char phase[32] = {};                        ///< current activity: "training", "evaluation"
   char failure[960] = {};                     ///< why the rank ends; empty without a failure
 };

@@ -11,8 +11,8 @@ std::string host_name();
 /// Returns an id that differs between machines, even with equal host names. A reboot changes it.
 std::string boot_id();
 
-/// Returns a text for file names that differs between processes. It is unique across hosts and containers,
-/// where process ids may be equal.
+/// Returns a text that identifies this process, for use in file names. It is unique across hosts and
+/// containers, where process ids may be equal.
 const std::string& process_mark();
 
 }  // namespace lockstep

@@ -26,8 +26,9 @@ class MemoryScope {
 
 /// Allocates memory on the stream's device, aligned to 64 bytes (256 on a GPU). Its contents are undefined.
 /// Freed blocks are kept for the next request of their size class. On a GPU only the same stream reuses them,
-/// in order after earlier work. LOCKSTEP_MEMORY_POOL=off gives every request a block of its own size, so that
-/// a memory checker sees its end. Throws Error with the table of labels if memory runs out.
+/// even while its earlier work still runs: the queue keeps the uses in order.
+/// LOCKSTEP_MEMORY_POOL=off gives every request a block of its own size, so that a memory checker sees its
+/// end. Throws Error with the table of labels if memory runs out.
 std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream);
 
 /// Releases the kept blocks of freed tensors to the stream's device.

@@ -73,9 +73,9 @@ std::string bytes_text(double bytes);
 /// Returns the fewest insertions, deletions, replacements and neighbour swaps from a to b (Damerau 1964).
 size_t edit_distance(const std::string& a, const std::string& b);
 
-/// Returns the text with its lines broken at blanks, so that none has more than `columns` bytes. A broken
-/// line continues below its last column of text: after the first gap of two blanks, or at the line's own
-/// indent.
+/// Returns the text with lines of more than `columns` bytes broken at blanks; a longer word stays whole. A
+/// broken line continues below the text after its first gap of two blanks; without a gap, at its own indent.
+/// If that column is not in the left half, it continues four columns after its indent.
 std::string wrapped_lines(const std::string& text, size_t columns);
 
 }  // namespace lockstep

@@ -38,11 +38,11 @@ class Dataset {
   }
 };
 
-/// Windows of a token sequence for next-token prediction: a sample is t[s, s + block) with the targets t[s +
-/// 1, s + block + 1). In fetch() the windows are adjacent: s = i * block. A tail too short for a window is
-/// skipped. For training (fetch_in_epoch) s is i * block + d, or the last possible start if that is less.
-/// Philox draws d in [0, block) from (seed, epoch, i). So each epoch shows the same number of tokens evenly
-/// in windows at other positions.
+/// Windows of a token sequence for next-token prediction: a sample is t[s, s + block), and its targets are
+/// t[s + 1, s + block + 1). In fetch() the windows are adjacent: sample i has s = i * block. A tail too short
+/// for a window is skipped. For training (fetch_in_epoch) s is i * block + d, or the last possible start if
+/// that is less. Philox draws d in [0, block) from (seed, epoch, i). So each epoch shows the same number of
+/// tokens evenly in windows at other positions.
 class TokenWindows : public Dataset {
  public:
   /// Throws Error if no window fits.

@@ -41,9 +41,9 @@ EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Ex
 
 /// Examples in blocks of equal size for next-token prediction. Targets that do not count are -1. These are
 /// the targets of prompts (unless they are wanted) and those after the last example of a block. A packed
-/// block takes examples in their order while they fit. Each example attends to those before it. An unpacked
-/// block has one example. Only an example longer than a block is cut, into pieces that each fill a block
-/// except the last.
+/// block takes examples in their order while they fit. Each example attends to those before it in the block.
+/// An unpacked block has one example. Only an example longer than a block is cut, into pieces that each fill
+/// a block except the last.
 class ExampleBlocks : public Dataset {
  public:
   struct Options {

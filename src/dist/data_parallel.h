@@ -33,7 +33,7 @@ enum class Vote {
 ///
 /// A loop that needs the gradients calls `float loss = ddp.wait(); optimizer.step(learning_rate);` instead.
 /// The bits are equal. On a GPU, call finish() instead of wait() to avoid blocking the host. With a
-/// GradScaler (Options), backward() and step() call it. After wait(), call scaler.step() and
+/// GradScaler (Options), backward() and step() do its work. After wait(), call scaler.step() and
 /// scaler.update().
 ///
 /// With sharding (Options::shard) each rank keeps a part, and the bits are equal again. Set the model's
@@ -67,8 +67,8 @@ class DataParallel {
   /// Returns the data that is stored on the host. It is `none` if the model computes on a CPU.
   Offload offload() const { return offload_; }
 
-  /// Begins a step, in which all ranks run the same operations. With full sharding, call it before any
-  /// operation that reads parameters.
+  /// Begins a step. All ranks run the same operations until the step ends. With full sharding, call it before
+  /// any operation that reads parameters.
   void begin_step();
   /// A scope in which all ranks run the same operations outside of a step. Use it for an evaluation or for
   /// generating text.
@@ -109,7 +109,7 @@ class DataParallel {
   /// if possible. step() does it if the caller does not.
   void place_states(Optimizer& optimizer);
   /// Gathers the optimizer's states on rank 0, which may read them until the next step. All ranks call it. It
-  /// sends nothing if ranks share or shard the states.
+  /// costs nothing if ranks share the states. If states are sharded it gathers nothing.
   void gather_states(Optimizer& optimizer);
   /// Updates the 16-bit copies on all ranks, after code other than a step has changed the values that ranks
   /// keep. All ranks call it.
@@ -178,7 +178,7 @@ class DataParallel {
   Tensor step_summary_;  ///< sent between ranks in each step: the reserved elements, then `squares_`
   Tensor squares_;       ///< the sums of squares of all blocks
   Tensor told_;          ///< the averaged reserved elements of the last step
-  std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before the tensors that use its memory
+  std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before step_summary_, whose memory it made
   std::unique_ptr<UnitPool> units_;           ///< only with full sharding
   std::vector<MicroBatch> micro_batches_;
   std::optional<TransferPlan> summary_plan_, value_plan_, copies_plan_;

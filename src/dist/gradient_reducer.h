@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The owner of the order in which replicas are added.
+/// The component that decides in which order replicas are added.
 enum class Reduction {
   tree,    ///< this engine: the same bits at any number of ranks
   native,  ///< the transport: bits depend on ranks and transport
@@ -69,7 +69,8 @@ class GradientReducer final {
   const Tensor& leaf(int unit);
   /// Returns this rank's owned ranges of the mean, after finish(). Only for sharded gradients.
   Tensor shard() const;
-  /// Returns the mean of the reserved elements: slot 0's, or rank 0's if gradients are sharded.
+  /// Returns the mean of the reserved elements, which slot 0 has. If gradients are sharded, only rank 0 has
+  /// it.
   Tensor reserved_mean() const { return {leaves_ ? mean_ : storage_, 0, {BucketPlan::reserved}, DType::f32}; }
   float* slot(int index) const {
     return reinterpret_cast<float*>(storage_->data.get()) + index * buckets_.elements;
@@ -145,9 +146,8 @@ class GradientReducer final {
   TransferPlan in_place_;                             ///< gathers slot 0 from the owners
   std::vector<std::pair<size_t, Replica>> replicas_;  ///< this rank's replicas, with their rounds
   std::shared_ptr<Storage> storage_;                  ///< outlives its registration by movement_
-  std::unique_ptr<LeafPool>
-      /// Null unless gradients are sharded. Then owned_, partial_sums_ and mean_ are used too.
-      leaves_;
+  /// Null unless gradients are sharded. Then owned_, partial_sums_ and mean_ are used too.
+  std::unique_ptr<LeafPool> leaves_;
   std::unique_ptr<Movement> movement_;
   Placement owned_;                        ///< this rank's owned ranges, including reserved elements
   std::shared_ptr<Storage> partial_sums_;  ///< [index][owned_]; index 0 is the mean at the end

@@ -75,11 +75,11 @@ class Movement {
     int64_t element_bytes = 4;
     bool is_settled = false;  ///< `from` has not been written since ranks last met
     bool from_host = false;   ///< `from` is pinned host memory, and `to` is GPU memory
-    bool is_lent =
-        /// Other ranks' pages are released once read, so that they do not count as this rank's memory.
-        false;
+    /// The received elements are needed briefly. So other ranks' pages are released once read, and do not
+    /// count as this rank's memory for longer.
+    bool is_lent = false;
   };
-  /// Receives the elements that other ranks send, and copies the elements that stay.
+  /// Sends elements to other ranks, receives theirs, and copies the elements that stay.
   virtual void transfer(const Transfer& what) = 0;
   /// Sets `values` to their sum over ranks, in the transport's order.
   virtual void sum(float* values, int64_t count) = 0;

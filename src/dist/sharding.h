@@ -13,8 +13,7 @@ namespace lockstep {
 /// al. 2020). The bits do not depend on the stage.
 enum class Shard {
   none,       ///< every rank keeps values and gradients
-  optimizer,  ///< a rank keeps optimizer states only for its owned ranges; so too the f32 values of a 16-bit
-              ///< model
+  optimizer,  ///< a rank keeps optimizer states, and f32 values of a 16-bit model, only for its owned ranges
   gradients,  ///< like `optimizer`, and gradients only for its owned ranges; they are sent unit by unit
   full,  ///< like `gradients`, and only a part of the values; a unit is gathered when an operation reads it
 };
@@ -32,11 +31,11 @@ enum class Offload {
 
 const char* name(Offload offload);
 
-/// Returns the least stage that includes `stage` and that `offload` needs. This is also true for one rank.
+/// Returns the lowest stage that includes `stage` and everything that `offload` needs, also for one rank.
 Shard stage_with(Shard stage, Offload offload);
 
-/// Throws UserError if the group does not divide the ranks, if values are not sharded, or if they are not on
-/// GPUs.
+/// Throws UserError if the group size does not divide the ranks. Throws UserError for a group of fewer than
+/// all ranks, if values are not sharded or if they are stored in host memory by Offload::all.
 void check_group(Shard stage, int ranks, int group, Offload offload = Offload::none);
 
 /// The elements of a space that each rank keeps and updates. A plain value, made from the space's units and
@@ -57,12 +56,12 @@ struct Sharding {
   Ownership reads;    ///< [rank], of all elements: those that it keeps for operations, as values or copies
 };
 
-/// Returns the placement of each rank's ranges, one after another.
+/// Returns a placement for each rank: the layout of a buffer that holds the rank's ranges one after another.
 std::vector<Placement> places_of(const Ownership& ownership);
 
-/// Returns the plan that gathers a range on each rank of a group. A group is `group` neighbours that together
-/// have the range, and every rank is in one. Sources are placed as `places`, which is places_of(owned). The
-/// target holds that range alone.
+/// Returns the plan that gathers a range on each rank of a group. A group is `group` neighbouring ranks
+/// that together have the range, and every rank is in one. Sources are placed as `places`, which is
+/// places_of(owned). The target holds that range alone.
 TransferPlan gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
                        int rank);
 

@@ -25,7 +25,7 @@ struct NodeOptions {
   std::string secret_file;         ///< empty: LOCKRUN_SECRET
   std::string local_address;       ///< this host's address; empty: the one that reaches the endpoint
   double timeout_seconds = 600.0;  ///< how long nodes wait for each other
-  double last_call_seconds = 5.0;  ///< how long to wait for more nodes than least_nodes
+  double last_call_seconds = 5.0;  ///< with least_nodes joined, how long to wait for more
   int slots = 1;                   ///< ranks on this node
   std::string program;             ///< the path of lockrun
 };
@@ -44,12 +44,13 @@ struct LaunchOptions {
   std::string log_directory;         ///< folder of failure.json; empty: none is written
   std::string via = "auto";          ///< mpirun, srun, or auto
   std::vector<std::string> command;  ///< the program and its arguments
-  std::string run_id;                ///< the owner of the ranks' files: the same for all starts
+  std::string run_id;                ///< the run that owns the ranks' files, in all of its starts
   int64_t first_generation = 0;      ///< number of the first start; above those of earlier lockruns
 };
 
 /// Parses lockrun's arguments, without its own name, and the PET_ variables. Accepts torchrun's names with
-/// dashes or underscores. Throws UserError, with a suggestion for an unknown option. Prints --help or
+/// dashes or underscores. Throws UserError naming the mistake, with a suggestion for an unknown option.
+/// Prints --help or
 /// --version and then returns nothing.
 std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>& arguments);
 

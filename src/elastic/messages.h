@@ -46,7 +46,7 @@ struct NodeMessage {
     ended,             ///< `process` ended with `code`
     end_generation,    ///< end every process, then send generation_ended
     generation_ended,  ///< node: all processes have ended
-    stop,              ///< node: it was asked to stop the run
+    stop,              ///< node: it was asked for a snapshot and the end of the run
     finish,            ///< the run is over: exit with `code`
     count
   };
@@ -63,8 +63,8 @@ struct NodeMessage {
   static NodeMessage decode(std::string_view bytes);
 };
 
-/// Seconds between two reports of a keeper, at most. After keeper_silence_seconds without a message the
-/// keeper counts as lost.
+/// A keeper reports while its rank makes progress, and at least every keeper_beat_seconds. After
+/// keeper_silence_seconds without a message it counts as lost.
 constexpr double keeper_beat_seconds = 5.0;
 constexpr double keeper_silence_seconds = 30.0;
 

@@ -63,8 +63,8 @@ class Nodes {
 /// Returns true if the run uses the Slurm allocation of this process.
 bool uses_slurm(const LaunchOptions& options);
 
-/// Hosts that are known without a rendezvous: those of a host file, or of the Slurm allocation, or this host.
-/// The host file is read before every attempt, so a run grows and shrinks with it.
+/// Hosts that are known without a rendezvous: those of a host file, else of the Slurm allocation, else this
+/// host alone. The host file is read before every attempt, so a run grows and shrinks with it.
 class ListedNodes : public Nodes {
  public:
   /// Throws UserError naming the line if the host file cannot be read.

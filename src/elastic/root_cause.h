@@ -11,15 +11,15 @@ namespace lockstep {
 
 /// Facts about an attempt that failed.
 struct Failure {
-  std::vector<RankReport> reports;             ///< reports of ranks, in the order in which ranks ended
+  std::vector<RankReport> reports;             ///< of all ranks that reported, in the order of their ends
   std::string other_cause = {};                ///< a failure outside of ranks: launcher, node, deadline
   std::optional<Ending> launcher_ending = {};  ///< if the launcher ended before its ranks
 };
 
 /// Returns the rank that made the others fail; null if no rank is the cause. The cause is the first rank that
-/// ended on its own, and not because it waited for others. If there is none, it is a rank that was stopped,
-/// stuck, lost or left with 75. If ranks were stuck or waited, the cause is the rank that is behind in
-/// collectives.
+/// ended on its own and not because it waited for others. Otherwise it is a rank that was stopped, stuck,
+/// lost or left with 75, in this order. If that rank was stuck, or all waited for others, the cause is
+/// instead a rank that is behind in collectives.
 const RankReport* root_cause(const Failure& failure);
 
 /// Returns the exit code of a run that ends with this failure: 128 + signal, an exit code, or 1.

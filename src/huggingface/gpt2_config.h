@@ -31,7 +31,7 @@ struct Gpt2Config {
 };
 
 /// Reads a config.json from an untrusted source. Throws UserError that names `origin` and the field if the
-/// file is damaged or the GPT-2 is not supported.
+/// file is damaged or describes a GPT-2 that is not supported.
 Gpt2Config parse_gpt2_config(const std::string& json, const std::string& origin);
 
 /// Returns the config.json of a GPT2LMHeadModel whose file has tensors of this dtype.

@@ -7,8 +7,8 @@
 namespace lockstep {
 
 /// c = op(a) . op(b) for every pair of matrices. The last two dimensions are a matrix, and the dimensions
-/// before them are broadcast(). On a CPU the bits are those of MatMul. On a GPU they are the same in fp32,
-/// except for large products: a GPU runs each of these as a MatMul, one after the other.
+/// before them are broadcast(). On a CPU the bits are those of MatMul. In fp32 a GPU gives the CPU's bits,
+/// except for large products. It runs each of these as a MatMul with MatMul's plans, one after the other.
 struct BatchedMatMul {
   static constexpr const char* name = "batched_matmul";
   View a;  ///< [..., m, k], or [..., k, m] with transpose_a

@@ -7,8 +7,8 @@ namespace lockstep {
 
 /// Causal self-attention of tokens that continue several texts. First their keys and values are stored after
 /// those of earlier tokens. Then y is computed as the rows of these tokens in CausalAttentionForward, on a
-/// CPU bit for bit. Keys are stored in panels of sixteen: one element of sixteen keys is contiguous, as a
-/// query reads it.
+/// CPU bit for bit. Keys are stored in panels of sixteen. In a panel the sixteen values of one element are
+/// contiguous, in the order in which a query reads them.
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   static constexpr int64_t panel = 16;

@@ -26,8 +26,8 @@ struct GradScaleRule {
   int32_t growth_interval = 2000;  ///< good steps in a row
 };
 
-/// Returns the scale after a step, as PyTorch's GradScaler.update() chooses it. A scale that fp32 cannot hold
-/// is not used.
+/// Returns the scale after a step, as PyTorch's GradScaler.update() chooses it. The scale does not grow if
+/// fp32 cannot hold the larger one.
 constexpr GradScale next_scale(GradScale now, bool is_good, const GradScaleRule& rule) {
   if (!is_good) return {static_cast<float>(now.scale * rule.backoff_factor), 0, now.skipped_steps + 1};
   if (++now.growth_tracker < rule.growth_interval) return now;
@@ -37,7 +37,7 @@ constexpr GradScale next_scale(GradScale now, bool is_good, const GradScaleRule&
   return now;
 }
 
-/// state = next_scale(state). The step is good if the ClipFactor `factor` is finite.
+/// state = next_scale(state). The step is good if `factor`, the result of ClipFactor, is finite.
 struct UpdateGradScale {
   static constexpr const char* name = "update_grad_scale";
   View state;   ///< i32 [3]: a GradScale

@@ -26,9 +26,9 @@ struct MatMul {
   View a = {};     ///< [m, k], or [k, m] with transpose_a; leading dimensions fold into the rows
   View b = {};     ///< [k, n], or [n, k] with transpose_b; leading dimensions fold into the rows
   View bias = {};  ///< optional, [n]; not with a backward activation
-  View c = {};     ///< [m, n], leading dimensions folded; no overlap with a, b; f32 for 16-bit a, or like a
-  View pre_activation = {};  ///< optional, like c: receives the input of a GELU; read backward
-  View residual = {};        ///< optional, like c, may be c itself; only without an activation
+  View c = {};     ///< [m, n], leading dimensions folded; no overlap with inputs; f32 for 16-bit a, or like a
+  View pre_activation = {};  ///< optional, like c: receives a GELU's input; a backward GELU reads it
+  View residual = {};        ///< optional, like c, may be c itself; without activation and pre_activation
   View column_sum = {};  ///< optional, [n], f32 for 16-bit b: receives ColumnSum of b; not with transpose_b
   bool transpose_a = false;
   bool transpose_b = false;

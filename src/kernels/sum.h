@@ -29,7 +29,7 @@ void run(CpuStream, const Sum&);
 void run(CudaStream, const Sum&);
 
 /// DimensionSum adds rows of `inner` > 1 columns in order, in runs of sum_rows. Then it adds the runs of a
-/// block of sum_block_rows in order. At last it adds the blocks in order, in f64.
+/// block of sum_block_rows in order. Finally it adds the blocks in order, in f64.
 inline constexpr int64_t sum_rows = 64;
 inline constexpr int64_t sum_block_rows = 1024;
 
@@ -93,8 +93,8 @@ constexpr float clip_factor(double norm, double max_norm, double scale = 1.0) {
   return static_cast<float>((max_norm > 0.0 && ratio < 1.0 ? ratio : 1.0) / scale);
 }
 
-/// norm = the root of the sum of `squares` divided by `scale`, and factor = clip_factor() of this norm.
-/// `squares` are added as the blocks of Sum are. The gradients are multiplied by `scale`.
+/// norm = sqrt(the sum of `squares`) / scale, and factor = clip_factor(norm, max_norm, scale). `squares` are
+/// added as the blocks of Sum are. The gradients that they come from are multiplied by `scale`.
 struct ClipFactor {
   static constexpr const char* name = "clip_factor";
   View squares;  ///< f64, any number: BlockSquares of all blocks

@@ -14,8 +14,9 @@
 
 namespace lockstep {
 
-/// An encoded text in the format of its file: a header with a checksum, marks (where the answers of examples
-/// begin and end) and ids. An id has 16 bits if the vocabulary has at most 65536 tokens, else 32.
+/// An encoded text in the format of its file: a header with a checksum, marks (where the answer of each
+/// example begins and where the example ends) and ids. An id has 16 bits if the vocabulary has at most 65536
+/// tokens, else 32.
 class TokenImage {
  public:
   TokenImage() = default;

@@ -51,8 +51,8 @@ std::vector<InterfaceAddress> shared_addresses();
 /// Returns the first address of this host's interfaces that is one of `numbers`, or "".
 std::string own_among(const std::vector<std::string>& numbers);
 
-/// Returns false for loopback, "any" and link-local addresses. They mean a different host wherever they are
-/// used.
+/// Returns whether an address means the same host everywhere. Returns false for loopback, "any" and
+/// link-local addresses, because their meaning depends on the host that uses them.
 bool is_shared(const SocketAddress& address);
 
 /// Returns shared_addresses() as text for a message: "10.0.0.1 (eth0), fd00::1 (eth0)".

@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// Options of the continuation of a text. Names and meanings are those of transformers where it has them.
+/// Options for generating text. Names and meanings follow Hugging Face transformers if it has the option.
 struct GenerateOptions {
-  int64_t tokens = 300;      ///< the most tokens that are drawn (max_new_tokens)
+  int64_t tokens = 300;      ///< the maximum number of tokens to draw (max_new_tokens)
   double temperature = 0.8;  ///< 0 takes the likeliest token each time
   int64_t top_k = 0;         ///< draw from the k likeliest only; 0: from all
   double top_p = 1.0;  ///< draw from the likeliest tokens with this total probability (Holtzman et al. 2020)
-  double repetition_penalty = 1.0;  ///< for tokens in prompt and text (Keskar et al. 2019); 1: none
+  double repetition_penalty = 1.0;  ///< for tokens already in prompt or text (Keskar et al. 2019); 1: none
   uint64_t seed = 1337;
   uint32_t prompt = 0;                      ///< another number gives other draws from the same seed
   int64_t symbols = 0;                      ///< only ids below this are drawn; 0: all ids of the model

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// A model that continues texts for generate(). It may cache tokens that it has read. Texts are the same in
-/// any batch if a text's logits depend neither on the other texts nor on where the text was cut.
+/// A model that continues texts for generate(). It may cache tokens that it has read. A text's logits must
+/// depend neither on the other texts nor on where the text was cut. Then a text is the same in any batch.
 class TextModel {
  public:
   virtual ~TextModel() = default;

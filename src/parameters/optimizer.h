@@ -50,7 +50,7 @@ class Optimizer {
   void count_on_device();
   bool counts_on_device() const { return static_cast<bool>(count_); }
 
-  /// Returns whether update() reads everything that prepare() changes on the device.
+  /// Returns whether update() reads from device memory everything that prepare() changes.
   virtual bool can_be_recorded() const { return false; }
 
   /// A number for each trainable element that is kept from step to step.

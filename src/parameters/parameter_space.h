@@ -56,8 +56,8 @@ class Residency {
 /// The space is cut into units. Each numbered part of the model is one ("transformer.h.0", "layers.3"), and
 /// so is each module outside of those. A tensor that is listed twice is a unit of its own. Units begin at
 /// multiples of 4096 elements, in reverse order of registration. Gradients become ready in about this order.
-/// Parameters of a unit are in the same order, each on a multiple of 16 elements (64 bytes of fp32). Frozen
-/// parameters come last. Gaps between parameters are zero and stay so.
+/// Within a unit, parameters are in reverse order of registration too, each on a multiple of 16 elements (64
+/// bytes of fp32). Frozen parameters come last. Gaps between parameters are zero and stay so.
 ///
 /// Memory is made at first use, so that DataParallel can place it before. Values, their copies in 16 bits,
 /// gradients and an optimizer's states are flat buffers. A rank may hold a part of them.
@@ -142,7 +142,8 @@ class ParameterSpace {
 
   /// Makes backward() write gradients to `flat`, [trainable_elements()], or add them with `accumulate`.
   void bind_gradients(const Tensor& flat, bool accumulate = false);
-  /// Sets the buffer of finished gradients that this rank updates from. No backward() writes to it.
+  /// Sets the buffer of finished gradients of the elements that this rank updates. No backward() writes to
+  /// it.
   void place_gradients(const FlatBuffer& buffer);
   /// Returns the gradient buffer, which is made if none is bound.
   const FlatBuffer& gradients();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t most_planned_layers = 256;
 
-/// Returns b plus `times` the difference of b and a.
+/// Returns b + times * (b - a), row by row and sum by sum.
 MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
   for (MemoryRow& row : b.rows) {
     const auto before = std::ranges::find(a.rows, row.name, &MemoryRow::name);

@@ -209,7 +209,7 @@ std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner&
 }
 
 std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
-  // With more ranks than the data has batches, some ranks would have less to do.
+  // With more ranks than the data has batches, some ranks would have less to do. Such numbers are not tried.
   const int64_t batches =
       std::max<int64_t>(1, config.dist.replicas) * planner.most_samples / config.train.batch_size;
   const int most_hosts =

@@ -51,8 +51,9 @@ struct MemoryRemedy {
 /// other trainings. It has only changes that are needed.
 std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner);
 
-/// Returns the fewest ranks that can train `config`, or nothing if no number can. Each host has the number of
-/// ranks and the memory of this one. All ranks see the place for snapshots. There is a replica for each rank.
+/// Returns the fewest ranks that can train `config`, or nothing if no number can. Assumes that each host has
+/// as many ranks and as much memory as this one. Also assumes that all ranks see the place for snapshots, and
+/// that there is a replica for each rank.
 std::optional<int> fewest_ranks(const Config& config, const Planner& planner);
 
 /// Returns the text of --plan: rows, sums, the limit, the largest batch, and remedies if it does not fit.

@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// A run found in a folder, compared with the run that is to start.
 struct FoundRun {
-  Config settings = {};                       ///< the readable part of them
+  Config settings = {};                       ///< the settings that could be read
   std::vector<std::string> differences = {};  ///< keys and data that differ: "train.seed = 5 there, 7 here"
   bool is_finished = false;
   int64_t step = 0;                  ///< the last recorded one

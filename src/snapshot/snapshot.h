@@ -29,7 +29,7 @@ struct Snapshot {
   int64_t step = 0;  ///< completed steps; also the data cursor, since data is a function of the step
   int64_t optimizer_steps = 0;         ///< successful updates
   bool is_finished = false;            ///< the run ended here
-  bool is_validation_pending = false;  ///< a stop request cut short that of this step
+  bool is_validation_pending = false;  ///< a stop request cut short this step's validation
   std::optional<double> best_validation_loss = {};
   ValidationRecord validations = {};             ///< includes those whose snapshot could not be written
   std::optional<GradScale> grad_scale = {};      ///< only in fp16 runs

@@ -48,7 +48,7 @@ class SnapshotWriter {
   /// takes longer than `patience_seconds`, this one is skipped.
   void save(const Snapshot& snapshot, Purpose purpose, double patience_seconds);
   /// Starts the next phase of the current snapshot if all ranks have completed their part of the last phase.
-  /// Does not wait for writing. To be called regularly.
+  /// Does not wait for writing. Call it regularly.
   void go_on();
   /// Returns the validation loss of the best snapshot that is kept or being written. A snapshot that could
   /// not be written does not count.

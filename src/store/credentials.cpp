@@ -171,8 +171,8 @@ Credentials ask_instance(HttpClient& client, const std::string& service) {
   return parse_credentials(reply, concat("the instance's role ", role));
 }
 
-/// Returns credentials from a container's metadata service, or nothing if it has none. Appends to `tried`
-/// which service was asked and why it failed.
+/// Returns credentials from a container's metadata service. Returns nothing if the environment names no
+/// service, or if the request failed. For a failed request, appends the service and the reason to `tried`.
 std::optional<Credentials> container_credentials(std::string& tried) {
   const std::string relative = environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const std::string url =

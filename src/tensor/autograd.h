@@ -85,9 +85,9 @@ struct LeafGradient {
 LeafGradient& leaf_gradient(const Tensor& leaf);
 
 /// Computes gradients from the scalar `loss` with d loss = `seed`, newest operation first. The first use of a
-/// leaf overwrites its gradient and later uses add in tape order. Their sum is added to a leaf that
-/// accumulates. Each node is freed as soon as it has run. So backward() runs once per loss. Throws Error if
-/// `loss` is not a scalar on the tape.
+/// leaf overwrites its gradient and later uses add in tape order. For a leaf that accumulates, the sum of
+/// all uses is added to its gradient. Each node is freed as soon as it has run. So backward() runs once per
+/// loss. Throws Error if `loss` is not a scalar on the tape.
 void backward(const Tensor& loss, double seed = 1.0);
 /// Computes gradients multiplied by `scale` (one f32 element on the loss's device) for GradScaler. A loss
 /// that set_loss_scale() marked contains the factor already. Throws Error if `loss` was computed from such a

@@ -129,8 +129,8 @@ bool Tensor::requires_grad() const { return state_ && state_->wants_gradient(); 
 Tensor Tensor::grad() const {
   if (!state_ || !state_->leaf || !state_->leaf->is_written) return {};
   expect(!state_->space || state_->space->gradients_are_whole,
-         "this rank holds only the gradients that it updates: call DataParallel::gather_gradients() first; "
-         "dist.shard must not shard gradients");
+         "this rank holds only the gradients of the values that it updates: call "
+         "DataParallel::gather_gradients() first (impossible if dist.shard shards gradients)");
   return state_->leaf->buffer;
 }
 

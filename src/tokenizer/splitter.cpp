@@ -219,9 +219,9 @@ bool Splitter::may_precede_word(const char* at, CharacterClass kind) const {
   return !is_letter(kind) && kind != CharacterClass::number && !is_line_end(*at);
 }
 
-/// Cuts after a letter or number and before white space or another character that is no mark or apostrophe.
-/// A piece of the whole text ends there. In every rule a letter or number is followed in its piece only by
-/// its own kind, a mark or the apostrophe of a contraction.
+/// Cuts after a letter or number, before white space or a character that is no letter, number, mark or
+/// apostrophe. A piece of the whole text ends there. In every rule a letter or number is followed in its
+/// piece only by its own kind, a mark or the apostrophe of a contraction.
 ///
 /// The part before the cut ends with the same piece. Every run stops at the end of a text as it does at such
 /// a character. The two conditions that look ahead or test for the end of the text apply only after white

@@ -20,7 +20,7 @@ class EarlyStopping {
   void set_state(const ValidationRecord& record) { record_ = record; }
   const ValidationRecord& state() const { return record_; }
 
-  /// Counts the validation after a step.
+  /// Compares the validation loss after `step` with the best one and updates state().
   void judge(int64_t step, double loss);
   bool is_over() const { return patience_ > 0 && record_.since_best >= patience_; }
   /// Returns a message for the user: why the run is over. Empty unless is_over().

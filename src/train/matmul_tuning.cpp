@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The file of tuned plans for this GPU model and this version of cuBLASLt. Runs with train.tune_matmul write
-/// it. A PlansFile locks the file as long as it exists; other runs wait.
+/// it. A PlansFile object locks it during its lifetime; other runs wait.
 class PlansFile {
  public:
   /// Throws UserError after `patience` seconds. Returns without the lock if this process is asked to stop.

@@ -70,8 +70,8 @@ class Progress {
 
   /// Shows a step. Call it after each step; `step` steps are done.
   void update(int64_t step, double loss, double per_second);
-  /// Shows the progress of a validation: `done` of `batches` batches are done. Call it first with 0 and then
-  /// after each batch. Nothing is shown in the first two seconds.
+  /// Shows the progress of a validation: `done` of `batches` batches are done. Call it before each
+  /// batch, first with 0. Nothing is shown in the first two seconds.
   void validate(int64_t done, int64_t batches);
   /// Marks the start of an epoch. The first epochs are shown one by one. Later ones are shown together, at a
   /// ReadingPace.

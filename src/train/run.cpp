@@ -337,7 +337,7 @@ bool Run::judge(std::optional<double> validation_loss) {
   if (!validation_loss) return false;
   early_stopping_.judge(last_step_, *validation_loss);
   if (early_stopping_.is_over()) total_steps_ = last_step_;
-  // Only rank 0 knows whether the best snapshot so far could be written.
+  // Rank 0 decides for all ranks. It knows whether the best snapshot so far could be written.
   const bool is_best =
       world_.communicator().broadcast_text(snapshots_.is_best(*validation_loss) ? "best" : "", 0) == "best";
   if (progress_)

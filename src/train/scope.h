@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// Returns the scope of bits: everything except semantic settings and data on which the bits of a run depend.
-/// It names the version of this program's arithmetic. It names the GPU's model and cuBLASLt's version, or the
-/// CPU and AMX if that multiplies. It has the number of ranks if MPI or NCCL adds. `train.device` and
+/// Returns the scope of bits: the facts that decide a run's bits in addition to its semantic settings and its
+/// data. It names the version of this program's arithmetic. It names the GPU's model and cuBLASLt's version,
+/// or the CPU and AMX if that multiplies. It has the number of ranks if MPI or NCCL adds. `train.device` and
 /// `train.amx` must be in effect.
 std::string scope_of_bits(const Config& config, const World& world);
 

@@ -72,8 +72,8 @@ void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
                                                     : "the learning rate does not fall to train.min_lr"));
 }
 
-/// Returns true on all ranks if one was asked to stop before the first step: while data were read or matmuls
-/// tuned.
+/// Returns true on all ranks if one was asked to stop before the first step: while data or snapshots were
+/// read, or matmuls tuned.
 bool is_stopped_before_start(const World& world) {
   if (!any_rank_was_asked_to_stop(world)) return false;
   if (world.is_first())

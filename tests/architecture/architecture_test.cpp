@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that the sources follow the rules in ARCHITECTURE.md.
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +48,51 @@ TEST(Architecture, PathsInThePagesExist) {
     if (std::filesystem::exists(repository / page))
       expect_none(check_paths(read_file(repository, page), repository));
   }
+}
+
+/// Returns the text of a file of the repository.
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(repository / path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(Architecture, APageAnswersOneQuestionInTwelveKilobytes) {
+  namespace fs = std::filesystem;
+  const std::map<std::string, size_t> others = {{"README.md", 9000}, {"ARCHITECTURE.md", 14000}};
+  const std::set<std::string> lists = {"docs/decisions.md", "docs/tried.md"};
+  std::set<std::string> pages = {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
+                                 "bench/results/README.md"};
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(repository / "docs"))
+    if (entry.path().extension() == ".md") pages.insert(fs::relative(entry.path(), repository).string());
+  EXPECT_GT(pages.size(), 30U);
+  for (const std::string& page : pages) {
+    if (lists.contains(page)) continue;
+    const auto other = others.find(page);
+    const size_t most = other == others.end() ? 12000 : other->second;
+    EXPECT_LE(fs::file_size(repository / page), most)
+        << page << ": shorten it, or give a second question a page";
+  }
+}
+
+TEST(Architecture, EveryPageIsOnTheMap) {
+  namespace fs = std::filesystem;
+  const std::string map = text_of("docs/README.md");
+  for (const fs::directory_entry& entry : fs::directory_iterator(repository / "docs")) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".md" || name == "README.md") continue;
+    EXPECT_NE(map.find("(" + name), std::string::npos) << "docs/README.md does not lead to " << name;
+  }
+}
+
+TEST(Architecture, TheVersionIsThatOfTheChangelog) {
+  std::smatch found;
+  const std::string changelog = text_of("CHANGELOG.md");
+  ASSERT_TRUE(std::regex_search(changelog, found, std::regex("\\n## ([0-9.]+) - ")));
+  const std::string version = found[1];
+  EXPECT_NE(text_of("CMakeLists.txt").find("project(lockstep VERSION " + version + " "), std::string::npos);
+  EXPECT_NE(text_of("packaging/spack/spack_repo/lockstep/packages/lockstep/package.py")
+                .find("version(\"" + version + "\")"),
+            std::string::npos);
 }
 
 std::vector<Violation> check_include_line(const std::string& path, const std::string& line) {

@@ -113,9 +113,8 @@ std::string slowest_restarts(const std::vector<Row>& rows) {
       slowest.resume_seconds = std::max(slowest.resume_seconds, hit.resume_seconds);
     }
   std::string text =
-      "| signal | strikes | of them in a snapshot | validation | sample | start-up | slowest restart [s] | "
-      "slowest "
-      "next step [s] |\n|---|---|---|---|---|---|---|---|\n";
+      "| signal | strikes | in a snapshot | in a validation | in a sample | in the start-up | "
+      "slowest restart [s] | slowest next step [s] |\n|---|---|---|---|---|---|---|---|\n";
   for (const auto& [signal, slowest] : of_signal)
     text +=
         concat("| ", signal, " | ", slowest.strikes, " | ", slowest.at_moment[1], " | ", slowest.at_moment[2],
@@ -124,30 +123,41 @@ std::string slowest_restarts(const std::vector<Row>& rows) {
   return text;
 }
 
+constexpr const char* definitions =
+    "- **A strike** is a signal to a random rank at a random moment. Half of the strikes wait "
+    "for a snapshot, a validation, a sample or\n"
+    "  the start-up.\n"
+    "- **In the last runs** the signal goes to `lockrun` itself. It must leave no process "
+    "behind. It is then started again with another\n"
+    "  number of ranks.\n"
+    "- **A run is equal** if it completes, leaves no process behind, and has the bits of an "
+    "undisturbed run on two ranks. The losses of\n"
+    "  all steps, the evaluations, the parameters and the best snapshot are compared.\n"
+    "- **A run is not struck** if it ended before one of its signals. It does not count.\n"
+    "\n"
+    "| run | seed | ranks | signal at step | restart [s] | next step [s] | run [s] | result |\n"
+    "|---|---|---|---|---|---|---|---|\n";
+
+/// Returns the page docs/chaos.md.
 std::string report(const Options& options, const std::vector<Row>& rows) {
   const auto good = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.is_good(); });
   const auto counted = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.counts(); });
-  std::string text = concat(
-      "# Chaos\n\nWritten by `scripts/chaos.sh --runs ", options.runs, " --resizes ", options.resizes,
-      " --seed ", options.seed, "` on a machine with ", ::sysconf(_SC_NPROCESSORS_ONLN),
-      " cores.\n\nEach run trains a tiny GPT for ", options.steps,
-      " steps under `lockrun`, with a snapshot every 5, a validation every 25 and a sample every 50. At "
-      "random "
-      "moments (of them half in a snapshot, a validation, a sample or the start-up) a random rank gets a "
-      "signal. "
-      "In the last runs `lockrun` itself gets it, must leave no process behind, and is started again with "
-      "another "
-      "number of ranks. A run is *equal* if it completes, leaves no process behind, and has the loss bits of "
-      "every step, the evaluations, the parameters and the best snapshot of an undisturbed run on two "
-      "ranks.\n\n**",
-      good, " of ", counted,
-      " runs are equal.** `dist.timeout_s` is 5: so long a stopped rank goes unnoticed.\n\n");
-  text += slowest_restarts(rows);
-  text +=
-      "\n*restart*: seconds from the signal until all ranks are other processes; *next step*: until a step "
-      "is completed "
-      "again.\n\n| run | seed | ranks | signal at step | restart [s] | next step [s] | run [s] | result |\n"
-      "|---|---|---|---|---|---|---|---|\n";
+  std::string text = concat("# Chaos\n\n**", good, " of ", counted,
+                            " runs are equal.** At random moments a signal killed, stopped or ended a random "
+                            "rank or `lockrun` itself.");
+  if (good == counted) text += " All runs ended\nwith the bits of an undisturbed run.";
+  text += concat(
+      "\n\n", slowest_restarts(rows),
+      "\nThe four columns in the middle count the strikes that came at that moment. *Restart* is the "
+      "time from the signal until all ranks\nare new processes. *Next step* is the time until the next "
+      "step is completed. A stopped rank (SIGSTOP) goes unnoticed for\n`dist.timeout_s`, which is 5 s "
+      "here.\n\n`scripts/chaos.sh --runs ",
+      options.runs, " --resizes ", options.resizes, " --seed ", options.seed,
+      "` wrote this page on a machine with ", ::sysconf(_SC_NPROCESSORS_ONLN),
+      " cores.\n\n- **A run** trains a tiny GPT for ", options.steps,
+      " steps under `lockrun`. It writes a snapshot every 5 steps, validates every 25 and generates\n  a "
+      "sample every 50.\n",
+      definitions);
   for (size_t i = 0; i < rows.size(); ++i) text += rows[i].text(static_cast<int>(i) + 1);
   return text;
 }

@@ -155,7 +155,7 @@ TEST(PromptLines, BadOnesAreRefusedByLineAndKey) {
   for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
            {"{\"prompt\": \"a\"", "not valid JSON from byte"},
            {"{\"prompt\": \"\xFF\"}", "not valid JSON from byte"},
-           {"[1]", "no object"},
+           {"[1]", "not a JSON object"},
            {"{}", "there is no prompt"},
            {"{\"prompt\": 3}", "prompt is 3"},
            {"{\"prompt\": \"a\", \"topk\": 3}", "the key topk is unknown"},

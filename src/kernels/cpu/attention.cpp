@@ -18,8 +18,8 @@ namespace {
 // parallel. Blocks of queries and tiles of keys are the same in both cases. A sum adds them in the same
 // order, too.
 
-constexpr int64_t blocks_at_once = 16;           ///< blocks of queries, if threads share them
-constexpr int64_t keys_at_once = 8 * tile_rows;  ///< keys in the sums over queries, if threads share them
+constexpr int64_t blocks_at_once = 16;           ///< blocks of queries, if threads share a head
+constexpr int64_t keys_at_once = 8 * tile_rows;  ///< keys of a part of dk and dv, if threads share a head
 
 /// weights = exp(scale * (scores - their maximum)). `sums` receives the sums of every four weights, added up.
 template <class T>
@@ -114,7 +114,7 @@ class ForwardTask {
     write_rows(y.from(block.first), output, block.count, head.size, rounded);
   }
 
-  Packed* keys_;  // panels
+  Packed* keys_;  // panels of Tiles::pack_rows()
   T* values_;
   int64_t at_once_;
   Strips strips_[blocks_at_once];
@@ -258,7 +258,7 @@ class BackwardTask {
   }
 
   int64_t padded_time_, padded_size_, packed_size_;
-  Packed *keys_, *values_;  // panels
+  Packed *keys_, *values_;  // panels of Tiles::pack_rows()
   T* keys_by_time_;
   T *dk_, *dv_;  // sums over the queries so far, [size / width][keys][width]
   int64_t at_once_;
@@ -288,7 +288,7 @@ struct Sharing {
   }
 
   int64_t time, size, heads;
-  bool shared;  ///< all threads share each head, instead of the heads
+  bool shared;  ///< whether threads share each head; otherwise each thread takes whole heads
   int64_t at_once, workers;
 };
 

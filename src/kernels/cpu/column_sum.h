@@ -13,8 +13,8 @@ namespace lockstep {
 inline constexpr int64_t sum_columns = 64;
 
 /// y[j] = the sum of x[row, j] over the rows, for `columns` columns. It adds runs of `sum_rows` rows in
-/// order, then the sums of the runs in order. Two rows are `stride` elements apart. With `go_on`, y holds the
-/// sum of earlier rows, a multiple of sum_rows.
+/// order, then the sums of the runs in order. Two rows are `stride` elements apart. With `go_on`, y already
+/// holds the sum of earlier rows, and their number is a multiple of sum_rows.
 template <class X, class T>
 void sum_column_chunk(const X* x, T* y, int64_t rows, int64_t stride, int64_t columns, bool go_on = false) {
   using Sums = Simd<T, sum_columns>;

@@ -99,7 +99,7 @@ void widen(T* target, const S* source, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = static_cast<T>(source[i]);
 }
 
-/// Copies some tens of elements. The compiler would call memcpy() for them.
+/// Copies some tens of elements by vectors. For a plain loop the compiler would call memcpy().
 template <int64_t count, class T>
 [[gnu::always_inline]] inline void copy(T* target, const T* source) {
   constexpr int64_t lanes = vector_lanes<T>;

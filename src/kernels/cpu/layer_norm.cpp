@@ -55,8 +55,8 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
 /// row to row. The rows themselves stay in the first-level cache.
 constexpr int64_t rows_at_once = 4;
 
-/// Computes dx of rows [first, first + count), count <= rows_at_once. Adds their sums to dweight and to
-/// dbias, which may be null.
+/// Computes dx of rows [first, first + count), count <= rows_at_once. Adds the contributions of these rows to
+/// dweight and dbias. dbias may be null.
 template <class S, class T>
 void backward_rows(const LayerNormBackward& k, int64_t first, int64_t count, T* dweight, T* dbias) {
   struct Row {

@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t largest_small_product = int64_t{1} << 21;
 
 /// Calls body(product) with the kind of product that suits the kernel's operands and result. An element has
-/// the same bits in products of few and of many rows. So all products use AMX if any does.
+/// the same bits in products of few and of many rows. So products of few rows use AMX too if products of many
+/// rows do.
 template <class S, class Y, class Body>
 void with_way(const MatMul& kernel, Body&& body) {
   if constexpr (std::same_as<S, bfloat16> && gemm::bf16::has_tiles)

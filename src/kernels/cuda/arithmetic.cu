@@ -29,9 +29,9 @@ struct Function {
   LOCKSTEP_DEVICE float operator()(float a, float b) const { return apply(operation, a, b); }
 };
 
-/// A BroadcastPlan in 32 bits.
+/// A BroadcastPlan with 32-bit numbers.
 struct Plan {
-  uint32_t extents[Shape::max_rank];  ///< the first is in groups
+  uint32_t extents[Shape::max_rank];  ///< [0] counts groups, the others count elements
   uint32_t of_a[Shape::max_rank];
   uint32_t of_b[Shape::max_rank];
 };

@@ -9,8 +9,8 @@
 // diagonal down to the first key. A product of tiles gives the scores. Their exponentials under a running
 // maximum are the weights. The weights are the left factor of the product with the values. All of this stays
 // in registers. Meanwhile the next keys and values are copied to the other of two stages. Operations: 4 size
-// for each visible score, and half of batch heads time^2 scores are visible. Bytes: qkv and y once, if the
-// keys and values of a head stay in the second-level cache. Bound: tensor cores, and for small sizes also one
+// for each visible score, of which there are batch heads time^2 / 2. Bytes: qkv and y once, if the keys and
+// values of a head stay in the second-level cache. Bound: tensor cores, and for small sizes also one
 // exponential per score. Two tiles of rows per warp halve the reads of shared memory for each product.
 
 namespace lockstep::cuda::attention {

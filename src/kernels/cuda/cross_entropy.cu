@@ -46,7 +46,7 @@ struct Problem {
 /// Values that the second pass needs to turn logits into their gradient.
 struct Gradient {
   float largest;
-  float factor;  ///< of e^(x - largest)
+  float factor;  ///< multiplies e^(x - largest)
   float scale;
   int own_target;  ///< the thread's element that is the target, or -1
 

@@ -214,7 +214,8 @@ LOCKSTEP_DEVICE int64_t slot_of_piece(int64_t start, int64_t run) {
   return start / piece * 2 + (start > run);
 }
 
-/// Computes sum += rows[j] for j = 0, 1, ... < count in order. row(j) points at this lane's columns.
+/// Adds the values at row(j) for j = 0, 1, ... < count to `sum`, in order. row(j) points at this lane's
+/// columns.
 template <class T, int width, class Row>
 LOCKSTEP_DEVICE void add_rows(float (&sum)[width], int64_t count, Row row) {
 #pragma unroll 4

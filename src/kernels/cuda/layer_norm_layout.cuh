@@ -7,8 +7,8 @@
 namespace lockstep::cuda {
 
 /// The distribution of a row over the threads of a block. Unpacked rows do not fill 16-byte pieces, or do not
-/// begin at one. They are distributed alike but accessed element by element, so alignment does not change the
-/// bits.
+/// begin at one. They are distributed like packed rows but accessed element by element, so alignment does not
+/// change the bits.
 template <class Type, int warps_per_row, int elements_per_thread, bool is_packed>
 struct RowLayout {
   using T = Type;

@@ -4,8 +4,8 @@
 // blocks in one launch. Lane l adds elements l, l + 32, ... in order. A butterfly then adds the lanes. This
 // is the CPU's order. Each access has 4 bytes per lane. The 128 bytes of a warp are whole sectors and need no
 // alignment, and each lane reads its own data. 16 of these accesses are in flight. Then one block adds the
-// partial sums. Bytes: each element once (4 bytes per gradient), which is the bound. Conversion and fused
-// multiply-add in f64 stay below it where f64 runs at 1/64 of f32's rate.
+// partial sums. Bytes: each element once (4 bytes per gradient). Bound: memory. Conversion and fused
+// multiply-add in f64 take less time, even where f64 runs at 1/64 of f32's rate.
 //
 // Sums over one dimension. If the elements of a sum are contiguous, a warp adds a block of 4096 as above. If
 // they are columns, a warp adds 64 rows of 32 neighbouring columns one after the other. Up to 16 such warps
@@ -137,7 +137,7 @@ struct Columns {
   const T* x;
   float* y;  ///< [outer, blocks, inner]
   int64_t count, inner, blocks;
-  int64_t strips = 0;      ///< of 32 columns
+  int64_t strips = 0;      ///< strips of 32 columns
   int64_t tasks = 0;       ///< outer * blocks * strips, each a strip of 32 columns of a block
   int warps_for_each = 1;  ///< warps that share a task, a power of two
 };

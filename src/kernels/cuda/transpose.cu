@@ -2,8 +2,8 @@
 
 // Swaps two dimensions. If the last one is among them, a block moves a tile of 32 x 32 elements through
 // shared memory. So a warp accesses contiguous pieces of both arrays. An extra column per row avoids bank
-// conflicts. Otherwise runs of neighbours move as they are. A thread moves 16 bytes, or one element if runs
-// do not consist of such pieces. Bytes: both arrays once. Bound: memory.
+// conflicts. If the last one stays, runs of neighbours move as they are. A thread moves 16 bytes, or one
+// element if runs do not consist of such pieces. Bytes: both arrays once. Bound: memory.
 
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/pack.cuh"

@@ -37,7 +37,7 @@ Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
   return inverse;
 }
 
-/// Returns the sum of the rows' losses, times 1 / their number.
+/// Returns the mean loss: the sum of the rows' losses, times 1 / the number of rows that count.
 Tensor mean_of(const Tensor& losses, const Tensor& inverse) { return multiply(sum_of(losses), inverse); }
 
 /// Returns the factor of the rows' gradients before they are rounded: `inverse`, times the loss scale if
@@ -84,9 +84,9 @@ struct Head {
     return result;
   }
 
-  /// Computes the contribution of the rows from `begin` on to the gradients, times `factor`. It writes their
-  /// rows of dx. It writes the sum of `before` and their term to dweight. A gradient without memory is
-  /// skipped.
+  /// Computes dx and dweight from `dlogits`, the gradient of the logits' rows that start at `begin`.
+  /// Multiplies the results by `factor`. Writes the same rows of dx. Adds the rows' term to dweight.before
+  /// and writes the sum to dweight.memory. Skips a gradient that has no memory.
   void gradients(const Tensor& dlogits, int64_t begin, const Tensor& dx, const GradientTarget& dweight,
                  double factor = 1.0) const {
     const int64_t end = begin + dlogits.shape()[0];

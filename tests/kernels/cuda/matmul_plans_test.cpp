@@ -192,7 +192,7 @@ TEST_F(MatMulFallbacks, TheCheckMayAskForMoreWorkspaceThanTheSuggestion) {
 }
 
 TEST_F(MatMulFallbacks, AnAttributeThatCannotBeReadEndsNothing) {
-  constexpr int split_k = 2, reduction = 3, cluster = 8;  // of cublasLtMatmulAlgoConfigAttributes_t
+  constexpr int split_k = 2, reduction = 3, cluster = 8;  // values of cublasLtMatmulAlgoConfigAttributes_t
   for (const auto& [attribute, shown] : {std::pair{cluster, "cluster=?"}, std::pair{reduction, "reduction=?"},
                                          std::pair{split_k, "split_k=?"}}) {
     import_matmul_plans("");
