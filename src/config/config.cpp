@@ -131,7 +131,7 @@ bool is_key_like(const std::string& text) {
 std::string nearest_option(const std::string& name) {
   for (const std::string option : {"config", "help", "version", "print-config", "plan", "fresh"}) {
     const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);
-    if (is_part || edit_distance(name, option) <= 2) return "--" + option;
+    if (is_part || slips_between(name, option)) return "--" + option;
   }
   return "";
 }

@@ -66,8 +66,9 @@ void add_model(Rows<ModelConfig> rows) {
       "a new run starts with the sizes and weights of this model: a Hugging Face folder of a GPT-2 (a path, "
       "s3:// or https://), or a run or snapshot of this program. Empty: random weights");
   // The sizes are semantic themselves, so a run does not depend on the name of its preset.
-  rows.add("preset", &C::preset, collective, "", "sets n_layer, n_head and n_embd where they are not given",
-           any, preset_names());
+  rows.add("preset", &C::preset, collective, "",
+           "sets n_layer, n_head and n_embd where neither the file nor the command line sets them", any,
+           preset_names());
   rows.add("n_layer", &C::n_layer, semantic, "blocks", "transformer blocks", at_least(1));
   rows.add("n_head", &C::n_head, semantic, "heads", "attention heads per block; n_embd is a multiple of it",
            at_least(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <map>
+#include <optional>
 
 #include "config/config_schema.h"
 #include "core/error.h"
@@ -99,26 +99,22 @@ const std::map<std::string, std::string>& names_elsewhere() {
 
 std::string after_dot(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-/// Returns the largest edit distance at which a name of this length still counts as a typing error.
-size_t most_slips(size_t length) { return length < 4 ? 0 : length < 8 ? 1 : 2; }
-
 }  // namespace
 
 std::string suggest_config_key(const std::string& name) {
   const std::string last = after_dot(name);
-  const size_t most = most_slips(last.size());
-  size_t least = most + 1;
+  std::optional<size_t> least;
   std::string nearest;
   for (const ConfigKey& key : config_schema()) {
     if (key.name == name) return concat(" (write ", name, "=VALUE)");
-    const size_t slips = edit_distance(last, after_dot(key.name));
+    const std::optional<size_t> slips = slips_between(last, after_dot(key.name));
     // Two sections may have a key of this name: the section that was written wins.
     const bool is_in_section = name.starts_with(key.name.substr(0, key.name.find('.') + 1));
-    if (slips > most || slips > least || (slips == least && !is_in_section)) continue;
+    if (!slips || (least && (*slips > *least || (*slips == *least && !is_in_section)))) continue;
     least = slips;
     nearest = key.name;
   }
-  if (const auto known = names_elsewhere().find(last); least > 0 && known != names_elsewhere().end())
+  if (const auto known = names_elsewhere().find(last); least != 0 && known != names_elsewhere().end())
     nearest = known->second;
   return nearest.empty() ? " (--help lists all keys)" : concat(" (did you mean ", nearest, "?)");
 }

@@ -63,20 +63,27 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
+std::optional<size_t> slips_between(const std::string& name, const std::string& known) {
+  const size_t most = name.size() < 4 ? 0 : name.size() < 8 ? 1 : 2;
+  const size_t slips = edit_distance(name, known);
+  return slips <= most ? std::optional(slips) : std::nullopt;
+}
+
 std::string wrapped_lines(const std::string& text, size_t columns) {
   std::istringstream stream(text);
   std::string all;
   for (std::string line; std::getline(stream, line);) {
+    line.erase(line.find_last_not_of(' ') + 1);
     const size_t first = std::min(line.find_first_not_of(' '), line.size());
     const size_t gap = line.find("  ", first);
     const size_t column = gap == std::string::npos ? first : line.find_first_not_of(' ', gap);
     const size_t indent = column < columns / 2 ? column : first + 4;
-    for (size_t at = 0; line.size() > columns; line.insert(0, indent, ' ')) {
-      at = line.rfind(' ', columns);
-      if (at == std::string::npos || at <= indent) at = line.find(' ', std::max(columns, indent));
-      if (at == std::string::npos) break;
-      all += line.substr(0, line.find_last_not_of(' ', at) + 1) + "\n";
-      line.erase(0, std::min(line.find_first_not_of(' ', at), line.size()));
+    while (line.size() > columns) {
+      size_t end = line.rfind(' ', columns);
+      if (end == std::string::npos || end <= indent) end = line.find(' ', std::max(columns, indent));
+      if (end == std::string::npos) break;
+      all += line.substr(0, line.find_last_not_of(' ', end) + 1) + "\n";
+      line = std::string(indent, ' ') + line.substr(line.find_first_not_of(' ', end));
     }
     all += line + "\n";
   }

@@ -73,6 +73,10 @@ std::string bytes_text(double bytes);
 /// Returns the fewest insertions, deletions, replacements and neighbour swaps from a to b (Damerau 1964).
 size_t edit_distance(const std::string& a, const std::string& b);
 
+/// Returns the edits that turn `name` into `known` if they are few enough for a slip of the keyboard: none
+/// for a name of up to three bytes, one for up to seven, two for a longer one. Returns nothing otherwise.
+std::optional<size_t> slips_between(const std::string& name, const std::string& known);
+
 /// Returns the text with lines of more than `columns` bytes broken at blanks; a longer word stays whole. A
 /// broken line continues below the text after its first gap of two blanks; without a gap, at its own indent.
 /// If that column is not in the left half, it continues four columns after its indent.

@@ -106,13 +106,15 @@ std::string with_dashes(std::string argument) {
 }
 
 [[noreturn]] void refuse_option(const CLI::App& app, const std::string& name) {
+  const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   std::string closest;
-  size_t least = 4;
+  std::optional<size_t> least;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& known : option->get_lnames()) {
-      const size_t far = edit_distance(name, "--" + known);
-      if (far < least) closest = "--" + known;
-      least = std::min(least, far);
+      const std::optional<size_t> slips = slips_between(word, known);
+      if (!slips || (least && *slips >= *least)) continue;
+      closest = "--" + known;
+      least = slips;
     }
   throw UserError(concat("lockrun does not know ", name,
                          closest.empty() ? "; see lockrun --help" : concat("; did you mean ", closest, "?")));

@@ -60,6 +60,14 @@ TEST(Text, CountsEdits) {
   EXPECT_EQ(edit_distance("same", "same"), 0U);
 }
 
+TEST(Text, ASlipOfTheKeyboardIsFewEditsForItsLength) {
+  EXPECT_EQ(slips_between("lr", "la"), std::nullopt);
+  EXPECT_EQ(slips_between("stpes", "steps"), 1U);
+  EXPECT_EQ(slips_between("flash", "fresh"), std::nullopt) << "two edits of five bytes";
+  EXPECT_EQ(slips_between("max-restart", "max-restarts"), 1U);
+  EXPECT_EQ(slips_between("lerning_rat", "learning_rate"), 2U);
+}
+
 TEST(Text, LongLinesContinueInTheirColumn) {
   const std::string text =
       "usage\n  --first   one two three four\n  a very long line without a column\n    unbreakable_word_x\n";
@@ -70,6 +78,7 @@ TEST(Text, LongLinesContinueInTheirColumn) {
             "  a very long line\n"
             "  without a column\n"
             "    unbreakable_word_x\n");
+  EXPECT_EQ(wrapped_lines("a blank ends this     \n", 17), "a blank ends this\n");
   EXPECT_EQ(wrapped_lines("  --a  one two three\n", 16), "  --a  one two\n       three\n");
 }
 

@@ -97,6 +97,8 @@ TEST(LaunchOptions, TheEnvironmentGivesDefaults) {
 }
 
 TEST(LaunchOptions, AnUnknownOptionIsRefusedWithASuggestion) {
+  EXPECT_EQ(refusal({"--foo", "train"}), "lockrun does not know --foo; see lockrun --help");
+  EXPECT_EQ(refusal({"-", "train"}), "lockrun does not know -; see lockrun --help");
   EXPECT_EQ(refusal({"--nprok", "2", "train"}), "lockrun does not know --nprok; did you mean --nproc?");
   EXPECT_EQ(refusal({"--max_restart=2", "train"}),
             "lockrun does not know --max-restart; did you mean --max-restarts?");
