@@ -95,7 +95,7 @@ TEST_F(ProgramsOnGpu, WithoutAGpuTheFirstLineSaysWhatToDo) {
   const Outcome outcome = run_command("LOCKSTEP_EMULATED_GPUS=0 " + train("none"));
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.first_error_line().find("train.device = cuda: "), std::string::npos) << outcome.errors;
-  EXPECT_NE(outcome.first_error_line().find("use auto or cpu"), std::string::npos) << outcome.errors;
+  EXPECT_NE(outcome.first_error_line().find("set auto or cpu"), std::string::npos) << outcome.errors;
   const Outcome on_cpu =
       run_command("LOCKSTEP_EMULATED_GPUS=0 " + train("auto", "train.device=auto train.steps=2"));
   EXPECT_EQ(on_cpu.exit_code, 0) << on_cpu.errors;
