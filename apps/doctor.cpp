@@ -15,22 +15,19 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    R"(usage: doctor [--config FILE] [section.key=value ...] [--listen HOST:PORT]
-              [--shm FOLDER] [--deadline SECONDS] [--json]
-
-Finds the problems that a run of this configuration would have, and prints how
-to fix them. It examines MPI, GPUs, NCCL, ports, binding, disks, shared memory,
-buckets and clocks. Start it by hand to examine one machine. Start it as you
-start a run (mpirun, srun) to examine its ranks and hosts. The exit code is 1
-if there is a problem.
-
-  --listen HOST:PORT  rendezvous of the supervisors: tries to listen and to
-                      connect there
-  --shm FOLDER        folder of shared memory (default /dev/shm)
-  --deadline SECONDS  limit for each operation of the ranks together
-                      (default 60)
-  --json              print the findings as JSON
-)";
+    "usage: doctor [--config FILE] [section.key=value ...] [--listen HOST:PORT] [--shm FOLDER] "
+    "[--deadline SECONDS] [--json]\n"
+    "\n"
+    "Finds the problems that a run of this configuration would have, and prints how to fix them. It examines "
+    "MPI, GPUs, NCCL, ports, binding, disks, shared memory, buckets and clocks. Start it by hand to examine "
+    "one machine. Start it as you start a run (mpirun, srun) to examine its ranks and hosts. The exit code "
+    "is "
+    "1 if there is a problem.\n"
+    "\n"
+    "  --listen HOST:PORT  rendezvous of the supervisors: tries to listen and to connect there\n"
+    "  --shm FOLDER        folder of shared memory (default /dev/shm)\n"
+    "  --deadline SECONDS  limit for each operation of the ranks together (default 60)\n"
+    "  --json              print the findings as JSON\n";
 
 /// Removes the options that only this program has from the arguments.
 DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
@@ -84,7 +81,7 @@ int main(int argc, char** argv) {
   if (words == std::vector<std::string>{probe_argument}) return answer_probe();
   return run_program([&] {
     const Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_once(usage);
+    if (arguments.help) return print_help(usage);
     if (arguments.version) return print_once(version_text());
     require(!arguments.plan, "command line: only train_gpt has --plan");
     return examine_and_report(arguments);

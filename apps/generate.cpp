@@ -25,7 +25,8 @@ struct Options {
 void describe(CommandLine& line, Options& options) {
   GenerateOptions& sampling = options.prompt.options;
   line.add("--snapshot", options.snapshot,
-           "a snapshot, or a directory of snapshots (its best, else its newest)")
+           "the folder of a run or of snapshots (its best one, else its newest), a snapshot, or a Hugging "
+           "Face folder")
       .required();
   CommandOption prompt =
       line.add("--prompt", options.prompt.text, "the beginning of the text").shows_default();
@@ -49,7 +50,8 @@ void describe(CommandLine& line, Options& options) {
   line.add("--repetition-penalty,--repetition_penalty", sampling.repetition_penalty,
            "a value above 1 makes earlier tokens less likely")
       .shows_default();
-  line.add("--stop", options.prompt.stop_texts, "end the text before this one; can be given several times")
+  line.add("--stop", options.prompt.stop_texts,
+           "end the generated text before TEXT; can be given several times")
       .type_name("TEXT")
       .one_at_a_time();
   line.add("--seed", sampling.seed, "the seed of the random draws").shows_default().whole_from(0);

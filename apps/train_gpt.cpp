@@ -10,7 +10,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   return run_program([&] {
     const Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_once(config_help(arguments.program));
+    if (arguments.help) return print_help(config_help(arguments.program));
     if (arguments.version) return print_once(version_text());
     Config config = load_config(arguments);
     if (arguments.print_config) {

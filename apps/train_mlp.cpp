@@ -52,7 +52,7 @@ Config defaults() {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_once(usage + config_help(arguments.program, defaults()));
+    if (arguments.help) return print_help(usage + config_help(arguments.program, defaults()));
     if (arguments.version) return print_once(version_text());
     require(!arguments.plan, "command line: only train_gpt has --plan; this model has 21 parameters");
     const int64_t save_every = take_tutorial_arguments(arguments);

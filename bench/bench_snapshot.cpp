@@ -22,9 +22,10 @@ namespace {
 constexpr const char* usage =
     R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--config file] [section.key=value ...]
 
-Measures the cost of a snapshot in a training run on the CPU, on random tokens. Three kinds of stretches of steps
-alternate: without a snapshot, with one written in the background, and with one that the steps wait for.
-Start it with mpirun for several ranks.
+Measures the cost of a snapshot in a training run on the CPU, on random tokens.
+Three kinds of stretches of steps alternate: without a snapshot, with one
+written in the background, and with one that the steps wait for. Start it with
+mpirun for several ranks.
   --seconds  length of a stretch (default 1); must be longer than writing a snapshot takes
   --repeats  stretches of each kind (default 31)
   --append   add the row to bench/results/bench_snapshot.csv
@@ -171,7 +172,7 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_once(usage + config_help(arguments.program));
+    if (arguments.help) return print_help(usage + config_help(arguments.program));
     if (arguments.version) return print_once(version_text());
     const Options options = take_options(arguments);
     Config config = load_config(arguments);

@@ -21,11 +21,13 @@ namespace {
 constexpr const char* usage =
     R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--config file] [section.key=value ...]
 
-Measures a training step on the CPU by phase and kernel, on random tokens. Start it with mpirun for several ranks.
+Measures a training step on the CPU by phase and kernel, on random tokens.
+Start it with mpirun for several ranks.
   --steps    steps to time; the same number runs again with a trace of the kernels (default 50)
   --warmup   steps before the timed ones (default 5)
-  --stages   number of rounds that compare dist.shard = none, optimizer, gradients and full instead, in shared memory
-             and with messages; a round runs --warmup and then --steps timed steps of each
+  --stages   number of rounds that compare dist.shard = none, optimizer,
+             gradients and full instead, in shared memory and with messages; a
+             round runs --warmup and then --steps timed steps of each
   --append   add the rows to bench/results/bench_step.csv, or bench_stages.csv
   --config   default shakespeare_cpu.ini
 
@@ -139,7 +141,7 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_once(usage + config_help(arguments.program));
+    if (arguments.help) return print_help(usage + config_help(arguments.program));
     if (arguments.version) return print_once(version_text());
     const Options options = take_options(arguments);
     Config config = load_config(arguments);

@@ -4,8 +4,8 @@
 #   source scripts/env.sh
 # - Puts the programs of LOCKSTEP_BIN, of this tree's builds, or of this installation first in PATH.
 # - Makes srun start ranks with PMIx, unless SLURM_MPI_TYPE is set.
-# - Lets root run mpirun of Open MPI 4 and 5, also with more ranks than cores. In a Slurm allocation mpirun uses only the
-#   slots of the allocation.
+# - Lets root run mpirun of Open MPI 4 and 5. Lets every user start more ranks than cores. In a Slurm allocation mpirun
+#   uses only the slots of the allocation.
 
 _lockstep_environment() {
   local here build folder others found=

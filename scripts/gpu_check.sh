@@ -4,7 +4,8 @@
 # three checkers of compute-sanitizer, comparisons of bits over ranks and graphs, and the benchmarks. Appends the figures to
 # bench/results/<GPU>.csv. Parts for which no time is left are reported as not run.
 #   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N is 1800 by default
-# Exit status: 0 all parts passed or were skipped, 1 a part failed, 2 there is no GPU or the command line is wrong.
+# Exit status: 0 no part failed (some may be skipped, out of time or not run), 1 a part failed, 2 there is no GPU or the
+# command line is wrong.
 # Needs no network. Shakespeare's text is read from $LOCKSTEP_DATA_DIR. Logs are in build/gpu_check.
 # shellcheck disable=SC2016,SC2317  # sh expands the arguments of xargs; a part is called by its name
 set -euo pipefail

@@ -3,7 +3,7 @@
 # Settings of your cluster. Copy this file to site.sh in this folder, or to another path and set LOCKSTEP_SITE to it. Keep
 # the lines that your cluster needs. submit reads it on the login node. Each job reads it on its first node.
 
-# Modules that the programs were built with. In a batch shell `module` may be undefined until you source this file.
+# Modules that the programs were built with. A batch shell may not define `module`; modules.sh defines it.
 # source /etc/profile.d/modules.sh
 # module load gcc/12.3 openmpi/4.1.6
 

@@ -169,8 +169,8 @@ void settle_device(Config& config);
 /// Resolves dist.replicas = 0 to `ranks`. Throws UserError if there are fewer replicas than ranks.
 void settle_replicas(Config& config, int64_t ranks);
 
-/// Returns the text of --help, wrapped for the terminal: usage, then every key with type, default, unit and
-/// meaning.
+/// Returns the text of --help: usage, then every key with type, default, unit and meaning. Lines are not
+/// wrapped.
 std::string config_help(const std::string& program, const Config& defaults = {});
 
 /// The scope in which a key must have one value.

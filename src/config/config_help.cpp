@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "config/config_schema.h"
-#include "core/terminal.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -53,7 +52,7 @@ std::string config_help(const std::string& program, const Config& defaults) {
     const std::string mark = is_first_key(key.name) ? "* " : "  ";
     out << mark << key.name << "  (" << facts_of(key, defaults) << ")\n      " << key.meaning << "\n";
   }
-  return wrapped_lines(out.str(), output_columns());
+  return out.str();
 }
 
 }  // namespace lockstep

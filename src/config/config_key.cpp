@@ -36,11 +36,9 @@ bool holds(const NumberRange& range, double value) {
 bool is_chosen(const std::string& choice, const std::string& value) {
   if (!choice.ends_with("=K")) return value == choice;
   const std::string name = choice.substr(0, choice.size() - 1);
-  const char* const end = value.data() + value.size();
-  int64_t number = 0;
   if (!value.starts_with(name)) return false;
-  const auto [stop, error] = std::from_chars(value.data() + name.size(), end, number);
-  return error == std::errc() && stop == end && number >= 1;
+  const auto number = number_in<int64_t>(std::string_view(value).substr(name.size()));
+  return number && *number >= 1;
 }
 
 /// Checks a value of a key. Every message begins with `what`: the place and the key.

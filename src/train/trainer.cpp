@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/processor.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "data/loader.h"
@@ -214,6 +215,8 @@ int print_once(const std::string& text) {
   if (is_launched_first()) std::cout << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
   return 0;
 }
+
+int print_help(const std::string& text) { return print_once(wrapped_lines(text, output_columns())); }
 
 World start_world(Config& config) {
   listen_for_stop_requests();

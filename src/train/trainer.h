@@ -67,8 +67,10 @@ void require_sharding(const Config& config, int ranks);
 /// versions differ.
 void settle(Config& config, const World& world);
 
-/// Prints a text that the user asked for, such as --help, once for all ranks. Returns the exit code 0.
+/// Prints a text that the user asked for, such as --version, once for all ranks. Returns the exit code 0.
 int print_once(const std::string& text);
+/// Prints the text of --help like print_once(), wrapped for the terminal.
+int print_help(const std::string& text);
 
 /// Joins the other ranks, completes the configuration with settle(), and selects a GPU if train.device =
 /// cuda. Every training program calls it first.

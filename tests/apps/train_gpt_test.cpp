@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sstream>
 
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
@@ -258,6 +259,16 @@ TEST_F(TrainGpt, HelpNamesEveryKey) {
   for (const char* key :
        {"data.dataset", "model.n_layer", "train.steps", "dist.replicas", "snapshot.path", "log.dir"})
     EXPECT_NE(outcome.out.find(key), std::string::npos) << key;
+}
+
+TEST(Help, FitsIntoEightyColumnsInAPipe) {
+  for (const char* name :
+       {"train_gpt", "train_mlp", "generate", "tokenize", "convert", "doctor", "lockrun"}) {
+    const Outcome outcome = run_command(program(name) + " --help");
+    EXPECT_EQ(outcome.exit_code, 0) << name;
+    std::istringstream help(outcome.out);
+    for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 80u) << name << ": " << line;
+  }
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ class FindTerminal : public testing::Test {
 TEST_F(FindTerminal, IsTheLaunchersWhereStderrIsAPipeToIt) {
   EXPECT_EQ(columns_below("mpirun", terminal_), 57);
   EXPECT_EQ(columns_below("lockrun", terminal_), 57);
-  EXPECT_EQ(columns_below("make", terminal_), 0) << "make may not print the pipe on the terminal";
+  EXPECT_EQ(columns_below("make", terminal_), 0)
+      << "it is unknown whether make copies the pipe to the terminal";
 }
 
 TEST_F(FindTerminal, IsNoneWhereTheLauncherWritesElsewhere) {

@@ -86,7 +86,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
                                      {Shard::full, 3}})
     for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{1} << 30}) {
       const BucketPlan plan(space, Sharding(space, stage, ranks, 0), bucket_bytes);
-      const Ownership segments = space.owned_ranges(ranks);
+      const Ownership owners = space.owned_ranges(ranks);
       for (int rank = 0; rank < ranks; ++rank) {
         std::vector<Range> owned;
         for (const BucketPlan::Bucket& bucket : plan.buckets)
@@ -97,7 +97,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
               owned.push_back(range);
         std::vector<Range> expected;
         if (rank == 0) expected.push_back({0, BucketPlan::reserved});
-        for (const Range& range : segments[static_cast<size_t>(rank)]) {
+        for (const Range& range : owners[static_cast<size_t>(rank)]) {
           const Range in_slot{range.begin + BucketPlan::reserved, range.end + BucketPlan::reserved};
           if (!expected.empty() && expected.back().end == in_slot.begin)
             expected.back().end = in_slot.end;
@@ -182,8 +182,8 @@ BucketPlan plan_of(const std::vector<int64_t>& ends, int ranks) {
   return plan;
 }
 
-/// Every rank folds the whole of a bucket of few KiB. Its inputs are in mailboxes that ranks fill
-/// alternately. Ranks read larger buckets in place.
+/// Every rank folds the whole of a bucket of a few KiB. Each rank has two mailboxes for such buckets and
+/// fills them in turn. Ranks read larger buckets in place.
 TEST(GradientReducer, BucketsOfEverySizeHoldTheMeanStepAfterStep) {
   const std::vector<std::vector<int64_t>> cuts{{16}, {4112}, {20000}, {80, 1088, 20000, 20016, 20100}};
   for (const auto& [ranks, replicas] : {std::pair{2, 2}, {2, 5}, {3, 3}, {4, 7}})

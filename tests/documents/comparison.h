@@ -31,8 +31,7 @@ struct Match {
 
 /// Compares the shown lines with the printed lines. A shown line "..." matches any lines. Both sides are
 /// compared without timed progress lines ("step 3/9  loss ..."). Lines of a rank ("[CPU1] ...") may be in any
-/// order. If a
-/// "..." is shown, some of them may be missing.
+/// order. Some of them may be missing if a "..." is shown.
 Match compare(const std::vector<std::string>& shown, const std::vector<std::string>& printed,
               Exactness exactness);
 

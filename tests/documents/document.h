@@ -74,8 +74,7 @@ Replacements parse_replacements(const std::string& text);
 std::string replaced(std::string text, const Replacements& replacements, std::vector<bool>& used);
 
 /// Checks that the file's text contains the block's lines in this order. Ignores indentation and empty lines.
-/// A line
-/// "..." (also as a comment) skips lines. Returns the reason if they are missing, or an empty text.
+/// A line "..." (also as a comment) skips lines. Returns the reason if they are missing, or an empty text.
 std::string missing_in(const Block& block, const std::string& file_text);
 
 /// Splits the text into lines. Removes blanks at their ends.

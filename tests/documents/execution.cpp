@@ -16,9 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Shell text at the start of every session. It removes the caller's variables that affect runs. It lets Open
-/// MPI start more ranks than cores, on this machine only. Open MPI's files are in the session's folder, so
-/// that files of killed ranks are deleted with it and another session cannot find them. pkill finds only
-/// processes of the session.
+/// MPI start more ranks than cores, also as root, on this machine only. Open MPI's files are in the session's
+/// folder, so that files of killed ranks are deleted with it and another session cannot find them. pkill
+/// finds only processes of the session.
 constexpr const char* preamble = R"(
 unset "${!LOCKSTEP_@}" "${!LOCKRUN_@}" "${!PET_@}" "${!SLURM_@}" "${!AWS_@}" OMP_NUM_THREADS XDG_CACHE_HOME CDPATH
 export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none

@@ -51,7 +51,7 @@ TEST_F(HostFile, IsReadAnewAndItsMistakesAreNamed) {
   ListedNodes nodes(options_);
   write_text(options_.hostfile, "localhost slots=3\n");
   EXPECT_EQ(hosts_of(nodes.gather(0.0).value()), "localhost:3 ");
-  EXPECT_EQ(nodes.gather(0.0)->address, "127.0.0.1") << "no other host must reach it";
+  EXPECT_EQ(nodes.gather(0.0)->address, "127.0.0.1") << "no other host needs to reach it";
   write_text(options_.hostfile, "host-a\nhost-b slots=none\n");
   EXPECT_THROW(ListedNodes{options_}, UserError);
   options_.hostfile = directory_ / "missing";

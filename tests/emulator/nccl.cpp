@@ -311,7 +311,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->member->is_aborted.store(true);
-  // The communicator is leaked, because a thread of this rank may still be inside a call. The leak is small.
+  // The communicator stays allocated, because a thread of this rank may still be inside a call.
   return ncclSuccess;
 }
 

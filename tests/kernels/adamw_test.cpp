@@ -91,7 +91,7 @@ TEST(AdamW, ThreadsDoNotShowInTheBits) {
 }
 
 /// Shards of a parameter must give the result of the whole parameter, wherever the cuts are.
-TEST(AdamW, SegmentsMayBeCutAnywhere) {
+TEST(AdamW, SlicesMayBeCutAnywhere) {
   const auto with_gradient = [] {
     std::vector<Parameter> parameters;
     parameters.emplace_back(1000, DType::f32, 0.1);
@@ -188,10 +188,10 @@ TEST(AdamW, ComputeCopyIsTheRoundedParameter) {
 }
 
 /// A slice's factor multiplies its learning rate, also in the weight decay.
-TEST(AdamW, ASegmentMayHaveALearningRateOfItsOwn) {
+TEST(AdamW, ASliceMayHaveALearningRateOfItsOwn) {
   auto halved = two_parameters(DType::f32), expected = two_parameters(DType::f32);
   AdamWStep k = random_step(halved), half = random_step(expected);
-  for (AdamWSlice& segment : k.slices) segment.learning_rate_factor = 0.5;
+  for (AdamWSlice& slice : k.slices) slice.learning_rate_factor = 0.5;
   half.learning_rate *= 0.5;
   launch_on(1, k);
   launch_on(1, half);

@@ -12,8 +12,8 @@ TEST(MatMul, LargeProductsAreTheSameChains) {
                                {35, 800, 1570},
                                {45, 800, 230},
                                {70, 1024, 200},
-                               // One of the rectangles alone would keep the other factor. All follow the
-                               // largest one.
+                               // One thread's rectangle of c alone would keep the other factor packed. All
+                               // follow the largest rectangle (keeps_columns in blocked_product.h).
                                {800, 1024, 256},
                                {540, 768, 256},
                                {636, 768, 320}})

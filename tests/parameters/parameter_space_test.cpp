@@ -47,12 +47,12 @@ TEST(ParameterSpace, UnitsLieInReverseOrderOnBlocksAndFrozenOnesLast) {
   EXPECT_EQ(space.elements(), 8 * block);
 }
 
-TEST(ParameterSpace, SegmentsCutEveryUnitOnBlocksAndCoverItOnce) {
+TEST(ParameterSpace, OwnedRangesCutEveryUnitOnBlocksAndCoverItOnce) {
   const ParameterSpace space(small_model());
   for (int ranks = 1; ranks <= 5; ++ranks) {
     std::vector<int> owners(static_cast<size_t>(space.trainable_elements() / block));
-    for (const std::vector<Range>& segments : space.owned_ranges(ranks))
-      for (const Range& range : segments) {
+    for (const std::vector<Range>& owned : space.owned_ranges(ranks))
+      for (const Range& range : owned) {
         EXPECT_EQ(range.begin % block + range.end % block, 0);
         for (int64_t b = range.begin / block; b < range.end / block; ++b) ++owners[static_cast<size_t>(b)];
       }

@@ -31,7 +31,7 @@ class HeldTensors final : public PlacedTensors {
                                                    (first + (end - first) * (rank + 1) / ranks) * block});
     return held;
   }
-  /// Returns ranges of which half of the ranks together hold everything. The other half holds the same. With
+  /// Returns the ranges of two equal groups of ranks. The ranks of each group together hold everything. With
   /// an odd number of ranks, the last one holds everything.
   static Ownership groups(int64_t elements, int ranks) {
     const Ownership half = owned_ranges(elements, std::max(1, ranks / 2));

@@ -166,7 +166,7 @@ Step make_step(const AdamWStep& k) {
   return step;
 }
 
-Slice make_segment(const AdamWSlice& slice, uint32_t first_tile) {
+Slice make_slice(const AdamWSlice& slice, uint32_t first_tile) {
   expect(slice.parameter.dtype != DType::f64, "AdamW of f64 runs on the CPU only");
   const bool is_aligned = cuda::is_aligned(slice.parameter.data, slice.gradient.data, slice.first_moment.data,
                                            slice.second_moment.data, slice.compute_copy.data);
@@ -199,7 +199,7 @@ void run(CudaStream stream, const AdamWStep& k) {
   };
   for (const AdamWSlice& slice : k.slices) {
     if (slice.parameter.size() == 0) continue;
-    step.slices[step.count++] = make_segment(slice, step.tiles);
+    step.slices[step.count++] = make_slice(slice, step.tiles);
     step.tiles += cuda::blocks_for(slice.parameter.size(), tile);
     if (step.count == Step::capacity) launch_table();
   }

@@ -124,7 +124,7 @@ TEST_F(MatMulPlans, AnImportedPlanIsWhatRuns) {
   Problem p;
   const std::vector<uint8_t> bits = p.run();
   const std::string text = export_matmul_plans();
-  // The stand-in's algorithm 2 splits k, and its algorithm 1 does not.
+  // Algorithm 2 of the emulated cuBLASLt splits k, and algorithm 1 does not.
   const std::string other = replaced(text, "words=000000014c740004", "words=000000024c740004");
   import_matmul_plans(other);
   EXPECT_NE(p.run(), bits);
@@ -144,7 +144,7 @@ TEST_F(MatMulPlans, AnAlgorithmThatCannotRunIsRefused) {
   EXPECT_THROW(p.run(), Error);
 }
 
-/// Restrictions that the library may have. The stand-in simulates them on request.
+/// Restrictions that cuBLASLt may have. The emulated cuBLASLt simulates them on request.
 class MatMulFallbacks : public MatMulPlans {
  protected:
   void TearDown() override {
