@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "config/config_schema.h"
-#include "core/text.h"
+#include "core/error.h"
 
 namespace lockstep {
 namespace {
