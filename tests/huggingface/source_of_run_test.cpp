@@ -6,6 +6,7 @@
 
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
+#include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
