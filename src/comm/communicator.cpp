@@ -2,6 +2,7 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 
@@ -80,6 +81,11 @@ bool Communicator::on_every_rank(bool holds) {
   std::vector<char> all(static_cast<size_t>(size_));
   all_gather(&mine, sizeof(mine), all.data());
   return std::find(all.begin(), all.end(), 0) == all.end();
+}
+
+NoTimeout::NoTimeout(Communicator& communicator)
+    : communicator_(communicator), seconds_(communicator.timeout()) {
+  communicator.set_timeout(std::numeric_limits<double>::infinity());
 }
 
 void Communicator::record_flights_in(const std::string& directory) {

@@ -93,4 +93,18 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::unique_ptr<FlightRecorder> recorder_ = std::make_unique<FlightRecorder>();
 };
 
+/// Lifts the deadline of a rank's collectives during its lifetime. All ranks make one where they wait for
+/// work that only some of them do, such as reading or writing a file: it may take longer than any collective.
+class NoTimeout {
+ public:
+  explicit NoTimeout(Communicator& communicator);
+  ~NoTimeout() { communicator_.set_timeout(seconds_); }
+  NoTimeout(const NoTimeout&) = delete;
+  NoTimeout& operator=(const NoTimeout&) = delete;
+
+ private:
+  Communicator& communicator_;
+  double seconds_;
+};
+
 }  // namespace lockstep

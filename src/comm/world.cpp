@@ -260,6 +260,7 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 }
 
 void on_first_rank(const World& world, const std::function<void()>& body) {
+  const NoTimeout no_timeout(world.communicator());
   std::string problem;
   if (world.is_first()) {
     try {

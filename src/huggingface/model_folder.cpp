@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/stream.h"
-#include "snapshot/parameters_hash.h"
 #include "snapshot/snapshot_files.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"

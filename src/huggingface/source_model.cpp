@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "snapshot/parameters_hash.h"
+#include "core/hash.h"
 #include "store/http_folder.h"
 
 namespace lockstep {

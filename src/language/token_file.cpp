@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/log.h"
-#include "snapshot/parameters_hash.h"
 
 namespace lockstep {
 namespace {
@@ -104,22 +104,6 @@ TokenImage hand_out(const World& world, uint64_t key, const TokenImage& mine, bo
   expect(bool(image), "the encoded text did not arrive whole");
   return image;
 }
-
-/// A scope in which collectives have no timeout, because encoding may take longer than one.
-class NoTimeout {
- public:
-  explicit NoTimeout(Communicator& communicator)
-      : communicator_(communicator), seconds_(communicator.timeout()) {
-    communicator.set_timeout(std::numeric_limits<double>::infinity());
-  }
-  ~NoTimeout() { communicator_.set_timeout(seconds_); }
-  NoTimeout(const NoTimeout&) = delete;
-  NoTimeout& operator=(const NoTimeout&) = delete;
-
- private:
-  Communicator& communicator_;
-  double seconds_;
-};
 
 }  // namespace
 

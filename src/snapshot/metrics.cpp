@@ -20,8 +20,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/log.h"
-#include "snapshot/parameters_hash.h"
 
 namespace lockstep {
 namespace {

@@ -1,42 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot/parameters_hash.h"
 
-#define XXH_INLINE_ALL
-#if defined(__AVX512F__)
-// gcc 12 warns of uninitialised values in its own intrinsics of the AVX-512 version. The AVX2 version has the
-// same hash.
-#define XXH_VECTOR XXH_AVX2
-#endif
 #include <algorithm>
 #include <bit>
 #include <map>
 #include <set>
-#include <xxhash.h>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/text.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 
 static_assert(std::endian::native == std::endian::little, "the hash is defined on little-endian bytes");
-
-struct Hasher::State {
-  XXH3_state_t xxh3;
-};
-
-Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
-Hasher::~Hasher() = default;
-Hasher::Hasher(Hasher&&) noexcept = default;
-Hasher& Hasher::operator=(Hasher&&) noexcept = default;
-
-void Hasher::add(std::span<const std::byte> piece) {
-  XXH3_64bits_update(&state_->xxh3, piece.data(), piece.size());
-}
-
-void Hasher::reset() { XXH3_64bits_reset(&state_->xxh3); }
-
-uint64_t Hasher::value() const { return XXH3_64bits_digest(&state_->xxh3); }
 
 namespace {
 
@@ -117,15 +94,5 @@ void ParameterCheck::compare_if_cheap(int64_t step) {
   world_.communicator().broadcast(&is_cheap, sizeof is_cheap, 0);
   if (is_cheap != 0) compare(step);
 }
-
-uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
-
-uint64_t hash_of(std::span<const std::span<const std::byte>> pieces) {
-  Hasher hasher;
-  for (const auto& piece : pieces) hasher.add(piece);
-  return hasher.value();
-}
-
-std::string hash_text(uint64_t hash) { return hexadecimal(hash, 16); }
 
 }  // namespace lockstep

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "comm/world.h"
@@ -45,30 +40,5 @@ class ParameterCheck {
   double seconds_ = 0.0;  ///< duration of the last compare()
   Clock::time_point last_ = Clock::now();
 };
-
-/// An incremental XXH3-64 (seed 0) of bytes that arrive in pieces.
-class Hasher {
- public:
-  Hasher();
-  ~Hasher();
-  Hasher(Hasher&&) noexcept;
-  Hasher& operator=(Hasher&&) noexcept;
-
-  void add(std::span<const std::byte> piece);
-  void reset();
-  uint64_t value() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-/// Returns the XXH3-64 (seed 0) of some bytes.
-uint64_t hash_of(std::string_view bytes);
-/// Returns the XXH3-64 (seed 0) of the concatenation of several pieces of memory.
-uint64_t hash_of(std::span<const std::span<const std::byte>> pieces);
-
-/// Returns a hash as 16 hexadecimal digits.
-std::string hash_text(uint64_t hash);
 
 }  // namespace lockstep

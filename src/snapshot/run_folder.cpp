@@ -9,11 +9,11 @@
 #include "config/config_file.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "snapshot/metrics.h"
-#include "snapshot/parameters_hash.h"
 #include "snapshot/snapshot.h"
 #include "store/object_store.h"
 
@@ -78,8 +78,7 @@ bool has_run_out_of_patience(const FoundRun& run, const Config& config) {
 RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
     : config_(config), world_(world), artifacts_(artifacts) {
   Communicator& communicator = world.communicator();
-  // Disables the deadline: reading a large snapshot may take longer than any collective.
-  communicator.set_timeout(std::numeric_limits<double>::infinity());
+  const NoTimeout no_timeout(communicator);
   on_first_rank(world, [&] {
     take();
     decide();
@@ -92,7 +91,6 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
   communicator.broadcast(&decay_steps_, sizeof decay_steps_, 0);
   is_shared_ = is_finished || is_shared_by_all(world, config.snapshot.path);
   share_snapshot();
-  communicator.set_timeout(config.dist.timeout_s);
 }
 
 /// Sends rank 0's snapshot, without its tensors, to all ranks.
@@ -109,7 +107,7 @@ void RunFolder::share_snapshot() {
 
 void RunFolder::load(PlacedTensors& tensors) {
   if (!snapshot_) return;
-  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  const NoTimeout no_timeout(world_.communicator());
   for (bool is_loaded = false; !is_loaded;) {
     try {
       restore(*snapshot_, world_, tensors);
@@ -127,7 +125,6 @@ void RunFolder::load(PlacedTensors& tensors) {
       share_snapshot();
     }
   }
-  world_.communicator().set_timeout(config_.dist.timeout_s);
 }
 
 void RunFolder::check() const {

@@ -205,11 +205,8 @@ void SnapshotWriter::close(bool is_kept) {
 void SnapshotWriter::go_on() { meet(0.0); }
 
 int64_t SnapshotWriter::finish() {
-  // Disables the deadline: writing may take longer than any.
-  const double timeout = world_.communicator().timeout();
-  world_.communicator().set_timeout(forever);
+  const NoTimeout no_timeout(world_.communicator());
   while (!is_idle()) meet(forever);
-  world_.communicator().set_timeout(timeout);
   return newest_step_;
 }
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "snapshot/parameters_hash.h"
+#include "core/hash.h"
 #include "snapshot/snapshot.h"
 #include "tensor/safetensors.h"
 

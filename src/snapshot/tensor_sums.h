@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/hash.h"
 #include "parameters/parameter_space.h"
-#include "snapshot/parameters_hash.h"
 
 namespace lockstep {
 

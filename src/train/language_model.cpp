@@ -2,7 +2,6 @@
 #include "train/language_model.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -41,14 +40,10 @@ std::optional<StoredSnapshot> snapshot_begun_with_source(const Config& config) {
 
 std::unique_ptr<SourceModel> open_source_model(const Config& config, const World& world) {
   const std::string& address = config.model.from;
-  Communicator& communicator = world.communicator();
-  // Reading a large snapshot may take longer than the timeout of collectives.
-  const double timeout = communicator.timeout();
-  communicator.set_timeout(std::numeric_limits<double>::infinity());
+  const NoTimeout no_timeout(world.communicator());
   std::optional<StoredSnapshot> of_run;
   on_first_rank(world, [&] { of_run = snapshot_begun_with_source(config); });
-  const bool goes_on = communicator.broadcast_text(of_run ? "goes on" : "", 0) == "goes on";
-  communicator.set_timeout(timeout);
+  const bool goes_on = world.communicator().broadcast_text(of_run ? "goes on" : "", 0) == "goes on";
   if (goes_on) return std::make_unique<SourceModel>(address, std::move(of_run), world);
   try {
     return std::make_unique<SourceModel>(address, world);
@@ -154,11 +149,8 @@ TrainingTask language_task(const Config& config, const Gpt& model, const Languag
     task.description += concat(", from ", source->address());
     task.artifacts[source_artifact] = source->hash();
     task.initial_values = [source](const World& world, PlacedTensors& tensors) {
-      // Reading a large model may take longer than the timeout of collectives.
-      const double timeout = world.communicator().timeout();
-      world.communicator().set_timeout(std::numeric_limits<double>::infinity());
+      const NoTimeout no_timeout(world.communicator());
       source->load(world, tensors);
-      world.communicator().set_timeout(timeout);
     };
   }
   apply_parameter_rules(config.train, task);

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/exit_code.h"
+#include "core/hash.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -196,7 +197,7 @@ int Run::finish() {
   const Snapshot* found = folder_.snapshot();
   const bool is_there = found && found->is_finished && found->step == total_steps_;
   const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
-  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  const NoTimeout no_timeout(world_.communicator());
   const bool is_kept = world_.communicator().on_every_rank(!is_lost);
   if (world_.is_first() && !is_kept)
     log_error(concat("all ", total_steps_, " steps are done, but the final snapshot could not be written to ",
@@ -215,7 +216,7 @@ int Run::stop() {
   // Steps before this start are in a snapshot, or there were none. So only steps of this start need one.
   if (last_step_ != first_step_) parameter_check_.compare(last_step_);
   const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
-  world_.communicator().set_timeout(std::numeric_limits<double>::infinity());
+  const NoTimeout no_timeout(world_.communicator());
   const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
   if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
   const std::string when =

@@ -3,10 +3,10 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "core/processor.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "kernels/matmul_plans.h"
+#include "kernels/processor.h"
 
 namespace lockstep {
 

@@ -17,11 +17,11 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/processor.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "data/loader.h"
+#include "kernels/processor.h"
 #include "snapshot/run_folder.h"
 #include "train/rank_table.h"
 #include "train/run.h"
@@ -140,7 +140,11 @@ int train(Config config, const World& world, const TrainingTask& task) {
   }
   settle_steps(config, task);
   heartbeat().replicas = config.dist.replicas;
-  require_equal_on_all_ranks(world.communicator(), "the data", hash_lines(task.artifacts));
+  {
+    // A rank may still read its data.
+    const NoTimeout no_timeout(world.communicator());
+    require_equal_on_all_ranks(world.communicator(), "the data", hash_lines(task.artifacts));
+  }
   if (is_stopped_before_start(world)) return exit_stopped;
   const char* records = std::getenv("LOCKSTEP_RECORDS");
   if (records != nullptr) record_flights(world, records);

@@ -62,7 +62,7 @@ const std::vector<Library> libraries = {
     {"libcurl", "curl/.*", {"src/store/"}},
     {"pugixml", "pugixml\\.hpp", {"src/store/"}},
     {"OpenSSL", "openssl/.*", {"src/store/", "src/net/"}},
-    {"xxHash", "xxh.*\\.h", {"src/snapshot/"}},
+    {"xxHash", "xxh.*\\.h", {"src/core/hash.cpp"}},
     {"Eigen", "(unsupported/)?Eigen/.*", {"src/kernels/cpu/", "tests/", "bench/"}},
     {"Google Benchmark", "benchmark/.*", {"bench/"}},
     {"GoogleTest", "g(test|mock)/.*", {"tests/"}},

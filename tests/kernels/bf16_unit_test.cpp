@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/processor.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/processor.h"
 #include "kernels/product_operands.h"
 
 namespace lockstep::testing {

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "snapshot/parameters_hash.h"
 #include "support/temporary_directory.h"
 #include "tensor/create.h"

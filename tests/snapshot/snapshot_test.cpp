@@ -8,7 +8,7 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
-#include "snapshot/parameters_hash.h"
+#include "core/hash.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"

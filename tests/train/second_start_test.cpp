@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
 
+#include "core/hash.h"
 #include "core/version.h"
-#include "snapshot/parameters_hash.h"
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "core/processor.h"
+#include "kernels/processor.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "core/processor.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/processor.h"
 
 namespace lockstep::gemm::bf16 {
 
@@ -18,8 +18,8 @@ namespace lockstep::gemm::bf16 {
 // count subnormal numbers as zero (FlushSubnormals).
 //
 // AMX-BF16 (Intel's Xeons since Sapphire Rapids) has eight registers of sixteen rows of 64 bytes, and adds to
-// 16 x 16 sums at once. core/processor.h decides whether it may be used. An element's bits depend only on its
-// row, its column and the depth here too. They are not the bits of a chain.
+// 16 x 16 sums at once. kernels/processor.h decides whether it may be used. An element's bits depend only on
+// its row, its column and the depth here too. They are not the bits of a chain.
 
 #if defined(LOCKSTEP_BF16_UNIT)
 inline constexpr bool has_tiles = true;

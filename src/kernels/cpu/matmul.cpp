@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "core/memory.h"
-#include "core/processor.h"
 #include "kernels/batched_matmul.h"
 #include "kernels/cpu/blocked_product.h"
 #include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/processor.h"
 
 namespace lockstep {
 namespace {
