@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/hash.h"
 #include "core/log.h"
 
@@ -55,38 +54,73 @@ std::optional<int64_t> step_of(const Json& line) {
   return step->get<int64_t>();
 }
 
-/// Returns the leading lines whose step is at most `last_step`. Stops at a torn line.
-std::string lines_up_to(const std::string& path, int64_t last_step) {
-  std::ifstream file(path, std::ios::binary);
-  std::string lines;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
-    const std::optional<int64_t> step = step_of(Json::parse(line, nullptr, false));
-    if (!step || *step > last_step) break;
-    lines += line + '\n';
-  }
-  return lines;
-}
-
 /// Adds a loss as a double, and its bits as an fp32 number.
 void add_validation(Json& line, double loss) {
   line["val_loss"] = loss;
   line["val_loss_bits"] = bits_of(static_cast<float>(loss));
 }
 
+constexpr int64_t tail_bytes = 65536;
+
+/// A reader of the whole lines of a file from any byte. It reads pieces of 8 KiB.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : file_(path, std::ios::binary | std::ios::ate) {
+    bytes_ = std::max<int64_t>(0, file_.tellg());
+  }
+
+  int64_t bytes() const { return bytes_; }
+  /// Goes to the first line that begins at this byte or later.
+  void seek(int64_t begin) {
+    file_.clear();
+    file_.seekg(end_ = std::max<int64_t>(0, begin - 1));
+    if (begin > 0) next();
+  }
+  /// Reads the next line. Returns false if no whole line is left.
+  bool next() {
+    begin_ = end_;
+    if (!std::getline(file_, text_) || file_.eof()) return false;
+    end_ = begin_ + std::ssize(text_) + 1;
+    return true;
+  }
+  /// Returns the line as JSON. The value is discarded if it is no JSON.
+  Json json() const { return Json::parse(text_, nullptr, false); }
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+
+ private:
+  std::ifstream file_;
+  std::string text_;
+  int64_t bytes_ = 0, begin_ = 0, end_ = 0;
+};
+
+/// Returns how many bytes the lines up to `last_step` have. Lines are in the order of their steps, so this
+/// takes some thirty small reads however long the file is. Lines without a step are passed over.
+int64_t bytes_up_to(const std::string& path, int64_t last_step) {
+  Lines lines(path);
+  int64_t kept = 0, open = lines.bytes();  // lines that begin at `open` or later are not kept
+  while (open - kept > tail_bytes) {
+    const int64_t middle = kept + (open - kept) / 2;
+    std::optional<int64_t> step;
+    for (lines.seek(middle); !step && lines.next() && lines.begin() < open;) step = step_of(lines.json());
+    if (step && *step <= last_step)
+      kept = lines.end();
+    else
+      open = middle;
+  }
+  for (lines.seek(kept); lines.next() && lines.begin() < open;)
+    if (const auto step = step_of(lines.json()); step && *step <= last_step) kept = lines.end();
+  return kept;
+}
+
 /// Returns the whole lines in the last 64 KiB of a file, each with the byte where it begins.
 std::vector<std::pair<int64_t, Json>> last_lines(const std::string& path) {
-  constexpr int64_t most_bytes = 65536;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(file.tellg()) - most_bytes);
-  file.seekg(begin);
-  std::vector<std::pair<int64_t, Json>> lines;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
-    // The first line may be cut. It is not a JSON object then.
-    Json object = Json::parse(line, nullptr, false);
-    if (object.is_object()) lines.emplace_back(begin, std::move(object));
-    begin += static_cast<int64_t>(line.size()) + 1;
-  }
-  return lines;
+  Lines lines(path);
+  std::vector<std::pair<int64_t, Json>> objects;
+  for (lines.seek(std::max<int64_t>(0, lines.bytes() - tail_bytes)); lines.next();)
+    if (Json object = lines.json(); object.is_object())
+      objects.emplace_back(lines.begin(), std::move(object));
+  return objects;
 }
 
 }  // namespace
@@ -132,19 +166,10 @@ std::string to_json(const StepMetrics& metrics) {
 MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : path_(path) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const std::string kept = lines_up_to(path, resume_step);
-  // Moves the kept lines to a new file if the disk has room for it. An earlier start of this run may still
-  // append to the old file. Its lines are lost then.
-  try {
-    if (::access(path.c_str(), R_OK) == 0) write_file(path, kept);
-  } catch (const Error& problem) {
-    log_warning(problem.what());
-  }
+  const int64_t kept = bytes_up_to(path, resume_step);
   file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   require(bool(file_), "log.dir: ", path, " cannot be written: ", std::strerror(errno));
-  // If the disk is full, the file is truncated in place. This suffices because lines are in the order of
-  // steps.
-  const bool is_cut = ::ftruncate(file_.get(), std::ssize(kept)) == 0 && ::fsync(file_.get()) == 0;
+  const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
   require(is_cut, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno));
 }
 

@@ -32,14 +32,15 @@ struct StepMetrics {
 /// once. If the disk is full, the line is omitted whole and training continues. An error is logged once.
 class MetricsWriter {
  public:
-  /// Creates the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest. Throws
-  /// UserError naming log.dir if the file cannot be written.
+  /// Creates the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest in place, which
+  /// reads some hundred KiB of a file of any length. Throws UserError naming log.dir if the file cannot be
+  /// written.
   MetricsWriter(const std::string& path, int64_t resume_step);
 
   void write(const StepMetrics& metrics);
   /// Adds a validation loss to the line of `step`, which is the last line.
   void add_validation_loss(int64_t step, double loss);
-  /// Syncs the lines written so far to disk.
+  /// Syncs the lines written so far to disk. Any thread may call it.
   void sync();
   /// Appends the last line of a complete run. `patience`: the patience with which the run stopped early; 0:
   /// it did not.

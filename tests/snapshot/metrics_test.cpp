@@ -109,6 +109,38 @@ TEST_F(Metrics, AResumedRunLeavesTheFileOfAnUndisturbedOne) {
   }
 }
 
+/// Returns how many bytes this process has read from files so far.
+int64_t bytes_read() {
+  std::ifstream counts("/proc/self/io");
+  std::string name;
+  int64_t bytes = 0;
+  counts >> name >> bytes;
+  return bytes;
+}
+
+TEST_F(Metrics, AResumeReadsAsMuchOfALongFileAsOfAShortOne) {
+  // Lines of very different lengths: a search by the mean length of a line would miss.
+  fs::create_directories(folder_ / "results");
+  constexpr int64_t steps = 60000, torn = 31234;
+  std::vector<int64_t> ends{0};
+  {
+    std::ofstream file(path_, std::ios::binary);
+    for (int64_t step = 1; step <= steps; ++step) {
+      if (step == torn) file << "{\"step\":\n";
+      file << "{\"step\":" << step << ",\"note\":\"" << std::string(step % 7 == 0 ? 3000 : 3, 'x') << "\"}\n";
+      ends.push_back(file.tellp());
+    }
+  }
+  // Each cut is of the file that the cut before has left.
+  for (const int64_t step :
+       {steps, steps - 1, torn, torn - 1, int64_t{7777}, int64_t{7}, int64_t{1}, int64_t{0}}) {
+    const int64_t before = bytes_read();
+    const MetricsWriter writer(path_, step);
+    EXPECT_LE(bytes_read() - before, 1'000'000) << step;
+    EXPECT_EQ(fs::file_size(path_), ends[step]) << step;
+  }
+}
+
 TEST_F(Metrics, ATornLineIsDroppedAlsoIfItsStepIsWanted) {
   write_steps(0, 3);
   const std::string whole = content();
