@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "comm/world.h"
+#include "core/hash.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"

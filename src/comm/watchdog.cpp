@@ -5,19 +5,16 @@
 #include <optional>
 #include <utility>
 
-#include "comm/mpi_communicator.h"
+#include "comm/world.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/event.h"
 #include "core/graph.h"
-#include "core/heartbeat.h"
-#include "core/log.h"
 
 namespace lockstep {
 namespace {
 
 constexpr auto period = std::chrono::milliseconds(100);
-constexpr auto patience = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -119,13 +116,9 @@ std::string Watchdog::problem(const std::string& background_error) {
 void Watchdog::fail(const std::string& message, std::unique_lock<std::mutex>& lock) {
   failure_ = message;
   lock.unlock();
+  report_and_end_soon({message});
   host_.cancel();
   transport_.break_off();
-  lock.lock();
-  if (stopped_.wait_for(lock, patience, [this] { return stopping_; })) return;
-  report_failure(message);
-  log_error(message);
-  abort_mpi(1);
 }
 
 }  // namespace lockstep

@@ -16,8 +16,8 @@ namespace lockstep {
 
 /// A watchdog for collectives in a GPU's queue, which no host thread waits for. Each collective is in the
 /// flight record. One that runs longer than the deadline of `host`, or an error in the background, ends the
-/// transport. Threads that wait for the GPU are then released, and check() throws the reason. A rank that
-/// does not end within ten seconds is ended with its job.
+/// transport. The reason is reported first (report_and_end_soon). Threads that wait for the GPU are then
+/// released, and check() throws the reason.
 class Watchdog {
  public:
   /// Functions that the watchdog calls from its own thread. It calls background_error() before it queries any

@@ -2,17 +2,20 @@
 #include "comm/world.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "comm/local_communicator.h"
 #include "comm/mpi_communicator.h"
@@ -111,22 +114,57 @@ std::string launch_name() {
   return job && step ? concat(job, ".", step) : concat(::getppid());
 }
 
-/// Reports why this rank ends, unless another rank of this host reports the same. Ends all ranks. Returns the
-/// exit code.
-int end_with_failure(const std::string& message, int code) {
-  report_failure(message);
-  const Launched launch = launched();
-  const bool has_others = launch.by == Launcher::mpi && launch.processes != 1;
-  // A launcher may end the job meanwhile. This rank then ends at once.
-  if (has_others && !is_supervised()) std::signal(SIGTERM, SIG_DFL);
-  if (code == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
-  const bool speaks = !has_others || claim_message(message);
-  if (!speaks) silence_log_console();
-  log_error(message);
-  if (has_others) std::this_thread::sleep_for(patience_before_ending(speaks));
-  if (mpi_was_used) abort_mpi(code);
-  return code;
+/// Returns the failure that is being handled.
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const UserError& failure) {
+    return {failure.what(), exit_usage};
+  } catch (const Error& failure) {
+    return {concat(failure.what(), " (", place_in_sources(failure), ")"), 1};
+  } catch (const std::exception& failure) {
+    return {failure.what(), 1};
+  }
 }
+
+/// The first failure of this program. The other failures of its ranks are consequences.
+class FirstFailure {
+ public:
+  /// Reports the failure unless another rank of this host reports the same. Returns false if this process has
+  /// reported one before.
+  bool report(const Failure& failure) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_reported_, true)) return false;
+    code_ = failure.code;
+    report_failure(failure.message);
+    const Launched launch = launched();
+    has_others_ = launch.by == Launcher::mpi && launch.processes != 1;
+    // A launcher may end the job meanwhile. This rank then ends at once.
+    if (has_others_ && !is_supervised()) std::signal(SIGTERM, SIG_DFL);
+    if (code_ == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
+    speaks_ = !has_others_ || claim_message(failure.message);
+    if (!speaks_) silence_log_console();
+    log_error(failure.message);
+    return true;
+  }
+  /// Ends all ranks. Returns the exit code.
+  int end() const {
+    if (has_others_) std::this_thread::sleep_for(patience_before_ending(speaks_));
+    if (mpi_was_used) abort_mpi(code_);
+    return code_;
+  }
+  int code() const { return code_; }
+
+ private:
+  std::mutex mutex_;
+  bool is_reported_ = false, has_others_ = false, speaks_ = true;
+  int code_ = 0;
+};
+
+FirstFailure first_failure;
+std::atomic<bool> is_program = false;
+
+constexpr std::chrono::seconds patience_after_failure{5};
 
 int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
   std::vector<int> codes(static_cast<size_t>(ranks), 0);
@@ -141,19 +179,20 @@ int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
 int run_and_report(const std::function<int()>& body) {
   int code = 0;
   spare_address_space();
+  is_program = true;
   try {
     code = body();
   } catch (const LaunchMistake& failure) {
-    if (launched().rank == 0) return end_with_failure(failure.what(), exit_usage);
-    // Some launchers end all processes after the first that fails.
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    return exit_usage;
-  } catch (const UserError& failure) {
-    return end_with_failure(failure.what(), exit_usage);
-  } catch (const Error& failure) {
-    return end_with_failure(concat(failure.what(), " (", place_in_sources(failure), ")"), 1);
-  } catch (const std::exception& failure) {
-    return end_with_failure(failure.what(), 1);
+    if (launched().rank != 0) {
+      // Some launchers end all processes after the first that fails.
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      return exit_usage;
+    }
+    first_failure.report({failure.what(), exit_usage});
+    return first_failure.end();
+  } catch (...) {
+    first_failure.report(current_failure());
+    return first_failure.end();
   }
   finalize_mpi();
   return code;
@@ -271,6 +310,23 @@ void on_first_rank(const World& world, const std::function<void()>& body) {
   }
   problem = world.communicator().broadcast_text(problem, 0);
   require(problem.empty(), problem);
+}
+
+void report_and_end_soon(const Failure& failure) {
+  if (!is_program || !first_failure.report(failure)) return;
+  std::thread([] {
+    std::this_thread::sleep_for(patience_after_failure);
+    abort_mpi(first_failure.code());
+  }).detach();
+}
+
+int report_first(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (...) {
+    report_and_end_soon(current_failure());
+    throw;
+  }
 }
 
 int run_program(const std::function<int()>& body) {

@@ -73,6 +73,22 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 /// all ranks.
 void on_first_rank(const World& world, const std::function<void()>& body);
 
+/// A failure of a program: its message and the exit code.
+struct Failure {
+  std::string message;
+  int code = 1;
+};
+
+/// Reports a failure at once and ends the process, and with it all ranks, five seconds later. Call it before
+/// something that may wait for ever, such as storage that hangs. Until then the caller may clean up and end
+/// the program itself. Later failures of the process are consequences and are not reported. Does nothing
+/// outside of run_program().
+void report_and_end_soon(const Failure& failure);
+
+/// Runs a part of a program. If it throws, calls report_and_end_soon() before the exception leaves, because
+/// objects of the caller may wait for storage when they are destroyed.
+int report_first(const std::function<int()>& body);
+
 /// Runs a program and returns the exit code, which `body` returns. An exception is reported on stderr, with
 /// its rank. It then ends all ranks, but a supervised rank ends only itself. The code is 2 for UserError and
 /// 1 for any other exception. If ranks of a host fail for the same reason, one of them reports it. Several

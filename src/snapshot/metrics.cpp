@@ -163,7 +163,8 @@ std::string to_json(const StepMetrics& metrics) {
   return line.dump();
 }
 
-MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : path_(path) {
+MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step, std::function<void()> guard)
+    : path_(path), guard_(std::move(guard)) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const int64_t kept = bytes_up_to(path, resume_step);
@@ -171,6 +172,15 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step) : pat
   require(bool(file_), "log.dir: ", path, " cannot be written: ", std::strerror(errno));
   const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
   require(is_cut, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno));
+  // An earlier start that still runs sees that the file is another's, even if nothing was cut.
+  ::futimens(file_.get(), nullptr);
+  changed_ = changed();
+}
+
+struct timespec MetricsWriter::changed() const {
+  struct stat status {};
+  ::fstat(file_.get(), &status);
+  return status.st_mtim;
 }
 
 void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics)); }
@@ -192,6 +202,7 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   if (written != static_cast<ssize_t>(line.size()))
     log_error(
         concat(path_, ": the validation loss of step ", step, " cannot be added: ", std::strerror(errno)));
+  changed_ = changed();
 }
 
 void MetricsWriter::sync() { ::fsync(file_.get()); }
@@ -204,8 +215,11 @@ void MetricsWriter::finish(uint64_t parameters_hash, int64_t patience) {
 }
 
 void MetricsWriter::append(std::string line) {
+  const auto [seconds, nanoseconds] = changed();
+  if (guard_ && (seconds != changed_.tv_sec || nanoseconds != changed_.tv_nsec)) guard_();
   line += '\n';
   const ssize_t written = ::write(file_.get(), line.data(), line.size());
+  changed_ = changed();
   if (written == static_cast<ssize_t>(line.size())) return;
   const std::string reason = written < 0 ? std::strerror(errno) : "the disk is full";
   struct stat status {};

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -34,8 +36,9 @@ class MetricsWriter {
  public:
   /// Creates the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest in place, which
   /// reads some hundred KiB of a file of any length. Throws UserError naming log.dir if the file cannot be
-  /// written.
-  MetricsWriter(const std::string& path, int64_t resume_step);
+  /// written. `guard` is called before a line if another process has changed the file. It throws if the file
+  /// belongs to a later start of the run.
+  MetricsWriter(const std::string& path, int64_t resume_step, std::function<void()> guard = {});
 
   void write(const StepMetrics& metrics);
   /// Adds a validation loss to the line of `step`, which is the last line.
@@ -48,9 +51,12 @@ class MetricsWriter {
 
  private:
   void append(std::string line);
+  struct timespec changed() const;
 
   std::string path_;
+  std::function<void()> guard_;
   Descriptor file_;
+  struct timespec changed_ {};  ///< time of this process's last change
   bool failed_ = false;
 };
 

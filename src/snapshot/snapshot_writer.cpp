@@ -21,6 +21,7 @@ SnapshotWriter::SnapshotWriter(const World& world, const PlacedTensors& tensors,
     : world_(world),
       tensors_(tensors),
       files_(files_of(tensors, options.layout)),
+      before_end_(std::move(options.before_end)),
       best_loss_(options.best_loss) {
   const int ranks = world.size();
   expect(std::ssize(tensors.buffers().front().held) == ranks, "the tensors are held by ",
@@ -126,6 +127,7 @@ std::string SnapshotWriter::end(const std::vector<std::string>& written) {
   Snapshot snapshot = snapshot_;
   snapshot.best_validation_loss = best_loss_;
   try {
+    if (before_end_) before_end_();
     store_->end(kinds_.back(), snapshot, begun_, files_, written);
   } catch (...) {
     drop();

@@ -36,6 +36,8 @@ class SnapshotWriter {
     bool is_shared = true;                 ///< every rank writes; else rank 0 alone: see is_shared_by_all()
     std::optional<double> best_loss = {};  ///< loss of the best snapshot that exists already
     std::function<void()> guard = {};      ///< the guard of SnapshotStore, on rank 0
+    /// Makes durable what a snapshot must not be newer than. Called on rank 0, in the background.
+    std::function<void()> before_end = {};
     ModelLayout layout = {};
   };
 
@@ -84,6 +86,7 @@ class SnapshotWriter {
   std::unique_ptr<SnapshotStore> store_;  ///< null on ranks that do not write
   std::vector<SnapshotFile> files_;
   Deal deal_;
+  std::function<void()> before_end_;
   bool first_writes_alone_ = false;
   std::shared_ptr<std::byte> copy_;  ///< this rank's part; the next snapshot uses the same memory
   Snapshot snapshot_;

@@ -70,8 +70,9 @@ class Run {
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
-        snapshots_(config, world, folder, tensors_, task.layout ? task.layout() : ModelLayout(),
-                   [this] { return snapshot(); }),
+        snapshots_(
+            config, world, folder, tensors_, task.layout ? task.layout() : ModelLayout(),
+            [this] { return snapshot(); }, [this] { writer_->sync(); }),
         early_stopping_(config.train) {}
 
   int operator()();
@@ -121,15 +122,15 @@ class Run {
   double step_seconds_ = 0.0;  ///< duration of the last step
   ParameterCheck parameter_check_;
   SpaceTensors tensors_;
+  std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0; the threads of snapshots_ use it
   RunSnapshots snapshots_;
   int64_t last_step_ = 0;                ///< the last step whose result is known
   bool has_asked_to_stop_ = false;       ///< this rank has
   bool has_asked_for_snapshot_ = false;  ///< this rank has, and has not withdrawn it
   bool stopping_ = false;                ///< a rank has asked, and all ranks know it
   EarlyStopping early_stopping_;
-  bool validation_is_pending_ = false;     ///< a request to stop interrupted the last validation
-  std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0
-  std::unique_ptr<Progress> progress_;     ///< on rank 0
+  bool validation_is_pending_ = false;  ///< a request to stop interrupted the last validation
+  std::unique_ptr<Progress> progress_;  ///< on rank 0
 };
 
 int Run::operator()() {
@@ -173,7 +174,8 @@ void Run::open_files() {
   const int64_t bytes = 4 * (space_.elements() + states * space_.trainable_elements());
   snapshots_.describe(bytes, task_.validation_data != nullptr);
   write_fingerprint(config_, task_.artifacts);
-  writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_);
+  writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_,
+                                            [this] { folder_.check(); });
   progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
                                                            .first_step = first_step_,
                                                            .every_steps = config_.log.every_steps,
@@ -371,8 +373,6 @@ void Run::write_sample(int64_t step) {
 }
 
 Snapshot Run::snapshot() const {
-  // A snapshot must never be newer than the last durable line of the metrics.
-  if (writer_) writer_->sync();
   return {.step = last_step_,
           .optimizer_steps = engine_.optimizer->steps_taken(),
           .is_finished = last_step_ == total_steps_ && !validation_is_pending_,
@@ -390,7 +390,9 @@ Snapshot Run::snapshot() const {
 
 int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
                  RunFolder& folder) {
-  return Run(config, world, task, space, folder)();
+  // The threads of a run write snapshots and load batches. Their ends may wait for storage.
+  Run run(config, world, task, space, folder);
+  return report_first([&run] { return run(); });
 }
 
 }  // namespace lockstep

@@ -50,7 +50,8 @@ void require_room(const std::string& folder, double bytes) {
 }  // namespace
 
 RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-                           const PlacedTensors& tensors, const ModelLayout& layout, Take take)
+                           const PlacedTensors& tensors, const ModelLayout& layout, Take take,
+                           std::function<void()> sync_metrics)
     : config_(config), world_(world), folder_(folder), take_(std::move(take)) {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (folder_.snapshot()) best_loss_ = folder_.snapshot()->best_validation_loss;
@@ -61,6 +62,7 @@ RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFo
                                                                        .is_shared = folder.is_shared(),
                                                                        .best_loss = best_loss_,
                                                                        .guard = [&folder] { folder.check(); },
+                                                                       .before_end = std::move(sync_metrics),
                                                                        .layout = layout});
 }
 

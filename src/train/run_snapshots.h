@@ -19,9 +19,10 @@ class RunSnapshots {
   /// Returns the contents of a snapshot now. RunSnapshots adds the best validation loss.
   using Take = std::function<Snapshot()>;
 
-  /// Keeps references to its arguments.
+  /// Keeps references to its arguments. `sync_metrics` is called on rank 0, in the background.
   RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-               const PlacedTensors& tensors, const ModelLayout& layout, Take take);
+               const PlacedTensors& tensors, const ModelLayout& layout, Take take,
+               std::function<void()> sync_metrics);
 
   /// Logs which snapshots are kept, and where. Throws UserError if the disk has no room for them. Call it on
   /// rank 0.

@@ -127,6 +127,28 @@ void adopt_from_earlier_run(Config& config, const World& world) {
     log_info(concat("not set, so taken from the resumed run: ", joined(adopted)));
 }
 
+/// Trains in a folder that this run owns. Returns the exit code.
+int train_in(RunFolder& folder, Config& config, const World& world, const TrainingTask& task) {
+  if (const auto& finished = folder.finished_run()) {
+    if (!world.is_first()) return 0;
+    log_info("this run is already finished, and nothing is changed; --fresh trains it again from the start");
+    config.snapshot.path = finished->snapshot_path;
+    log_end(config, task, finished->step, finished->parameters_hash);
+    return 0;
+  }
+  settle_decay(config, folder.decay_steps(), world.is_first());
+  make_log_folder(config);
+  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+  if (folder.snapshot() && world.is_first()) compare_scope(*folder.snapshot(), scope_of_bits(config, world));
+  print_rank_table(world);
+  if (std::getenv("LOCKSTEP_RECORDS") == nullptr) record_flights(world, config.log.dir);
+  ParameterSpace space(task.parameters, task.group);
+  space.set_precision(precision_of(config));
+  settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
+  if (is_stopped_before_start(world)) return exit_stopped;
+  return run_training(config, world, task, space, folder);
+}
+
 }  // namespace
 
 int train(Config config, const World& world, const TrainingTask& task) {
@@ -149,24 +171,8 @@ int train(Config config, const World& world, const TrainingTask& task) {
   const char* records = std::getenv("LOCKSTEP_RECORDS");
   if (records != nullptr) record_flights(world, records);
   RunFolder folder(config, world, task.artifacts);
-  if (const auto& finished = folder.finished_run()) {
-    if (!world.is_first()) return 0;
-    log_info("this run is already finished, and nothing is changed; --fresh trains it again from the start");
-    config.snapshot.path = finished->snapshot_path;
-    log_end(config, task, finished->step, finished->parameters_hash);
-    return 0;
-  }
-  settle_decay(config, folder.decay_steps(), world.is_first());
-  make_log_folder(config);
-  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
-  if (folder.snapshot() && world.is_first()) compare_scope(*folder.snapshot(), scope_of_bits(config, world));
-  print_rank_table(world);
-  if (records == nullptr) record_flights(world, config.log.dir);
-  ParameterSpace space(task.parameters, task.group);
-  space.set_precision(precision_of(config));
-  settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
-  if (is_stopped_before_start(world)) return exit_stopped;
-  return run_training(config, world, task, space, folder);
+  // The owner of the folder has a thread that may wait for storage.
+  return report_first([&] { return train_in(folder, config, world, task); });
 }
 
 Shard shard_of(const std::string& stage) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/world.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <stdexcept>
@@ -132,6 +133,23 @@ TEST(ClaimMessage, OneOfALaunchSaysIt) {
   ::setenv("PMIX_NAMESPACE", "another launch", 1);
   EXPECT_TRUE(claims_in_child("the same"));
   ::unsetenv("PMIX_NAMESPACE");
+}
+
+TEST(OnFirstRank, TheOthersWaitWithoutADeadlineAndHaveItAgainAfterwards) {
+  run_ranks(2, [](Communicator& ranks) {
+    const World world(ranks.shared_from_this());
+    constexpr double seconds = 0.05;
+    ranks.set_timeout(seconds);
+    const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
+    on_first_rank(world, wait);
+    EXPECT_EQ(ranks.timeout(), seconds);
+    const auto fail = [&] {
+      wait();
+      throw UserError("the file is damaged");
+    };
+    EXPECT_THROW(on_first_rank(world, fail), UserError);
+    EXPECT_EQ(ranks.timeout(), seconds);
+  });
 }
 
 TEST(RunProgramDeathTest, ExitCodesTellWhoseMistakeItWas) {

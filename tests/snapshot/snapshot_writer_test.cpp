@@ -70,7 +70,8 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   const RunFolder folder(config, world, {});
   const ParameterSpace space({{"weight", full({1}, 1.0)}});
   const SpaceTensors tensors(space, nullptr, 1);
-  RunSnapshots snapshots(config, world, folder, tensors, {}, [] { return snapshot_of(1); });
+  RunSnapshots snapshots(
+      config, world, folder, tensors, {}, [] { return snapshot_of(1); }, [] {});
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
   EXPECT_TRUE(snapshots.is_best(5.0)) << "the first finite loss is the best";

@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
 
+#include "core/error.h"
 #include "core/hash.h"
 #include "core/version.h"
+#include "snapshot/metrics.h"
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
@@ -215,12 +217,14 @@ TEST_F(SecondStart, OneFolderForAllIsOnePlace) {
   EXPECT_EQ(read_result(directory_ / "run.1"), first);
 }
 
-TEST_F(SecondStart, WhoeverAppendsToTheMetricsOfAnEarlierStartIsNotRead) {
+TEST_F(SecondStart, AnEarlierStartThatStillRunsWritesNoMoreMetrics) {
   const RunResult undisturbed = train_on(1, 1, config_);
   cut_after_fourth_step();
-  std::ofstream lingering(in_run("metrics.jsonl"), std::ios::app);
+  // It was stopped when it had written the steps from which the later start resumes.
+  MetricsWriter lingering(in_run("metrics.jsonl"), 4,
+                          [] { throw Error("the folder belongs to another start"); });
   EXPECT_EQ(train_on(1, 1, config_), undisturbed);
-  lingering << R"({"step":9,"loss":1,"loss_bits":"00000000"})" << std::endl;
+  EXPECT_THROW(lingering.write({.step = 5}), Error);
   EXPECT_EQ(read_result(config_.log.dir), undisturbed);
 }
 
