@@ -45,19 +45,6 @@ bool is_caseless(CharacterClass kind) {
   return kind == CharacterClass::caseless || kind == CharacterClass::mark;
 }
 
-/// Returns true if CharacterClasses::at() accepts this position: all bytes of the character are present, and
-/// the code point is at most U+10FFFF.
-bool begins_character(const char* at, const char* end) {
-  const auto byte = [at](int i) { return static_cast<unsigned char>(at[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return true;
-  const int bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (lead < 0xC0 || lead > 0xF4 || end - at < bytes) return false;
-  for (int i = 1; i < bytes; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return false;
-  return lead != 0xF4 || byte(1) < 0x90;
-}
-
 int most_numbers_of(SplitRule rule) {
   if (rule == SplitRule::gpt2) return INT_MAX;
   return rule == SplitRule::qwen2 ? 1 : 3;
@@ -233,7 +220,8 @@ size_t Splitter::safe_cut(std::string_view text, size_t near) const {
   const char* const end = text.data() + text.size();
   // The text may be unchecked UTF-8. No cut is made next to a byte that begins no character.
   const auto classed = [&](const char* at) {
-    return begins_character(at, end) ? classes_.at(at) : ClassedCharacter{CharacterClass::mark, 1};
+    return first_character({at, end}).is_valid() ? classes_.at(at)
+                                                 : ClassedCharacter{CharacterClass::mark, 1};
   };
   const size_t place = next_character(text, near);
   size_t before = place - 1;

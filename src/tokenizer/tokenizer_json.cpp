@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "tokenizer/parse_json.h"
 
 namespace lockstep {
 namespace {
@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* any_character = "[\\s\\S]";
-constexpr size_t deepest = 64;
 
 std::string spelled(const std::string& token) { return Json(token).dump().substr(0, 80); }
 
@@ -77,27 +76,6 @@ class JsonField {
   std::string name_;
   const std::string* origin_;
 };
-
-/// Parses JSON. In addition to the library's checks, refuses duplicate keys and excessive nesting.
-Json parse(std::string_view text, const std::string& origin) {
-  std::vector<std::unordered_set<std::string>> keys(deepest + 1);
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    const auto level = static_cast<size_t>(depth);
-    require(level < deepest, origin, " is nested more than ", deepest, " levels deep");
-    if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
-    if (event == Json::parse_event_t::key)
-      require(keys[level].insert(parsed.get<std::string>()).second, origin, ": ", parsed.dump(),
-              " appears twice in one object");
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::parse_error& problem) {
-    throw UserError(concat(origin, " is not valid JSON: damaged at byte ", problem.byte));
-  } catch (const Json::out_of_range&) {
-    throw UserError(concat(origin, " has a number that is out of range"));
-  }
-}
 
 std::vector<std::pair<std::string, int32_t>> read_vocabulary(const JsonField& place) {
   if (!place.json().is_object()) place.refuse("is not an object of tokens and their ids");
@@ -299,7 +277,7 @@ void read_special_tokens(const JsonField& file, TokenizerConfig& config) {
 }  // namespace
 
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
-  const Json parsed = parse(json, origin);
+  const Json parsed = parse_json<Json>(json, origin);
   const JsonField file(parsed, "the file", origin);
   if (file["model"].is_null()) file.refuse("has no \"model\": it is not a tokenizer.json");
   const JsonField type = file["model"]["type"];
@@ -311,7 +289,7 @@ TokenizerFile read_tokenizer_json(std::string_view json, const std::string& orig
 }
 
 TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin) {
-  const Json parsed = parse(json, origin);
+  const Json parsed = parse_json<Json>(json, origin);
   const JsonField file(parsed, "the file", origin);
   TokenizerConfig config;
   config.origin = origin;
@@ -340,12 +318,12 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
 }
 
 void read_special_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
-  const Json parsed = parse(json, origin);
+  const Json parsed = parse_json<Json>(json, origin);
   read_special_tokens(JsonField(parsed, "the file", origin), config);
 }
 
 void read_added_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
-  const Json parsed = parse(json, origin);
+  const Json parsed = parse_json<Json>(json, origin);
   for (const auto& [content, id] : read_vocabulary(JsonField(parsed, "the file", origin))) {
     require(!content.empty(), origin, ": the token with id ", id, " is empty");
     bool is_special = false;
@@ -359,7 +337,7 @@ void read_added_tokens_map(std::string_view json, const std::string& origin, Tok
 TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
                                          std::string_view merges, const std::string& merges_origin) {
   TokenizerFile read;
-  const Json parsed = parse(vocabulary, vocabulary_origin);
+  const Json parsed = parse_json<Json>(vocabulary, vocabulary_origin);
   read.vocabulary = read_vocabulary(JsonField(parsed, "the file", vocabulary_origin));
   read.merges_name = merges_origin + ": line ";
   read.first_merge = merges.starts_with("#version") ? 2 : 1;

@@ -10,34 +10,6 @@
 namespace lockstep {
 namespace {
 
-/// The form of a UTF-8 sequence, by its first byte. `least` is the lowest code point of this length.
-struct Form {
-  size_t bytes;
-  char32_t first_bits;
-  char32_t least;
-};
-
-Form form_of(unsigned char lead) {
-  if (lead < 0x80) return {1, lead, 1};
-  if ((lead & 0xE0) == 0xC0) return {2, lead & 0x1Fu, 0x80};
-  if ((lead & 0xF0) == 0xE0) return {3, lead & 0x0Fu, 0x800};
-  if ((lead & 0xF8) == 0xF0) return {4, lead & 0x07u, 0x10000};
-  return {0, 0, 0};
-}
-
-/// Returns the code point at the start of `bytes`, or 0 if it is invalid or NUL.
-char32_t first_code_point(std::string_view bytes, const Form& form) {
-  if (form.bytes == 0 || form.bytes > bytes.size()) return 0;
-  char32_t code_point = form.first_bits;
-  for (size_t i = 1; i < form.bytes; ++i) {
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    if ((byte & 0xC0) != 0x80) return 0;
-    code_point = code_point << 6 | (byte & 0x3Fu);
-  }
-  const bool is_surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
-  return code_point < form.least || code_point > 0x10FFFF || is_surrogate ? 0 : code_point;
-}
-
 bool has_eight_ascii(std::string_view bytes, size_t offset) {
   if (offset + 8 > bytes.size()) return false;
   uint64_t word = 0;
@@ -47,17 +19,34 @@ bool has_eight_ascii(std::string_view bytes, size_t offset) {
 
 }  // namespace
 
+Utf8Character first_character(std::string_view bytes) {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char lead = at(0);
+  if (lead < 0x80) return {1, lead, Utf8Character::State::valid};
+  if (lead < 0xC2 || lead > 0xF4) return {};
+  const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte excludes overlong forms, surrogates and code points beyond U+10FFFF.
+  const unsigned char least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned char most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  char32_t code_point = lead & (0xFFu >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if (i == bytes.size()) return {i, 0, Utf8Character::State::cut};
+    if (at(i) < (i == 1 ? least : 0x80) || at(i) > (i == 1 ? most : 0xBF)) return {.bytes = i};
+    code_point = code_point << 6 | (at(i) & 0x3Fu);
+  }
+  return {length, code_point, Utf8Character::State::valid};
+}
+
 std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
   std::u32string text;
   text.reserve(bytes.size());
   for (size_t offset = 0; offset < bytes.size();) {
-    const Form form = form_of(static_cast<unsigned char>(bytes[offset]));
-    const char32_t code_point = first_code_point(bytes.substr(offset), form);
-    require(code_point != 0, source, " is not text: byte ", offset,
+    const Utf8Character next = first_character(bytes.substr(offset));
+    require(next.code_point != 0, source, " is not text: byte ", offset,
             bytes[offset] == 0 ? " is a NUL" : " does not begin a UTF-8 character",
             "; a corpus is a UTF-8 text file (iconv converts other encodings)");
-    text.push_back(code_point);
-    offset += form.bytes;
+    text.push_back(next.code_point);
+    offset += next.bytes;
   }
   return text;
 }
@@ -68,12 +57,10 @@ void check_utf8(std::string_view bytes, std::string_view source) {
       offset += 8;
       continue;
     }
-    const auto lead = static_cast<unsigned char>(bytes[offset]);
-    const Form form = form_of(lead);
-    require(lead == 0 || first_code_point(bytes.substr(offset), form) != 0, source, " is not text: byte ",
-            offset,
+    const Utf8Character next = first_character(bytes.substr(offset));
+    require(next.is_valid(), source, " is not text: byte ", offset,
             " does not begin a UTF-8 character; a text is a UTF-8 file (iconv converts other encodings)");
-    offset += form.bytes;
+    offset += next.bytes;
   }
 }
 

@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "tokenizer/parse_json.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int deepest = 64;
 
 /// One value of a line with its place for errors.
 struct Field {
@@ -79,22 +78,9 @@ std::string known_keys() {
   return keys;
 }
 
-Json parse(std::string_view text, const std::string& place) {
-  const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
-    require(depth < deepest, place, "nested more than ", deepest, " levels deep");
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::parse_error& error) {
-    throw UserError(concat(place, "not valid JSON from byte ", error.byte, " on"));
-  } catch (const Json::out_of_range&) {
-    throw UserError(concat(place, "a number is too large for double precision"));
-  }
-}
-
-PromptLine read_line(std::string_view text, const std::string& place, const PromptLine& defaults) {
-  const Json json = parse(text, place);
+PromptLine read_line(std::string_view text, const std::string& source, const PromptLine& defaults) {
+  const Json json = parse_json<Json>(text, source);
+  const std::string place = source + ": ";
   require(json.is_object(), place, "not a JSON object such as {\"prompt\": \"Once\"}");
   PromptLine line = defaults;
   for (const auto& [key, value] : json.items()) {
@@ -122,7 +108,7 @@ std::vector<PromptLine> read_prompt_lines(std::string_view text, const std::stri
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     PromptLine start{.prompt = defaults, .id = ""};
     start.prompt.options.prompt = static_cast<uint32_t>(lines.size());
-    lines.push_back(read_line(line, concat(source, ", line ", number, ": "), start));
+    lines.push_back(read_line(line, concat(source, ", line ", number), start));
   }
   return lines;
 }

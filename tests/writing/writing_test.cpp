@@ -153,29 +153,30 @@ TEST(PromptLines, TakeTheirOptionsFromTheLineElseFromTheProgram) {
 
 TEST(PromptLines, BadOnesAreRefusedByLineAndKey) {
   for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"prompt\": \"a\"", "not valid JSON from byte"},
-           {"{\"prompt\": \"\xFF\"}", "not valid JSON from byte"},
-           {"[1]", "not a JSON object"},
-           {"{}", "there is no prompt"},
-           {"{\"prompt\": 3}", "prompt is 3"},
-           {"{\"prompt\": \"a\", \"topk\": 3}", "the key topk is unknown"},
-           {"{\"prompt\": \"a\", \"top_k\": 1.5}", "top_k is 1.5"},
-           {"{\"prompt\": \"a\", \"top_k\": -1}", "top_k is -1"},
+           {"{\"prompt\": \"a\"", " is not valid JSON: damaged at byte"},
+           {"{\"prompt\": \"\xFF\"}", " is not valid JSON: damaged at byte"},
+           {"{\"prompt\": \"a\", \"prompt\": \"b\"}", ": \"prompt\" appears twice"},
+           {"[1]", ": not a JSON object"},
+           {"{}", ": there is no prompt"},
+           {"{\"prompt\": 3}", ": prompt is 3"},
+           {"{\"prompt\": \"a\", \"topk\": 3}", ": the key topk is unknown"},
+           {"{\"prompt\": \"a\", \"top_k\": 1.5}", ": top_k is 1.5"},
+           {"{\"prompt\": \"a\", \"top_k\": -1}", ": top_k is -1"},
            {"{\"prompt\": \"a\", \"max_new_tokens\": 18446744073709551615}",
-            "max_new_tokens is 18446744073709551615"},
-           {"{\"prompt\": \"a\", \"temperature\": \"hot\"}", "temperature is \"hot\""},
-           {"{\"prompt\": \"a\", \"top_p\": 0}", "top_p is 0"},
-           {"{\"prompt\": \"a\", \"seed\": -1}", "seed is -1"},
-           {"{\"prompt\": \"a\", \"stop\": [1]}", "stop is 1"},
-           {"{\"prompt\": \"a\", \"stop\": [\"\"]}", "stop is [\"\"]"},
-           {"{\"prompt\": \"a\", \"temperature\": 1e999}", "a number is too large"},
+            ": max_new_tokens is 18446744073709551615"},
+           {"{\"prompt\": \"a\", \"temperature\": \"hot\"}", ": temperature is \"hot\""},
+           {"{\"prompt\": \"a\", \"top_p\": 0}", ": top_p is 0"},
+           {"{\"prompt\": \"a\", \"seed\": -1}", ": seed is -1"},
+           {"{\"prompt\": \"a\", \"stop\": [1]}", ": stop is 1"},
+           {"{\"prompt\": \"a\", \"stop\": [\"\"]}", ": stop is [\"\"]"},
+           {"{\"prompt\": \"a\", \"temperature\": 1e999}", " has a number that is too large"},
            {"{\"prompt\": \"a\", \"id\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
-            "nested more than 64 levels deep"}}) {
+            " is nested more than 64 levels deep"}}) {
     try {
       read_prompt_lines("{\"prompt\": \"a\"}\n\n" + line + "\n", "in.jsonl", {});
       FAIL() << line << " was taken";
     } catch (const UserError& error) {
-      EXPECT_EQ(std::string(error.what()).find("in.jsonl, line 3: " + expected), 0U) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("in.jsonl, line 3" + expected), 0U) << error.what();
     }
   }
   Parrot parrot;
