@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -6,7 +8,6 @@
 #include "core/memory.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
-#include "train/run.h"
 #include "train/stop_request.h"
 
 namespace lockstep {

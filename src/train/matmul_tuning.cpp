@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "train/matmul_tuning.h"
+
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -18,7 +20,6 @@
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
 #include "tensor/autograd.h"
-#include "train/run.h"
 #include "train/stop_request.h"
 
 namespace lockstep {

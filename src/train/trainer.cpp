@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <utility>
 
-#include "comm/memory_limit.h"
 #include "core/error.h"
 #include "core/exit_code.h"
-#include "core/file.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "data/loader.h"
 #include "kernels/processor.h"
 #include "snapshot/run_folder.h"
+#include "train/matmul_tuning.h"
 #include "train/rank_table.h"
 #include "train/run.h"
+#include "train/run_log.h"
 #include "train/scope.h"
 #include "train/stop_request.h"
 
@@ -239,66 +237,6 @@ World start_world(Config& config) {
                                describe_gpu(gpu_of(current_stream())) + "\n");
   }
   return world;
-}
-
-namespace {
-
-std::vector<NamedTensor> trained(const TrainingTask& task) {
-  std::vector<NamedTensor> parameters = task.parameters;
-  std::erase_if(parameters, [](const NamedTensor& parameter) { return !parameter.tensor.requires_grad(); });
-  return parameters;
-}
-
-}  // namespace
-
-void log_start(const Config& config, const World& world, const TrainingTask& task,
-               const DataParallel& data_parallel, int64_t steps) {
-  const int gpu = gpu_of(current_stream());
-  const std::string& precision = config.train.precision;
-  const std::string by{precision == "bf16" ? bf16_instructions() : ""};
-  const std::string device =
-      gpu >= 0 ? concat(describe_gpu(gpu), ", ", precision, ", gradients ", data_parallel.transport())
-               : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
-                        precision == "fp32" ? "" : ", " + precision, by.empty() ? "" : " by " + by);
-  log_info(concat(counted(config.dist.replicas, "replica"), " on ",
-                  counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
-  if (gpu < 0 && precision != "fp32" && by.empty())
-    log_info(concat("this processor computes ", precision,
-                    " with fp32 instructions: it saves memory but no time"));
-  if (!task.description.empty()) log_info(task.description);
-  const Sharding& sharding = data_parallel.sharding();
-  const std::string gradients =
-      sharding.cuts_gradients()
-          ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
-          : concat(counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
-                   bytes_text(4.0 * static_cast<double>(count_parameters(trained(task)))), " a rank");
-  const Offload offload = data_parallel.offload();
-  const std::string on_host = offload == Offload::none ? "" : concat(", dist.offload = ", name(offload));
-  log_info(
-      concat("memory: ", gradients, on_host,
-             task.planned_bytes > 0 ? concat(", ", bytes_text(task.planned_bytes), " planned in all") : ""));
-  log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
-}
-
-void log_memory(const World& world, const TrainingTask& task) {
-  if (task.planned_bytes == 0) return;
-  const bool on_gpu = device_of(current_stream()) == Device::cuda;
-  const double mine = on_gpu ? static_cast<double>(memory_table(current_stream()).back().peak_bytes)
-                             : process_memory().most_resident;
-  std::vector<double> all(static_cast<size_t>(world.size()));
-  world.communicator().all_gather(&mine, sizeof mine, all.data());
-  if (world.is_first())
-    log_info(concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank, planned ",
-                    bytes_text(task.planned_bytes)));
-}
-
-void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
-             const std::string& reason) {
-  if (!reason.empty()) log_info(reason);
-  log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
-  if (config.snapshot.path.empty()) return;
-  const std::string how = concat(program_beside(task.user_program), " --snapshot ", config.log.dir);
-  log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path : how));
 }
 
 }  // namespace lockstep

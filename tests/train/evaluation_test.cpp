@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation.h"
+
 #include <fstream>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tensor/create.h"
-#include "train/run.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "comm/world.h"
+#include "data/dataset.h"
+#include "dist/data_parallel.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// Returns the weighted mean loss of a data set, without dropout. Batches of `batch_size` samples are summed
+/// in double in index order, so the result does not depend on ranks. All ranks return nothing if one was
+/// asked to stop; they check before each batch. Before each of this rank's batches `progress` gets the number
+/// that is done.
+std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
+                               const Dataset& data, int64_t batch_size,
+                               const std::function<void(int64_t done, int64_t batches)>& progress = {});
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/world.h"
+#include "config/config.h"
+#include "dist/data_parallel.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// Logs the start of a run on rank 0: ranks and device, data and model, memory, length, folder of the
+/// results.
+void log_start(const Config& config, const World& world, const TrainingTask& task,
+               const DataParallel& data_parallel, int64_t steps);
+
+/// Logs the peak memory of the rank with the highest peak, next to the plan. Does nothing without a plan. All
+/// ranks call it.
+void log_memory(const World& world, const TrainingTask& task);
+
+/// Logs the end of a complete run: its result, and the command that uses the model. `reason` says why the run
+/// ended before its last step; it may be empty.
+void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
+             const std::string& reason = "");
+
+}  // namespace lockstep
