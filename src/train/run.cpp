@@ -27,6 +27,7 @@
 #include "train/run_snapshots.h"
 #include "train/schedule.h"
 #include "train/scope.h"
+#include "train/step_meter.h"
 #include "train/step_runner.h"
 #include "train/stop_request.h"
 
@@ -68,7 +69,7 @@ class Run {
         runner_(config.train, task, engine_, [this] { vote(); }),
         total_steps_(config.train.steps),
         learning_rate_(schedule_of(config.train)),
-        peak_flops_(peak_flops(config, world)),
+        meter_(task, peak_flops(config, world)),
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
@@ -117,11 +118,9 @@ class Run {
   StepRunner runner_;
   int64_t total_steps_;
   std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
-  double peak_flops_;
+  StepMeter meter_;
   int64_t first_step_ = 0;
   std::deque<StartedStep> started_;
-  Clock::time_point last_end_;
-  double step_seconds_ = 0.0;  ///< duration of the last step
   ParameterCheck parameter_check_;
   SpaceTensors tensors_;
   std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0; the threads of snapshots_ use it
@@ -255,7 +254,7 @@ void Run::vote() {
   if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
     engine_.data_parallel.vote(Vote::stop);
     // On a GPU the next step has started before the votes of this step are read.
-    const double seconds = step_seconds_ * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
+    const double seconds = meter_.step_seconds() * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
     const bool is_long = seconds > 2.0;
     const bool is_alone = world_.size() == 1 && !is_supervised();
     if (progress_)
@@ -294,22 +293,11 @@ StepMetrics Run::metrics_of(const StartedStep& started) {
   if (progress_ && result.was_skipped())
     progress_->print(concat("step ", last_step_, " was skipped: gradients times the loss scale do not fit ",
                             "fp16; the scale is ", result.grad_scale->scale, " now"));
-  const double seconds = seconds_since(std::max(started.begin, last_end_));
-  last_end_ = Clock::now();
-  step_seconds_ = seconds;
-  const int64_t samples = started.samples_of_replica * config_.dist.replicas;
-  const auto tokens = static_cast<double>(samples * task_.tokens_per_sample);
-  metrics.unix_seconds =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   metrics.loss = result.loss;
   metrics.gradient_norm = result.gradient_norm;
   metrics.grad_scale = result.grad_scale;
-  metrics.tokens_per_second = tokens / seconds;
-  metrics.step_ms = seconds * 1e3;
   metrics.exposed_communication_ms = engine_.data_parallel.exposed_seconds() * 1e3;
-  if (peak_flops_ > 0.0)
-    metrics.model_flops_utilization = tokens * task_.flops_per_token / seconds / peak_flops_;
-  metrics.memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0;
+  meter_.measure(metrics, started.begin, started.samples_of_replica * config_.dist.replicas);
   return metrics;
 }
 
@@ -324,7 +312,7 @@ std::optional<double> Run::validate(int64_t step) {
                });
   validation_is_pending_ = !loss;
   stopping_ |= !loss;
-  last_end_ = Clock::now();
+  meter_.skip();
   return loss;
 }
 
@@ -371,7 +359,7 @@ void Run::write_sample(int64_t step) {
   };
   const bool gathers = engine_.data_parallel.sharding().cuts_reads();
   stopping_ |= !(gathers ? on_all_ranks_in_parts(world_, write) : on_first_rank_in_parts(world_, write));
-  last_end_ = Clock::now();
+  meter_.skip();
 }
 
 Snapshot Run::snapshot() const {

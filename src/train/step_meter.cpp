@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_meter.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/memory.h"
+#include "core/stream.h"
+
+namespace lockstep {
+
+void StepMeter::measure(StepMetrics& metrics, Clock::time_point begin, int64_t samples) {
+  step_seconds_ = seconds_since(std::max(begin, last_end_));
+  last_end_ = Clock::now();
+  metrics.unix_seconds =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  metrics.step_ms = step_seconds_ * 1e3;
+  metrics.tokens_per_second = static_cast<double>(samples * task_.tokens_per_sample) / step_seconds_;
+  if (peak_flops_ > 0.0)
+    metrics.model_flops_utilization = metrics.tokens_per_second * task_.flops_per_token / peak_flops_;
+  metrics.memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0;
+}
+
+}  // namespace lockstep
