@@ -2,6 +2,7 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "core/error.h"
@@ -28,7 +29,7 @@ void Communicator::recorded(const char* name, int64_t bytes, const std::function
 }
 
 std::string Communicator::who_is_behind() const {
-  return flight_directory_.empty() ? "" : lockstep::who_is_behind(flight_directory_, size_);
+  return flight_directory_.empty() ? "" : lockstep::who_is_behind(flight_directory_, size_, job_);
 }
 
 void Communicator::barrier() {
@@ -89,7 +90,10 @@ NoTimeout::NoTimeout(Communicator& communicator)
 }
 
 void Communicator::record_flights_in(const std::string& directory) {
-  recorder_ = std::make_unique<FlightRecorder>(flight_path(directory, rank_));
+  // A folder may have files of an earlier run. Rank 0's time distinguishes them.
+  job_ = std::chrono::system_clock::now().time_since_epoch().count();
+  broadcast(&job_, sizeof(job_), 0);
+  recorder_ = std::make_unique<FlightRecorder>(flight_path(directory, rank_), job_);
   flight_directory_ = directory;
 }
 

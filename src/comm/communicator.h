@@ -69,7 +69,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void cancel() { cancelled_.store(true); }
   const std::atomic<bool>& cancelled() const { return cancelled_; }
 
-  /// Keeps the flight record in `directory`, in one file per rank.
+  /// Keeps the flight record in `directory`, in one file per rank. All ranks call it.
   void record_flights_in(const std::string& directory);
   FlightRecorder& recorder() { return *recorder_; }
   /// Returns which ranks are behind, as far as the flight records show; empty if none are kept.
@@ -90,6 +90,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   double timeout_seconds_ = 60.0;
   std::atomic<bool> cancelled_{false};
   std::string flight_directory_;
+  int64_t job_ = 0;  ///< distinguishes this run's flight records from those of other runs
   std::unique_ptr<FlightRecorder> recorder_ = std::make_unique<FlightRecorder>();
 };
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +25,9 @@ class FlightRecorder {
  public:
   static constexpr int capacity = 1024;
 
-  /// Makes the file, or keeps the ring in memory only if the path is empty. Throws Error if that fails.
-  explicit FlightRecorder(const std::string& path = "");
+  /// Makes the file, or keeps the ring in memory only if the path is empty. Throws Error if that fails. `job`
+  /// is a number that only the ranks of one run share.
+  explicit FlightRecorder(const std::string& path = "", int64_t job = 0);
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
@@ -46,11 +49,20 @@ class FlightRecorder {
 /// Returns the path of a rank's flight record in a directory.
 std::string flight_path(const std::string& directory, int rank);
 
-/// Returns the last record in the file of a rank; its sequence is 0 if there is none.
-FlightRecord last_collective(const std::string& directory, int rank);
+/// A rank's last collective; its sequence is 0 if the rank has begun none.
+struct LastCollective {
+  int64_t job = 0;
+  FlightRecord record;
+};
+/// Reads it from the file of a rank, a few bytes of which suffice. Empty if the file is missing or torn.
+std::optional<LastCollective> last_collective(const std::string& directory, int rank);
 
-/// Returns which ranks are behind, from the files of all ranks: "rank 1 never entered collective 17
-/// (all_gather, 64 bytes); its last was 16 (broadcast)". Empty if there is no file.
-std::string who_is_behind(const std::string& directory, int ranks);
+/// Returns which ranks are behind: "rank 1 never entered collective 17 (all_gather, 64 bytes), its last was
+/// 16 (broadcast)". Names five at most. Empty if all ranks are in the same collective.
+std::string ranks_behind(const std::map<int, FlightRecord>& last_of_rank);
+
+/// Returns which ranks of a job are behind, from the files of all ranks. Ignores files that are missing, torn
+/// or of another job. Reports their number if the others show no rank that is behind.
+std::string who_is_behind(const std::string& directory, int ranks, int64_t job);
 
 }  // namespace lockstep

@@ -197,7 +197,8 @@ class Keeper {
     read_page();
     if (report_.failure.empty()) report_.failure = folder_->page->failure;
     report_.last_lines = last_shown_lines(last_errors_, told_lines);
-    report_.last_collective = last_collective(folder_->path, report_.rank);
+    if (const auto last = last_collective(folder_->path, report_.rank))
+      report_.last_collective = last->record;
     report_.has_ended = true;
     channel_.send(to_json(report_));
   }

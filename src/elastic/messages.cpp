@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "core/error.h"
@@ -11,14 +12,19 @@ namespace lockstep {
 
 using Json = nlohmann::json;
 
-static void to_json(Json& json, const FlightRecord& record) {
-  json = {{"sequence", record.sequence},
-          {"operation", record.operation},
-          {"bytes", record.bytes},
-          {"finished", record.end_nanoseconds != 0}};
+static void to_json(Json& json, const std::optional<FlightRecord>& record) {
+  json = nullptr;
+  if (record)
+    json = {{"sequence", record->sequence},
+            {"operation", record->operation},
+            {"bytes", record->bytes},
+            {"finished", record->end_nanoseconds != 0}};
 }
 
-static void from_json(const Json& json, FlightRecord& record) {
+static void from_json(const Json& json, std::optional<FlightRecord>& last) {
+  last.reset();
+  if (json.is_null()) return;
+  FlightRecord& record = last.emplace();
   record = {.sequence = json.at("sequence"),
             .bytes = json.at("bytes"),
             .end_nanoseconds = json.at("finished").get<bool>() ? 1 : 0};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,7 +88,8 @@ struct RankReport {
   bool was_stopped = false;                  ///< SIGSTOP had stopped it when it was killed
   std::string failure = {};                  ///< the message of its failure; empty if there was none
   std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
-  FlightRecord last_collective = {};         ///< sequence 0: none
+  /// Empty: not known. Sequence 0: it has begun none.
+  std::optional<FlightRecord> last_collective = {};
 };
 
 /// A keeper's instructions. The supervisor sends them once the keeper has connected.

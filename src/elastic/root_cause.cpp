@@ -2,6 +2,7 @@
 #include "elastic/root_cause.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -62,22 +63,18 @@ bool says_more(const RankReport& report) {
   });
 }
 
-/// Returns the last collective that any rank has entered.
-FlightRecord furthest(const std::vector<RankReport>& reports) {
-  FlightRecord ahead;
-  for (const RankReport& report : reports)
-    if (report.last_collective.sequence > ahead.sequence) ahead = report.last_collective;
-  return ahead;
-}
-
-/// Returns the rank that the others waited for: one that is behind in collectives. Stuck and waiting ranks
-/// end at about the same time, so the order of their ends does not show it.
+/// Returns the rank that the others waited for: the one that is furthest behind in collectives. Stuck and
+/// waiting ranks end at about the same time, so the order of their ends does not show it.
 const RankReport* awaited(const std::vector<RankReport>& reports) {
-  const uint64_t ahead = furthest(reports).sequence;
-  const auto found = std::find_if(reports.begin(), reports.end(), [&](const RankReport& report) {
-    return !report.is_lost && report.process != 0 && report.last_collective.sequence < ahead;
-  });
-  return found == reports.end() ? nullptr : &*found;
+  const RankReport* behind = nullptr;
+  uint64_t ahead = 0;
+  for (const RankReport& report : reports) {
+    if (report.is_lost || !report.last_collective) continue;
+    const uint64_t sequence = report.last_collective->sequence;
+    ahead = std::max(ahead, sequence);
+    if (report.process != 0 && (!behind || sequence < behind->last_collective->sequence)) behind = &report;
+  }
+  return behind && behind->last_collective->sequence < ahead ? behind : nullptr;
 }
 
 /// Returns a report as JSON, with exit_code and signal next to the other fields.
@@ -113,21 +110,10 @@ int exit_code(const Failure& failure) {
 }
 
 std::string ranks_behind(const std::vector<RankReport>& reports) {
-  const FlightRecord ahead = furthest(reports);
-  std::vector<const RankReport*> behind;
+  std::map<int, FlightRecord> known;
   for (const RankReport& report : reports)
-    // A lost rank's last collective is not known.
-    if (!report.is_lost && report.last_collective.sequence < ahead.sequence) behind.push_back(&report);
-  std::sort(behind.begin(), behind.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
-  std::string text;
-  for (const RankReport* report : behind) {
-    const FlightRecord& last = report->last_collective;
-    text += concat(text.empty() ? "" : "; ", "rank ", report->rank, " never entered collective ",
-                   ahead.sequence, " (", ahead.operation, ", ", ahead.bytes, " bytes), ");
-    text += last.sequence == 0 ? std::string("it recorded none")
-                               : concat("its last was ", last.sequence, " (", last.operation, ")");
-  }
-  return text;
+    if (!report.is_lost && report.last_collective) known[report.rank] = *report.last_collective;
+  return ranks_behind(known);
 }
 
 std::string describe(const Failure& failure) {

@@ -2,12 +2,16 @@
 #include "comm/flight_recorder.h"
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
+#include <string>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
@@ -93,18 +97,71 @@ TEST_F(FlightRecorderTest, SurvivesAKilledProcess) {
 }
 
 TEST_F(FlightRecorderTest, SaysWhoIsBehind) {
-  EXPECT_EQ(who_is_behind(directory_, 3), "");
   FlightRecorder first(flight_path(directory_, 0)), second(flight_path(directory_, 1));
   for (FlightRecorder* recorder : {&first, &second}) recorder->end(recorder->begin("broadcast", 8));
-  EXPECT_EQ(who_is_behind(directory_, 2), "") << "both ranks are in the same collective";
+  EXPECT_EQ(who_is_behind(directory_, 2, 0), "") << "both ranks are in the same collective";
   first.begin("all_gather", 64);
-  EXPECT_EQ(who_is_behind(directory_, 3),
-            "rank 1 never entered collective 2 (all_gather, 64 bytes); its last was 1 (broadcast); "
-            "rank 2 never entered collective 2 (all_gather, 64 bytes); it recorded none");
+  const FlightRecorder third(flight_path(directory_, 2));
+  EXPECT_EQ(who_is_behind(directory_, 3, 0),
+            "rank 2 never entered collective 2 (all_gather, 64 bytes), it recorded none; "
+            "rank 1 never entered collective 2 (all_gather, 64 bytes), its last was 1 (broadcast)")
+      << "the furthest behind comes first";
   second.begin("barrier", 0);
-  EXPECT_EQ(who_is_behind(directory_, 2),
-            "rank 1 never entered collective 2 (all_gather, 64 bytes); its last was 2 (barrier)")
+  EXPECT_EQ(who_is_behind(directory_, 2, 0),
+            "rank 1 never entered collective 2 (all_gather, 64 bytes), its last was 2 (barrier)")
       << "equal numbers, different collectives";
+}
+
+TEST_F(FlightRecorderTest, AccusesNoRankWithoutARecordOfThisJob) {
+  constexpr int64_t job = 7, earlier_job = 6;
+  FlightRecorder present(flight_path(directory_, 0), job);
+  const auto enter = [](FlightRecorder& recorder, int collectives) {
+    for (int i = 0; i < collectives; ++i) recorder.begin("exchange", 32);
+  };
+  enter(present, 3);
+  FlightRecorder earlier(flight_path(directory_, 2), earlier_job);
+  enter(earlier, 2);
+  {
+    FlightRecorder torn(flight_path(directory_, 3), job);
+    enter(torn, 3);
+  }
+  std::filesystem::resize_file(flight_path(directory_, 3), 40);
+  {  // a host lost its power, and the file system kept the size but not all bytes
+    FlightRecorder zeroed(flight_path(directory_, 4), job);
+    enter(zeroed, 1);
+  }
+  std::filesystem::resize_file(flight_path(directory_, 4), 40);
+  std::filesystem::resize_file(flight_path(directory_, 4), 100000);
+  EXPECT_EQ(who_is_behind(directory_, 5, job), concat("the flight records of 4 of 5 ranks are not in ",
+                                                      directory_, ", which hosts may not share"));
+  FlightRecorder slow(flight_path(directory_, 1), job);
+  enter(slow, 2);
+  EXPECT_EQ(who_is_behind(directory_, 5, job),
+            "rank 1 never entered collective 3 (exchange, 32 bytes), its last was 2 (exchange)");
+  enter(slow, 1);
+  EXPECT_EQ(who_is_behind(directory_, 2, job), "") << "later ranks belong to an earlier run of more ranks";
+}
+
+TEST_F(FlightRecorderTest, NamesFiveRanksAtMost) {
+  std::map<int, FlightRecord> last_of_rank;
+  for (int rank = 0; rank < 1000; ++rank)
+    last_of_rank[rank] = {.sequence = rank == 400 ? 11U : rank == 777 ? 3U : 10U, .bytes = 4};
+  const std::string report = ranks_behind(last_of_rank);
+  EXPECT_EQ(report.find("rank 777 never entered collective 11"), 0U) << report;
+  EXPECT_TRUE(
+      report.ends_with("rank 3 never entered collective 11 (, 4 bytes), its last was 10 (); and 994 "
+                       "more ranks"))
+      << report;
+}
+
+TEST_F(FlightRecorderTest, TheCollectiveOfMostRanksIsTheRightOne) {
+  std::map<int, FlightRecord> last_of_rank;
+  for (int rank = 0; rank < 4; ++rank) {
+    last_of_rank[rank] = {.sequence = 9};
+    std::strcpy(last_of_rank[rank].operation, rank == 0 ? "barrier" : "exchange");
+  }
+  EXPECT_EQ(ranks_behind(last_of_rank),
+            "rank 0 never entered collective 9 (exchange, 0 bytes), its last was 9 (barrier)");
 }
 
 TEST_F(FlightRecorderTest, ACutFileReadsAsEmpty) {
@@ -125,19 +182,20 @@ TEST_F(FlightRecorderTest, AFileThatCannotBeMadeIsNamed) {
   }
 }
 
-TEST_F(FlightRecorderTest, ADeadlineReportsWhoIsBehind) {
-  std::string failure;
+/// Returns the failure of rank 0 of three, for which rank 1 does not come. Each keeps its record in
+/// `folders`.
+std::string failure_at_deadline(const std::vector<std::string>& folders) {
   std::atomic<bool> given_up{false};
   try {
-    run_ranks(2, [&](Communicator& ranks) {
-      ranks.record_flights_in(directory_);
+    run_ranks(3, [&](Communicator& ranks) {
+      ranks.record_flights_in(folders[static_cast<size_t>(ranks.rank())]);
       ranks.barrier();
-      ranks.set_timeout(0.2);
+      ranks.set_timeout(ranks.rank() == 0 ? 0.2 : 60.0);
       if (ranks.rank() == 1) {
         while (!given_up.load()) std::this_thread::yield();
         return;
       }
-      int value = 0, all[2];
+      int value = 0, all[3];
       try {
         ranks.all_gather(&value, 4, all);
       } catch (...) {
@@ -146,10 +204,25 @@ TEST_F(FlightRecorderTest, ADeadlineReportsWhoIsBehind) {
       }
     });
   } catch (const Error& error) {
-    failure = error.what();
+    return error.what();
   }
-  EXPECT_NE(failure.find("rank 1 never entered collective 2 (all_gather, 4 bytes); its last was 1 (barrier)"),
+  return "";
+}
+
+TEST_F(FlightRecorderTest, ADeadlineReportsWhoIsBehind) {
+  const std::string failure = failure_at_deadline({directory_, directory_, directory_});
+  EXPECT_NE(failure.find("rank 1 never entered collective 2 (all_gather, 4 bytes), its last was 1 (barrier)"),
             std::string::npos)
+      << failure;
+}
+
+TEST_F(FlightRecorderTest, HostsWithFoldersOfTheirOwnAccuseNoRank) {
+  const TemporaryDirectory first, second;
+  // A run of the day before had rank 2 on this host.
+  FlightRecorder(flight_path(first.path(), 2), 1).begin("barrier", 0);
+  const std::string failure = failure_at_deadline({first.path(), second.path(), second.path()});
+  EXPECT_EQ(failure.find("never entered"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("the flight records of 2 of 3 ranks are not in " + first.path()), std::string::npos)
       << failure;
 }
 

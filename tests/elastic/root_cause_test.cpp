@@ -20,8 +20,8 @@ RankReport ended(int rank, Ending ending, const std::string& failure = "") {
 RankReport ended_by_keeper(int rank, uint64_t collective) {
   RankReport report = ended(rank, {.signal = SIGKILL});
   report.was_ended = true;
-  report.last_collective = {.sequence = collective, .bytes = 64};
-  std::strcpy(report.last_collective.operation, "exchange");
+  report.last_collective = FlightRecord{.sequence = collective, .bytes = 64};
+  std::strcpy(report.last_collective->operation, "exchange");
   return report;
 }
 
@@ -81,6 +81,15 @@ TEST(RootCause, ALostRankIsNotSaidToBeBehind) {
   EXPECT_NE(ranks_behind(failure.reports).find("rank 1 never entered"), std::string::npos);
 }
 
+TEST(RootCause, ARankWithoutAFlightRecordIsNotAccused) {
+  Failure failure{.reports = {ended_by_keeper(0, 17), ended(3, {.signal = SIGKILL}), ended_by_keeper(1, 16),
+                              ended_by_keeper(2, 12)}};
+  failure.reports[1].was_ended = true;
+  for (RankReport& report : failure.reports) report.stuck_seconds = 62;
+  EXPECT_EQ(root_cause(failure)->rank, 2) << "the furthest behind";
+  EXPECT_EQ(ranks_behind(failure.reports).find("rank 3"), std::string::npos) << ranks_behind(failure.reports);
+}
+
 TEST(RootCause, LeavingWith75UnaskedIsAFailureWithoutThatCode) {
   const Failure failure{.reports = {ended(0, {.exit_code = exit_stopped})}};
   EXPECT_NE(describe(failure).find("which lockrun had not asked for"), std::string::npos);
@@ -106,8 +115,9 @@ TEST(RootCause, ReportsTravelWhole) {
   EXPECT_EQ(copy.last_lines, report.last_lines);
   EXPECT_EQ(copy.snapshot_seconds, 2.5);
   EXPECT_EQ(copy.snapshot_step, 40);
-  EXPECT_EQ(copy.last_collective.sequence, 17U);
-  EXPECT_STREQ(copy.last_collective.operation, "exchange");
+  EXPECT_EQ(copy.last_collective->sequence, 17U);
+  EXPECT_STREQ(copy.last_collective->operation, "exchange");
+  EXPECT_FALSE(report_from_json(to_json(ended(0, {}))).last_collective);
   EXPECT_THROW(report_from_json("{}"), std::exception);
   EXPECT_THROW(report_from_json("nonsense"), std::exception);
 }

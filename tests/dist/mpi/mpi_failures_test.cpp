@@ -67,7 +67,7 @@ TEST_F(MpiFailures, ADeadlineNamesTheRankThatDidNotCome) {
   const Job job = run("deadline");
   EXPECT_EQ(job.exit_code, 1) << job.output;
   for (const char* part : {"error: barrier of 0 bytes, collective 2: waited 1 s",
-                           "rank 1 never entered collective 2 (barrier, 0 bytes); its last was 1 (barrier)"})
+                           "rank 1 never entered collective 2 (barrier, 0 bytes), its last was 1 (barrier)"})
     EXPECT_NE(job.first_line.find(part), std::string::npos) << job.output;
 }
 
