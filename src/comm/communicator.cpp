@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <limits>
+#include <thread>
+#include <utility>
 
 #include "core/error.h"
 
@@ -29,7 +32,17 @@ void Communicator::recorded(const char* name, int64_t bytes, const std::function
 }
 
 std::string Communicator::who_is_behind() const {
-  return flight_directory_.empty() ? "" : lockstep::who_is_behind(flight_directory_, size_, job_);
+  if (flight_directory_.empty()) return "";
+  // The storage of the records may hang. The report of this rank must not wait for it.
+  constexpr std::chrono::seconds patience{1};
+  std::promise<std::string> promise;
+  std::future<std::string> report = promise.get_future();
+  std::thread([promise = std::move(promise), directory = flight_directory_, ranks = size_,
+               job = job_]() mutable {
+    promise.set_value(lockstep::who_is_behind(directory, ranks, job));
+  }).detach();
+  if (report.wait_for(patience) == std::future_status::ready) return report.get();
+  return concat("the flight records in ", flight_directory_, " cannot be read: storage does not answer");
 }
 
 void Communicator::barrier() {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -207,6 +208,18 @@ std::string failure_at_deadline(const std::vector<std::string>& folders) {
     return error.what();
   }
   return "";
+}
+
+TEST_F(FlightRecorderTest, AReportDoesNotWaitForStorageThatHangs) {
+  run_ranks(1, [&](Communicator& rank) {
+    rank.record_flights_in(directory_);
+    std::filesystem::remove(flight_path(directory_, 0));
+    // A reader of a pipe hangs until somebody writes to it.
+    ASSERT_EQ(::mkfifo(flight_path(directory_, 0).c_str(), 0600), 0);
+    EXPECT_NE(rank.who_is_behind().find("storage does not answer"), std::string::npos);
+  });
+  // Releases the reader.
+  std::ofstream(flight_path(directory_, 0)) << "end";
 }
 
 TEST_F(FlightRecorderTest, ADeadlineReportsWhoIsBehind) {
