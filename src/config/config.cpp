@@ -246,10 +246,6 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
   return config;
 }
 
-Config config_from_ini(const std::string& text, const std::string& name) {
-  return validated(assemble({parse_ini(text, name)}, {}), std::filesystem::path(name).stem().string());
-}
-
 Config config_of_earlier_run(const std::string& text, const std::string& name) {
   Layer understood;
   for (const Setting& setting : parse_ini(text, name)) {
@@ -263,8 +259,6 @@ Config config_of_earlier_run(const std::string& text, const std::string& name) {
   }
   Config config = assemble({understood}, {});
   settle_folders(config, std::filesystem::path(name).stem().string());
-  // Older versions had no key train.decay_steps: the decay ended at train.steps.
-  if (config.train.decay_steps == 0) config.train.decay_steps = config.train.steps;
   return config;
 }
 

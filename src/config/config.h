@@ -132,9 +132,6 @@ Arguments split_arguments(int argc, const char* const* argv);
 /// a value of another type or out of range, and any argument left in `other`.
 Config load_config(const Arguments& arguments, const Config& defaults = {});
 
-/// Reads an INI text, such as that of to_ini(). Messages call the file `name`.
-Config config_from_ini(const std::string& text, const std::string& name);
-
 /// Reads an INI text that another version of the program may have written. Unknown keys and values are
 /// skipped.
 Config config_of_earlier_run(const std::string& text, const std::string& name);

@@ -48,8 +48,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
       sampler_({.samples = dataset_->size(),
                 .replicas = options.replicas,
                 .shuffle = options.shuffle,
-                .seed = options.seed,
-                .drop_last = options.drop_last}) {
+                .seed = options.seed}) {
   if (options_.local_parts.empty())
     for (const int replica : options.local_replicas)
       for (int slice = 0; slice < options.parts; ++slice) options_.local_parts.push_back({replica, slice});

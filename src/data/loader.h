@@ -62,7 +62,6 @@ class Loader {
     int64_t batch_size = 1;                    ///< samples per replica and step
     uint64_t seed = 0;
     bool shuffle = true;
-    bool drop_last = false;
     bool whole_batches = false;  ///< skip an epoch's last step if its batches would be short
     bool prefetch = true;        ///< a thread prepares the next step
   };

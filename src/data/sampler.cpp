@@ -27,10 +27,7 @@ std::vector<uint32_t> random_permutation(int64_t count, uint64_t seed) {
 DistributedSampler::DistributedSampler(const Options& options) : options_(options) {
   expect(options.replicas > 0, "a sampler for ", options.replicas, " replicas");
   require(options.samples > 0, "the data set has no samples");
-  const int64_t whole = options.samples / options.replicas;
-  samples_per_replica_ = whole + (options.drop_last || options.samples % options.replicas == 0 ? 0 : 1);
-  require(samples_per_replica_ > 0, "the data set has ", options.samples,
-          " samples, too few for dist.replicas = ", options.replicas);
+  samples_per_replica_ = (options.samples - 1) / options.replicas + 1;
   set_epoch(0);
 }
 

@@ -12,7 +12,7 @@ std::vector<uint32_t> random_permutation(int64_t count, uint64_t seed);
 
 /// The samples that each replica sees in an epoch, bit-identical to torch.utils.data.DistributedSampler.
 /// Replica r takes positions r, r + replicas, ... of one order. At its end the order starts again until all
-/// replicas have equally many samples. With drop_last it is cut instead.
+/// replicas have equally many samples.
 class DistributedSampler {
  public:
   struct Options {
@@ -20,10 +20,9 @@ class DistributedSampler {
     int64_t replicas = 1;
     bool shuffle = true;
     uint64_t seed = 0;
-    bool drop_last = false;
   };
 
-  /// Starts in epoch 0. Throws UserError if a replica would have no sample.
+  /// Starts in epoch 0. Throws UserError if there are no samples.
   explicit DistributedSampler(const Options& options);
 
   /// Starts an epoch: shuffles again by seed + epoch.

@@ -322,14 +322,6 @@ void DataParallel::place_states(Optimizer& optimizer) {
   communicator_->barrier();
 }
 
-void DataParallel::gather_states(Optimizer& optimizer) {
-  place_states(optimizer);
-  if (states_are_shared_ || communicator_->size() == 1 || sharding_.stage != Shard::none) return;
-  const TransferPlan plan =
-      TransferPlan::in_place(sharding_.updates, space_.trainable_elements(), communicator_->rank(), 0);
-  for (const auto& state : optimizer.states()) gather(state.flat, plan);
-}
-
 Tensor DataParallel::mean_loss() const {
   return told_.slice(loss_element, loss_element + 1).reshape(Shape{});
 }

@@ -96,8 +96,7 @@ class DataParallel {
 
   /// Ends the step instead of finish(), clipping and Optimizer::step(). Each rank measures and updates its
   /// owned ranges, then values are gathered. `max_norm` = 0 disables clipping. Afterwards grad() throws until
-  /// gather_gradients(). The optimizer's states on this rank are then valid only for its owned ranges: see
-  /// gather_states().
+  /// gather_gradients(). The optimizer's states on this rank are then valid only for its owned ranges.
   void step(Optimizer& optimizer, double learning_rate, double max_norm = 0.0);
   /// Does the part of step() that can be recorded, after optimizer.prepare(learning_rate). With a GradScaler,
   /// call the optimizer's count_on_device() before prepare().
@@ -108,9 +107,6 @@ class DataParallel {
   /// Moves the optimizer's states to their final memory. They are sharded, or shared by the ranks of a host
   /// if possible. step() does it if the caller does not.
   void place_states(Optimizer& optimizer);
-  /// Gathers the optimizer's states on rank 0, which may read them until the next step. All ranks call it. It
-  /// costs nothing if ranks share the states. If states are sharded it gathers nothing.
-  void gather_states(Optimizer& optimizer);
   /// Updates the 16-bit copies on all ranks, after code other than a step has changed the values that ranks
   /// keep. All ranks call it.
   void refresh_copies();

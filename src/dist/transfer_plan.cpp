@@ -40,11 +40,9 @@ TransferPlan::TransferPlan(const Ownership& owned, std::span<const Placement> fr
   }
 }
 
-TransferPlan TransferPlan::in_place(const Ownership& owned, int64_t elements, int rank, int root) {
+TransferPlan TransferPlan::in_place(const Ownership& owned, int64_t elements, int rank) {
   const std::vector<Placement> places(owned.size(), Placement::whole(elements));
-  Ownership wanted(owned.size());
-  for (size_t r = 0; r < wanted.size(); ++r)
-    if (root == everybody || root == static_cast<int>(r)) wanted[r] = {{0, elements}};
+  const Ownership wanted(owned.size(), {{0, elements}});
   TransferPlan transfer(owned, places, wanted, places, rank);
   transfer.stays.clear();
   return transfer;

@@ -25,9 +25,8 @@ struct TransferPlan {
   TransferPlan(const Ownership& owned, std::span<const Placement> from, const Ownership& wanted,
                std::span<const Placement> to, int rank);
   /// Returns the plan for one buffer that all ranks have whole. It sends each rank's owned ranges to all
-  /// ranks, or to `root` alone.
-  static TransferPlan in_place(const Ownership& owned, int64_t elements, int rank, int root = everybody);
-  static constexpr int everybody = -1;
+  /// ranks.
+  static TransferPlan in_place(const Ownership& owned, int64_t elements, int rank);
 
   std::vector<Message> send_messages(const std::byte* from, int64_t element_bytes) const;
   std::vector<Message> receive_messages(std::byte* to, int64_t element_bytes) const;

@@ -19,8 +19,8 @@ namespace lockstep {
 inline constexpr const char* source_artifact = "model.from";
 
 /// A model that a run begins with. Its address is a Hugging Face folder (path, s3:// or https://), a
-/// snapshot, a folder of snapshots, or a run of this program in any format. All ranks must make the same
-/// calls. Rank 0 reads the files, except for snapshots that every rank can read.
+/// snapshot, a folder of snapshots, or a run of this program. All ranks must make the same calls. Rank 0
+/// reads the files, except for snapshots that every rank can read.
 class SourceModel {
  public:
   /// Reads the configuration and headers but no tensors. Throws UserError with the file and the place in it.

@@ -6,10 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "nn/module.h"
 #include "snapshot/snapshot.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
 
 namespace lockstep {
 namespace {
@@ -29,18 +26,10 @@ void agree_on(const World& world, Body body) {
   for (const std::string& one : world.communicator().all_gather_text(problem)) require(one.empty(), one);
 }
 
-Shape reversed(const Shape& shape) { return shape.rank() == 2 ? Shape{shape[1], shape[0]} : shape; }
-
 /// Returns whether a tensor of shape `part` can be some or all rows of a tensor of shape `whole`.
 bool has_rows_of(const Shape& part, const Shape& whole) {
   if (part.rank() != whole.rank() || part.rank() == 0) return part == whole;
   return part[0] <= whole[0] && std::equal(part.begin() + 1, part.end(), whole.begin() + 1);
-}
-
-/// Returns whether format 1 stored this tensor as [out, in]: a linear weight of a GPT or an optimizer state
-/// of one.
-bool was_out_in(const std::string& name) {
-  return is_in_out(name) || is_in_out(name.substr(0, name.rfind('.')));
 }
 
 /// A file of a snapshot that is loaded into this rank's tensors.
@@ -50,7 +39,7 @@ class Restoration {
   Restoration(const StoredSnapshot& snapshot, const SnapshotFile& file, PlacedTensors& tensors, size_t rank)
       : file_(file), tensors_(tensors), rank_(rank) {
     try {
-      find_targets(snapshot.format());
+      find_targets();
     } catch (const UserError& problem) {
       throw UserError(concat(snapshot.name(), "/", file.key, ": ", problem.what()));
     }
@@ -115,15 +104,12 @@ class Restoration {
   struct Target {
     size_t buffer = 0;
     int64_t shift = 0;  ///< position in this run's buffer minus position in the file's
-    bool turns = false;
-    Tensor unturned = {};
   };
 
-  void find_targets(int64_t format) {
+  void find_targets() {
     targets_.resize(file_.tensors.size());
     std::map<std::string, size_t> found;
     for (size_t t = 0; t < file_.tensors.size(); ++t) found[file_.tensors[t].name] = t;
-    bool is_turned = false;
     const bool is_model = is_model_file(file_.key), is_padding = file_.key == padding_file;
     for (size_t b = is_model ? 0 : 1; b < (is_model ? 1 : tensors_.buffers().size()); ++b) {
       const PlacedTensors::Buffer& buffer = tensors_.buffers()[b];
@@ -133,28 +119,20 @@ class Restoration {
         if (!found.contains(name)) continue;
         const size_t t = found[name];
         const StoredTensor& stored = file_.tensors[t];
-        const bool is_linear = format == 1 && one.shape.rank() == 2 && was_out_in(name);
-        const bool is_turned_one = is_linear && stored.shape != one.shape;
-        require(stored.dtype == buffer.dtype && (is_turned_one ? reversed(stored.shape) == one.shape
-                                                               : has_rows_of(stored.shape, one.shape)),
-                name, " is ", stored.dtype, stored.shape, ", but the model has ", buffer.dtype, one.shape);
-        is_turned |= is_turned_one;
+        require(stored.dtype == buffer.dtype && has_rows_of(stored.shape, one.shape), name, " is ",
+                stored.dtype, stored.shape, ", but the model has ", buffer.dtype, one.shape);
         const int64_t shift =
             is_padding ? one.place.end - stored.place.end : one.place.begin - stored.place.begin;
-        targets_[t] = Target{.buffer = b, .shift = shift, .turns = is_linear};
+        targets_[t] = Target{.buffer = b, .shift = shift};
       }
     }
-    // A square weight has the same shape in both orientations. The other weights of its transformer block
-    // decide.
-    for (auto& target : targets_)
-      if (target) target->turns &= is_turned;
   }
 
   /// Returns the elements of a tensor that a rank holds, as ranges of the file's buffer.
   std::vector<Range> held_of(size_t t, size_t rank) const {
     std::vector<Range> ranges;
     if (!targets_[t]) return ranges;
-    const auto& [buffer, shift, turns, unturned] = *targets_[t];
+    const auto& [buffer, shift] = *targets_[t];
     for (const Range& held : tensors_.buffers()[buffer].held[rank]) {
       const Range both = intersection({held.begin - shift, held.end - shift}, file_.tensors[t].place);
       if (both.size() > 0) ranges.push_back(both);
@@ -164,8 +142,7 @@ class Restoration {
 
   void place(size_t t, Range elements, const std::byte* from) {
     if (!targets_[t]) return;
-    Target& target = *targets_[t];
-    if (target.turns) return place_turned(t, elements, from);
+    const Target& target = *targets_[t];
     const int64_t size = bytes(file_.tensors[t].dtype);
     for (const Range& held : held_of(t, rank_)) {
       const Range both = intersection(held, elements);
@@ -173,20 +150,6 @@ class Restoration {
         tensors_.set(target.buffer, {both.begin + target.shift, both.end + target.shift},
                      from + (both.begin - elements.begin) * size);
     }
-  }
-
-  /// Collects the whole tensor before it transposes and places it.
-  void place_turned(size_t t, Range elements, const std::byte* from) {
-    const StoredTensor& stored = file_.tensors[t];
-    Target& target = *targets_[t];
-    if (!target.unturned) target.unturned = empty(stored.shape, stored.dtype, cpu_stream());
-    std::copy_n(from, elements.size() * bytes(stored.dtype),
-                static_cast<std::byte*>(target.unturned.view().data) +
-                    (stored.bytes_of(elements).begin - stored.begin));
-    if (elements.end < stored.place.end) return;
-    const Tensor turned = transpose(std::exchange(target.unturned, {}));
-    target.turns = false;
-    place(t, stored.place, static_cast<const std::byte*>(turned.view().data));
   }
 
   const SnapshotFile& file_;
@@ -278,8 +241,7 @@ void require_all(const StoredSnapshot& snapshot, const std::deque<Restoration>& 
 }  // namespace
 
 void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors, bool with_states) {
-  const bool by_each =
-      snapshot.has_tensor_checksums() && world.communicator().on_every_rank(snapshot.is_readable_here());
+  const bool by_each = world.communicator().on_every_rank(snapshot.is_readable_here());
   const size_t buffers = with_states ? tensors.buffers().size() : 1;
   std::deque<SnapshotFile> files;
   std::deque<Restoration> restorations;

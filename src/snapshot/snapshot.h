@@ -39,8 +39,10 @@ struct Snapshot {
   std::string scope = {};  ///< scope of the bits (train/scope.h); empty if the program did not record it
 };
 
-/// The newest format. Snapshots are written in it.
+/// The format of the files, the only one that is read and written.
 inline constexpr int64_t snapshot_format = 4;
+/// The last commit of this repository that reads older formats, 1 to 3. It writes format 4.
+inline constexpr const char* last_commit_with_older_formats = "b99816a";
 
 /// Returns the text of a snapshot's state.json: its fields, a checksum of each tensor and a checksum of the
 /// text. Throws Error if `sums` ([file]) are not complete.
@@ -60,10 +62,6 @@ class StoredSnapshot {
 
   /// Returns everything but the tensors.
   const Snapshot& state() const { return state_; }
-  /// Returns the format of the files: 1 (linear weights [out, in]), 2 ([in, out]), 3 (a checksum for each
-  /// tensor) or 4 (more files: see ModelLayout).
-  int64_t format() const { return format_; }
-  bool has_tensor_checksums() const { return format_ >= 3; }
   /// Returns the names of all files except state.json.
   std::vector<std::string> files() const;
   /// Returns the text of state.json.
@@ -91,11 +89,11 @@ class StoredSnapshot {
   void compare(const SnapshotFile& file, const TensorSums& sums, const std::vector<bool>& wanted) const;
   /// Throws UserError naming a file that is missing. If reading needs no download, also finds damaged files.
   void verify() const;
-  /// Throws UserError if a newer version of this program wrote the snapshot.
+  /// Throws UserError if the snapshot has another format than snapshot_format.
   void require_readable() const;
 
  private:
-  /// The checksums that state.json has of a file, since format 3.
+  /// The checksums that state.json has of a file.
   struct FileChecksums {
     struct OfTensor {
       int64_t place = 0;  ///< in the flat buffer
@@ -108,7 +106,7 @@ class StoredSnapshot {
 
   void parse();
   std::string key(const std::string& file) const;
-  std::string whole_checksum(const std::string& file) const;
+  const FileChecksums& checksums_of(const std::string& file) const;
   std::string name_of(const std::string& file) const;
   void read_to_end(const std::string& file, const Take& take) const;
 
@@ -116,9 +114,8 @@ class StoredSnapshot {
   std::string group_;
   std::string name_;
   std::string text_;
-  int64_t format_ = 1;
+  int64_t format_ = snapshot_format;
   Snapshot state_;
-  std::map<std::string, std::string> whole_;        ///< [file]: its checksum before format 3
   std::map<std::string, FileChecksums> checksums_;  ///< [file]
 };
 
@@ -153,8 +150,8 @@ class SnapshotStore {
   std::string name_of(Kind kind, int64_t step) const { return store_->name_of(group_of(kind, step)); }
 
   /// Returns the newest valid snapshot of a step below `end`, or nothing. Skips damaged ones and passes their
-  /// problems to `report`. Throws UserError for a snapshot of a newer version of this program. If not
-  /// `verified`, only states are read, and tensors may be damaged.
+  /// problems to `report`. Throws UserError for a snapshot of another format. If not `verified`, only states
+  /// are read, and tensors may be damaged.
   std::optional<StoredSnapshot> newest(const std::function<void(const std::string&)>& report,
                                        int64_t end = std::numeric_limits<int64_t>::max(),
                                        bool verified = true) const;
@@ -190,10 +187,10 @@ StoredSnapshot find_snapshot(const std::string& path);
 bool is_shared_by_all(const World& world, const std::string& path);
 
 /// Loads a snapshot's values, and its states if it has any, into `tensors`. Each rank reads what it holds if
-/// every rank can read the files and tensors have checksums. Otherwise rank 0 reads them once and broadcasts
-/// each piece. Besides its tensors a rank holds at most one piece. All ranks call it. All throw the UserError
-/// naming what is damaged, missing or of another shape. Some values are overwritten by then. Linear weights
-/// of format 1 are [out, in] and are transposed. If not `with_states`, only values are restored.
+/// every rank can read the files. Otherwise rank 0 reads them once and broadcasts each piece. Besides its
+/// tensors a rank holds at most one piece. All ranks call it. All throw the UserError naming what is damaged,
+/// missing or of another shape. Some values are overwritten by then. If not `with_states`, only values are
+/// restored.
 void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors,
              bool with_states = true);
 

@@ -44,13 +44,11 @@ Json json_of(const ValidationRecord& validations) {
   return json;
 }
 
-ValidationRecord validations_of(const Json& state) {
-  const auto found = state.find("validations");
-  if (found == state.end()) return {};
-  const Json& best = found->at("best_loss");
+ValidationRecord validations_of(const Json& json) {
+  const Json& best = json.at("best_loss");
   return {.best_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
-          .best_step = found->at("best_step"),
-          .since_best = found->at("since_best")};
+          .best_step = json.at("best_step"),
+          .since_best = json.at("since_best")};
 }
 
 }  // namespace
@@ -109,24 +107,20 @@ StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectSt
 void StoredSnapshot::parse() {
   try {
     const Json state = unseal(text_);
-    format_ = state.value("format", int64_t{1});
-    if (format_ > snapshot_format) return;  // the other fields may have changed their meaning
+    format_ = state.value("format", int64_t{1});  // format 1 did not record it
+    if (format_ != snapshot_format) return;       // the other fields may have another meaning
     const Json& best = state.at("best_validation_loss");
     state_ = {.step = state.at("step"),
               .optimizer_steps = state.at("optimizer_steps"),
               .is_finished = state.at("finished"),
-              .is_validation_pending = state.value("validation_pending", false),
+              .is_validation_pending = state.at("validation_pending"),
               .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
-              .validations = validations_of(state),
+              .validations = validations_of(state.at("validations")),
               .grad_scale = grad_scale_of(state),
               .configuration = state.at("configuration"),
               .artifacts = state.at("artifacts"),
-              .matmul_plans = state.value("matmul_plans", ""),
+              .matmul_plans = state.at("matmul_plans"),
               .scope = state.value("scope", "")};
-    if (!has_tensor_checksums()) {
-      whole_ = state.at("files").get<std::map<std::string, std::string>>();
-      return;
-    }
     for (const auto& [file, fields] : state.at("files").items()) {
       FileChecksums& checksums = checksums_[file];
       checksums = {.bytes = fields.at("bytes"), .header = fields.at("header"), .tensors = {}};
@@ -147,20 +141,15 @@ std::string StoredSnapshot::name_of(const std::string& file) const {
   return store_ ? store_->name_of(key(file)) : concat(name_, "/", file);
 }
 
-/// Returns the checksum of a file that has a single one, or an empty text if none is known.
-std::string StoredSnapshot::whole_checksum(const std::string& file) const {
-  if (const auto told = checksums_.find(file); told != checksums_.end()) return told->second.header;
-  const auto told = whole_.find(file);
-  return told == whole_.end() ? "" : told->second;
+const StoredSnapshot::FileChecksums& StoredSnapshot::checksums_of(const std::string& file) const {
+  const auto found = checksums_.find(file);
+  require(found != checksums_.end(), name_, "/", state_file, " has no entry for ", file);
+  return found->second;
 }
 
 std::vector<std::string> StoredSnapshot::files() const {
   std::vector<std::string> names;
-  for (const auto& [file, sum] : whole_) names.push_back(file);
   for (const auto& [file, sums] : checksums_) names.push_back(file);
-  const bool has_model = std::ranges::any_of(names, is_model_file);
-  if (!has_model) names.insert(names.begin(), model_file);
-  if (std::ranges::count(names, optimizer_file) == 0) names.emplace_back(optimizer_file);
   return names;
 }
 
@@ -177,20 +166,15 @@ std::string StoredSnapshot::header(const std::string& file) const {
 
 SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string& header) const {
   SnapshotFile found{.key = file, .header = header, .tensors = {}, .bytes = std::ssize(header)};
-  const FileChecksums* checksums = nullptr;
-  if (has_tensor_checksums()) {
-    const auto told = checksums_.find(file);
-    require(told != checksums_.end(), name_, "/", state_file, " has no entry for ", file);
-    checksums = &told->second;
-    require(hash_text(hash_of(header)) == checksums->header, name_of(file),
-            " is damaged: the checksum of its header does not match");
-  }
+  const FileChecksums& checksums = checksums_of(file);
+  require(hash_text(hash_of(header)) == checksums.header, name_of(file),
+          " is damaged: the checksum of its header does not match");
   try {
     const auto parsed =
         SafeTensorsHeader::parse(std::string_view(header).substr(SafeTensorsHeader::length_bytes));
     require(header.size() % 8 == 0, "its header has ", header.size(), " bytes");
     for (const SafeTensorsEntry& entry : parsed.entries) {
-      const int64_t place = checksums ? checksums->tensors.at(entry.name).place : 0;
+      const int64_t place = checksums.tensors.at(entry.name).place;
       found.tensors.push_back({.name = entry.name,
                                .dtype = entry.dtype,
                                .shape = entry.shape,
@@ -198,7 +182,7 @@ SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string&
                                .begin = found.bytes});
       found.bytes += entry.bytes();
     }
-    require(!checksums || found.bytes == checksums->bytes, "its tensors have a different size");
+    require(found.bytes == checksums.bytes, "its tensors have a different size");
   } catch (const std::exception& problem) {
     throw UserError(concat(name_of(file), " is damaged: ", problem.what()));
   }
@@ -226,13 +210,13 @@ void StoredSnapshot::read_to_end(const std::string& file, const Take& take) cons
 }
 
 void StoredSnapshot::read(const std::string& file, const Take& take) const {
-  if (!has_tensor_checksums() || is_text(file)) {
+  if (is_text(file)) {
     Hasher hasher;
     read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
       hasher.add(piece);
       take(begin, piece);
     });
-    require(hash_text(hasher.value()) == whole_checksum(file), name_of(file),
+    require(hash_text(hasher.value()) == checksums_of(file).header, name_of(file),
             " is damaged: its checksum does not match");
     return;
   }
@@ -250,7 +234,7 @@ void StoredSnapshot::read(const std::string& file, const Take& take) const {
 
 void StoredSnapshot::compare(const SnapshotFile& file, const TensorSums& sums,
                              const std::vector<bool>& wanted) const {
-  const FileChecksums& checksums = checksums_.at(file.key);
+  const FileChecksums& checksums = checksums_of(file.key);
   for (size_t t = 0; t < file.tensors.size(); ++t) {
     const std::string& name = file.tensors[t].name;
     const std::optional<uint64_t> sum = sums.of(t);
@@ -261,11 +245,14 @@ void StoredSnapshot::compare(const SnapshotFile& file, const TensorSums& sums,
 
 void StoredSnapshot::require_readable() const {
   require(format_ <= snapshot_format, name_, " was written by a newer version of this program (format ",
-          format_, "; this one reads up to ", snapshot_format, "): use that version, or another snapshot");
+          format_, "; this one reads format ", snapshot_format, "): use that version, or another snapshot");
+  require(format_ == snapshot_format, name_, " has format ", format_, ", but this version reads only format ",
+          snapshot_format, ": commit ", last_commit_with_older_formats,
+          " of this repository reads it, and writes format ", snapshot_format, " when it resumes the run");
 }
 
 void StoredSnapshot::verify() const {
-  if (format_ > snapshot_format) return;
+  if (format_ != snapshot_format) return;
   for (const std::string& file : files()) {
     if (store_->has_atomic_groups())
       read(file, [](int64_t, std::span<const std::byte>) {});

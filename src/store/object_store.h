@@ -61,10 +61,9 @@ class ObjectStore {
   /// Returns the full name of a key for messages: a path, or s3://bucket/key.
   virtual std::string name_of(const std::string& key) const = 0;
 
-  /// Writes the objects of a group under group + "/". The group is whole once its last object exists.
-  void put_group(const std::string& group, std::span<const Object> objects);
-  /// Begins a group that several processes write. `objects` are all but the last one, whose key is `last`.
-  /// The functions below get the result as `begun`.
+  /// Begins a group of objects under group + "/" that several processes write. The group is whole once its
+  /// last object exists. `objects` are the others, and `last` is the key of the last one. The functions below
+  /// get the result as `begun`.
   virtual std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                                   const std::string& last) = 0;
   /// Writes parts of an object and returns a receipt. Any of the processes may call it, until every byte was

@@ -31,12 +31,6 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   });
 }
 
-std::optional<int32_t> AddedTokens::id_of(std::string_view content) const {
-  for (const AddedToken& token : tokens_)
-    if (token.content == content) return token.id;
-  return {};
-}
-
 const AddedToken* AddedTokens::longest_at(std::string_view text, size_t place, bool normalized) const {
   const auto byte = static_cast<unsigned char>(text[place]);
   for (uint32_t i = begin_of_byte_[byte]; i < begin_of_byte_[byte + 1u]; ++i) {

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +30,6 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   const std::vector<AddedToken>& all() const { return tokens_; }
-  std::optional<int32_t> id_of(std::string_view content) const;
   /// All matches in a text, in order.
   std::vector<Match> find(std::string_view text) const;
   /// Returns true if an occurrence of an added token begins before `place` and ends after it.

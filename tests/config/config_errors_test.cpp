@@ -142,7 +142,7 @@ void PrintTo(const BadText& input, std::ostream* out) { *out << input.text; }
 class BadFile : public testing::TestWithParam<BadText> {};
 
 TEST_P(BadFile, IsRefusedWithItsLine) {
-  expect_contains(user_error([] { config_from_ini(GetParam().text, "a.ini"); }), GetParam().named);
+  expect_contains(user_error([] { load_file(GetParam().text); }), GetParam().named);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -143,7 +143,7 @@ TEST(KeyNames, TheCommandLineAndTheFileUseThem) {
   EXPECT_NE(user_error([&] { load_config(split_arguments(4, words.data())); }).find(on_command_line),
             std::string::npos);
   EXPECT_NE(user_error([] {
-              config_from_ini("[train]\nlr = 1\n", "a.ini");
+              load_file("[train]\nlr = 1\n");
             }).find("a.ini:2: unknown key train.lr (did you mean train.learning_rate?)"),
             std::string::npos);
 }

@@ -154,10 +154,10 @@ TEST(Loader, ShufflesEveryEpochAndMeetsEverySampleInEach) {
   EXPECT_NE(std::get<4>(epochs[0][0]), std::get<4>(epochs[1][0]));
 }
 
-TEST(Loader, KeepsOrderAndDropsTheTailIfAsked) {
+TEST(Loader, KeepsOrderAndSkipsAShortStepIfAsked) {
   Loader loader(
       numbers(11),
-      {.replicas = 2, .local_replicas = {0, 1}, .batch_size = 5, .shuffle = false, .drop_last = true});
+      {.replicas = 2, .local_replicas = {0, 1}, .batch_size = 5, .shuffle = false, .whole_batches = true});
   EXPECT_EQ(loader.steps_per_epoch(), 1);
   EXPECT_EQ(take(loader, 1),
             (std::vector<Record>{{0, 0, 0, 0, {0, 2, 4, 6, 8}}, {0, 0, 1, 5, {1, 3, 5, 7, 9}}}));

@@ -60,11 +60,6 @@ TEST(DistributedSampler, DealsOutRoundRobinAndPadsFromTheStart) {
   EXPECT_EQ(sequences({.samples = 10, .replicas = 3}), (Sequences{{4, 5, 0, 2}, {1, 3, 8, 4}, {7, 9, 6, 1}}));
 }
 
-TEST(DistributedSampler, DropsTheTail) {
-  EXPECT_EQ(sequences({.samples = 10, .replicas = 3, .drop_last = true}),
-            (Sequences{{4, 5, 0}, {1, 3, 8}, {7, 9, 6}}));
-}
-
 TEST(DistributedSampler, RepeatsTheOrderIfReplicasOutnumberSamples) {
   EXPECT_EQ(sequences({.samples = 3, .replicas = 8}), (Sequences{{2}, {0}, {1}, {2}, {0}, {1}, {2}, {0}}));
   EXPECT_EQ(sequences({.samples = 2, .replicas = 7, .shuffle = false}),
@@ -104,7 +99,6 @@ TEST(DistributedSampler, KeepsTheOrderWithoutShuffling) {
 
 TEST(DistributedSampler, RefusesWhatIsNotThere) {
   EXPECT_THROW(DistributedSampler({.samples = 0, .replicas = 1}), UserError);
-  EXPECT_THROW(DistributedSampler({.samples = 3, .replicas = 4, .drop_last = true}), UserError);
   const DistributedSampler sampler({.samples = 4, .replicas = 2});
   EXPECT_THROW(sampler.index(2, 0), Error);
   EXPECT_THROW(sampler.index(0, 2), Error);

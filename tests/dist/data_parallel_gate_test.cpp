@@ -112,10 +112,16 @@ void expect_bits(const float* found, const float* expected, int64_t count, const
         << what << " " << i << " is " << found[i] << " instead of " << expected[i];
 }
 
+/// Compares some of the elements that this rank keeps.
+void expect_bits(const FlatBuffer& found, const Placement& some, const std::vector<float>& expected,
+                 const std::string& what) {
+  for (const Range& range : some.ranges())
+    expect_bits(found.view(range).as<float>(), expected.data() + range.begin, range.size(), what);
+}
+
 /// Compares the elements that this rank keeps.
 void expect_bits(const FlatBuffer& found, const std::vector<float>& expected, const std::string& what) {
-  for (const Range& range : found.placement().ranges())
-    expect_bits(found.view(range).as<float>(), expected.data() + range.begin, range.size(), what);
+  expect_bits(found, found.placement(), expected, what);
 }
 
 void run_step(DataParallel& ddp, ParameterSpace& space, Momentum& optimizer, const TinyModel& model, int step,
@@ -158,10 +164,11 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     const Sharding& sharding = ddp.sharding();
     if (!sharding.cuts_gradients()) ddp.gather_gradients();
     expect_bits(space.gradients(), expected.gradients, "gradient");
-    ddp.gather_states(optimizer);
+    ddp.place_states(optimizer);
     const FlatBuffer& states = optimizer.states()[0].flat;
-    if (communicator.rank() == 0 || !setting.by_owners || sharding.stage != Shard::none)
-      expect_bits(states, expected.states, "state");
+    const auto rank = static_cast<size_t>(communicator.rank());
+    const Placement updates(sharding.updates[rank]);
+    expect_bits(states, setting.by_owners ? updates : states.placement(), expected.states, "state");
     expect_bits(space.values(), expected.values, "value");
     for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit) {
       const Range range = space.units()[static_cast<size_t>(unit)];
@@ -169,9 +176,7 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
                   concat("value of unit ", unit));
     }
     // Each rank keeps the elements that its stage of sharding requires.
-    const auto rank = static_cast<size_t>(communicator.rank());
     EXPECT_EQ(space.values().placement(), Placement(sharding.masters[rank]));
-    const Placement updates(sharding.updates[rank]);
     const Placement whole = Placement::whole(space.trainable_elements());
     EXPECT_EQ(states.placement(), sharding.stage != Shard::none ? updates : whole);
     EXPECT_EQ(space.gradients().placement(), sharding.cuts_gradients() ? updates : whole);

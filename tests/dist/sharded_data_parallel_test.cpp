@@ -88,12 +88,12 @@ TEST(Sharded, WhereSharedMemoryEndsMessagesBegin) {
           DataParallel ddp(space, World(stingy), {.replicas = 3, .shard = stage});
           Momentum optimizer(space);
           for (int step = 0; step < steps; ++step) run_step(ddp, optimizer, model, step);
-          ddp.gather_states(optimizer);
           EXPECT_STREQ(ddp.transport(), requests < 2 ? "as messages" : "in shared memory");
           std::vector<float> outcome = all_values(ddp, space);
           if (launched.rank() > 0) return;
-          if (stage == Shard::none)
-            for (const float value : values_of(optimizer.states()[0].flat)) outcome.push_back(value);
+          for (const Range& range : ddp.sharding().updates[0])
+            for (const float value : values_of(optimizer.states()[0].flat.part(range)))
+              outcome.push_back(value);
           if (requests == 0) first = outcome;
           EXPECT_EQ(outcome, first) << requests << " blocks of shared memory, " << name(stage);
           if (requests >= 2) needed = stingy->asked;  // with fewer than two, later requests are not made

@@ -78,25 +78,33 @@ TEST(Snapshot, ComesBackAsItWas) {
     SnapshotStore store(directory.path(), 1);
     save_example(store, snapshot);
     expect_equal(load_snapshot(directory.path()), snapshot);
-    EXPECT_EQ(find_snapshot(directory.path()).format(), 4);
   }
 }
 
-TEST(Snapshot, OneOfANewerVersionIsRefusedAndNotPassedOver) {
+/// Writes the format of a snapshot's state.json. Format 1 has no number.
+void set_format(const std::string& path, int64_t format) {
+  auto sealed = nlohmann::ordered_json::parse(read_text(path));
+  sealed["state"]["format"] = format;
+  if (format == 1) sealed["state"].erase("format");
+  if (format <= 2) sealed["state"]["files"] = {{model_file, "0123"}, {optimizer_file, "4567"}};
+  sealed["checksum"] = hash_text(hash_of(sealed["state"].dump()));
+  write_text(path, sealed.dump(2) + "\n");
+}
+
+TEST(Snapshot, OneOfAnotherFormatIsRefusedAndNotPassedOver) {
   const TemporaryDirectory directory;
   SnapshotStore store(directory.path(), 5);
   for (int64_t step : {1, 2}) save_example(store, example(step));
-  const std::string path = directory / "step-00000002/state.json";
-  auto sealed = nlohmann::ordered_json::parse(read_text(path));
-  sealed["state"]["format"] = 5;
-  sealed["checksum"] = hash_text(hash_of(sealed["state"].dump()));
-  write_text(path, sealed.dump(2) + "\n");
-  const auto refused = [&](auto body) {
-    expect_contains(user_error(body), {"step-00000002", "newer version", "format 5"});
-  };
-  refused([&] { store.newest([](const std::string& report) { ADD_FAILURE() << report; }); });
-  refused([&] { load_snapshot(directory.path()); });
-  refused([&] { load_snapshot(directory / "step-00000002"); });
+  for (const int64_t format : {1, 2, 3, 5}) {
+    set_format(directory / "step-00000002/state.json", format);
+    const auto refused = [&](auto body) {
+      expect_contains(user_error(body), {"step-00000002", concat("format ", format),
+                                         format > snapshot_format ? "newer version" : "commit b99816a"});
+    };
+    refused([&] { store.newest([](const std::string& report) { ADD_FAILURE() << report; }); });
+    refused([&] { load_snapshot(directory.path()); });
+    refused([&] { load_snapshot(directory / "step-00000002"); });
+  }
 }
 
 TEST(SnapshotStore, KeepsTheNewestAndBest) {

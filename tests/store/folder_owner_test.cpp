@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/host.h"
 #include "store/folder_store.h"
+#include "tests/store/put_group.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
@@ -76,11 +77,11 @@ TEST_F(OwnedFolder, ALaterStartTakesItFromOneThatLingersWhichMayThenMoveNothing)
   store.set_guard([&] { lingering->check(); });
   const std::string text = "contents";
   const Object object{.key = "file", .pieces = {std::as_bytes(std::span(text))}};
-  store.put_group("mine", std::span(&object, 1));
+  put_group(store, "mine", std::span(&object, 1));
   EXPECT_THROW(take("a", 2), UserError) << "an earlier start took it from a later one";
   const auto later = take("a", 4);
   EXPECT_THROW(lingering->check(), Error);
-  EXPECT_THROW(store.put_group("late", std::span(&object, 1)), Error);
+  EXPECT_THROW(put_group(store, "late", std::span(&object, 1)), Error);
   EXPECT_THROW(store.remove_group("mine", "file"), Error);
   EXPECT_THROW(store.remove("mine/file"), Error);
   EXPECT_EQ(store.list(""), std::vector<std::string>{"mine/file"});

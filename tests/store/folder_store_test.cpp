@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "store/object_store.h"
+#include "tests/store/put_group.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {
@@ -50,11 +51,11 @@ TEST(FolderStore, ReplacesGroupsAtOnce) {
   const TemporaryDirectory directory;
   const auto store = open_store(directory.path());
   const std::string text = "old", other = "new";
-  store->put_group("g", std::array{Object{"one", {bytes_of(text)}}, Object{"two", {bytes_of(text)}}});
-  store->put_group("g", std::array{Object{"two", {bytes_of(other), bytes_of(other)}}});
+  put_group(*store, "g", std::array{Object{"one", {bytes_of(text)}}, Object{"two", {bytes_of(text)}}});
+  put_group(*store, "g", std::array{Object{"two", {bytes_of(other), bytes_of(other)}}});
   EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"});
   EXPECT_EQ(store->get("g/two"), "newnew");
-  EXPECT_THROW(store->put_group("g", std::array{Object{"no/such/folder", {bytes_of(text)}}}), Error);
+  EXPECT_THROW(put_group(*store, "g", std::array{Object{"no/such/folder", {bytes_of(text)}}}), Error);
   EXPECT_EQ(store->list(""), std::vector<std::string>{"g/two"}) << "only the old group must be there";
   store->remove_group("g", "two");
   EXPECT_TRUE(fs::is_empty(directory.path()));

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "tests/store/aws_support.h"
+#include "tests/store/put_group.h"
 
 namespace lockstep {
 namespace {
@@ -99,7 +100,8 @@ TEST_F(S3GroupTest, TheLastObjectVouchesForTheOthers) {
   const HttpServer server([](const std::string&) { return http_reply("200 OK"); });
   const std::string text = "text";
   const std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(text))};
-  store(server).put_group("g", std::array{Object{"z", pieces}, Object{"a", pieces}, Object{"last", pieces}});
+  S3Store bucket = store(server);
+  put_group(bucket, "g", std::array{Object{"z", pieces}, Object{"a", pieces}, Object{"last", pieces}});
   EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/z",
                                                      "PUT /bucket/run/g/a", "PUT /bucket/run/g/last"}));
 }
@@ -134,7 +136,8 @@ TEST_F(S3GroupTest, AGroupThatBreaksOffHasNoLastObject) {
   const HttpServer server([](const std::string& request) {
     return http_reply(request.starts_with("PUT /bucket/run/g/b") ? "403 Forbidden" : "200 OK");
   });
-  EXPECT_THROW(store(server).put_group("g", std::array{Object{"a", {}}, Object{"b", {}}, Object{"last", {}}}),
+  S3Store bucket = store(server);
+  EXPECT_THROW(put_group(bucket, "g", std::array{Object{"a", {}}, Object{"b", {}}, Object{"last", {}}}),
                UserError);
   EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/a",
                                                      "PUT /bucket/run/g/b"}));

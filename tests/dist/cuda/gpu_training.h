@@ -125,8 +125,8 @@ inline std::vector<float> parts(const std::vector<float>& all, const Placement& 
   return some;
 }
 
-/// The result of a run, for all elements of the space: the values after each step, and the momenta at the
-/// end.
+/// The result of a run: the values of all elements after each step, and the momenta in this rank's memory at
+/// the end.
 struct Outcome {
   std::vector<std::vector<float>> values;
   std::vector<float> states;
@@ -197,7 +197,7 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
     ddp.check();
     outcome.values.push_back(gather_values(ddp, space));
   }
-  ddp.gather_states(optimizer);
+  ddp.place_states(optimizer);
   outcome.states = numbers(optimizer.states()[0].flat);
   return outcome;
 }
@@ -207,17 +207,18 @@ inline void expect_outcome(const Setting& setting, const Outcome& expected) {
   run_gpu_ranks(setting.ranks, [&](Communicator& communicator, const Stream& stream) {
     const Outcome outcome = run(setting, communicator, stream);
     ASSERT_EQ(outcome.values, expected.values) << setting;
-    const auto elements = static_cast<int64_t>(expected.states.size());
-    Placement placement = Placement::whole(elements);
-    if (setting.options.shard != Shard::none || setting.options.offload != Offload::none) {
-      const ParameterSpace space(Model().parameters);
-      const Sharding sharding(space, setting.options.shard, setting.ranks, setting.options.group,
-                              setting.options.offload);
-      placement = Placement(sharding.updates[static_cast<size_t>(communicator.rank())]);
-    } else if (communicator.rank() > 0 && setting.by_owners) {
+    const bool is_sharded = setting.options.shard != Shard::none || setting.options.offload != Offload::none;
+    if (!is_sharded && !setting.by_owners) {
+      ASSERT_EQ(outcome.states, expected.states) << setting;
       return;
     }
-    ASSERT_EQ(outcome.states, parts(expected.states, placement)) << setting;
+    // A rank updates only the states of its owned ranges.
+    const ParameterSpace space(Model().parameters);
+    const Sharding sharding(space, setting.options.shard, setting.ranks, setting.options.group,
+                            setting.options.offload);
+    const Placement updates(sharding.updates[static_cast<size_t>(communicator.rank())]);
+    ASSERT_EQ(is_sharded ? outcome.states : parts(outcome.states, updates), parts(expected.states, updates))
+        << setting;
   });
 }
 
