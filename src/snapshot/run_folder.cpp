@@ -127,6 +127,37 @@ void RunFolder::load(PlacedTensors& tensors) {
   }
 }
 
+bool RunFolder::go_back(int64_t step, const std::string& problem, PlacedTensors& tensors) {
+  const NoTimeout no_timeout(world_.communicator());
+  const int64_t newer = snapshot_->state().step;
+  char goes_back = 0;
+  on_first_rank(world_, [&] {
+    if (SnapshotStore(config_.snapshot.path, config_.snapshot.keep).failed_step().step == step) return;
+    std::optional<StoredSnapshot> older;
+    try {
+      older = newest_below(newer);
+    } catch (const UserError&) {
+      return;  // all are damaged
+    }
+    if (!older || !run_of(older->state(), config_, artifacts_).differences.empty()) return;
+    log_warning(concat("step ", step, ": ", problem, " although it was computed from the snapshot of step ",
+                       newer, ", which may be wrong: going back once to the snapshot of step ",
+                       older->state().step));
+    snapshot_ = std::move(older);
+    goes_back = 1;
+  });
+  world_.communicator().broadcast(&goes_back, sizeof goes_back, 0);
+  if (goes_back == 0) return false;
+  share_snapshot();
+  load(tensors);
+  on_first_rank(world_, [&] {
+    check();
+    SnapshotStore(config_.snapshot.path, config_.snapshot.keep)
+        .set_failed_step({.step = step, .passed_over = newer});
+  });
+  return true;
+}
+
 void RunFolder::check() const {
   for (const auto& owner : owners_) owner->check();
 }

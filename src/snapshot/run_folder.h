@@ -77,6 +77,10 @@ class RunFolder {
   /// Loads the snapshot, if there is one, into the tensors of all ranks. If it turns out to be damaged, loads
   /// the one before instead. Throws UserError if none is left.
   void load(PlacedTensors& tensors);
+  /// Loads the snapshot before the one that this start resumed from, because `step` is not finite
+  /// (`problem`). Records it, so that no later start resumes from the newer snapshot or goes back for this
+  /// step again. Returns false if one did before, or if there is no older snapshot. All ranks call it.
+  bool go_back(int64_t step, const std::string& problem, PlacedTensors& tensors);
   /// Returns whether all ranks read and write snapshots. If not, rank 0 does it for all.
   bool is_shared() const { return is_shared_; }
   /// Returns the run in log.dir if it is finished and needs no more steps. Only rank 0 has all fields; other

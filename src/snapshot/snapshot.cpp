@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "config/config.h"
 #include "config/config_file.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
+constexpr const char* failed_step_file = "failed-step.json";
 
 /// Returns "step-00001000" for "step-" and 1000.
 std::string numbered(const std::string& prefix, int64_t step) { return prefix + zero_padded(step, 8); }
@@ -131,6 +133,32 @@ void SnapshotStore::end(Kind kind, const Snapshot& snapshot, const std::string& 
                       {.key = state_file, .pieces = {std::as_bytes(std::span(state))}});
   });
   make_room([&] { remove_older(kind, group); });
+  if (const FailedStep failed = failed_step(); kind == Kind::step && failed.passed_over == snapshot.step)
+    set_failed_step({.step = failed.step});
+}
+
+void SnapshotStore::amend(const Snapshot& snapshot) {
+  const std::string group = group_of(Kind::step, snapshot.step);
+  naming(store_->name_of(group), [&] {
+    const std::string state = amended_state_text(StoredSnapshot(store_, group).text(), snapshot);
+    store_->put(concat(group, "/", state_file), std::array{std::as_bytes(std::span(state))});
+  });
+}
+
+SnapshotStore::FailedStep SnapshotStore::failed_step() const {
+  const auto json = nlohmann::json::parse(store_->get(failed_step_file).value_or(""), nullptr, false);
+  // The file is only a help. A damaged one counts as none.
+  const auto number = [&](const char* key) {
+    const bool is_there = json.is_object() && json.contains(key) && json[key].is_number_integer();
+    return is_there ? json[key].get<int64_t>() : int64_t{-1};
+  };
+  return {.step = number("failed_step"), .passed_over = number("passed_over")};
+}
+
+void SnapshotStore::set_failed_step(const FailedStep& failed) {
+  const nlohmann::ordered_json json = {{"failed_step", failed.step}, {"passed_over", failed.passed_over}};
+  const std::string text = json.dump() + "\n";
+  store_->put(failed_step_file, std::array{std::as_bytes(std::span(text))});
 }
 
 void SnapshotStore::drop(Kind kind, int64_t step, const std::string& begun) {
@@ -213,8 +241,10 @@ bool is_shared_by_all(const World& world, const std::string& path) {
 
 std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
                                                     int64_t end, bool verified) const {
+  const int64_t passed_over = failed_step().passed_over;
   for (const std::string& name : snapshots_newest_first(step_prefix)) {
-    if (*number_of(name, step_prefix) >= end) continue;
+    const int64_t step = *number_of(name, step_prefix);
+    if (step >= end || step == passed_over) continue;
     std::optional<StoredSnapshot> found;
     try {
       found.emplace(store_, name);

@@ -21,6 +21,8 @@ struct ValidationRecord {
   std::optional<double> best_loss = {};
   int64_t best_step = 0;
   int64_t since_best = 0;  ///< validations since the best one
+
+  bool operator==(const ValidationRecord&) const = default;
 };
 
 /// The state of a run, without its tensors. Together with them it suffices to resume the run, or to use its
@@ -37,6 +39,8 @@ struct Snapshot {
   std::map<std::string, std::string> artifacts;  ///< other texts that the model needs (its vocabulary)
   std::string matmul_plans;                      ///< plans of matmuls on a GPU (export_matmul_plans)
   std::string scope = {};  ///< scope of the bits (train/scope.h); empty if the program did not record it
+
+  bool operator==(const Snapshot&) const = default;
 };
 
 /// The format of the files, the only one that is read and written.
@@ -48,6 +52,9 @@ inline constexpr const char* last_commit_with_older_formats = "b99816a";
 /// text. Throws Error if `sums` ([file]) are not complete.
 std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>& files,
                        const std::vector<TensorSums>& sums);
+
+/// Returns the text of state.json with the fields of another snapshot of the same tensors.
+std::string amended_state_text(const std::string& text, const Snapshot& snapshot);
 
 /// A snapshot in a folder or bucket. Only its state is in memory.
 class StoredSnapshot {
@@ -142,6 +149,16 @@ class SnapshotStore {
   /// [rank].
   void end(Kind kind, const Snapshot& snapshot, const std::string& begun,
            const std::vector<SnapshotFile>& files, const std::vector<std::string>& written);
+  /// Replaces the state of a step's snapshot in one step. Its tensors stay.
+  void amend(const Snapshot& snapshot);
+  /// A step that was not finite, and the snapshot that was passed over because of it. -1: none.
+  struct FailedStep {
+    int64_t step = -1;
+    int64_t passed_over = -1;  ///< newest() passes it over until it is written again
+  };
+  /// Returns the last such step of the run, from the file failed-step.json.
+  FailedStep failed_step() const;
+  void set_failed_step(const FailedStep& failed);
   /// Deletes a snapshot that was begun and cannot be completed.
   void drop(Kind kind, int64_t step, const std::string& begun);
   /// Returns the alignment of the ranks' shares of a file of this size, in bytes; 1: none.
@@ -149,9 +166,9 @@ class SnapshotStore {
   /// Returns the name that messages use.
   std::string name_of(Kind kind, int64_t step) const { return store_->name_of(group_of(kind, step)); }
 
-  /// Returns the newest valid snapshot of a step below `end`, or nothing. Skips damaged ones and passes their
-  /// problems to `report`. Throws UserError for a snapshot of another format. If not `verified`, only states
-  /// are read, and tensors may be damaged.
+  /// Returns the newest valid snapshot of a step below `end` that was not passed over, or nothing. Skips
+  /// damaged ones and passes their problems to `report`. Throws UserError for a snapshot of another format.
+  /// If not `verified`, only states are read, and tensors may be damaged.
   std::optional<StoredSnapshot> newest(const std::function<void(const std::string&)>& report,
                                        int64_t end = std::numeric_limits<int64_t>::max(),
                                        bool verified = true) const;

@@ -68,6 +68,19 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   start_next();
 }
 
+void SnapshotWriter::amend(const Snapshot& snapshot) {
+  expect(is_idle() && newest_ && snapshot.step == newest_->step, "the newest snapshot is not of step ",
+         snapshot.step);
+  if (snapshot == *newest_) return;
+  snapshot_ = snapshot;
+  kinds_ = {SnapshotStore::Kind::step};
+  start_on_first(Phase::end, [this] {
+    if (before_end_) before_end_();
+    store_->amend(snapshot_);
+    return std::string();
+  });
+}
+
 /// Copies this rank's part into the memory of the last copy. Fresh memory would cost as much as the copy.
 void SnapshotWriter::copy() {
   const MemoryScope scope("snapshot");
@@ -200,7 +213,10 @@ void SnapshotWriter::close(bool is_kept) {
   const SnapshotStore::Kind kind = kinds_.back();
   kinds_.pop_back();
   if (!is_kept && kind == SnapshotStore::Kind::best) best_loss_ = best_loss_before_;
-  if (is_kept && kind == SnapshotStore::Kind::step) newest_step_ = snapshot_.step;
+  if (is_kept && kind == SnapshotStore::Kind::step) {
+    newest_ = snapshot_;
+    newest_->best_validation_loss = best_loss_;
+  }
   start_next();
 }
 
@@ -209,7 +225,7 @@ void SnapshotWriter::go_on() { meet(0.0); }
 int64_t SnapshotWriter::finish() {
   const NoTimeout no_timeout(world_.communicator());
   while (!is_idle()) meet(forever);
-  return newest_step_;
+  return newest_ ? newest_->step : -1;
 }
 
 }  // namespace lockstep

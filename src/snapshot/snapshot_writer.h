@@ -49,6 +49,9 @@ class SnapshotWriter {
   /// Copies the tensors and starts to write a snapshot. Only one is written at a time. If the one before
   /// takes longer than `patience_seconds`, this one is skipped.
   void save(const Snapshot& snapshot, Purpose purpose, double patience_seconds);
+  /// Starts to replace the state of the newest snapshot, unless that is the same. The snapshot keeps its
+  /// tensors. Call it when nothing is being written.
+  void amend(const Snapshot& snapshot);
   /// Starts the next phase of the current snapshot if all ranks have completed their part of the last phase.
   /// Does not wait for writing. Call it regularly.
   void go_on();
@@ -95,7 +98,7 @@ class SnapshotWriter {
   Progress progress_ = Progress::done;
   std::string result_;  ///< outcome of this rank's work, or the reason why it failed
   std::string begun_;
-  int64_t newest_step_ = -1;
+  std::optional<Snapshot> newest_;  ///< the newest that was written to resume from
   std::optional<double> best_loss_;
   std::optional<double> best_loss_before_;  ///< best_loss_ to restore if the new best one fails
   Clock::time_point began_;                 ///< when the copy was made

@@ -51,10 +51,8 @@ ValidationRecord validations_of(const Json& json) {
           .since_best = json.at("since_best")};
 }
 
-}  // namespace
-
-std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>& files,
-                       const std::vector<TensorSums>& sums) {
+/// Returns the fields of a snapshot, without its files.
+Json json_of(const Snapshot& snapshot) {
   Json state = {{"format", snapshot_format},
                 {"step", snapshot.step},
                 {"optimizer_steps", snapshot.optimizer_steps},
@@ -71,6 +69,14 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
     state["grad_scaler"] = {{"scale", scaler->scale},
                             {"growth_tracker", scaler->growth_tracker},
                             {"skipped_steps", scaler->skipped_steps}};
+  return state;
+}
+
+}  // namespace
+
+std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>& files,
+                       const std::vector<TensorSums>& sums) {
+  Json state = json_of(snapshot);
   for (size_t f = 0; f < files.size(); ++f) {
     Json tensors = Json::array();
     for (size_t t = 0; t < files[f].tensors.size(); ++t) {
@@ -83,6 +89,12 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
     state["files"][files[f].key] = {
         {"bytes", files[f].bytes}, {"header", hash_text(hash_of(files[f].header))}, {"tensors", tensors}};
   }
+  return seal(state);
+}
+
+std::string amended_state_text(const std::string& text, const Snapshot& snapshot) {
+  Json state = json_of(snapshot);
+  state["files"] = unseal(text).at("files");
   return seal(state);
 }
 

@@ -57,4 +57,15 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
   return total / weight_of(data, 0, data.size());
 }
 
+bool generate_sample(const World& world, DataParallel& data_parallel, const TrainingTask& task,
+                     const std::function<void(const std::string&)>& print) {
+  const auto write = [&](const std::function<bool()>& go_on) {
+    const MemoryScope scope("sample text");
+    const DataParallel::Together together(data_parallel);
+    print(task.sample_text(go_on));
+  };
+  const bool gathers = data_parallel.sharding().cuts_reads();
+  return gathers ? on_all_ranks_in_parts(world, write) : on_first_rank_in_parts(world, write);
+}
+
 }  // namespace lockstep

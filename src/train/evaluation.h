@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "comm/world.h"
 #include "data/dataset.h"
@@ -19,5 +20,11 @@ namespace lockstep {
 std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
                                const Dataset& data, int64_t batch_size,
                                const std::function<void(int64_t done, int64_t batches)>& progress = {});
+
+/// Generates the task's sample text and passes it to `print` on rank 0, which generates it while the others
+/// wait for each token. With full sharding all ranks generate the same text, because they gather the model
+/// together. All ranks return false if one was asked to stop. The text is cut then.
+bool generate_sample(const World& world, DataParallel& data_parallel, const TrainingTask& task,
+                     const std::function<void(const std::string&)>& print);
 
 }  // namespace lockstep

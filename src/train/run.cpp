@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <deque>
 #include <iostream>
-#include <limits>
-#include <utility>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "core/clock.h"
 #include "core/exit_code.h"
 #include "core/hash.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "kernels/matmul_plans.h"
 #include "snapshot/metrics.h"
 #include "snapshot/parameters_hash.h"
@@ -23,13 +20,13 @@
 #include "train/evaluation.h"
 #include "train/progress.h"
 #include "train/rank_table.h"
+#include "train/request_votes.h"
 #include "train/run_log.h"
 #include "train/run_snapshots.h"
 #include "train/schedule.h"
 #include "train/scope.h"
 #include "train/step_meter.h"
 #include "train/step_runner.h"
-#include "train/stop_request.h"
 
 namespace lockstep {
 namespace {
@@ -40,12 +37,6 @@ struct StartedStep {
   int64_t samples_of_replica = 0;
   Clock::time_point begin;
 };
-
-/// Returns whether a thread may prepare batches in the background. If every core computes, that thread would
-/// only slow down the others.
-bool may_prepare_beside(const Config& config, const World& world) {
-  return config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
-}
 
 /// A run from start to end, on one rank.
 class Run {
@@ -58,36 +49,31 @@ class Run {
         space_(space),
         folder_(folder),
         engine_(config, world, task, space),
-        loader_(task.training_data, {.replicas = config.dist.replicas,
-                                     .local_parts = slices_of(engine_.data_parallel.micro_batches()),
-                                     .parts = config.train.accumulate,
-                                     .batch_size = config.train.batch_size,
-                                     .seed = static_cast<uint64_t>(config.train.seed),
-                                     .shuffle = task.shuffle,
-                                     .whole_batches = config.train.accumulate > 1,
-                                     .prefetch = may_prepare_beside(config, world)}),
+        loader_(task.training_data, loader_options(config, world, task, engine_.data_parallel)),
         runner_(config.train, task, engine_, [this] { vote(); }),
+        votes_(world, engine_.data_parallel),
         total_steps_(config.train.steps),
         learning_rate_(schedule_of(config.train)),
         meter_(task, peak_flops(config, world)),
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
-        snapshots_(
-            config, world, folder, tensors_, task.layout ? task.layout() : ModelLayout(),
-            [this] { return snapshot(); }, [this] { writer_->sync(); }),
         early_stopping_(config.train) {}
 
   int operator()();
 
  private:
   void resume();
+  void begin();
   void open_files();
+  void open_metrics();
   void run_steps();
   void start(int64_t index);
   void vote();
+  bool go_back(const StepResult& result);
   void finish_oldest();
-  StepMetrics metrics_of(const StartedStep& step);
+  void finish_last(const StepMetrics& metrics);
+  StepMetrics metrics_of(const StartedStep& step, const StepResult& result);
   std::optional<double> validate(int64_t step);
   void validate_pending();
   bool judge(std::optional<double> validation_loss);
@@ -104,7 +90,7 @@ class Run {
   }
   /// Returns whether the result of this step is needed before the next step starts.
   bool needs_result(int64_t step) const {
-    return validates(step) || snapshots_.is_wanted() || snapshots_.is_due(step) ||
+    return validates(step) || snapshots_->is_wanted() || snapshots_->is_due(step) ||
            (config_.train.sample_every > 0 && is_due(step, config_.train.sample_every));
   }
 
@@ -116,21 +102,22 @@ class Run {
   TrainingEngine engine_;
   Loader loader_;
   StepRunner runner_;
+  RequestVotes votes_;
   int64_t total_steps_;
   std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
   StepMeter meter_;
   int64_t first_step_ = 0;
+  int64_t next_ = 0;  ///< index of the step that starts next
   std::deque<StartedStep> started_;
   ParameterCheck parameter_check_;
   SpaceTensors tensors_;
   std::unique_ptr<MetricsWriter> writer_;  ///< on rank 0; the threads of snapshots_ use it
-  RunSnapshots snapshots_;
-  int64_t last_step_ = 0;                ///< the last step whose result is known
-  bool has_asked_to_stop_ = false;       ///< this rank has
-  bool has_asked_for_snapshot_ = false;  ///< this rank has, and has not withdrawn it
-  bool stopping_ = false;                ///< a rank has asked, and all ranks know it
+  std::optional<RunSnapshots> snapshots_;  ///< made when the snapshot to resume from is loaded
+  int64_t last_step_ = 0;                  ///< the last step whose result is known
+  bool stopping_ = false;                  ///< a rank has asked, and all ranks know it
   EarlyStopping early_stopping_;
-  bool validation_is_pending_ = false;  ///< a request to stop interrupted the last validation
+  bool validation_is_pending_ = false;  ///< the newest snapshot does not contain the validation of its step
+  bool has_gone_back_ = false;          ///< in this start
   std::unique_ptr<Progress> progress_;  ///< on rank 0
 };
 
@@ -154,7 +141,16 @@ void Run::resume() {
   // States are placed before they are read. A rank then allocates memory only for its own states.
   engine_.data_parallel.place_states(*engine_.optimizer);
   folder_.load(tensors_);
-  const Snapshot* found = folder_.snapshot();
+  begin();
+}
+
+/// Sets everything but the tensors to the state of the snapshot that is loaded, if there is one.
+void Run::begin() {
+  const Snapshot* found = folder_.snapshot();  // an older one than before, if that was damaged
+  if (found && world_.is_first()) compare_scope(*found, scope_of_bits(config_, world_));
+  snapshots_.emplace(
+      config_, world_, folder_, tensors_, task_.layout ? task_.layout() : ModelLayout(),
+      [this] { return snapshot(); }, [this] { writer_->sync(); });
   if (found == nullptr && task_.initial_values) task_.initial_values(world_, tensors_);
   if (found != nullptr || task_.initial_values) engine_.data_parallel.refresh_copies();
   if (found == nullptr) return;
@@ -173,8 +169,13 @@ void Run::open_files() {
   log_start(config_, world_, task_, engine_.data_parallel, total_steps_);
   const auto states = std::ssize(engine_.optimizer->state_names());
   const int64_t bytes = 4 * (space_.elements() + states * space_.trainable_elements());
-  snapshots_.describe(bytes, task_.validation_data != nullptr);
+  snapshots_->describe(bytes, task_.validation_data != nullptr);
   write_fingerprint(config_, task_.artifacts);
+  open_metrics();
+}
+
+void Run::open_metrics() {
+  progress_.reset();
   writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_,
                                             [this] { folder_.check(); });
   progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
@@ -187,11 +188,31 @@ void Run::open_files() {
 void Run::run_steps() {
   // A GPU gets its next step before the result of the current one is read.
   const size_t most_ahead = device_of(current_stream()) == Device::cuda ? 1 : 0;
-  for (int64_t index = first_step_; index < total_steps_ && !stopping_; ++index) {
-    start(index);
-    while (started_.size() > (needs_result(index + 1) ? 0 : most_ahead)) finish_oldest();
+  for (next_ = first_step_; next_ < total_steps_ && !stopping_;) {
+    start(next_++);
+    while (started_.size() > (needs_result(next_) ? 0 : most_ahead)) finish_oldest();
+    if (next_ >= total_steps_ || stopping_)
+      while (!started_.empty()) finish_oldest();
   }
-  while (!started_.empty()) finish_oldest();
+}
+
+/// Goes back to the snapshot before the one that this start resumed from, because the step that has ended is
+/// not finite and no snapshot was written since. The cause may be that snapshot: a host may have written
+/// wrong values with right checksums. Returns false if the run cannot go back, or if it did so before.
+bool Run::go_back(const StepResult& result) {
+  if (is_finite(result) || folder_.snapshot() == nullptr || snapshots_->has_begun_any() || has_gone_back_)
+    return false;
+  has_gone_back_ = true;
+  for (; !started_.empty(); started_.pop_front()) stopping_ |= runner_.collect().stop;
+  snapshots_->finish();
+  heartbeat().deadline_seconds.store(0.0);
+  if (!folder_.go_back(last_step_, concat("the loss is ", result.loss), tensors_)) return false;
+  begin();
+  on_first_rank(world_, [this] { open_metrics(); });
+  heartbeat().deadline_seconds.store(config_.dist.timeout_s);
+  loader_.seek(next_ = first_step_);
+  if (validation_is_pending_) validate_pending();
+  return true;
 }
 
 /// Ends a run whose steps are all done. Returns the exit code.
@@ -199,7 +220,7 @@ int Run::finish() {
   const uint64_t hash_value = parameter_check_.compare(total_steps_);
   const Snapshot* found = folder_.snapshot();
   const bool is_there = found && found->is_finished && found->step == total_steps_;
-  const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_.save_last(total_steps_);
+  const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_->save_last(total_steps_);
   const NoTimeout no_timeout(world_.communicator());
   const bool is_kept = world_.communicator().on_every_rank(!is_lost);
   if (world_.is_first() && !is_kept)
@@ -218,17 +239,11 @@ int Run::finish() {
 int Run::stop() {
   // Steps before this start are in a snapshot, or there were none. So only steps of this start need one.
   if (last_step_ != first_step_) parameter_check_.compare(last_step_);
-  const bool is_saved = last_step_ == first_step_ || snapshots_.save_last(last_step_);
+  const bool is_saved = last_step_ == first_step_ || snapshots_->save_last(last_step_);
   const NoTimeout no_timeout(world_.communicator());
   const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
   if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
-  const std::string when =
-      concat(validation_is_pending_ ? "in the validation after step " : "after step ", last_step_);
-  if (is_saved)
-    log_info(concat("stopped on request ", when, "; run the same command again to resume"));
-  else
-    log_error(concat("stopped on request ", when, " without a snapshot",
-                     config_.snapshot.path.empty() ? ", because snapshot.path is none" : ""));
+  log_stop(config_, last_step_, validation_is_pending_, is_saved);
   return is_saved ? exit_stopped : 1;
 }
 
@@ -249,46 +264,48 @@ void Run::start(int64_t index) {
   started_.push_back(started);
 }
 
-/// Sends this rank's requests, to stop or to write a snapshot, to all ranks with the current step.
 void Run::vote() {
-  if (stop_was_requested() && !std::exchange(has_asked_to_stop_, true)) {
-    engine_.data_parallel.vote(Vote::stop);
-    // On a GPU the next step has started before the votes of this step are read.
-    const double seconds = meter_.step_seconds() * (device_of(current_stream()) == Device::cuda ? 3.0 : 1.0);
-    const bool is_long = seconds > 2.0;
-    const bool is_alone = world_.size() == 1 && !is_supervised();
-    if (progress_)
-      progress_->print(concat("asked to stop: the current step is finished and saved first",
-                              is_long ? concat(", which takes ", std::llround(seconds), " s") : "",
-                              is_alone ? "; Ctrl-C again ends at once" : ""));
-  }
-  const bool is_time = snapshots_.is_time();
-  if (is_time != std::exchange(has_asked_for_snapshot_, is_time))
-    engine_.data_parallel.vote(Vote::snapshot, is_time);
+  const std::string text = votes_.cast(snapshots_->is_time(), meter_.step_seconds());
+  if (progress_ && !text.empty()) progress_->print(text);
 }
 
 void Run::finish_oldest() {
-  StepMetrics metrics = metrics_of(started_.front());
+  const StartedStep started = started_.front();
   started_.pop_front();
+  const StepResult result = runner_.collect();
+  last_step_ = started.metrics.step;
+  stopping_ |= result.stop;
+  if (go_back(result)) return;
+  StepMetrics metrics = metrics_of(started, result);
   if (progress_) progress_->update(metrics.step, metrics.loss, metrics.tokens_per_second);
+  if (metrics.step == total_steps_ && validates(metrics.step)) return finish_last(metrics);
   metrics.validation_loss = validate(metrics.step);
   const bool is_best = judge(metrics.validation_loss);
   folder_.check_recently();
-  snapshots_.go_on();
+  snapshots_->go_on();
   if (writer_) writer_->write(metrics);
   // Once a later step has started, the model is no longer the model of this step.
-  const bool is_due = snapshots_.is_wanted() && started_.empty();
+  const bool is_due = snapshots_->is_wanted() && started_.empty();
   save(metrics.step, is_due || metrics.step == total_steps_, is_best);
   write_sample(metrics.step);
 }
 
-StepMetrics Run::metrics_of(const StartedStep& started) {
-  const StepResult result = runner_.collect();
+/// Ends the last step of a run that validates there. The snapshot comes first, so that a job that ends during
+/// the validation loses nothing.
+void Run::finish_last(const StepMetrics& metrics) {
+  folder_.check_recently();
+  if (writer_) writer_->write(metrics);
+  validation_is_pending_ = true;
+  parameter_check_.compare_if_cheap(metrics.step);
+  snapshots_->save_last(metrics.step);
+  validate_pending();
+  if (!validation_is_pending_) write_sample(metrics.step);
+}
+
+StepMetrics Run::metrics_of(const StartedStep& started, const StepResult& result) {
   StepMetrics metrics = started.metrics;
-  last_step_ = metrics.step;
   heartbeat().step.store(last_step_);
-  stopping_ |= result.stop;
-  if (result.snapshot) snapshots_.want();
+  if (result.snapshot) snapshots_->want();
   require_finite(last_step_, result, metrics.learning_rate);
   if (progress_ && result.was_skipped())
     progress_->print(concat("step ", last_step_, " was skipped: gradients times the loss scale do not fit ",
@@ -316,13 +333,13 @@ std::optional<double> Run::validate(int64_t step) {
   return loss;
 }
 
-/// Runs the validation that a request to stop interrupted in an earlier start.
+/// Runs the validation after the last step that the newest snapshot does not contain.
 void Run::validate_pending() {
-  const auto loss = validate(first_step_);
+  const auto loss = validate(last_step_);
   if (!loss) return;
   folder_.check_recently();
-  if (writer_) writer_->add_validation_loss(first_step_, *loss);
-  save(first_step_, false, judge(loss));
+  if (writer_) writer_->add_validation_loss(last_step_, *loss);
+  save(last_step_, false, judge(loss));
 }
 
 /// Returns whether the model of the last step is the best so far.
@@ -332,7 +349,7 @@ bool Run::judge(std::optional<double> validation_loss) {
   if (early_stopping_.is_over()) total_steps_ = last_step_;
   // Rank 0 decides for all ranks. It knows whether the best snapshot so far could be written.
   const bool is_best =
-      world_.communicator().broadcast_text(snapshots_.is_best(*validation_loss) ? "best" : "", 0) == "best";
+      world_.communicator().broadcast_text(snapshots_->is_best(*validation_loss) ? "best" : "", 0) == "best";
   if (progress_)
     progress_->print(
         concat("step ", last_step_, ": validation loss ", *validation_loss, is_best ? " (best so far)" : ""));
@@ -341,24 +358,17 @@ bool Run::judge(std::optional<double> validation_loss) {
 
 /// Saves a snapshot of this step if one is due or the model is the best so far. All ranks call it.
 void Run::save(int64_t step, bool due, bool best) {
-  if (due || best || snapshots_.is_due(step)) parameter_check_.compare_if_cheap(step);
-  snapshots_.save(step, due, best);
+  if (due || best || snapshots_->is_due(step)) parameter_check_.compare_if_cheap(step);
+  snapshots_->save(step, due, best);
 }
 
-/// Generates a sample text if one is due. After the last step it shows what the model has learnt. Rank 0
-/// generates it while the others wait for each token. With full sharding all ranks generate the same text,
-/// because they gather the model together.
+/// Shows a sample text if one is due. After the last step it shows the result.
 void Run::write_sample(int64_t step) {
   const int64_t every = config_.train.sample_every;
   if (!task_.sample_text || every == 0 || !is_due(step, every) || stopping_) return;
-  const auto write = [&](const std::function<bool()>& go_on) {
-    const MemoryScope scope("sample text");
-    const DataParallel::Together together(engine_.data_parallel);
-    const std::string text = task_.sample_text(go_on);
+  stopping_ |= !generate_sample(world_, engine_.data_parallel, task_, [&](const std::string& text) {
     if (progress_) progress_->print(concat("step ", step, ", the model writes:\n", text));
-  };
-  const bool gathers = engine_.data_parallel.sharding().cuts_reads();
-  stopping_ |= !(gathers ? on_all_ranks_in_parts(world_, write) : on_first_rank_in_parts(world_, write));
+  });
   meter_.skip();
 }
 

@@ -74,4 +74,13 @@ void log_end(const Config& config, const TrainingTask& task, int64_t steps, cons
   log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path : how));
 }
 
+void log_stop(const Config& config, int64_t step, bool is_in_validation, bool is_saved) {
+  const std::string when = concat(is_in_validation ? "in the validation after step " : "after step ", step);
+  if (is_saved)
+    log_info(concat("stopped on request ", when, "; run the same command again to resume"));
+  else
+    log_error(concat("stopped on request ", when, " without a snapshot",
+                     config.snapshot.path.empty() ? ", because snapshot.path is none" : ""));
+}
+
 }  // namespace lockstep

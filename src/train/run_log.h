@@ -25,4 +25,7 @@ void log_memory(const World& world, const TrainingTask& task);
 void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
              const std::string& reason = "");
 
+/// Logs that a run ended after `step` on request, and whether it can be resumed from there.
+void log_stop(const Config& config, int64_t step, bool is_in_validation, bool is_saved);
+
 }  // namespace lockstep

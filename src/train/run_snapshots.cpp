@@ -111,18 +111,30 @@ bool RunSnapshots::save_last(int64_t step) {
   if (!writer_) return false;
   // lockrun allows a rank more time in this phase.
   report_progress("snapshot");
-  if (writer_->finish() != step) write({.step = true});
+  if (writer_->finish() != step)
+    write({.step = true});
+  else
+    writer_->amend(take());
   return writer_->finish() == step;
+}
+
+void RunSnapshots::finish() const {
+  if (writer_) writer_->finish();
+}
+
+Snapshot RunSnapshots::take() const {
+  Snapshot snapshot = take_();
+  snapshot.best_validation_loss = best_loss_;
+  return snapshot;
 }
 
 void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
   if (purpose.step) last_ = Clock::now();
   if (!writer_) return;
   report_progress("snapshot");
-  Snapshot snapshot = take_();
-  snapshot.best_validation_loss = best_loss_;
+  has_begun_any_ |= purpose.step;
   // Ranks wait here for the snapshot before this one, for at most half of dist.timeout_s.
-  writer_->save(snapshot, purpose, config_.dist.timeout_s / 2);
+  writer_->save(take(), purpose, config_.dist.timeout_s / 2);
 }
 
 }  // namespace lockstep

@@ -44,12 +44,17 @@ class RunSnapshots {
   /// Writes a snapshot if `due` or `best` is set, or if one is due by the step's number. All ranks have ended
   /// the step.
   void save(int64_t step, bool due, bool best);
-  /// Waits for the snapshot that is being written. Then writes one of this step, unless there is one. Returns
-  /// false if it cannot be written.
+  /// Waits for the snapshot that is being written. Then writes one of this step, unless there is one with the
+  /// same state. Returns false if it cannot be written.
   bool save_last(int64_t step);
+  /// Waits for the snapshot that is being written.
+  void finish() const;
+  /// Returns whether this object began to write a snapshot to resume from.
+  bool has_begun_any() const { return has_begun_any_; }
 
  private:
   void write(SnapshotWriter::Purpose purpose);
+  Snapshot take() const;
 
   const Config& config_;
   const World& world_;
@@ -57,6 +62,7 @@ class RunSnapshots {
   Take take_;
   std::optional<double> best_loss_;
   bool is_wanted_ = false;
+  bool has_begun_any_ = false;
   Clock::time_point last_ = Clock::now();
   std::unique_ptr<SnapshotWriter> writer_;  ///< null without snapshots
 };

@@ -59,6 +59,21 @@ std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches) 
   return slices;
 }
 
+Loader::Options loader_options(const Config& config, const World& world, const TrainingTask& task,
+                               const DataParallel& data_parallel) {
+  // A thread prepares batches in the background. If every core computes, it would only slow down the others.
+  const bool has_spare_core =
+      config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
+  return {.replicas = config.dist.replicas,
+          .local_parts = slices_of(data_parallel.micro_batches()),
+          .parts = config.train.accumulate,
+          .batch_size = config.train.batch_size,
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .shuffle = task.shuffle,
+          .whole_batches = config.train.accumulate > 1,
+          .prefetch = has_spare_core};
+}
+
 TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
                                ParameterSpace& space, bool shares_memory)
     : data_parallel(space, world,
@@ -194,11 +209,15 @@ StepResult StepRunner::collect() {
 
 /// Divergence is a UserError, because restarting cannot help. A step that the GradScaler skipped is not
 /// divergence. It is an error only if the scale is so small that gradients vanish.
-void require_finite(int64_t step, const StepResult& result, double learning_rate) {
+bool is_finite(const StepResult& result) {
   constexpr float least_scale = 0x1p-14f;  // fp16's least normal number
-  if (result.was_skipped() && result.grad_scale->scale >= least_scale) return;
-  require(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), "step ", step, ": the loss is ",
-          result.loss, " and the gradient norm ", result.gradient_norm,
+  if (result.was_skipped() && result.grad_scale->scale >= least_scale) return true;
+  return std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+}
+
+void require_finite(int64_t step, const StepResult& result, double learning_rate) {
+  require(is_finite(result), "step ", step, ": the loss is ", result.loss, " and the gradient norm ",
+          result.gradient_norm,
           result.grad_scale ? concat(", with a loss scale of ", result.grad_scale->scale) : "",
           ": lower train.learning_rate (here ", learning_rate,
           "), set train.grad_clip or raise train.warmup_steps, and start again with --fresh");

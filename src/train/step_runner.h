@@ -53,6 +53,10 @@ class BatchFeeder {
 /// Returns the slices that a loader must load for these micro-batches.
 std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches);
 
+/// Returns how this rank loads the batches of a training.
+Loader::Options loader_options(const Config& config, const World& world, const TrainingTask& task,
+                               const DataParallel& data_parallel);
+
 /// The objects that update a task's parameters, made from a configuration.
 struct TrainingEngine {
   /// Sets the space's precision and keeps a reference to it. All ranks call it. With `shares_memory` the
@@ -76,8 +80,10 @@ struct StepResult {
   bool was_skipped() const { return grad_scale && !std::isfinite(gradient_norm); }
 };
 
-/// Throws UserError if the loss or the gradient norm of a step is not finite. Accepts a step that the
-/// GradScaler skipped, unless its scale is too small for gradients in fp16.
+/// Returns whether the loss and the gradient norm of a step are finite. Accepts a step that the GradScaler
+/// skipped, unless its scale is too small for gradients in fp16.
+bool is_finite(const StepResult& result);
+/// Throws UserError unless is_finite().
 void require_finite(int64_t step, const StepResult& result, double learning_rate);
 
 /// A runner of the steps of a training on this rank: forward and backward of each replica, the tree,

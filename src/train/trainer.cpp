@@ -23,7 +23,6 @@
 #include "train/rank_table.h"
 #include "train/run.h"
 #include "train/run_log.h"
-#include "train/scope.h"
 #include "train/stop_request.h"
 
 namespace lockstep {
@@ -137,7 +136,6 @@ int train_in(RunFolder& folder, Config& config, const World& world, const Traini
   settle_decay(config, folder.decay_steps(), world.is_first());
   make_log_folder(config);
   set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
-  if (folder.snapshot() && world.is_first()) compare_scope(*folder.snapshot(), scope_of_bits(config, world));
   print_rank_table(world);
   if (std::getenv("LOCKSTEP_RECORDS") == nullptr) record_flights(world, config.log.dir);
   ParameterSpace space(task.parameters, task.group);
