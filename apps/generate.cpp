@@ -7,8 +7,9 @@
 #include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "train/writer.h"
+#include "huggingface/load_writer.h"
 #include "writing/prompt_lines.h"
+#include "writing/write_texts.h"
 
 using namespace lockstep;
 

@@ -9,7 +9,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "train/rank_table.h"
+#include "kernels/peak_flops.h"
 
 namespace lockstep {
 namespace {

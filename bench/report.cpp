@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/version.h"
-#include "train/rank_table.h"
+#include "kernels/processor.h"
 
 namespace lockstep {
 namespace {

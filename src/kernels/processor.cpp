@@ -2,6 +2,7 @@
 #include "kernels/processor.h"
 
 #include <atomic>
+#include <fstream>
 
 #if defined(LOCKSTEP_BF16_UNIT)
 #include <cpuid.h>
@@ -10,6 +11,7 @@
 #endif
 
 #include "core/error.h"
+#include "core/version.h"
 
 namespace lockstep {
 namespace {
@@ -50,6 +52,14 @@ std::string_view bf16_instructions() {
 #else
   return {};
 #endif
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos)
+      return line.substr(colon + 2);
+  return instruction_set();  // /proc/cpuinfo names the model of x86 processors only
 }
 
 }  // namespace lockstep

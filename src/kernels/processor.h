@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <string_view>
 
 // Set if the compiler may use AMX-BF16 and its companion instructions. AMX-BF16 is the bf16 matmul unit of
@@ -28,5 +29,9 @@ bool uses_bf16_unit();
 
 /// Returns the usual name of the instructions for bf16 matmuls; empty if they are computed in fp32.
 std::string_view bf16_instructions();
+
+/// Returns the model of this machine's processor from /proc/cpuinfo, or its instruction set if it is not
+/// there.
+std::string processor_name();
 
 }  // namespace lockstep

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "comm/stop_request.h"
 #include "core/heartbeat.h"
 #include "core/memory.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
-#include "train/stop_request.h"
 
 namespace lockstep {
 

@@ -10,12 +10,13 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "huggingface/load_gpt.h"
+#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
 #include "nn/adamw.h"
 #include "snapshot/run_folder.h"
 #include "tokenizer/char_tokenizer.h"
 #include "train/parameter_rules.h"
-#include "train/writer.h"
+#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {

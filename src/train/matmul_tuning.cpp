@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <thread>
 
+#include "comm/stop_request.h"
 #include "core/clock.h"
 #include "core/descriptor.h"
 #include "core/event.h"
@@ -20,7 +21,6 @@
 #include "core/memory.h"
 #include "kernels/matmul_plans.h"
 #include "tensor/autograd.h"
-#include "train/stop_request.h"
 
 namespace lockstep {
 namespace {

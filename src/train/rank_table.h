@@ -5,20 +5,8 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "config/config.h"
 
 namespace lockstep {
-
-/// Measures the peak of this thread's core in floating-point operations per second. The loop runs independent
-/// fused multiply-adds in registers. Kernels are compared with this ceiling. Takes about 20 ms.
-double measure_peak_flops();
-
-/// Returns the model of this machine's processor from /proc/cpuinfo, or its instruction set if it is not
-/// there.
-std::string processor_name();
-
-/// Returns the peak of all ranks together, in floating-point operations per second; 0 if it is not known.
-double peak_flops(const Config& config, const World& world);
 
 /// The device of one rank.
 struct RankDevice {

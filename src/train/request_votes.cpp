@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "comm/stop_request.h"
 #include "core/error.h"
 #include "core/heartbeat.h"
 #include "core/stream.h"
-#include "train/stop_request.h"
 
 namespace lockstep {
 

@@ -19,7 +19,6 @@
 #include "train/early_stopping.h"
 #include "train/evaluation.h"
 #include "train/progress.h"
-#include "train/rank_table.h"
 #include "train/request_votes.h"
 #include "train/run_log.h"
 #include "train/run_snapshots.h"

@@ -4,10 +4,19 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/gpu.h"
 #include "core/memory.h"
 #include "core/stream.h"
+#include "kernels/peak_flops.h"
 
 namespace lockstep {
+
+double peak_flops(const Config& config, const World& world) {
+  const int gpu = gpu_of(current_stream());
+  const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, precision_of(config))
+                                  : measure_peak_flops() * static_cast<double>(config.train.threads);
+  return of_rank * world.size();
+}
 
 void StepMeter::measure(StepMetrics& metrics, Clock::time_point begin, int64_t samples) {
   step_seconds_ = seconds_since(std::max(begin, last_end_));

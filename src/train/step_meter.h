@@ -3,11 +3,16 @@
 
 #include <cstdint>
 
+#include "comm/world.h"
+#include "config/config.h"
 #include "core/clock.h"
 #include "snapshot/metrics.h"
 #include "train/trainer.h"
 
 namespace lockstep {
+
+/// Returns the peak of all ranks together, in floating-point operations per second; 0 if it is not known.
+double peak_flops(const Config& config, const World& world);
 
 /// A meter of the time, speed and memory of steps. On a GPU a step starts before the one before it ends, so
 /// its time counts from the later of the two.

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "comm/stop_request.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/gpu.h"
@@ -23,7 +24,6 @@
 #include "train/rank_table.h"
 #include "train/run.h"
 #include "train/run_log.h"
-#include "train/stop_request.h"
 
 namespace lockstep {
 

@@ -8,7 +8,9 @@
 #include <random>
 
 #include "huggingface/load_gpt.h"
+#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
+#include "nn/text_model.h"
 #include "parameters/parameter_space.h"
 #include "tensor/create.h"
 #include "tensor/safetensors.h"
@@ -16,7 +18,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
 #include "tokenizer/char_tokenizer.h"
-#include "train/writer.h"
+#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {

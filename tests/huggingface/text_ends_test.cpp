@@ -5,11 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "huggingface/load_gpt.h"
+#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
 #include "tokenizer/load_tokenizer.h"
-#include "train/writer.h"
+#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {

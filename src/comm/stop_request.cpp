@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/stop_request.h"
+#include "comm/stop_request.h"
 
 #include <algorithm>
 #include <atomic>

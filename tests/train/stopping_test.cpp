@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are asked to stop at a chosen moment. Each one ends a process of its own, because a request
 // cannot be withdrawn.
-#include "train/stop_request.h"
-
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
+#include "comm/stop_request.h"
 #include "core/exit_code.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"

@@ -6,7 +6,6 @@
 
 #include "nn/gpt.h"
 #include "tokenizer/tokenizer.h"
-#include "writing/write_texts.h"
 
 namespace lockstep {
 

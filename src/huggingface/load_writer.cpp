@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/writer.h"
+#include "huggingface/load_writer.h"
 
 #include "core/error.h"
 #include "huggingface/load_gpt.h"
