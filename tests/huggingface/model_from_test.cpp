@@ -10,14 +10,12 @@
 #include "huggingface/load_gpt.h"
 #include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
-#include "nn/text_model.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
 #include "train/language_model.h"
-#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {
