@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/text.h"
 #include "tensor/safetensors.h"
 
@@ -136,11 +139,23 @@ std::vector<Range> without(Range range, const std::vector<Range>& others) {
   return rest;
 }
 
+/// Ranges of a buffer in order, each with the rank that sends it to others.
+using Senders = std::vector<std::pair<Range, size_t>>;
+
+Senders senders_of(const PlacedTensors::Buffer& buffer) {
+  const Ownership given = givers(buffer);
+  Senders senders;
+  for (size_t rank = 0; rank < given.size(); ++rank)
+    for (const Range& range : given[rank]) senders.emplace_back(range, rank);
+  std::ranges::sort(senders, {}, [](const auto& one) { return one.first.begin; });
+  return senders;
+}
+
 /// Finds the sources of one rank's pieces. Calls `local(buffer, range, byte of its memory)` for ranges that
-/// the rank holds. Calls `from(giver, buffer, range, byte)` for ranges that another rank sends.
+/// the rank holds. Calls `from(sender, buffer, range, byte)` for ranges that another rank sends.
 template <class Local, class From>
 void for_each_source(const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
-                     const std::vector<Ownership>& given, const RankShare& share, size_t rank, Local local,
+                     const std::vector<Senders>& senders, const RankShare& share, size_t rank, Local local,
                      From from) {
   int64_t begin = 0;
   for (const RankShare::Piece& piece : share.pieces) {
@@ -153,14 +168,82 @@ void for_each_source(const PlacedTensors& tensors, const std::vector<SnapshotFil
     for (const Range& range : held)
       if (const Range both = intersection(range, piece.elements); both.size() > 0)
         local(buffer, both, place(both));
-    for (const Range& missing : without(piece.elements, held))
-      for (size_t giver = 0; giver < given[buffer].size(); ++giver)
-        for (const Range& range : given[buffer][giver])
-          if (const Range both = intersection(range, missing); both.size() > 0)
-            from(giver, buffer, both, place(both));
+    for (const Range& missing : without(piece.elements, held)) {
+      auto sender = std::ranges::upper_bound(senders[buffer], missing.begin, {},
+                                             [](const auto& one) { return one.first.end; });
+      for (; sender != senders[buffer].end() && sender->first.begin < missing.end; ++sender) {
+        const Range both = intersection(sender->first, missing);
+        from(sender->second, buffer, both, place(both));
+      }
+    }
     begin += piece.elements.size() * bytes(tensor.dtype);
   }
 }
+
+/// Sends elements between ranks in rounds. In a round no rank stages more than most_staged_bytes of what it
+/// sends. All ranks add the same transfers in the same order, so they make the same rounds.
+class StagedExchange {
+ public:
+  /// `memory` is that of this rank's pieces.
+  StagedExchange(const World& world, const PlacedTensors& tensors, std::byte* memory)
+      : world_(world), tensors_(tensors), memory_(memory), added_bytes_(static_cast<size_t>(world.size())) {}
+
+  /// Adds a range of a buffer that `sender` sends to byte `begin` of the receiver's memory.
+  void add(size_t sender, size_t receiver, size_t buffer, Range range, int64_t begin) {
+    const auto me = static_cast<size_t>(world_.rank());
+    const int64_t size = bytes(tensors_.buffers()[buffer].dtype);
+    int64_t& added = added_bytes_[sender];
+    while (range.size() > 0) {
+      added = (added + size - 1) / size * size;
+      const auto round = static_cast<size_t>(added / most_staged_bytes);
+      const int64_t staged = added % most_staged_bytes;
+      const int64_t count = std::min(range.size(), (most_staged_bytes - staged) / size);
+      rounds_.resize(std::max(rounds_.size(), round + 1));
+      const Range now{range.begin, range.begin + count};
+      if (sender == me) rounds_[round].sends.push_back({static_cast<int>(receiver), buffer, now, staged});
+      if (receiver == me)
+        rounds_[round].receives.push_back({static_cast<int>(sender), memory_ + begin, count * size});
+      added += count * size;
+      range.begin = now.end;
+      begin += count * size;
+    }
+  }
+
+  void run() {
+    const int64_t mine = added_bytes_[static_cast<size_t>(world_.rank())];
+    const MemoryScope scope("snapshot staging");
+    const std::shared_ptr<std::byte> staging =
+        mine > 0 ? allocate(std::min(mine, most_staged_bytes), cpu_stream()) : nullptr;
+    for (const Round& round : rounds_) {
+      std::vector<Message> sends;
+      for (const auto& [receiver, buffer, range, staged] : round.sends) {
+        tensors_.get(buffer, range, staging.get() + staged);
+        sends.push_back(
+            {receiver, staging.get() + staged, range.size() * bytes(tensors_.buffers()[buffer].dtype)});
+      }
+      world_.communicator().exchange(sends, round.receives);
+    }
+  }
+
+ private:
+  struct Send {
+    int receiver = 0;
+    size_t buffer = 0;
+    Range range;
+    int64_t staged = 0;  ///< its position in the staging memory
+  };
+  /// The part of this rank in a round.
+  struct Round {
+    std::vector<Send> sends;
+    std::vector<Message> receives;
+  };
+
+  const World& world_;
+  const PlacedTensors& tensors_;
+  std::byte* memory_;
+  std::vector<int64_t> added_bytes_;  ///< [sender]
+  std::vector<Round> rounds_;
+};
 
 }  // namespace
 
@@ -252,31 +335,19 @@ int64_t bytes_of(const std::vector<SnapshotFile>& files, const RankShare& share)
 void collect(const World& world, const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
              const Deal& deal, std::byte* memory) {
   const auto me = static_cast<size_t>(world.rank());
-  std::vector<Ownership> given;
-  for (const PlacedTensors::Buffer& buffer : tensors.buffers()) given.push_back(givers(buffer));
-  const auto size_of = [&](size_t buffer, const Range& range) {
-    return range.size() * bytes(tensors.buffers()[buffer].dtype);
-  };
-  // Copies for other ranks, in the order in which they receive them.
-  std::vector<std::vector<std::byte>> staged;
-  std::vector<Message> sends, receives;
-  bool exchanges = false;
+  std::vector<Senders> senders;
+  for (const PlacedTensors::Buffer& buffer : tensors.buffers()) senders.push_back(senders_of(buffer));
+  StagedExchange exchange(world, tensors, memory);
   for (size_t rank = 0; rank < deal.size(); ++rank)
     for_each_source(
-        tensors, files, given, deal[rank], rank,
+        tensors, files, senders, deal[rank], rank,
         [&](size_t buffer, const Range& range, int64_t begin) {
           if (rank == me) tensors.get(buffer, range, memory + begin);
         },
-        [&](size_t giver, size_t buffer, const Range& range, int64_t begin) {
-          exchanges = true;
-          const int64_t size = size_of(buffer, range);
-          if (rank == me) receives.push_back({static_cast<int>(giver), memory + begin, size});
-          if (giver != me) return;
-          staged.emplace_back(static_cast<size_t>(size));
-          tensors.get(buffer, range, staged.back().data());
-          sends.push_back({static_cast<int>(rank), staged.back().data(), size});
+        [&](size_t sender, size_t buffer, const Range& range, int64_t begin) {
+          exchange.add(sender, rank, buffer, range, begin);
         });
-  if (exchanges) world.communicator().exchange(sends, receives);
+  exchange.run();
 }
 
 FileShare part_of(const std::vector<SnapshotFile>& files, size_t file, const RankShare& share,

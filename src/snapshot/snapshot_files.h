@@ -85,6 +85,9 @@ Deal deal_to_first(const std::vector<SnapshotFile>& files, int ranks);
 /// Returns the memory that a rank's pieces take, in bytes.
 int64_t bytes_of(const std::vector<SnapshotFile>& files, const RankShare& share);
 
+/// The memory that collect() takes at most besides the pieces.
+inline constexpr int64_t most_staged_bytes = int64_t{8} << 20;
+
 /// Copies this rank's pieces to `memory`, one after another. Pieces that the rank does not hold are sent by
 /// ranks that do. All ranks call it.
 void collect(const World& world, const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
