@@ -127,7 +127,7 @@ void SourceModel::open_snapshot(const World& world) {
   on_first_rank(world, [&] {
     for (const std::string& file : snapshot_->files()) {
       if (!is_model_file(file)) continue;
-      for (const StoredTensor& tensor : snapshot_->file_of(file, snapshot_->header(file)).tensors)
+      for (const StoredTensor& tensor : snapshot_->file(file).tensors)
         if (tensor.name == tokens_name && tensor.shape.rank() == 2)
           (file == padding_file ? padding : rows) += tensor.shape[0];
     }
@@ -165,9 +165,7 @@ std::map<std::string, std::string> SourceModel::texts() const {
   const std::vector<std::string> files = snapshot_->files();
   for (const char* file : text_files) {
     if (std::ranges::count(files, file) == 0) continue;
-    snapshot_->read(file, [&](int64_t, std::span<const std::byte> piece) {
-      found[file].append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    });
+    found[file] = snapshot_->read_text(file);
   }
   return found;
 }

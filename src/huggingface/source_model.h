@@ -20,7 +20,7 @@ inline constexpr const char* source_artifact = "model.from";
 
 /// A model that a run begins with. Its address is a Hugging Face folder (path, s3:// or https://), a
 /// snapshot, a folder of snapshots, or a run of this program. All ranks must make the same calls. Rank 0
-/// reads the files, except for snapshots that every rank can read.
+/// reads the files.
 class SourceModel {
  public:
   /// Reads the configuration and headers but no tensors. Throws UserError with the file and the place in it.

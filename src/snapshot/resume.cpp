@@ -58,13 +58,12 @@ class Restoration {
     return elements;
   }
 
-  /// Returns the parts of the file that this rank needs, in order. They cover whole blocks of the tensors
-  /// that it holds.
+  /// Returns the parts of the file that this rank reads, in order. They cover whole blocks of tensors.
   std::vector<Range> needed() const {
     std::vector<Range> parts;
     for (size_t t = 0; t < file_.tensors.size(); ++t)
-      for (const Range& held : held_of(t, rank_)) {
-        const Range part = file_.tensors[t].bytes_of(file_.tensors[t].whole_blocks(held));
+      for (const Range& range : read_by(t, rank_)) {
+        const Range part = file_.tensors[t].bytes_of(file_.tensors[t].whole_blocks(range));
         if (!parts.empty() && part.begin <= parts.back().end + gap_bytes)
           parts.back().end = std::max(parts.back().end, part.end);
         else
@@ -81,7 +80,7 @@ class Restoration {
       if (!targets_[t]) continue;
       bool is_whole = true;
       for (size_t rank = 0; rank < tensors_.buffers()[targets_[t]->buffer].held.size(); ++rank)
-        is_whole &= held_of(t, rank) == std::vector{file_.tensors[t].place};
+        is_whole &= read_by(t, rank) == std::vector{file_.tensors[t].place};
       chosen[t] = is_whole == whole_on_each;
     }
     return chosen;
@@ -128,9 +127,11 @@ class Restoration {
     }
   }
 
-  /// Returns the elements of a tensor that a rank holds, as ranges of the file's buffer.
-  std::vector<Range> held_of(size_t t, size_t rank) const {
+  /// Returns the elements of a tensor that a rank reads, as ranges of the file's buffer: those that it holds.
+  /// Rank 0 also reads tensors that the model does not have, so that no damage goes unnoticed.
+  std::vector<Range> read_by(size_t t, size_t rank) const {
     std::vector<Range> ranges;
+    if (!targets_[t] && rank == 0) return {file_.tensors[t].place};
     if (!targets_[t]) return ranges;
     const auto& [buffer, shift] = *targets_[t];
     for (const Range& held : tensors_.buffers()[buffer].held[rank]) {
@@ -144,7 +145,7 @@ class Restoration {
     if (!targets_[t]) return;
     const Target& target = *targets_[t];
     const int64_t size = bytes(file_.tensors[t].dtype);
-    for (const Range& held : held_of(t, rank_)) {
+    for (const Range& held : read_by(t, rank_)) {
       const Range both = intersection(held, elements);
       if (both.size() > 0)
         tensors_.set(target.buffer, {both.begin + target.shift, both.end + target.shift},
@@ -159,13 +160,13 @@ class Restoration {
 };
 
 /// Reads the file on rank 0, which broadcasts each piece.
-void read_through_first(const StoredSnapshot& snapshot, const World& world, const std::string& file,
+void read_through_first(const StoredSnapshot& snapshot, const World& world, const SnapshotFile& file,
                         Restoration& restoration) {
   Communicator& communicator = world.communicator();
   agree_on(world, [&] {
     int64_t bytes = 0;
     std::vector<std::byte> received;
-    for (int64_t begin = 0; !world.is_first(); begin += bytes) {
+    for (int64_t begin = std::ssize(file.header); !world.is_first(); begin += bytes) {
       communicator.broadcast(&bytes, sizeof bytes, 0);
       if (bytes == 0) return;
       received.resize(static_cast<size_t>(bytes));
@@ -212,14 +213,11 @@ void read_by_each(const StoredSnapshot& snapshot, const World& world, const Snap
   });
 }
 
-/// Reads the header of a file on rank 0 and returns its description on all ranks.
+/// Returns a file on all ranks. Rank 0 has read its header.
 SnapshotFile shared_file(const StoredSnapshot& snapshot, const World& world, const std::string& key) {
-  std::string header;
-  on_first_rank(world, [&] {
-    header = snapshot.header(key);
-    snapshot.file_of(key, header);
-  });
-  return snapshot.file_of(key, world.communicator().broadcast_text(header, 0));
+  const std::string header =
+      world.communicator().broadcast_text(world.is_first() ? snapshot.file(key).header : "", 0);
+  return world.is_first() ? snapshot.file(key) : snapshot.file_of(key, header);
 }
 
 /// Throws UserError unless the files contain every tensor whole. A tensor may be in several files.
@@ -253,7 +251,7 @@ void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& 
   require_all(snapshot, restorations, tensors, buffers);
   for (Restoration& restoration : restorations)
     by_each ? read_by_each(snapshot, world, restoration.file(), restoration)
-            : read_through_first(snapshot, world, restoration.file().key, restoration);
+            : read_through_first(snapshot, world, restoration.file(), restoration);
 }
 
 }  // namespace lockstep

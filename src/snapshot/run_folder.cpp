@@ -15,40 +15,11 @@
 #include "core/text.h"
 #include "snapshot/metrics.h"
 #include "snapshot/snapshot.h"
+#include "store/folder_path.h"
 #include "store/object_store.h"
 
 namespace lockstep {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// Returns the first of path.1, path.2, ... that does not exist.
-std::string free_name(const std::string& path) {
-  int number = 1;
-  while (fs::exists(concat(path, ".", number))) ++number;
-  return concat(path, ".", number);
-}
-
-/// Returns the canonical path. "runs/a/", "runs/./a" and a link to it have the same one.
-fs::path place_of(const std::string& path) {
-  fs::path place = fs::weakly_canonical(fs::absolute(path));
-  return place.has_filename() ? place : place.parent_path();
-}
-
-/// Returns the path without a slash at its end, so that a number can be appended.
-std::string plain(const std::string& path) {
-  const std::string normal = fs::path(path).lexically_normal().string();
-  return normal.size() > 1 && normal.ends_with('/') ? normal.substr(0, normal.size() - 1) : normal;
-}
-
-void rename_aside(const std::string& key, const std::string& path) {
-  const std::string aside = free_name(path);
-  std::error_code problem;
-  fs::rename(path, aside, problem);
-  require(!problem, key, ": ", path, " holds an earlier run and cannot be moved to ", aside, ": ",
-          problem.message(), "; choose another ", key);
-  log_info(concat("the earlier run in ", path, " is now in ", aside));
-}
 
 std::string settings_path(const Config& config) { return config.log.dir + "/config.ini"; }
 std::string data_path(const Config& config) { return config.log.dir + "/data.hash"; }
@@ -114,12 +85,10 @@ void RunFolder::load(PlacedTensors& tensors) {
       is_loaded = true;
     } catch (const UserError& damage) {
       on_first_rank(world_, [&] {
-        log_warning(concat(damage.what(), "; trying an older snapshot"));
-        auto older = newest_below(snapshot_->state().step);
-        require(older && run_of(older->state(), config_, artifacts_).differences.empty(), damage.what(),
-                "; no valid snapshot is left in ", config_.snapshot.path,
-                "; --fresh moves it away and starts from scratch");
-        snapshot_ = std::move(older);
+        fall_back(damage.what());
+        // This start has the settings of the damaged snapshot. They have to be those of this one too.
+        require(run_of(snapshot_->state(), config_, artifacts_).differences.empty(),
+                none_is_left(damage.what()));
         log_info(concat("resuming after step ", snapshot_->state().step, " instead"));
       });
       share_snapshot();
@@ -130,30 +99,26 @@ void RunFolder::load(PlacedTensors& tensors) {
 bool RunFolder::go_back(int64_t step, const std::string& problem, PlacedTensors& tensors) {
   const NoTimeout no_timeout(world_.communicator());
   const int64_t newer = snapshot_->state().step;
-  char goes_back = 0;
-  on_first_rank(world_, [&] {
-    if (SnapshotStore(config_.snapshot.path, config_.snapshot.keep).failed_step().step == step) return;
-    std::optional<StoredSnapshot> older;
-    try {
-      older = newest_below(newer);
-    } catch (const UserError&) {
-      return;  // all are damaged
-    }
-    if (!older || !run_of(older->state(), config_, artifacts_).differences.empty()) return;
-    log_warning(concat("step ", step, ": ", problem, " although it was computed from the snapshot of step ",
-                       newer, ", which may be wrong: going back once to the snapshot of step ",
-                       older->state().step));
-    snapshot_ = std::move(older);
-    goes_back = 1;
-  });
-  world_.communicator().broadcast(&goes_back, sizeof goes_back, 0);
-  if (goes_back == 0) return false;
-  share_snapshot();
-  load(tensors);
+  SnapshotStore store(config_.snapshot.path, config_.snapshot.keep);
+  try {
+    on_first_rank(world_, [&] {
+      require(store.failed_step().step != step, "the run went back for step ", step, " before");
+      auto older = newest_below(newer);
+      require(older && run_of(older->state(), config_, artifacts_).differences.empty(), "there is none");
+      log_warning(concat("step ", step, ": ", problem, " although it was computed from the snapshot of step ",
+                         newer, ", which may be wrong: going back once to the snapshot of step ",
+                         older->state().step));
+      snapshot_ = std::move(older);
+    });
+    share_snapshot();
+    load(tensors);
+  } catch (const UserError& reason) {
+    if (world_.is_first()) log_info(concat("no older snapshot is tried: ", reason.what()));
+    return false;
+  }
   on_first_rank(world_, [&] {
     check();
-    SnapshotStore(config_.snapshot.path, config_.snapshot.keep)
-        .set_failed_step({.step = step, .passed_over = newer});
+    store.set_failed_step({.step = step, .passed_over = newer});
   });
   return true;
 }
@@ -184,14 +149,19 @@ void RunFolder::take() {
 bool RunFolder::snapshots_are_inside() const {
   const std::optional<std::string> folder = local_path(config_.snapshot.path);
   if (!folder || config_.snapshot.path.empty()) return false;
-  const fs::path inside = place_of(*folder), around = place_of(config_.log.dir);
+  const std::filesystem::path inside = place_of(*folder), around = place_of(config_.log.dir);
   return std::mismatch(around.begin(), around.end(), inside.begin(), inside.end()).first == around.end();
 }
 
-/// Returns the newest valid snapshot of a step below `step`. Throws UserError if all of them are damaged.
-std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step) const {
+std::string RunFolder::none_is_left(const std::string& damage) const {
+  return concat("snapshot.path: no valid snapshot is left in ", config_.snapshot.path, ": ", damage,
+                "; --fresh moves it away and starts from scratch");
+}
+
+/// Returns the newest snapshot of a step below `step` whose state is valid. Throws UserError if all of them
+/// are damaged, or if `damage` names a damaged one and there is no other.
+std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step, std::string damage) const {
   const SnapshotConfig& snapshot = config_.snapshot;
-  std::string damage;
   auto found = SnapshotStore(snapshot.path, snapshot.keep)
                    .newest(
                        [&](const std::string& problem) {
@@ -200,15 +170,31 @@ std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step) const {
                        },
                        step);
   // Starting over would overwrite data that the user may still want to save.
-  require(found || damage.empty(), "snapshot.path: no valid snapshot is left in ", snapshot.path, ": ",
-          damage, "; --fresh moves it away and starts from scratch");
+  require(found || damage.empty(), none_is_left(damage));
   return found;
+}
+
+/// Replaces the snapshot by the one before, because it is damaged.
+void RunFolder::fall_back(const std::string& damage) {
+  log_warning(concat(damage, "; trying an older snapshot"));
+  snapshot_ = newest_below(snapshot_->state().step, damage);
 }
 
 void RunFolder::find() {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (snapshot.path.empty()) return;
   snapshot_ = newest_below(std::numeric_limits<int64_t>::max());
+  // Only a valid snapshot proves that a run has finished, and a finished run loads none.
+  const bool has_ended = in_log_folder_ && in_log_folder_->is_finished && local_path(snapshot.path);
+  while (has_ended && snapshot_ && snapshot_->state().is_finished &&
+         snapshot_->state().step >= config_.train.steps) {
+    try {
+      snapshot_->verify();
+      break;
+    } catch (const UserError& damage) {
+      fall_back(damage.what());
+    }
+  }
   require(snapshot_ || snapshot.resume != "required",
           "snapshot.resume = required, but there is no snapshot in ", snapshot.path);
   if (snapshot_) in_snapshots_ = run_of(snapshot_->state(), config_, artifacts_);
@@ -372,9 +358,7 @@ std::string settings_to_go_on_with(const Config& config) {
     return "";  // find_run() reports the problem
   }
   if (step == 0 && !config.snapshot.path.empty())
-    if (const auto found =
-            SnapshotStore(config.snapshot.path, 1)
-                .newest([](const std::string&) {}, std::numeric_limits<int64_t>::max(), false)) {
+    if (const auto found = SnapshotStore(config.snapshot.path, 1).newest([](const std::string&) {})) {
       text = found->state().configuration;
       step = found->state().step;
       is_finished = found->state().is_finished;

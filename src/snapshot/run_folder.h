@@ -47,9 +47,10 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
 /// snapshots cannot be read.
 std::string settings_to_go_on_with(const Config& config);
 
-/// Returns the newest valid snapshot of an unfinished run, or of any run if a supervisor restarts it. A start
-/// with these settings resumes from it or is refused. Returns nothing if a new run may begin. One rank calls
-/// it.
+/// Returns the newest snapshot of an unfinished run, or of any run if a supervisor restarts it. A start with
+/// these settings resumes from it, from an older one of the same meaning, or is refused. Returns nothing if a
+/// new run may begin. One rank calls it. RunFolder looks again: an earlier start that still owns the folder
+/// may write or delete snapshots until then.
 std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config);
 
 /// The two locations of a run, log.dir and snapshot.path. Rank 0 owns them during the lifetime of this
@@ -75,7 +76,7 @@ class RunFolder {
   /// Returns train.decay_steps of the resumed run, or 0 if none is resumed.
   int64_t decay_steps() const { return decay_steps_; }
   /// Loads the snapshot, if there is one, into the tensors of all ranks. If it turns out to be damaged, loads
-  /// the one before instead. Throws UserError if none is left.
+  /// the one before instead, which snapshot() then returns. Throws UserError if none is left.
   void load(PlacedTensors& tensors);
   /// Loads the snapshot before the one that this start resumed from, because `step` is not finite
   /// (`problem`). Records it, so that no later start resumes from the newer snapshot or goes back for this
@@ -94,7 +95,9 @@ class RunFolder {
 
  private:
   void take();
-  std::optional<StoredSnapshot> newest_below(int64_t step) const;
+  std::optional<StoredSnapshot> newest_below(int64_t step, std::string damage = "") const;
+  void fall_back(const std::string& damage);
+  std::string none_is_left(const std::string& damage) const;
   void share_snapshot();
   void find();
   void decide();

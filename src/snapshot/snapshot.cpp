@@ -240,7 +240,7 @@ bool is_shared_by_all(const World& world, const std::string& path) {
 }
 
 std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
-                                                    int64_t end, bool verified) const {
+                                                    int64_t end) const {
   const int64_t passed_over = failed_step().passed_over;
   for (const std::string& name : snapshots_newest_first(step_prefix)) {
     const int64_t step = *number_of(name, step_prefix);
@@ -248,13 +248,13 @@ std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(con
     std::optional<StoredSnapshot> found;
     try {
       found.emplace(store_, name);
-      if (verified) found->verify();
     } catch (const UserError& problem) {
       report(problem.what());
       continue;
     }
     found->require_readable();
-    return found;
+    if (found->state().step == step) return found;
+    report(concat(found->name(), "/", state_file, " is damaged: it is that of step ", found->state().step));
   }
   return std::nullopt;
 }
@@ -287,7 +287,6 @@ StoredSnapshot find_snapshot(const std::string& place) {
     try {
       StoredSnapshot found(snapshots.store_, name);
       found.require_readable();
-      found.verify();
       return found;
     } catch (const UserError& problem) {
       if (is_one) throw;

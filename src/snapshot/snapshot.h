@@ -56,10 +56,12 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
 /// Returns the text of state.json with the fields of another snapshot of the same tensors.
 std::string amended_state_text(const std::string& text, const Snapshot& snapshot);
 
-/// A snapshot in a folder or bucket. Only its state is in memory.
+/// A snapshot in a folder or bucket. Only its state and the headers of its files are in memory.
 class StoredSnapshot {
  public:
-  /// Reads the state of `group`. Throws UserError naming the file if it is missing or damaged.
+  /// Reads the state, the texts and the headers of `group`, and the sizes of its files. Throws UserError
+  /// naming a file that is missing or damaged there. Tensors may still be damaged: reading them shows it. Of
+  /// a snapshot in another format it reads only the state.
   StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group);
   /// Makes the snapshot on another rank, from the text() of the rank that read it. Without a store this rank
   /// cannot read its files.
@@ -79,22 +81,25 @@ class StoredSnapshot {
   /// Returns whether this rank can read the files.
   bool is_readable_here() const { return store_ != nullptr; }
 
-  /// Reads the header at the start of a file. Throws UserError naming the file if it is missing or damaged.
-  std::string header(const std::string& file) const;
-  /// Parses the header of a file. Throws UserError naming the file if the header is damaged.
+  /// Returns a file of tensors, on the rank that read the snapshot.
+  const SnapshotFile& file(const std::string& key) const { return opened_.at(key); }
+  /// Makes a file of tensors from its header. Throws UserError naming the file if the header is damaged.
   SnapshotFile file_of(const std::string& file, const std::string& header) const;
+  /// Reads a text file. Throws UserError naming it if it is missing or damaged.
+  std::string read_text(const std::string& file) const;
 
   /// A function that receives a piece of a file and the position of its first byte.
   using Take = std::function<void(int64_t begin, std::span<const std::byte> piece)>;
   /// Reads a part of a file in pieces. Throws UserError if the file ends before.
   void read(const std::string& file, Range bytes, const Take& take) const;
-  /// Reads a whole file once, in pieces. Then throws UserError if a checksum does not match, naming the
-  /// tensor or else the file.
-  void read(const std::string& file, const Take& take) const;
+  /// Reads all tensors of a file once, in pieces. Then throws UserError if a checksum does not match, naming
+  /// the tensor.
+  void read(const SnapshotFile& file, const Take& take) const;
   /// Throws UserError naming the first tensor whose checksum does not match. An unknown checksum is an error
   /// only if the tensor is `wanted` ([tensor]).
   void compare(const SnapshotFile& file, const TensorSums& sums, const std::vector<bool>& wanted) const;
-  /// Throws UserError naming a file that is missing. If reading needs no download, also finds damaged files.
+  /// Reads all tensors. Throws UserError naming the first damaged one. Call it on the rank that read the
+  /// snapshot, and only if nothing loads it: loading verifies too.
   void verify() const;
   /// Throws UserError if the snapshot has another format than snapshot_format.
   void require_readable() const;
@@ -112,10 +117,10 @@ class StoredSnapshot {
   };
 
   void parse();
+  SnapshotFile open(const std::string& file) const;
   std::string key(const std::string& file) const;
   const FileChecksums& checksums_of(const std::string& file) const;
   std::string name_of(const std::string& file) const;
-  void read_to_end(const std::string& file, const Take& take) const;
 
   std::shared_ptr<ObjectStore> store_;
   std::string group_;
@@ -124,6 +129,7 @@ class StoredSnapshot {
   int64_t format_ = snapshot_format;
   Snapshot state_;
   std::map<std::string, FileChecksums> checksums_;  ///< [file]
+  std::map<std::string, SnapshotFile> opened_;      ///< [file of tensors]
 };
 
 /// A store of snapshots in a folder or in s3://bucket/prefix: step-00001000/ and so on. The best snapshot is
@@ -166,12 +172,11 @@ class SnapshotStore {
   /// Returns the name that messages use.
   std::string name_of(Kind kind, int64_t step) const { return store_->name_of(group_of(kind, step)); }
 
-  /// Returns the newest valid snapshot of a step below `end` that was not passed over, or nothing. Skips
+  /// Returns the newest snapshot of a step below `end` that was not passed over and whose
+  /// StoredSnapshot can be made, or nothing. Skips
   /// damaged ones and passes their problems to `report`. Throws UserError for a snapshot of another format.
-  /// If not `verified`, only states are read, and tensors may be damaged.
   std::optional<StoredSnapshot> newest(const std::function<void(const std::string&)>& report,
-                                       int64_t end = std::numeric_limits<int64_t>::max(),
-                                       bool verified = true) const;
+                                       int64_t end = std::numeric_limits<int64_t>::max()) const;
 
   /// Writes and removes a small object. Throws the errors of ObjectStore, which give the reason.
   void try_to_write();
@@ -194,8 +199,8 @@ class SnapshotStore {
 };
 
 /// Returns the snapshot at `path`. `path` may also be a folder or prefix of snapshots, or the folder of a run
-/// that kept some. Then it returns the best, else the newest. Throws UserError naming the path if there is no
-/// valid one.
+/// that kept some. Then it returns the best, else the newest. Skips damaged ones as SnapshotStore::newest()
+/// does, with a warning. Throws UserError naming the path if none is left.
 StoredSnapshot find_snapshot(const std::string& path);
 
 /// Returns whether all ranks can write to `path` and see what rank 0 wrote there. This holds for a folder on

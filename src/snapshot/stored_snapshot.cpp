@@ -27,7 +27,7 @@ Json unseal(const std::string& bytes) {
   return state;
 }
 
-bool is_text(const std::string& file) { return !file.ends_with(".safetensors"); }
+bool has_tensors(const std::string& file) { return file.ends_with(".safetensors"); }
 
 std::optional<GradScale> grad_scale_of(const Json& state) {
   const auto found = state.find("grad_scaler");
@@ -104,6 +104,11 @@ StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string g
   require(text.has_value(), name_, "/", state_file, " is missing");
   text_ = *text;
   parse();
+  for (const std::string& file : files())
+    if (has_tensors(file))
+      opened_.emplace(file, open(file));
+    else
+      read_text(file);
 }
 
 StoredSnapshot::StoredSnapshot(const std::string& text, std::string name)
@@ -165,15 +170,19 @@ std::vector<std::string> StoredSnapshot::files() const {
   return names;
 }
 
-std::string StoredSnapshot::header(const std::string& file) const {
+/// Reads the header of a file and checks the file's size.
+SnapshotFile StoredSnapshot::open(const std::string& file) const {
   constexpr int64_t length_bytes = SafeTensorsHeader::length_bytes;
-  std::optional<std::string> header = store_->get(key(file), 0, length_bytes);
-  require(header.has_value(), name_of(file), " is missing");
-  require(std::ssize(*header) == length_bytes, name_of(file), " is damaged: it is cut off");
+  const int64_t bytes = checksums_of(file).bytes;
   // get() returns fewer bytes if the file ends before.
-  const auto bytes =
-      static_cast<int64_t>(std::min<uint64_t>(SafeTensorsHeader::text_bytes(*header), 1 << 30));
-  return *header + store_->get(key(file), length_bytes, bytes).value_or("");
+  const std::optional<std::string> length = store_->get(key(file), 0, length_bytes);
+  const std::optional<std::string> end = store_->get(key(file), bytes - 1, 2);
+  require(length && end, name_of(file), " is missing");
+  require(std::ssize(*length) == length_bytes && std::ssize(*end) == 1, name_of(file),
+          " is damaged: its size is not ", bytes, " bytes");
+  const auto text_bytes =
+      static_cast<int64_t>(std::min<uint64_t>(SafeTensorsHeader::text_bytes(*length), 1 << 30));
+  return file_of(file, *length + store_->get(key(file), length_bytes, text_bytes).value_or(""));
 }
 
 SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string& header) const {
@@ -211,37 +220,21 @@ void StoredSnapshot::read(const std::string& file, Range bytes, const Take& take
   }
 }
 
-/// Reads a file to its end, whatever its size.
-void StoredSnapshot::read_to_end(const std::string& file, const Take& take) const {
-  std::optional<std::string> piece;
-  for (int64_t begin = 0; !piece || std::ssize(*piece) == piece_bytes; begin += piece_bytes) {
-    piece = store_->get(key(file), begin, piece_bytes);
-    require(piece.has_value(), name_of(file), " is missing");
-    take(begin, std::as_bytes(std::span(*piece)));
-  }
+std::string StoredSnapshot::read_text(const std::string& file) const {
+  std::optional<std::string> text = store_->get(key(file));
+  require(text.has_value(), name_of(file), " is missing");
+  require(hash_text(hash_of(*text)) == checksums_of(file).header, name_of(file),
+          " is damaged: its checksum does not match");
+  return *std::move(text);
 }
 
-void StoredSnapshot::read(const std::string& file, const Take& take) const {
-  if (is_text(file)) {
-    Hasher hasher;
-    read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
-      hasher.add(piece);
-      take(begin, piece);
-    });
-    require(hash_text(hasher.value()) == checksums_of(file).header, name_of(file),
-            " is damaged: its checksum does not match");
-    return;
-  }
-  const SnapshotFile whole = file_of(file, header(file));
-  TensorSums sums(whole.tensors);
-  int64_t end = 0;
-  read_to_end(file, [&](int64_t begin, std::span<const std::byte> piece) {
+void StoredSnapshot::read(const SnapshotFile& file, const Take& take) const {
+  TensorSums sums(file.tensors);
+  read(file.key, {std::ssize(file.header), file.bytes}, [&](int64_t begin, std::span<const std::byte> piece) {
     sums.take(begin, piece);
     take(begin, piece);
-    end = begin + std::ssize(piece);
   });
-  compare(whole, sums, std::vector<bool>(whole.tensors.size(), true));
-  require(end == whole.bytes, name_of(file), " is damaged: it has ", end, " bytes instead of ", whole.bytes);
+  compare(file, sums, std::vector<bool>(file.tensors.size(), true));
 }
 
 void StoredSnapshot::compare(const SnapshotFile& file, const TensorSums& sums,
@@ -264,13 +257,7 @@ void StoredSnapshot::require_readable() const {
 }
 
 void StoredSnapshot::verify() const {
-  if (format_ != snapshot_format) return;
-  for (const std::string& file : files()) {
-    if (store_->has_atomic_groups())
-      read(file, [](int64_t, std::span<const std::byte>) {});
-    else
-      require(store_->exists(key(file)), name_of(file), " is missing");
-  }
+  for (const auto& [key, file] : opened_) read(file, [](int64_t, std::span<const std::byte>) {});
 }
 
 }  // namespace lockstep

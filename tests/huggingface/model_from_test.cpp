@@ -346,5 +346,25 @@ TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
   expect_contains(user_error([&] { load_writer(snapshot); }), {"tokenizer.json", "damaged"});
 }
 
+TEST(ModelFromSnapshot, WithADamagedTensorIsRefusedOnAllRanks) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.snapshot.path = directory / "run/snapshots";
+  config.train.steps = 2;
+  train_on(1, 1, config);
+  const std::string path = directory / "run/snapshots/best/model.safetensors";
+  std::string bytes = read_text(path);
+  bytes[bytes.size() - 1000] ^= 1;
+  write_text(path, bytes);
+  run_ranks(2, [&](Communicator& communicator) {
+    const SourceModel source(directory / "run", World(communicator.shared_from_this()));
+    const auto model = make_gpt(config, source.config().vocabulary);
+    const ParameterSpace space(model->parameters());
+    SpaceTensors tensors(space, nullptr, 2);
+    expect_contains(user_error([&] { source.load(World(communicator.shared_from_this()), tensors); }),
+                    {"best/model.safetensors is damaged: the checksum of transformer."});
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

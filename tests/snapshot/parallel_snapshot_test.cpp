@@ -258,7 +258,9 @@ TEST(ParallelSnapshot, EachRankReadsWhatItHolds) {
         HeldTensors tensors = tensors_of(ranks, values);
         const auto store = std::make_shared<CountingStore>(directory.path());
         const std::string text = *store->FolderStore::get("step-00000003/state.json");
-        restore(StoredSnapshot(text, store, "step-00000003"), world, tensors);
+        restore(world.is_first() ? StoredSnapshot(store, "step-00000003")
+                                 : StoredSnapshot(text, store, "step-00000003"),
+                world, tensors);
         expect_counted(tensors, world.rank(), 3.0);
         const std::vector<SnapshotFile> files = files_of(tensors);
         const int64_t header = std::ssize(files[1].header);
@@ -301,9 +303,9 @@ TEST(ParallelSnapshot, DamageIsNamedByFileAndTensorOnAllRanks) {
             const World world(communicator.shared_from_this());
             HeldTensors tensors = tensors_of(3);
             const StoredSnapshot here =
-                by_each || world.is_first()
-                    ? StoredSnapshot(found.text(), open_store(directory.path()), "step-00000003")
-                    : StoredSnapshot(found.text(), "elsewhere");
+                world.is_first() ? StoredSnapshot(open_store(directory.path()), "step-00000003")
+                : by_each        ? StoredSnapshot(found.text(), open_store(directory.path()), "step-00000003")
+                                 : StoredSnapshot(found.text(), "elsewhere");
             expect_contains(user_error([&] { restore(here, world, tensors); }), named);
           });
         write_text(path, whole);

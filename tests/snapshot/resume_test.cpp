@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <map>
 
 #include "snapshot/run_folder.h"
 #include "snapshot/snapshot.h"
@@ -10,6 +12,8 @@
 
 namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Returns distinct numbers.
 Tensor count_from(double first, const Shape& shape) {
@@ -95,6 +99,87 @@ TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
     expect_contains(user_error([&] { folder.load(tensors); }),
                     {"step-00000003/model.safetensors", "damaged", "no valid snapshot is left", "--fresh"});
   });
+}
+
+/// A run of six steps with snapshots of steps 2, 4 and 6 that gets damaged tensors.
+class DamagedTensors : public testing::Test {
+ protected:
+  void damage(int step, const std::string& file) const {
+    const std::string path = concat(config_.snapshot.path, "/step-0000000", step, "/", file);
+    std::string bytes = read_text(path);
+    bytes.back() ^= 2;
+    write_text(path, bytes);
+  }
+  /// Returns the files in a folder of the run by their paths, except logs, flight records and the marks of
+  /// its owner.
+  std::map<std::string, std::string> files(const std::string& folder = "") const {
+    std::map<std::string, std::string> contents;
+    for (const auto& entry : fs::recursive_directory_iterator(config_.log.dir + "/" + folder)) {
+      const std::string path = entry.path().lexically_relative(config_.log.dir);
+      if (entry.is_regular_file() && path.find(".owner") == std::string::npos && !path.ends_with(".log") &&
+          !path.ends_with(".bin"))
+        contents[path] = read_text(entry.path());
+    }
+    return contents;
+  }
+  /// Trains and returns what was logged.
+  std::string train_aloud(int ranks) const {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(train_on_threads(ranks, 1, config_), 0);
+    return testing::internal::GetCapturedStderr();
+  }
+
+  TemporaryDirectory directory_;
+  Config config_ = [this] {
+    Config config = tiny_config(directory_, 2);
+    config.train.steps = 6;
+    config.train.eval_every = 1;
+    config.snapshot = SnapshotConfig{.path = directory_ / "run/snapshots", .every_steps = 2, .keep = 3};
+    return config;
+  }();
+};
+
+TEST_F(DamagedTensors, GiveWayToTheSnapshotBeforeAndLeaveTheSameBits) {
+  train_on(1, 1, config_);
+  fs::copy(config_.log.dir, directory_ / "six", fs::copy_options::recursive);
+  config_.train.steps = 10;
+  const RunResult undisturbed = train_on(1, 1, config_);
+  const auto at_8 = files("snapshots/step-00000008"), at_10 = files("snapshots/step-00000010");
+  for (const int ranks : {1, 2}) {
+    fs::remove_all(config_.log.dir);
+    fs::copy(directory_ / "six", config_.log.dir, fs::copy_options::recursive);
+    damage(6, ranks == 1 ? model_file : optimizer_file);
+    expect_contains(train_aloud(ranks),
+                    {concat("step-00000006/", ranks == 1 ? model_file : optimizer_file, " is damaged"),
+                     "; trying an older snapshot", "resuming after step 4 instead"});
+    EXPECT_EQ(read_result(config_.log.dir), undisturbed) << ranks << " ranks";
+    EXPECT_TRUE(files("snapshots/step-00000008") == at_8) << ranks << " ranks";
+    EXPECT_TRUE(files("snapshots/step-00000010") == at_10) << ranks << " ranks";
+  }
+}
+
+TEST_F(DamagedTensors, DoNotProveThatARunHasFinished) {
+  const RunResult undisturbed = train_on(1, 1, config_);
+  const std::map<std::string, std::string> expected = files("snapshots/step-00000006");
+  damage(6, model_file);
+  expect_contains(train_aloud(2), {"step-00000006/model.safetensors is damaged", "resuming after step 4"});
+  EXPECT_EQ(read_result(config_.log.dir), undisturbed);
+  EXPECT_TRUE(files("snapshots/step-00000006") == expected);
+  expect_contains(train_aloud(2), {"already finished"});
+}
+
+TEST_F(DamagedTensors, OfAllSnapshotsRefuseTheRunAndLoseNothing) {
+  train_on(1, 1, config_);
+  for (const int step : {2, 4, 6}) damage(step, optimizer_file);
+  const std::map<std::string, std::string> before = files();
+  for (const int64_t steps : {6, 10}) {
+    config_.train.steps = steps;
+    expect_contains(user_error([&] { train_on(2, 1, config_); }),
+                    {concat("snapshot.path: no valid snapshot is left in ", config_.snapshot.path, ": "),
+                     "step-00000002/optimizer.safetensors is damaged",
+                     "; --fresh moves it away and starts from scratch"});
+    EXPECT_TRUE(files() == before) << steps << " steps";
+  }
 }
 
 }  // namespace

@@ -51,19 +51,33 @@ class DamagedSnapshot : public testing::Test {
       previous_[file] = read_text(path_of("step-00000008", file));
       ASSERT_FALSE(newest_[file].empty() || previous_[file].empty()) << file;
     }
+    std::vector<std::pair<std::string, Shape>> shapes;
+    for (const NamedTensor& one : load_snapshot(path_of("step-00000012")).model)
+      shapes.emplace_back(one.name, one.tensor.shape());
+    tensors_ = std::make_unique<HeldTensors>(shapes, std::vector<std::string>{"exp_avg", "exp_avg_sq"});
   }
 
   std::string path_of(const std::string& name, const std::string& file = "") const {
     return directory_ / "snapshots" + "/" + name + (file.empty() ? "" : "/" + file);
   }
 
-  /// Returns the step of the newest valid snapshot, or -1 if none is valid.
+  /// Returns the step of the newest snapshot that can be loaded, or -1 if none can. Loads as RunFolder does.
   int64_t found() {
     reports_.clear();
-    const auto newest = SnapshotStore(directory_ / "snapshots", 3).newest([&](const std::string& report) {
-      reports_.push_back(report);
-    });
-    return newest ? newest->state().step : -1;
+    const auto report = [this](const std::string& problem) { reports_.push_back(problem); };
+    const SnapshotStore store(directory_ / "snapshots", 3);
+    auto newest = store.newest(report);
+    while (newest) {
+      const int64_t step = newest->state().step;
+      try {
+        restore(*newest, world_, *tensors_);
+        return step;
+      } catch (const UserError& problem) {
+        report(problem.what());
+        newest = store.newest(report, step);
+      }
+    }
+    return -1;
   }
 
   /// Succeeds if one report names `file` of the damaged snapshot, and the snapshot before it is loaded.
@@ -88,6 +102,8 @@ class DamagedSnapshot : public testing::Test {
   std::map<std::string, std::string> newest_;
   std::map<std::string, std::string> previous_;
   std::vector<std::string> reports_;
+  const World world_ = World::alone();
+  std::unique_ptr<HeldTensors> tensors_;
 };
 
 TEST_F(DamagedSnapshot, FlippedBitsAreNoticed) {

@@ -13,13 +13,12 @@ struct LoadedSnapshot : Snapshot {
   std::vector<NamedTensor> optimizer;
 };
 
-/// Returns the snapshot that find_snapshot() finds. Its tensors are in new CPU memory, as they are stored in
-/// the files.
+/// Returns the snapshot that find_snapshot() finds. Its tensors are verified and in new CPU memory.
 inline LoadedSnapshot load_snapshot(const std::string& path) {
   const StoredSnapshot stored = find_snapshot(path);
   const auto tensors_of = [&](const std::string& file) {
-    std::string bytes;
-    stored.read(file, [&](int64_t, std::span<const std::byte> piece) {
+    std::string bytes = stored.file(file).header;
+    stored.read(stored.file(file), [&](int64_t, std::span<const std::byte> piece) {
       bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     });
     return from_safetensors(bytes, stored.name() + "/" + file).tensors;
