@@ -37,17 +37,43 @@ Utf8Character first_character(std::string_view bytes) {
   return {length, code_point, Utf8Character::State::valid};
 }
 
+namespace {
+
+/// Calls visit(code_point) for each character. Errors count bytes from `first`.
+template <class Visit>
+void visit_characters(std::string_view bytes, std::string_view source, int64_t first, Visit visit) {
+  for (size_t offset = 0; offset < bytes.size();) {
+    const Utf8Character next = first_character(bytes.substr(offset));
+    require(next.code_point != 0, source, " is not text: byte ", first + static_cast<int64_t>(offset),
+            bytes[offset] == 0 ? " is a NUL" : " does not begin a UTF-8 character",
+            "; a corpus is a UTF-8 text file (iconv converts other encodings)");
+    visit(next.code_point);
+    offset += next.bytes;
+  }
+}
+
+}  // namespace
+
 std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
   std::u32string text;
   text.reserve(bytes.size());
-  for (size_t offset = 0; offset < bytes.size();) {
-    const Utf8Character next = first_character(bytes.substr(offset));
-    require(next.code_point != 0, source, " is not text: byte ", offset,
-            bytes[offset] == 0 ? " is a NUL" : " does not begin a UTF-8 character",
-            "; a corpus is a UTF-8 text file (iconv converts other encodings)");
-    text.push_back(next.code_point);
-    offset += next.bytes;
-  }
+  visit_characters(bytes, source, 0, [&](char32_t code_point) { text.push_back(code_point); });
+  return text;
+}
+
+int64_t Alphabet::add(std::string_view bytes, std::string_view source, int64_t first) {
+  int64_t count = 0;
+  visit_characters(bytes, source, first, [&](char32_t code_point) {
+    has_[code_point] = 1;
+    ++count;
+  });
+  return count;
+}
+
+std::string Alphabet::text() const {
+  std::string text;
+  for (char32_t code_point = 0; code_point < has_.size(); ++code_point)
+    if (has_[code_point] != 0) text += encode_utf8(code_point);
   return text;
 }
 

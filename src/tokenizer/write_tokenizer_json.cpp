@@ -22,6 +22,16 @@ OrderedJson file_of(const OrderedJson& pre_tokenizer, const OrderedJson& decoder
           {"model", model}};
 }
 
+/// Returns the ids of the spellings that are not empty.
+OrderedJson vocabulary_of(const std::vector<std::string>& spellings) {
+  // Appends to the underlying vector of pairs: ordered_json would search all keys at each insertion.
+  OrderedJson vocabulary = OrderedJson::object();
+  OrderedJson::object_t::Container& entries = vocabulary.get_ref<OrderedJson::object_t&>();
+  for (size_t id = 0; id < spellings.size(); ++id)
+    if (!spellings[id].empty()) entries.emplace_back(spellings[id], id);
+  return vocabulary;
+}
+
 OrderedJson split(const std::string& pattern) {
   return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
@@ -49,8 +59,7 @@ OrderedJson added_tokens(const BytePairModel& model) {
 }  // namespace
 
 std::string character_tokenizer_json(const std::vector<std::string>& characters) {
-  OrderedJson vocabulary = OrderedJson::object();
-  for (size_t id = 0; id < characters.size(); ++id) vocabulary.push_back({characters[id], id});
+  const OrderedJson vocabulary = vocabulary_of(characters);
   // "<unk>" is not in the vocabulary, so other readers refuse an unknown character, as CharTokenizer does.
   const OrderedJson model = {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}};
   return file_of(split("[\\s\\S]"), {{"type", "Fuse"}}, model).dump(2) + "\n";
@@ -61,11 +70,7 @@ std::string byte_pair_tokenizer_json(const BytePairModel& model) {
   std::vector<std::string> spellings;
   for (const std::string& token : model.tokens) spellings.push_back(spell_bytes(token));
   for (const AddedToken& token : model.added) spellings[static_cast<size_t>(token.id)] = token.content;
-  // Appends to the underlying vector of pairs: ordered_json would search all keys at each insertion.
-  OrderedJson vocabulary = OrderedJson::object();
-  OrderedJson::object_t::Container& entries = vocabulary.get_ref<OrderedJson::object_t&>();
-  for (size_t id = 0; id < spellings.size(); ++id)
-    if (!spellings[id].empty()) entries.emplace_back(spellings[id], id);
+  const OrderedJson vocabulary = vocabulary_of(spellings);
   OrderedJson merges = OrderedJson::array();
   for (const Merge& merge : model.merges)
     merges.push_back(

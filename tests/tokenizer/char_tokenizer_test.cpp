@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "support/user_error.h"
 #include "tokenizer/load_tokenizer.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -59,6 +60,16 @@ TEST(CharTokenizer, IsReadBackFromItsTokenizerJson) {
   EXPECT_EQ(tokenizer.config_json(64),
             "{\n  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": 64,\n"
             "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+}
+
+// Searching all earlier characters for each one would take ten minutes.
+TEST(CharTokenizer, ALargeVocabularyIsWrittenAndRead) {
+  Alphabet alphabet;
+  for (char32_t code = 0x20000; code < 0x60000; ++code) alphabet.add(encode_utf8(code), "a text");
+  const CharTokenizer tokenizer(alphabet.text());
+  EXPECT_EQ(tokenizer.vocabulary_size(), 0x40000);
+  const auto again = tokenizer_from_json(tokenizer.to_json(), "tokenizer.json");
+  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again), tokenizer);
 }
 
 TEST(CharTokenizer, RefusesWordLevelOfOtherKinds) {

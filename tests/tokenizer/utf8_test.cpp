@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -48,6 +49,19 @@ TEST(Utf8, RefusesWhatIsNotTextAndSaysWhere) {
     const std::string message = message_for(bytes);
     EXPECT_NE(message.find("corpus.txt is not text: byte 2 "), std::string::npos) << message;
   }
+}
+
+TEST(Alphabet, HasEachCharacterOnceInOrder) {
+  Alphabet alphabet;
+  EXPECT_EQ(alphabet.add("b\u00e9a\U0001F3AD", "text"), 4);
+  EXPECT_EQ(alphabet.add("a\n\U0010FFFFb", "text"), 4);
+  EXPECT_EQ(alphabet.text(), "\nab\u00e9\U0001F3AD\U0010FFFF");
+}
+
+TEST(Alphabet, NamesThePlaceInTheWholeText) {
+  Alphabet alphabet;
+  expect_contains(user_error([&] { alphabet.add("ab\xFFz", "corpus.txt", int64_t{5} << 32); }),
+                  {concat("corpus.txt is not text: byte ", (int64_t{5} << 32) + 2, " does not begin")});
 }
 
 }  // namespace
