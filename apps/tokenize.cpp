@@ -29,13 +29,17 @@ std::string read_file(const std::string& path) {
 /// Returns the text of an option, or the standard input for "-".
 std::string text_of(const std::string& option) { return option == "-" ? read_all(std::cin) : option; }
 
-void append_ids(const std::vector<int32_t>& ids, std::string& line) {
-  const size_t first = line.size();
-  for (int32_t id : ids) {
-    if (line.size() > first) line += ' ';
-    line += std::to_string(id);
+/// Prints a line of ids.
+void print_ids(const std::vector<int32_t>& ids) {
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) text += ' ';
+    text += std::to_string(ids[i]);
+    if (text.size() < size_t{1} << 16) continue;
+    std::cout << text;
+    text.clear();
   }
-  line += '\n';
+  std::cout << text << '\n';
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, int64_t vocabulary_size) {
@@ -50,15 +54,13 @@ std::vector<int32_t> parse_ids(const std::string& text, int64_t vocabulary_size)
   return ids;
 }
 
-/// Returns a line of ids for each text. Each text ends with a NUL, so a check can encode millions at once.
-std::string ids_of_texts(const Tokenizer& tokenizer, const std::string& texts, const std::string& source) {
-  std::string lines;
+/// Prints a line of ids for each text. Each text ends with a NUL, so a check can encode millions at once.
+void print_ids_of_texts(const Tokenizer& tokenizer, const std::string& texts, const std::string& source) {
   for (size_t begin = 0; begin < texts.size();) {
     const size_t end = std::min(texts.find('\0', begin), texts.size());
-    append_ids(tokenizer.encode(std::string_view(texts).substr(begin, end - begin), source), lines);
+    print_ids(tokenizer.encode(std::string_view(texts).substr(begin, end - begin), source));
     begin = end + 1;
   }
-  return lines;
 }
 
 struct Request {
@@ -71,27 +73,26 @@ struct Request {
   bool json = false;
 };
 
-std::string answer(const Request& request) {
+void answer(const Request& request) {
   const auto is_given = [](const std::string& option) { return option != Request::none; };
   const int given = is_given(request.ids) + is_given(request.decode) + is_given(request.ids_of_file) +
                     is_given(request.ids_of_texts) + request.json;
   require(given == 1, "give exactly one of --ids, --decode, --ids-of-file, --ids-of-texts and --json");
   const auto tokenizer = load_tokenizer(request.tokenizer);
-  if (request.json) return tokenizer->to_json();
-  if (is_given(request.decode)) {
-    const std::string text =
-        tokenizer->decode(parse_ids(text_of(request.decode), tokenizer->vocabulary_size()));
-    return request.decode == "-" ? text : text + "\n";
+  if (request.json) {
+    std::cout << tokenizer->to_json();
+  } else if (is_given(request.decode)) {
+    std::cout << tokenizer->decode(parse_ids(text_of(request.decode), tokenizer->vocabulary_size()))
+              << (request.decode == "-" ? "" : "\n");
+  } else if (is_given(request.ids_of_texts)) {
+    print_ids_of_texts(*tokenizer, read_file(request.ids_of_texts), request.ids_of_texts);
+  } else {
+    const bool is_file = is_given(request.ids_of_file);
+    std::vector<int32_t> ids = is_file
+                                   ? tokenizer->encode(read_file(request.ids_of_file), request.ids_of_file)
+                                   : tokenizer->encode(text_of(request.ids), "--ids");
+    print_ids(request.special ? tokenizer->with_special_tokens(std::move(ids)) : ids);
   }
-  if (is_given(request.ids_of_texts))
-    return ids_of_texts(*tokenizer, read_file(request.ids_of_texts), request.ids_of_texts);
-  const bool is_file = is_given(request.ids_of_file);
-  std::vector<int32_t> ids = is_file ? tokenizer->encode(read_file(request.ids_of_file), request.ids_of_file)
-                                     : tokenizer->encode(text_of(request.ids), "--ids");
-  if (request.special) ids = tokenizer->with_special_tokens(std::move(ids));
-  std::string line;
-  append_ids(ids, line);
-  return line;
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ int main(int argc, char** argv) {
   line.add_flag("--json", request.json, "print the tokenizer as a tokenizer.json");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
-    std::cout << answer(request);
+    answer(request);
     return 0;
   });
 }

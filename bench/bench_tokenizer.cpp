@@ -2,15 +2,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <span>
 #include <sstream>
+#include <vector>
 
 #include "comm/world.h"
 #include "config/command_line.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "core/thread_pool.h"
+#include "data/encode.h"
 #include "measure.h"
 #include "report.h"
-#include "tokenizer/encode_in_parallel.h"
 #include "tokenizer/load_tokenizer.h"
 
 using namespace lockstep;
@@ -45,15 +48,23 @@ int main(int argc, char** argv) {
     const auto tokenizer = load_tokenizer(path);
     const std::string text = read_file(text_path);
     ThreadPool pool(threads);
-    std::vector<int32_t> ids = encode_in_parallel(*tokenizer, text, text_path, pool);
+    const Corpus corpus = corpus_of_file(text_path, "Text", text_path, text_path);
+    std::vector<int32_t> ids = tokenizer->encode(text, text_path);
+    const auto encode_by_threads = [&] {
+      ids.clear();
+      encode_corpus(*tokenizer, corpus, pool, [&](std::span<const int32_t> part, std::span<const int64_t>) {
+        ids.insert(ids.end(), part.begin(), part.end());
+      });
+    };
     std::string decoded;
-    const std::vector<Timing> timings =
-        measure({[&] {
-                   ids = threads == 1 ? tokenizer->encode(text, text_path)
-                                      : encode_in_parallel(*tokenizer, text, text_path, pool);
-                 },
-                 [&] { decoded = tokenizer->decode(ids); }},
-                seconds);
+    const std::vector<Timing> timings = measure({[&] {
+                                                   if (threads == 1)
+                                                     ids = tokenizer->encode(text, text_path);
+                                                   else
+                                                     encode_by_threads();
+                                                 },
+                                                 [&] { decoded = tokenizer->decode(ids); }},
+                                                seconds);
     expect(decoded == text, "the decoded text differs from the encoded one");
     const auto rate = [&](const Timing& timing) {
       return fixed_text(static_cast<double>(text.size()) / timing.seconds / 1e6, 1);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -20,57 +18,69 @@
 #include "core/host.h"
 
 namespace lockstep {
-namespace {
 
-bool write_all(int file, std::span<const std::byte> bytes) {
+// The name beside the path is unique across hosts, processes and threads.
+NewFile::NewFile(std::string path) : path_(std::move(path)) {
+  static std::atomic<int64_t> count = 0;
+  beside_ = concat(path_, ".", process_mark(), "-", count++, ".tmp");
+  const std::string folder = path_.substr(0, path_.rfind('/') + 1);
+  if (::access("/proc/self/fd", X_OK) == 0)
+    file_ = Descriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
+  if (!file_) file_ = Descriptor(::open(beside_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file_) fail();
+}
+
+NewFile::~NewFile() { ::unlink(beside_.c_str()); }
+
+std::string NewFile::path_now() const {
+  return ::access(beside_.c_str(), F_OK) == 0 ? beside_ : concat("/proc/self/fd/", file_.get());
+}
+
+void NewFile::clear() {
+  if (::ftruncate(file_.get(), 0) != 0) fail();
+}
+
+void NewFile::write(int64_t begin, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), begin);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
+    if (written <= 0) fail();
+    begin += written;
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
-  return true;
 }
 
-/// Writes a file next to `path`, under a name that is unique across hosts, processes and threads. Syncs it
-/// and calls publish(name), which returns whether it succeeded. Then removes the name.
-template <class Publish>
-void write_beside(const std::string& path, std::span<const std::span<const std::byte>> pieces,
-                  Publish publish) {
-  static std::atomic<int64_t> count = 0;
-  const std::string beside = concat(path, ".", process_mark(), "-", count++, ".tmp");
-  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  expect(bool(file), "cannot write ", path, ": ", std::strerror(errno));
-  const auto write_piece = [&](std::span<const std::byte> piece) { return write_all(file.get(), piece); };
-  const bool is_done =
-      std::ranges::all_of(pieces, write_piece) && ::fsync(file.get()) == 0 && publish(beside.c_str());
-  const std::string problem = std::strerror(errno);
-  ::unlink(beside.c_str());
-  expect(is_done, "cannot write ", path, ": ", problem);
+/// Syncs the file and gives it the name beside its path, from where a rename can replace another file.
+void NewFile::name() {
+  const auto is_named = [&] {
+    return ::access(beside_.c_str(), F_OK) == 0 ||
+           ::linkat(AT_FDCWD, path_now().c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (::fsync(file_.get()) != 0 || !is_named()) fail();
 }
 
-}  // namespace
+void NewFile::publish() {
+  name();
+  if (::rename(beside_.c_str(), path_.c_str()) != 0) fail();
+}
+
+bool NewFile::publish_if_absent() {
+  name();
+  if (::link(beside_.c_str(), path_.c_str()) == 0) return true;
+  // Some file systems do not support links.
+  if (errno != EEXIST &&
+      ::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0)
+    return true;
+  if (errno != EEXIST) fail();
+  return false;
+}
+
+void NewFile::fail() const { throw Error(concat("cannot write ", path_, ": ", std::strerror(errno))); }
 
 void write_file(const std::string& path, std::string_view bytes) {
-  const std::array pieces = {std::as_bytes(std::span(bytes))};
-  write_file(path, pieces);
-}
-
-void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
-  write_beside(path, pieces, [&](const char* beside) { return ::rename(beside, path.c_str()) == 0; });
-}
-
-bool write_absent_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
-  bool is_there = false;
-  write_beside(path, pieces, [&](const char* beside) {
-    if (::link(beside, path.c_str()) == 0) return true;
-    // Some file systems do not support links.
-    if (errno != EEXIST && ::renameat2(AT_FDCWD, beside, AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
-      return true;
-    is_there = errno == EEXIST;
-    return is_there;
-  });
-  return !is_there;
+  NewFile file(path);
+  file.write(0, std::as_bytes(std::span(bytes)));
+  file.publish();
 }
 
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {
@@ -89,18 +99,6 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
   return {static_cast<std::byte*>(memory), [bytes](std::byte* mapped) { ::munmap(mapped, bytes); }};
 }
 
-MappedFile map_to_read(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const off_t end = file ? ::lseek(file.get(), 0, SEEK_END) : 0;
-  if (end <= 0) return {};
-  const auto bytes = static_cast<size_t>(end);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return {};
-  return {.memory = {static_cast<const std::byte*>(memory),
-                     [memory, bytes](const std::byte*) { ::munmap(memory, bytes); }},
-          .bytes = end};
-}
-
 std::string cache_folder() {
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/lockstep";
   const std::string home = environment("HOME");
@@ -116,15 +114,6 @@ std::string find_program(const std::string& name) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "";
-}
-
-std::string program_beside(const std::string& name) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / name;
-  if (fs::equivalent(beside, find_program(name), ignored)) return name;
-  const fs::path nearer = beside.lexically_proximate(fs::current_path(ignored));
-  return (*nearer.begin() == ".." ? beside : nearer).string();
 }
 
 std::string make_temporary_folder(const std::string& name) {

@@ -2,32 +2,45 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <numbers>
 #include <string>
 #include <vector>
 
+#include "data/bytes.h"
+
 namespace lockstep {
 
-/// Text to train on: valid UTF-8 and not empty.
+/// A text and its name in errors. It is read from the file at `path`, or it is in memory if that is empty.
+struct Document {
+  std::string name;
+  std::string path;
+  std::string text = {};
+
+  Bytes bytes() const { return path.empty() ? Bytes(text) : Bytes::of_file(path); }
+};
+
+/// A text to train on that has been found and not been read.
 struct Corpus {
-  std::string text;
-  std::string source;             ///< the file, the address or "sample"
-  std::string description;        ///< for people: "Shakespeare, 1,115,394 characters from <path>"
-  std::vector<size_t> ends = {};  ///< end of each document in bytes if there are several
+  enum class Kind {
+    text,       ///< one document
+    documents,  ///< documents that the end-of-text token follows
+    examples    ///< one document of JSON lines
+  };
+
+  Kind kind = Kind::text;
+  std::string title;   ///< "Shakespeare"
+  std::string source;  ///< the file, the folder, the address or "the built-in sample"
+  std::vector<Document> documents;
+  std::shared_ptr<const void> keep = {};  ///< keeps a file without a name
 };
 
 /// Returns the path of a file in $LOCKSTEP_DATA_DIR, or an empty string if it is not there.
 std::string find_in_data_folder(const std::string& file);
 
-/// Returns a corpus with this text. Throws UserError that names `source` if the text is empty or not UTF-8.
-Corpus make_corpus(const std::string& title, std::string text, const std::string& source);
-/// Returns the corpus of a file called `name`: its text or a JSONL file's examples. The code that reads the
-/// examples checks them.
-Corpus corpus_of_file(const std::string& name, const std::string& title, std::string text,
+/// Returns the corpus of the file at `path`. `name` tells whether it has text or, as *.jsonl, examples.
+Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
                       const std::string& source);
-
-/// Returns the bytes of a file. Throws UserError that names a file that cannot be read.
-std::string read_corpus_file(const std::string& path);
 
 /// Returns the corpus that data.dataset names if it needs no network. This is `sample` (built in), a text
 /// file or a folder. A file is found at its path or in $LOCKSTEP_DATA_DIR. The *.txt files of a folder are

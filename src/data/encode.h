@@ -2,29 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <functional>
+#include <span>
 
-#include "data/corpus.h"
+#include "core/thread_pool.h"
+#include "data/read_corpus.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
 
-/// A separate text and its name in errors.
-struct TextPiece {
-  std::string_view text;
-  std::string source;
-};
+/// Receives the next ids of a text, and the marks of the examples that they are: EncodedExamples::marks.
+using TakeIds = std::function<void(std::span<const int32_t> ids, std::span<const int64_t> marks)>;
 
-/// Returns the ids of each piece, encoded by `threads` threads. Their number does not affect the result.
-/// Throws the exception of the first piece that cannot be encoded.
-std::vector<std::vector<int32_t>> encode_pieces(const Tokenizer& tokenizer,
-                                                const std::vector<TextPiece>& pieces, int threads);
-
-/// Returns the ids of a corpus, encoded by `threads` threads. Their number does not affect the result. A
-/// single text is encoded in parts. Each of several documents is followed by the end-of-text token if the
-/// tokenizer has one.
-std::vector<int32_t> encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, int threads);
+/// Reads a corpus and calls take() with part after part of its ids, in order. All threads of a pool encode
+/// some parts at a time, so that only some MiB of text and ids are in memory. Their number does not affect
+/// the result. The end-of-text token follows each of several documents and each example if the tokenizer has
+/// one. Returns the hash of the text: CorpusFacts::hash.
+uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool,
+                       const TakeIds& take);
 
 }  // namespace lockstep

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "data/encode.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
@@ -59,113 +60,153 @@ Example example_of(std::string_view line, const std::string& place) {
 
 bool is_jsonl(std::string_view name) { return name.ends_with(".jsonl"); }
 
-std::vector<Example> read_examples(std::string_view text, const std::string& source) {
+std::vector<Example> read_examples(std::string_view lines, const std::string& source, int64_t first_line) {
   std::vector<Example> examples;
-  int64_t number = 0;
-  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
-    end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    ++number;
+  int64_t number = first_line;
+  for (size_t begin = 0, end = 0; begin < lines.size(); begin = end + 1, ++number) {
+    end = std::min(lines.find('\n', begin), lines.size());
+    const std::string_view line = lines.substr(begin, end - begin);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     examples.push_back(example_of(line, concat(source, ":", number)));
     examples.back().line = number;
   }
-  require(!examples.empty(), source, " has no examples");
   return examples;
 }
 
 EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Example>& examples,
-                                const std::string& source, int threads) {
-  std::vector<TextPiece> pieces;
-  for (const Example& example : examples)
-    for (const std::string* text : {&example.prompt, &example.answer})
-      pieces.push_back({*text, concat(source, ":", example.line)});
-  const auto encoded = encode_pieces(tokenizer, pieces, threads);
+                                const std::string& source) {
   EncodedExamples all;
-  for (size_t i = 0; i < examples.size(); ++i) {
-    const auto& prompt = encoded[2 * i];
-    const auto& answer = encoded[2 * i + 1];
-    all.ids.insert(all.ids.end(), prompt.begin(), prompt.end());
-    all.marks.push_back(std::ssize(all.ids));
-    all.ids.insert(all.ids.end(), answer.begin(), answer.end());
+  for (const Example& example : examples) {
+    for (const std::string* text : {&example.prompt, &example.answer}) {
+      const std::vector<int32_t> ids = tokenizer.encode(*text, concat(source, ":", example.line));
+      all.ids.insert(all.ids.end(), ids.begin(), ids.end());
+      all.marks.push_back(std::ssize(all.ids));
+    }
     if (const auto end = tokenizer.end_of_text()) all.ids.push_back(*end);
-    all.marks.push_back(std::ssize(all.ids));
+    all.marks.back() = std::ssize(all.ids);
   }
   return all;
 }
 
-ExampleBlocks::ExampleBlocks(Tokens tokens, std::vector<int64_t> marks, int64_t first_token,
-                             const Options& options)
-    : tokens_(std::move(tokens)), options_(options) {
-  expect(options.block_size > 0, "blocks of ", options.block_size, " tokens");
-  expect(marks.size() % 2 == 0 && (marks.empty() || marks.back() <= tokens_.size()), "marks beyond ",
-         tokens_.size(), " tokens");
-  int64_t begin = first_token;
-  for (size_t i = 0; i < marks.size(); i += 2) {
-    const int64_t end = marks[i + 1], counted = options.counts_prompts ? begin : marks[i];
-    const size_t before = pieces_.size();
-    // Pieces overlap by one token. So each token but the example's first is a target of some piece.
-    for (int64_t piece = begin; piece == begin || piece + 1 < end; piece += options.block_size)
-      add({piece, std::min(end, piece + options.block_size + 1), counted});
-    empty_ += pieces_.size() == before ? 1 : 0;
-    cut_ += end - begin - 1 > options.block_size ? 1 : 0;
-    begin = end;
-  }
-  if (std::ssize(pieces_) > first_piece_.back()) first_piece_.push_back(std::ssize(pieces_));
+Marks::Marks(const std::vector<int64_t>& marks) : examples_(std::ssize(marks) / 2) {
+  expect(marks.size() % 2 == 0, marks.size(), " marks");
+  const auto owner = std::make_shared<const std::vector<int64_t>>(marks);
+  bytes_ = {{owner, reinterpret_cast<const std::byte*>(owner->data())}, 8 * std::ssize(marks)};
 }
 
-void ExampleBlocks::add(const Piece& piece) {
-  if (piece.counted_targets() <= 0) return;
+Marks::Marks(Bytes bytes, int64_t begin, int64_t examples)
+    : bytes_(std::move(bytes)), begin_(begin), examples_(examples) {}
+
+std::vector<int64_t> Marks::read(int64_t first, int64_t count) const {
+  std::vector<int64_t> marks(static_cast<size_t>(2 * count + 1), first_token_);
+  const auto wanted = std::span(marks).subspan(first == 0 ? 1 : 0);
+  bytes_.read(begin_ + 8 * (2 * first - (first == 0 ? 0 : 1)), std::as_writable_bytes(wanted));
+  return marks;
+}
+
+Marks Marks::slice(int64_t begin, int64_t end) const {
+  Marks part(bytes_, begin_ + 16 * begin, end - begin);
+  part.first_token_ = read(begin, 0)[0];
+  return part;
+}
+
+ExampleBlocks::ExampleBlocks(Tokens tokens, Marks marks, const Options& options)
+    : tokens_(std::move(tokens)), marks_(std::move(marks)), options_(options) {
+  expect(options.block_size > 0, "blocks of ", options.block_size, " tokens");
+  visit_examples(0, [&](int64_t index, const Piece& example) {
+    expect(example.end <= tokens_.size(), "marks beyond ", tokens_.size(), " tokens");
+    bool is_empty = true;
+    for (int64_t token = example.begin; continues(example, token); token += options_.block_size) {
+      const Piece piece = piece_at(example, token);
+      if (piece.counted_targets() == 0) continue;
+      add({index, token}, piece);
+      is_empty = false;
+    }
+    empty_ += is_empty ? 1 : 0;
+    cut_ += example.targets() > options_.block_size ? 1 : 0;
+    return true;
+  });
+  blocks_.push_back({marks_.examples(), 0});
+}
+
+template <class Use>
+void ExampleBlocks::visit_examples(int64_t first, Use use) const {
+  int64_t count = 8;
+  for (int64_t begin = first; begin < marks_.examples();
+       begin += count, count = std::min<int64_t>(2 * count, 4096)) {
+    count = std::min(count, marks_.examples() - begin);
+    const std::vector<int64_t> marks = marks_.read(begin, count);
+    for (size_t i = 0; i + 1 < marks.size(); i += 2) {
+      const int64_t counted = options_.counts_prompts ? marks[i] : marks[i + 1];
+      if (!use(begin + static_cast<int64_t>(i / 2), Piece{marks[i], marks[i + 2], counted})) return;
+    }
+  }
+}
+
+template <class Use>
+void ExampleBlocks::visit_pieces(int64_t block, Use use) const {
+  expect(block >= 0 && block < size(), "sample ", block, " of ", size());
+  const Place first = blocks_[static_cast<size_t>(block)], end = blocks_[static_cast<size_t>(block) + 1];
+  visit_examples(first.example, [&](int64_t index, const Piece& example) {
+    int64_t token = index == first.example ? first.token : example.begin;
+    for (; continues(example, token) && Place{index, token} < end; token += options_.block_size)
+      if (const Piece piece = piece_at(example, token); piece.counted_targets() > 0) use(piece);
+    return Place{index + 1, 0} < end;
+  });
+}
+
+/// Returns whether a piece begins at a token of an example. Pieces overlap by one token. So each token but
+/// the example's first is a target of some piece.
+bool ExampleBlocks::continues(const Piece& example, int64_t token) const {
+  return token == example.begin || token + 1 < example.end;
+}
+
+ExampleBlocks::Piece ExampleBlocks::piece_at(const Piece& example, int64_t token) const {
+  return {token, std::min(example.end, token + options_.block_size + 1), example.counted};
+}
+
+void ExampleBlocks::add(const Place& place, const Piece& piece) {
   const bool is_full = used_ + piece.targets() > options_.block_size || !options_.packs;
-  if (is_full && std::ssize(pieces_) > first_piece_.back()) {
-    first_piece_.push_back(std::ssize(pieces_));
+  if (is_full || blocks_.empty()) {
+    blocks_.push_back(place);
     used_ = 0;
   }
-  pieces_.push_back(piece);
   // The piece's last token is included if there is room, so that the next example sees where it ended.
   used_ = std::min(options_.block_size, used_ + piece.end - piece.begin);
 }
 
 void ExampleBlocks::fetch(int64_t index, void* input, void* target) const {
-  expect(index >= 0 && index < size(), "sample ", index, " of ", size());
   auto* const inputs = static_cast<int32_t*>(input);
   auto* const targets = static_cast<int32_t*>(target);
   std::fill_n(inputs, options_.block_size, options_.padding);
   std::fill_n(targets, options_.block_size, -1);
   int64_t used = 0;
-  for (int64_t p = first_piece_[static_cast<size_t>(index)]; p < first_piece_[static_cast<size_t>(index) + 1];
-       ++p) {
-    const Piece& piece = pieces_[static_cast<size_t>(p)];
+  visit_pieces(index, [&](const Piece& piece) {
     const int64_t first = std::max(piece.begin + 1, piece.counted);
     tokens_.copy(first, piece.end - first, targets + used + first - piece.begin - 1);
     const int64_t shown = std::min(piece.end - piece.begin, options_.block_size - used);
     tokens_.copy(piece.begin, shown, inputs + used);
     used += shown;
-  }
+  });
 }
 
 int64_t ExampleBlocks::weight(int64_t index) const {
-  expect(index >= 0 && index < size(), "sample ", index, " of ", size());
   int64_t counted = 0;
-  for (int64_t p = first_piece_[static_cast<size_t>(index)]; p < first_piece_[static_cast<size_t>(index) + 1];
-       ++p)
-    counted += pieces_[static_cast<size_t>(p)].counted_targets();
+  visit_pieces(index, [&](const Piece& piece) { counted += piece.counted_targets(); });
   return counted;
 }
 
-ExampleSplit split_examples(const Tokens& tokens, const std::vector<int64_t>& marks, double train_split,
+ExampleSplit split_examples(const Tokens& tokens, const Marks& marks, double train_split,
                             const ExampleBlocks::Options& options) {
-  const int64_t examples = std::ssize(marks) / 2;
-  const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(examples)));
+  const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(marks.examples())));
   const auto blocks = [&](const char* part, int64_t begin, int64_t end) {
-    std::vector<int64_t> of_part(marks.begin() + 2 * begin, marks.begin() + 2 * end);
-    const int64_t first = begin == 0 ? 0 : marks[static_cast<size_t>(2 * begin - 1)];
-    auto made = std::make_shared<const ExampleBlocks>(tokens, std::move(of_part), first, options);
+    auto made = std::make_shared<const ExampleBlocks>(tokens, marks.slice(begin, end), options);
     require(made->size() > 0, "data.train_split = ", train_split, " leaves ", counted(end - begin, "example"),
-            " of ", examples, " for ", part, ", and none with a target; change it or add examples");
+            " of ", marks.examples(), " for ", part, ", and none with a target; change it or add examples");
     return made;
   };
-  return {.train = blocks("training", 0, border), .validation = blocks("validation", border, examples)};
+  return {.train = blocks("training", 0, border),
+          .validation = blocks("validation", border, marks.examples())};
 }
 
 }  // namespace lockstep

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <compare>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/bytes.h"
 #include "data/dataset.h"
 #include "data/tokens.h"
 #include "tokenizer/tokenizer.h"
@@ -22,9 +26,10 @@ struct Example {
 /// Returns whether data.dataset names examples: a file *.jsonl.
 bool is_jsonl(std::string_view name);
 
-/// Reads a JSONL file's text. Each line is an object with "prompt" and "answer", or with "text". Blank lines
-/// and other keys are ignored. Throws UserError that names `source` and the line.
-std::vector<Example> read_examples(std::string_view text, const std::string& source);
+/// Reads lines of a JSONL file. Each line is an object with "prompt" and "answer", or with "text". Blank
+/// lines and other keys are ignored. Throws UserError that names `source` and the line. The first is
+/// `first_line`.
+std::vector<Example> read_examples(std::string_view lines, const std::string& source, int64_t first_line = 1);
 
 /// Examples as ids, one after the other.
 struct EncodedExamples {
@@ -34,10 +39,30 @@ struct EncodedExamples {
   std::vector<int64_t> marks;
 };
 
-/// Encodes examples by `threads` threads. Their number does not affect the result. The end-of-text token
-/// follows each example if the tokenizer has one. Throws UserError that names `source` and the line.
+/// Encodes examples. The end-of-text token follows each example if the tokenizer has one. Throws UserError
+/// that names `source` and the line.
 EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Example>& examples,
-                                const std::string& source, int threads);
+                                const std::string& source);
+
+/// The marks of consecutive examples, in memory or in the file of their ids.
+class Marks {
+ public:
+  Marks(const std::vector<int64_t>&
+            marks);  // NOLINT(google-explicit-constructor): as encode_examples() makes it
+  /// Uses the marks of `examples` examples from byte `begin` on.
+  Marks(Bytes bytes, int64_t begin, int64_t examples);
+
+  int64_t examples() const { return examples_; }
+  /// Returns the index where the first of these examples begins, and the marks of all.
+  std::vector<int64_t> read(int64_t first, int64_t count) const;
+  Marks slice(int64_t begin, int64_t end) const;
+
+ private:
+  Bytes bytes_;
+  int64_t begin_ = 0;
+  int64_t examples_ = 0;
+  int64_t first_token_ = 0;
+};
 
 /// Examples in blocks of equal size for next-token prediction. Targets that do not count are -1. These are
 /// the targets of prompts (unless they are wanted) and those after the last example of a block. A packed
@@ -53,10 +78,9 @@ class ExampleBlocks : public Dataset {
     bool counts_prompts = false;  ///< the targets in prompts count too
   };
 
-  /// `marks` are EncodedExamples::marks of consecutive examples; the first example begins at `first_token`.
-  ExampleBlocks(Tokens tokens, std::vector<int64_t> marks, int64_t first_token, const Options& options);
+  ExampleBlocks(Tokens tokens, Marks marks, const Options& options);
 
-  int64_t size() const override { return static_cast<int64_t>(first_piece_.size()) - 1; }
+  int64_t size() const override { return static_cast<int64_t>(blocks_.size()) - 1; }
   SampleField input() const override { return {{options_.block_size}, DType::i32}; }
   SampleField target() const override { return {{options_.block_size}, DType::i32}; }
   void fetch(int64_t index, void* input, void* target) const override;
@@ -68,23 +92,39 @@ class ExampleBlocks : public Dataset {
   int64_t empty_examples() const { return empty_; }
 
  private:
-  /// Tokens [begin, end). Each but the first is a target. A target counts if its index is at least `counted`.
+  /// Tokens [begin, end) of an example. Each but the first is a target. A target counts if its index is at
+  /// least `counted`.
   struct Piece {
     int64_t begin = 0;
     int64_t end = 0;
     int64_t counted = 0;
 
     int64_t targets() const { return end - begin - 1; }
-    int64_t counted_targets() const { return end - std::max(begin + 1, counted); }
+    int64_t counted_targets() const { return std::max<int64_t>(0, end - std::max(begin + 1, counted)); }
+  };
+  /// The beginning of a piece.
+  struct Place {
+    int64_t example = 0;
+    int64_t token = 0;
+
+    auto operator<=>(const Place&) const = default;
   };
 
-  void add(const Piece& piece);
+  /// Calls use(example, all_of_it) for the examples from `first` on, until it returns false.
+  template <class Use>
+  void visit_examples(int64_t first, Use use) const;
+  /// Calls use(piece) for the pieces of a block.
+  template <class Use>
+  void visit_pieces(int64_t block, Use use) const;
+  bool continues(const Piece& example, int64_t token) const;
+  Piece piece_at(const Piece& example, int64_t token) const;
+  void add(const Place& place, const Piece& piece);
 
   Tokens tokens_;
+  Marks marks_;
   Options options_;
-  std::vector<Piece> pieces_;
-  std::vector<int64_t> first_piece_{0};  ///< first piece of each block and the number of pieces at the end
-  int64_t used_ = 0;                     ///< used positions of the block under construction
+  std::vector<Place> blocks_;  ///< first piece of each block, and the end
+  int64_t used_ = 0;           ///< used positions of the block under construction
   int64_t cut_ = 0;
   int64_t empty_ = 0;
 };
@@ -96,7 +136,7 @@ struct ExampleSplit {
 };
 /// Splits examples: the first floor(train_split * n) are for training, the others for validation. Throws
 /// UserError (data.train_split) if a part has no block.
-ExampleSplit split_examples(const Tokens& tokens, const std::vector<int64_t>& marks, double train_split,
+ExampleSplit split_examples(const Tokens& tokens, const Marks& marks, double train_split,
                             const ExampleBlocks::Options& options);
 
 }  // namespace lockstep

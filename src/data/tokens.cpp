@@ -2,7 +2,9 @@
 #include "data/tokens.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -11,11 +13,11 @@ namespace lockstep {
 
 Tokens::Tokens(std::vector<int32_t> ids) : count_(std::ssize(ids)) {
   const auto owner = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  memory_ = {owner, reinterpret_cast<const std::byte*>(owner->data())};
+  bytes_ = {{owner, reinterpret_cast<const std::byte*>(owner->data())}, 4 * count_};
 }
 
-Tokens::Tokens(std::shared_ptr<const std::byte> memory, int64_t count, int bytes_each)
-    : memory_(std::move(memory)), count_(count), bytes_each_(bytes_each) {
+Tokens::Tokens(Bytes bytes, int64_t begin, int64_t count, int bytes_each)
+    : bytes_(std::move(bytes)), begin_(begin), count_(count), bytes_each_(bytes_each) {
   expect(bytes_each == 2 || bytes_each == 4, "ids of ", bytes_each, " bytes");
 }
 
@@ -28,18 +30,23 @@ int32_t Tokens::operator[](int64_t i) const {
 void Tokens::copy(int64_t begin, int64_t count, int32_t* ids) const {
   expect(begin >= 0 && count >= 0 && begin + count <= count_, "tokens [", begin, ", ", begin + count, ") of ",
          count_);
-  if (count == 0) return;
-  const std::byte* const first = memory_.get() + begin * bytes_each_;
-  if (bytes_each_ == 4)
-    std::memcpy(ids, first, static_cast<size_t>(count) * 4);
-  else
-    std::copy_n(reinterpret_cast<const uint16_t*>(first), count, ids);
+  const auto read = [&](auto* to, int64_t first, int64_t number) {
+    const std::span piece(to, static_cast<size_t>(number));
+    bytes_.read(begin_ + first * bytes_each_, std::as_writable_bytes(piece));
+  };
+  if (bytes_each_ == 4) return read(ids, begin, count);
+  std::array<uint16_t, 4096> narrow;
+  for (int64_t done = 0; done < count; done += std::ssize(narrow)) {
+    const int64_t number = std::min(count - done, std::ssize(narrow));
+    read(narrow.data(), begin + done, number);
+    std::copy_n(narrow.begin(), number, ids + done);
+  }
 }
 
 Tokens Tokens::slice(int64_t begin, int64_t end) const {
   expect(begin >= 0 && begin <= end && end <= count_, "tokens [", begin, ", ", end, ") of ", count_);
   Tokens part = *this;
-  part.memory_ = {memory_, memory_.get() + begin * bytes_each_};
+  part.begin_ += begin * bytes_each_;
   part.count_ = end - begin;
   return part;
 }

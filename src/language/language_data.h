@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "comm/world.h"
 #include "config/config.h"
-#include "data/corpus.h"
 #include "data/dataset.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
-
-/// Finds the text of data.dataset: `sample` (built in), `shakespeare`, a path, or an http(s), s3 or file URL.
-/// Looks in $LOCKSTEP_DATA_DIR, then in the cache ($XDG_CACHE_HOME/lockstep or ~/.cache/lockstep). Otherwise
-/// it downloads the text to the cache. Only one rank should call this and send the text to the others. Throws
-/// UserError that says what to do.
-Corpus resolve_corpus(const std::string& name);
 
 /// The data of a language model: samples of tokens, and their tokenizer if they are from a text.
 struct LanguageData {
@@ -26,10 +20,11 @@ struct LanguageData {
   int64_t vocabulary_size = 0;
   std::string description;  ///< for the log
   std::string text_hash;    ///< identifies the corpus
+  int64_t id_bytes = 0;     ///< memory of the ids in each rank; 0: they are in a file
 };
 
 /// Loads data.dataset on every rank. Rank 0 finds or downloads the text and encodes it. The ranks of a host
-/// map one file of ids: see shared_tokens(). `model_tokenizer`, on rank 0, is the tokenizer for
+/// read one file of ids: see shared_tokens(). `model_tokenizer`, on rank 0, is the tokenizer for
 /// data.tokenizer = auto; null: char. Throws UserError naming the key.
 LanguageData load_language_data(const Config& config, const World& world,
                                 const std::shared_ptr<const Tokenizer>& model_tokenizer = nullptr);

@@ -61,7 +61,7 @@ Planner language_planner(const Config& config, const World& world, const Languag
   };
   const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
   return {.plan_at = plan_any,
-          .place = planned_ranks(world),
+          .place = planned_ranks(world, data.id_bytes),
           .limits = limits_of(config, world),
           .most_samples = (data.training->size() + replicas - 1) / replicas};
 }

@@ -2,6 +2,7 @@
 #include "plan/memory_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <sys/resource.h>
@@ -49,6 +50,8 @@ struct Blame {
       return {name, bytes, logits,
               in_pieces ? "lower train.logit_rows" : shorter + ", or set train.logit_rows"};
     if (name == "batches" || name == "validation") return {name, bytes, "train.batch_size", shorter};
+    if (name == "ids of the text")
+      return {name, bytes, "data.dataset", "make the cache folder writable, which keeps ids in a file"};
     if (name == "order of samples") return {name, bytes, "data.dataset", "use a smaller data set"};
     if (name == "snapshot") return {name, bytes, model, "train a smaller model, or set snapshot.path=none"};
     return {name, bytes, model, "train a smaller model"};
@@ -86,7 +89,8 @@ class Builder {
   }
 
   MemoryPlan build() {
-    if (!on_gpu_) add("program and MPI", place_.program.resident);
+    if (!on_gpu_) add("program and MPI", place_.program.resident - place_.ids);
+    if (!on_gpu_ && place_.ids > 0) add("ids of the text", place_.ids);
     if (!on_gpu_) add("order of samples", static_cast<double>(rehearsal_.order_bytes));
     if (rehearsal_.is_sharded) {
       add_parts();
@@ -233,14 +237,17 @@ class Builder {
 
 }  // namespace
 
-PlannedRanks planned_ranks(const World& world) {
-  const ProcessMemory mine = process_memory();
-  std::vector<ProcessMemory> all(static_cast<size_t>(world.size()));
-  world.communicator().all_gather(&mine, sizeof mine, all.data());
+PlannedRanks planned_ranks(const World& world, int64_t id_bytes) {
   PlannedRanks place{.ranks = world.size(), .ranks_of_host = world.local_size()};
-  for (const ProcessMemory& one : all) {
-    place.program.resident = std::max(place.program.resident, one.resident);
-    place.program.mapped = std::max(place.program.mapped, one.mapped);
+  place.program = process_memory();
+  place.ids = static_cast<double>(id_bytes);
+  const std::array mine = {place.program.resident, place.program.mapped, place.ids};
+  std::vector<std::array<double, 3>> all(static_cast<size_t>(world.size()));
+  world.communicator().all_gather(&mine, sizeof mine, all.data());
+  for (const auto& [resident, mapped, ids] : all) {
+    place.program.resident = std::max(place.program.resident, resident);
+    place.program.mapped = std::max(place.program.mapped, mapped);
+    place.ids = std::max(place.ids, ids);
   }
   return place;
 }

@@ -33,8 +33,9 @@ struct MemoryPlan {
   std::vector<MemoryUse> uses;  ///< expected memory_table() of a single rank with one replica
 };
 
-/// Returns the ranks of this run, with the largest process memory of any rank. All ranks call it.
-PlannedRanks planned_ranks(const World& world);
+/// Returns the ranks of this run, with the largest process memory of any rank. This rank's memory includes the
+/// ids of the text, of `id_bytes`. All ranks call it.
+PlannedRanks planned_ranks(const World& world, int64_t id_bytes);
 
 /// Runs a step of a training dry, with all work that belongs to it, and adds the memory that ranks share.
 /// `config` must be resolved (dist.replicas). Nothing is allocated. Throws the model's error if sizes do not

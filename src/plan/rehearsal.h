@@ -22,6 +22,7 @@ struct PlannedRanks {
   int ranks_of_host = 1;
   bool writes_together = false;  ///< all ranks write snapshots, though they are not on one host
   ProcessMemory program = {};    ///< memory of a rank's process before there is a model
+  double ids = 0;                ///< the part of it that holds the ids of the text
 };
 
 /// The memory that a step takes on one rank. This is rank 0 if ranks shard or offload, otherwise a rank that

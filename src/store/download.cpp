@@ -13,40 +13,35 @@ namespace {
 
 constexpr RetryPolicy download_retries{.attempts = 3};
 
-std::string contents_of_url(const std::string& url) {
+void download_url(const std::string& url, NewFile& file) {
   HttpClient client;
   const HttpReply reply = with_retries(download_retries, [&] {
-    HttpReply answer = client.perform({.url = url, .may_redirect = true});
+    HttpReply answer = client.perform({.url = url, .file = &file, .may_redirect = true});
     if (answer.status == 429 || answer.status >= 500)
       throw TransientError(concat("the server answered ", answer.status));
     return answer;
   });
   require(reply.status < 400, "the server answered ", reply.status);
-  return reply.body;
 }
 
-std::string contents_of_object(const std::string& url) {
+void download_object(const std::string& url, NewFile& file) {
   const S3Address address = parse_s3_address(url);
   require(!address.key.empty(), "it names a bucket, not an object");
-  auto contents = open_s3({.bucket = address.bucket, .key = ""}, download_retries)->get(address.key);
-  require(contents.has_value(), "there is no such object (404)");
-  return std::move(*contents);
+  require(download_from_s3(address, file, download_retries), "there is no such object (404)");
 }
 
 }  // namespace
 
-std::string download(const std::string& url, const std::string& expected_sha256) {
-  std::string contents;
+void download(const std::string& url, NewFile& file, const std::string& expected_sha256) {
   try {
-    contents = is_s3_address(url) ? contents_of_object(url) : contents_of_url(url);
+    is_s3_address(url) ? download_object(url, file) : download_url(url, file);
   } catch (const Error& problem) {
     throw UserError(concat("cannot download ", url, ": ", problem.what()));
   }
-  if (expected_sha256.empty()) return contents;
-  const std::string actual = sha256(contents);
+  if (expected_sha256.empty()) return;
+  const std::string actual = sha256_of_file(file.path_now());
   require(actual == expected_sha256, "the download of ", url, " is refused: its sha256 is ", actual, ", not ",
           expected_sha256);
-  return contents;
 }
 
 }  // namespace lockstep

@@ -3,11 +3,13 @@
 
 #include <string>
 
+#include "core/file.h"
+
 namespace lockstep {
 
-/// Returns the contents of an http(s), file or s3 URL. Gives up within seconds if nothing answers. Throws
-/// UserError with the cause. Also throws it if `expected_sha256` is not empty and differs from that
-/// of the contents.
-std::string download(const std::string& url, const std::string& expected_sha256 = "");
+/// Writes the contents of an http(s), file or s3 URL to a new file, which the caller publishes. Gives up
+/// within seconds if nothing answers. Throws UserError with the cause. Also throws it if `expected_sha256` is
+/// not empty and differs from that of the contents.
+void download(const std::string& url, NewFile& file, const std::string& expected_sha256 = "");
 
 }  // namespace lockstep

@@ -57,6 +57,16 @@ void make_file(const std::string& path, int64_t bytes) {
   expect(is_made, "cannot write ", path, ": ", std::strerror(errno));
 }
 
+void write_pieces(const std::string& path, Pieces pieces) {
+  NewFile file(path);
+  int64_t begin = 0;
+  for (const auto& piece : pieces) {
+    file.write(begin, piece);
+    begin += std::ssize(piece);
+  }
+  file.publish();
+}
+
 }  // namespace
 
 std::string FolderStore::name_of(const std::string& key) const {
@@ -68,7 +78,7 @@ void FolderStore::put(const std::string& key, Pieces contents) {
   naming_failures(concat("cannot write ", path.string()), [&] {
     fs::create_directories(path.parent_path());
     ask_guard();
-    write_file(path.string(), contents);
+    write_pieces(path.string(), contents);
     sync_directory(path.parent_path().string());
   });
 }
@@ -181,7 +191,7 @@ void FolderStore::end_group(const std::string& group, const std::string& begun,
                             std::span<const std::string> /*written*/, const Object& last) {
   naming_failures(concat("cannot write ", name_of(group)), [&] {
     const fs::path beside = name_of(begun);
-    write_file((beside / last.key).string(), last.pieces);
+    write_pieces((beside / last.key).string(), last.pieces);
     sync_directory(beside.string());
     exchange(group, begun);
   });

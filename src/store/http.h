@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "store/object_store.h"
 
 namespace lockstep {
@@ -15,6 +16,7 @@ struct HttpRequest {
   std::string url = {};
   std::vector<std::string> headers = {};  ///< "name: value"
   Pieces body = {};                       ///< for PUT and POST
+  NewFile* file = nullptr;                ///< receives the body of a successful reply
   std::string ca_bundle = {};             ///< a file of certificates; empty: the system's
   bool may_redirect = false;
   bool may_use_proxy = true;
@@ -26,7 +28,7 @@ struct HttpRequest {
 struct HttpReply {
   long status = 0;                             ///< 0 for a file:// URL
   std::map<std::string, std::string> headers;  ///< names in lower case
-  std::string body;
+  std::string body;                            ///< unless HttpRequest::file has it
 };
 
 /// A client that sends requests one after the other and keeps the connection between them. TLS is always

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <curl/curl.h>
+#include <exception>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -61,11 +63,33 @@ void reserve_body(HttpReply& reply) {
   if (bytes <= largest_reservation) reply.body.reserve(bytes);
 }
 
-size_t append_body(const char* data, size_t item_bytes, size_t items, void* state) {
-  auto& reply = *static_cast<HttpReply*>(state);
-  if (reply.body.empty()) reserve_body(reply);
-  reply.body.append(data, item_bytes * items);
-  return item_bytes * items;
+/// The place for the body of a reply: a file, if it is given and the reply is a success, or else memory.
+struct BodyWriter {
+  CURL* curl = nullptr;
+  HttpReply* reply = nullptr;
+  NewFile* file = nullptr;
+  int64_t written = 0;
+  std::exception_ptr problem = {};  ///< of the file
+};
+
+size_t write_body(const char* data, size_t item_bytes, size_t items, void* state) {
+  auto& writer = *static_cast<BodyWriter*>(state);
+  const std::string_view piece(data, item_bytes * items);
+  long status = 0;
+  curl_easy_getinfo(writer.curl, CURLINFO_RESPONSE_CODE, &status);
+  if (writer.file == nullptr || status >= 300) {
+    if (writer.reply->body.empty()) reserve_body(*writer.reply);
+    writer.reply->body += piece;
+    return piece.size();
+  }
+  try {
+    writer.file->write(writer.written, std::as_bytes(std::span(piece)));
+  } catch (...) {
+    writer.problem = std::current_exception();
+    return 0;
+  }
+  writer.written += std::ssize(piece);
+  return piece.size();
 }
 
 size_t read_header(const char* data, size_t item_bytes, size_t items, void* state) {
@@ -159,6 +183,9 @@ HttpReply HttpClient::perform(const HttpRequest& request) {
   CURL* curl = curl_.get();
   HttpReply reply;
   BodyReader reader{.pieces = request.body};
+  BodyWriter writer{.curl = curl, .reply = &reply, .file = request.file};
+  // An attempt before this one may have written a part.
+  if (request.file != nullptr) request.file->clear();
   std::array<char, CURL_ERROR_SIZE> reason{};
   const HeaderList headers = make_headers(request);
   curl_easy_reset(curl);
@@ -167,8 +194,8 @@ HttpReply HttpClient::perform(const HttpRequest& request) {
   curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, read_header);
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &reply);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append_body);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &reply);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, write_body);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &writer);
   set_address(curl, request);
   set_limits(curl, request);
   set_method(curl, request, reader);
@@ -176,6 +203,7 @@ HttpReply HttpClient::perform(const HttpRequest& request) {
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
   // The handle must not keep pointers to variables of this call.
   curl_easy_reset(curl);
+  if (writer.problem) std::rethrow_exception(writer.problem);
   if (result == CURLE_OK) return reply;
   const std::string problem = reason[0] != 0 ? reason.data() : curl_easy_strerror(result);
   require(!is_users_fault(result), problem);

@@ -4,11 +4,18 @@
 #include "store/open_s3.h"
 
 namespace lockstep {
+namespace {
 
-std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const RetryPolicy&) {
+[[noreturn]] void refuse(const S3Address& address) {
   throw UserError(concat(
       "s3://", address.bucket,
       ": this build has no pugixml, which S3 needs: configure with LOCKSTEP_PUGIXML=ON (docs/install.md)"));
 }
+
+}  // namespace
+
+std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const RetryPolicy&) { refuse(address); }
+
+bool download_from_s3(const S3Address& address, NewFile&, const RetryPolicy&) { refuse(address); }
 
 }  // namespace lockstep

@@ -30,6 +30,7 @@ struct S3Request {
   std::map<std::string, std::string> query = {};
   std::vector<std::string> headers = {};  ///< "name: value"
   Pieces body = {};
+  NewFile* file = nullptr;  ///< receives the body of a successful reply
 };
 
 /// A client of one bucket, which signs and retries requests.

@@ -101,6 +101,7 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                                    .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
                                    .headers = sign_s3(signer, to_sign, std::time(nullptr)),
                                    .body = request.body,
+                                   .file = request.file,
                                    .ca_bundle = options_.ca_bundle,
                                    .stall_seconds = options_.stall_seconds};
   const std::string what = concat(name_of(subject_of(request)), ": ", request.method, " failed: ");

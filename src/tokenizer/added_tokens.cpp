@@ -72,8 +72,9 @@ bool AddedTokens::straddles(std::string_view text, size_t place) const {
   for (size_t begin = place > longest_ ? place - longest_ : 0; begin < place; ++begin) {
     const auto byte = static_cast<unsigned char>(text[begin]);
     for (uint32_t i = begin_of_byte_[byte]; i < begin_of_byte_[byte + 1u]; ++i) {
-      const std::string& content = tokens_[longest_first_[i]].content;
-      if (begin + content.size() > place && text.substr(begin).starts_with(content)) return true;
+      const std::string_view content = tokens_[longest_first_[i]].content, rest = text.substr(begin);
+      // The rest of the text may be the beginning of the token, which then ends in another piece of the text.
+      if (begin + content.size() > place && rest.starts_with(content.substr(0, rest.size()))) return true;
     }
   }
   return false;

@@ -32,7 +32,8 @@ class AddedTokens {
   const std::vector<AddedToken>& all() const { return tokens_; }
   /// All matches in a text, in order.
   std::vector<Match> find(std::string_view text) const;
-  /// Returns true if an occurrence of an added token begins before `place` and ends after it.
+  /// Returns true if an occurrence of an added token begins before `place` and ends after it. The text may be
+  /// cut off: a token that begins at its end counts.
   bool straddles(std::string_view text, size_t place) const;
 
  private:

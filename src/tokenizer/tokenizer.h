@@ -28,8 +28,9 @@ class Tokenizer {
   /// Returns the bytes of the ids. They may be invalid UTF-8, since one token can be a part of a character.
   /// Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  /// Returns the first position at or after `near` where the text can be cut, at most text.size(). The ids of
-  /// both parts together are the ids of the whole text.
+  /// Returns the first position at or after `near` where the text can be cut, or text.size() if there is
+  /// none. The ids of both parts together are the ids of the whole text, and of every longer text that begins
+  /// with it.
   virtual size_t safe_cut(std::string_view text, size_t near) const = 0;
   /// Returns the ids of a whole text with the special tokens that the tokenizer's file puts around it.
   virtual std::vector<int32_t> with_special_tokens(std::vector<int32_t> ids) const { return ids; }

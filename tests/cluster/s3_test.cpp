@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/local_communicator.h"
+#include "core/file.h"
 #include "snapshot/snapshot_writer.h"
 #include "store/download.h"
 #include "store/http.h"
@@ -108,11 +109,16 @@ TEST_F(S3, HoldsObjectsUnderAnyKey) {
   EXPECT_FALSE(store->exists("missing"));
   EXPECT_EQ(store->list(""), (std::vector<std::string>{keys[0], "empty", "plain", keys[2]}));
   EXPECT_EQ(store->list("a b/"), std::vector<std::string>{keys[0]});
+  const TemporaryDirectory folder;
+  NewFile file(folder / "text");
+  download(address("some/prefix/plain"), file);
+  EXPECT_EQ(read_text(file.path_now()), "contents of plain");
+  download(address("some/prefix/empty"), file);
+  EXPECT_EQ(read_text(file.path_now()), "");
+  expect_contains(user_error([&] { download(address("nothing"), file); }), {"s3://training/nothing", "404"});
   for (const std::string& key : keys) store->remove(key);
   store->remove("missing");
   EXPECT_EQ(store->list(""), std::vector<std::string>{"empty"});
-  EXPECT_EQ(download(address("some/prefix/empty")), "");
-  expect_contains(user_error([&] { download(address("nothing")); }), {"s3://training/nothing", "404"});
 }
 
 TEST_F(S3, SendsLargeObjectsInParts) {

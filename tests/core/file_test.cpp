@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.h"
 
-#include <array>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <span>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -32,14 +33,58 @@ void expect_error_naming(const std::string& path, Call call) {
 TEST(File, ThatIsThereStaysWhereAnAbsentOneIsWritten) {
   const TemporaryDirectory folder;
   const auto write = [&](const std::string& name, std::string_view text) {
-    const std::array pieces = {std::as_bytes(std::span(text))};
-    return write_absent_file(folder / name, pieces);
+    NewFile file(folder / name);
+    file.write(0, std::as_bytes(std::span(text)));
+    return file.publish_if_absent();
   };
   EXPECT_TRUE(write("file", "first"));
   EXPECT_FALSE(write("file", "second"));
   EXPECT_EQ(read_text(folder / "file"), "first");
   EXPECT_EQ(count_entries(folder.path()), 1);
   expect_error_naming(folder / "none/file", [&] { write("none/file", "text"); });
+}
+
+/// Makes a file from two pieces. Returns whether its folder has only `names` entries until it is complete.
+bool appears_when_complete(const std::string& folder, int64_t names) {
+  const std::string path = folder + "/file";
+  bool is_hidden = true;
+  {
+    NewFile file(path);
+    const std::string_view text = "a text";
+    file.write(2, std::as_bytes(std::span(text.substr(2))));
+    file.write(0, std::as_bytes(std::span(text.substr(0, 2))));
+    is_hidden = count_entries(folder) == names && !fs::exists(path) && read_text(file.path_now()) == text;
+    file.publish();
+  }
+  return is_hidden && read_text(path) == "a text" && count_entries(folder) == 1;
+}
+
+TEST(File, AppearsWhenItIsComplete) {
+  const TemporaryDirectory folder;
+  const int file = ::open(folder.path().c_str(), O_RDWR | O_TMPFILE, 0600);
+  ::close(file);
+  EXPECT_TRUE(appears_when_complete(folder.path(), file >= 0 ? 0 : 1));
+  {
+    NewFile other(folder / "other");
+    other.write(0, {});
+  }
+  EXPECT_EQ(count_entries(folder.path()), 1) << "a file that is not published does not stay";
+}
+
+// A process without /proc cannot name a nameless file.
+TEST(File, HasATemporaryNameWhereItNeedsOne) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can change its root";
+  const TemporaryDirectory folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_apart = ::chroot(folder.path().c_str()) == 0 && ::chdir("/") == 0;
+    ::_exit(!is_apart ? 2 : appears_when_complete(".", 1) ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this container cannot change its root";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_text(folder / "file"), "a text");
 }
 
 TEST(File, HoldsExactlyTheBytes) {

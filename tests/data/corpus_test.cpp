@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <span>
 
 #include "core/error.h"
+#include "core/hash.h"
+#include "data/read_corpus.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 
@@ -15,6 +19,16 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Returns all text of a corpus.
+std::string text_of(const Corpus& corpus) {
+  std::string text;
+  read_corpus(corpus, 7, [&](const TextWindow& window) {
+    text += window.text;
+    return window.text.size();
+  });
+  return text;
+}
 
 class CorpusTest : public testing::Test {
  protected:
@@ -33,23 +47,24 @@ class CorpusTest : public testing::Test {
 TEST_F(CorpusTest, ReadsAFile) {
   const std::string path = write("poem.txt", "sm\u00e5tt");
   const Corpus corpus = local_corpus(path);
-  EXPECT_EQ(corpus.text, "sm\u00e5tt");
+  EXPECT_EQ(text_of(corpus), "sm\u00e5tt");
   EXPECT_EQ(corpus.source, path);
-  EXPECT_EQ(corpus.description, "Text, 5 characters from " + path);
+  EXPECT_EQ(describe(corpus, measure(corpus)), "Text, 5 characters from " + path);
 }
 
 TEST_F(CorpusTest, LooksIntoTheDataFolder) {
   write("data/poem.txt", "roses");
   EXPECT_EQ(find_in_data_folder("poem.txt"), "");
   ::setenv("LOCKSTEP_DATA_DIR", (folder_ / "data").c_str(), 1);
-  EXPECT_EQ(local_corpus("poem.txt").text, "roses");
+  EXPECT_EQ(text_of(local_corpus("poem.txt")), "roses");
   EXPECT_EQ(find_in_data_folder("prose.txt"), "");
 }
 
 TEST_F(CorpusTest, SampleNeedsNothing) {
   const Corpus corpus = local_corpus("sample");
-  EXPECT_EQ(corpus.description, "Generated lines, 1,024,000 characters from the built-in sample");
-  EXPECT_EQ(corpus.text.size(), 1024000u);
+  EXPECT_EQ(describe(corpus, measure(corpus)),
+            "Generated lines, 1,024,000 characters from the built-in sample");
+  EXPECT_EQ(text_of(corpus), SampleCorpus::text());
 }
 
 TEST_F(CorpusTest, NamesAMissingFile) {
@@ -60,14 +75,99 @@ TEST_F(CorpusTest, NamesAMissingFile) {
   expect_contains(user_error([&] { local_corpus(""); }), {"data.dataset = "});
 }
 
+TEST_F(CorpusTest, AFolderIsItsTextFilesByName) {
+  for (const auto& [name, text] : {std::pair("b.txt", "roses"), std::pair("a.txt", "violets\r\n"),
+                                   std::pair("a.md", "no text"), std::pair("c.txt", "ü")})
+    write(name, text);
+  const Corpus corpus = local_corpus(folder_.string());
+  EXPECT_EQ(text_of(corpus), "violets\r\nrosesü");
+  const CorpusFacts facts = measure(corpus);
+  EXPECT_EQ(describe(corpus, facts), "3 texts, 15 characters from " + folder_.string());
+  EXPECT_EQ(facts.alphabet, "\n\reilorstvü");
+  // Where documents end is a part of the corpus.
+  const std::vector<size_t> ends{9, 14, 16};
+  const std::string text = "violets\r\nrosesü";
+  const std::array pieces = {std::as_bytes(std::span(text)), std::as_bytes(std::span(ends))};
+  EXPECT_EQ(facts.hash, hash_of(pieces));
+  const std::string empty = write("d.txt", "");
+  expect_contains(user_error([&] { measure(local_corpus(folder_.string())); }), {empty, "is empty"});
+}
+
+// Windows end anywhere in a character of two, three or four bytes.
+TEST_F(CorpusTest, IsCountedInWindowsThatCutCharacters) {
+  for (const std::string character : {"\u00e9", "\u20ac", "\U0001F3AD"})
+    for (size_t shift = 0; shift < character.size(); ++shift) {
+      std::string text(shift, 'x');
+      const int64_t count = (int64_t{5} << 19) / std::ssize(character);
+      for (int64_t i = 0; i < count; ++i) text += character;
+      const CorpusFacts facts = measure(local_corpus(write("text.txt", text)));
+      EXPECT_EQ(facts.count, std::ssize(std::string(shift, 'x')) + count);
+      EXPECT_EQ(facts.bytes, std::ssize(text));
+      EXPECT_EQ(facts.hash, hash_of(text));
+      EXPECT_EQ(facts.alphabet, (shift > 0 ? "x" : "") + character);
+    }
+}
+
+TEST_F(CorpusTest, AWindowThatIsNotUsedGrows) {
+  const Corpus corpus = local_corpus(write("text.txt", std::string(1000, 'a') + "." + std::string(99, 'b')));
+  std::vector<size_t> sizes;
+  std::string seen;
+  read_corpus(corpus, 64, [&](const TextWindow& window) {
+    EXPECT_EQ(window.begin, std::ssize(seen));
+    EXPECT_EQ(window.is_last, window.begin + std::ssize(window.text) == 1100);
+    sizes.push_back(window.text.size());
+    const size_t end = window.is_last ? window.text.size() : window.text.find('.') + 1;
+    seen += window.text.substr(0, end);
+    return end;
+  });
+  EXPECT_EQ(sizes, (std::vector<size_t>{64, 128, 256, 512, 1024, 64, 99}));
+  EXPECT_EQ(seen, text_of(corpus));
+}
+
 TEST_F(CorpusTest, RefusesEmptyAndBinaryFiles) {
   const std::string empty = write("empty.txt", "");
   const std::string binary = write("binary.txt", std::string("\x7F"
                                                              "ELF\0",
                                                              5));
-  expect_contains(user_error([&] { local_corpus(empty); }), {"data.dataset", empty, "is empty"});
-  expect_contains(user_error([&] { local_corpus(binary); }),
+  expect_contains(user_error([&] { measure(local_corpus(empty)); }), {"data.dataset", empty, "is empty"});
+  expect_contains(user_error([&] { measure(local_corpus(binary)); }),
                   {"data.dataset", binary, "is not text", "byte 4"});
+  const std::string blank = write("blank.jsonl", "\n \n");
+  expect_contains(user_error([&] { measure(local_corpus(blank)); }), {blank, "no examples"});
+}
+
+TEST_F(CorpusTest, NamesThePlaceOfAnInvalidByteDeepInAText) {
+  // The last window begins with a byte that continues no character.
+  for (const size_t place : {size_t{1} << 20, (size_t{3} << 20) - 1, (size_t{3} << 20) + 5}) {
+    const std::string path = write("text.txt", std::string(place, 'a') + "\x80z");
+    expect_contains(user_error([&] { measure(local_corpus(path)); }),
+                    {"data.dataset: " + path + " is not text", concat("byte ", place, " does not begin")});
+    const std::string cut = write("cut.txt", std::string(place, 'a') + "\xE2\x82");
+    expect_contains(user_error([&] { measure(local_corpus(cut)); }), {concat("byte ", place, " does not")});
+  }
+}
+
+TEST_F(CorpusTest, ExamplesAreCountedAndTheirLinesNumbered) {
+  std::string lines;
+  for (int i = 0; i < 40'000; ++i)
+    lines += concat("{\"prompt\": \"", i, "=\", \"answer\": \"\\u00e9\\u0000\"}\r\n\n");
+  const Corpus corpus = local_corpus(write("x.jsonl", lines));
+  const CorpusFacts facts = measure(corpus);
+  EXPECT_EQ(describe(corpus, facts), "40000 examples from " + corpus.source);
+  EXPECT_EQ(facts.alphabet, "0123456789=\u00e9") << "a NUL is a matter of the tokenizer";
+  EXPECT_EQ(facts.hash, hash_of(lines));
+  const Corpus wrong = local_corpus(write("y.jsonl", lines + "{}"));
+  expect_contains(user_error([&] { measure(wrong); }), {wrong.source + ":80001: \"prompt\" is missing"});
+}
+
+// Reading a file that was cut meanwhile must not end the process.
+TEST_F(CorpusTest, AFileThatIsCutWhileItIsReadIsNamed) {
+  const Corpus corpus = local_corpus(write("text.txt", std::string(300, 'a')));
+  const auto use = [&](const TextWindow& window) {
+    fs::resize_file(corpus.source, 150);
+    return window.text.size();
+  };
+  expect_contains(error_of([&] { read_corpus(corpus, 100, use); }), {corpus.source, "ends at byte 150"});
 }
 
 }  // namespace

@@ -2,11 +2,12 @@
 #include "data/encode.h"
 
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/thread_pool.h"
+#include "data/bytes.h"
 #include "data/tokens.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
@@ -38,31 +39,92 @@ class Words : public Tokenizer {
   std::vector<int32_t> beginning() const override { return {}; }
 };
 
-/// Returns a text of more than two chunks. For any number of threads, no chunk ends at a blank.
+/// Returns a text of several parts. For any number of threads, no part ends at a blank.
 std::string long_text() {
   std::string text;
   for (size_t i = 0; text.size() < (size_t{5} << 19); ++i) text += std::string(1 + i % 97, 'x') + " ";
   return text;
 }
 
-TEST(EncodeCorpus, NeitherPiecesNorThreadsShow) {
-  const Corpus corpus{.text = long_text(), .source = "a", .description = ""};
-  const std::vector<int32_t> whole = Words().encode(corpus.text, "a");
-  for (const int threads : {1, 2, 5}) EXPECT_EQ(encode_corpus(Words(), corpus, threads), whole) << threads;
+Corpus corpus_of(const std::vector<std::string>& texts, Corpus::Kind kind = Corpus::Kind::text) {
+  Corpus corpus{.kind = kind, .title = "", .source = "a", .documents = {}};
+  for (const std::string& text : texts)
+    corpus.documents.push_back({.name = concat("a", corpus.documents.size()), .path = "", .text = text});
+  return corpus;
+}
+
+/// Returns the ids of a corpus. Checks its hash.
+std::vector<int32_t> ids_of(const Corpus& corpus, int threads, std::vector<int64_t>* marks = nullptr) {
+  std::vector<int32_t> ids;
+  ThreadPool pool(threads);
+  const auto take = [&](std::span<const int32_t> part, std::span<const int64_t> its_marks) {
+    ids.insert(ids.end(), part.begin(), part.end());
+    if (marks) marks->insert(marks->end(), its_marks.begin(), its_marks.end());
+  };
+  EXPECT_EQ(encode_corpus(Words(), corpus, pool, take), measure(corpus).hash);
+  return ids;
+}
+
+TEST(EncodeCorpus, NeitherPartsNorThreadsShow) {
+  const std::string text = long_text();
+  const std::vector<int32_t> whole = Words().encode(text, "a");
+  for (const int threads : {1, 2, 5, 100}) EXPECT_EQ(ids_of(corpus_of({text}), threads), whole) << threads;
+}
+
+// A word of several windows cannot be cut.
+TEST(EncodeCorpus, AWordLongerThanAWindowStaysWhole) {
+  const std::string text = "a " + std::string(size_t{3} << 19, 'x') + " b ";
+  EXPECT_EQ(ids_of(corpus_of({text}), 2), (std::vector<int32_t>{2, (3 << 19) + 1, 2}));
+}
+
+TEST(EncodeCorpus, PartsComeInOrderAndNeverAllAtOnce) {
+  std::string text;
+  while (text.size() < size_t{20} << 20) text += "x ";
+  size_t parts = 0;
+  ThreadPool pool(2);
+  encode_corpus(Words(), corpus_of({text}), pool,
+                [&](std::span<const int32_t> part, std::span<const int64_t>) {
+                  EXPECT_LE(part.size(), size_t{1} << 20);
+                  ++parts;
+                });
+  EXPECT_GE(parts, 20U);
 }
 
 TEST(EncodeCorpus, EveryDocumentOfSeveralIsFollowedByEndOfText) {
-  const Corpus several{.text = "one two threefour ", .source = "a", .description = "", .ends = {8, 13, 18}};
-  EXPECT_EQ(encode_corpus(Words(), several, 2), (std::vector<int32_t>{4, 4, 999, 5, 999, 5, 999}));
-  EXPECT_EQ(encode_corpus(Words(), {.text = "one two", .source = "a", .description = ""}, 2),
-            (std::vector<int32_t>{4, 3}));
+  const Corpus several = corpus_of({"one two ", "three", "four "}, Corpus::Kind::documents);
+  EXPECT_EQ(ids_of(several, 2), (std::vector<int32_t>{4, 4, 999, 5, 999, 5, 999}));
+  EXPECT_EQ(ids_of(corpus_of({"one two"}), 2), (std::vector<int32_t>{4, 3}));
+  EXPECT_EQ(ids_of(corpus_of({"one"}, Corpus::Kind::documents), 2), (std::vector<int32_t>{3, 999}));
+  // A long document among short ones.
+  std::vector<int32_t> expected{4, 999};
+  for (const int32_t id : Words().encode(long_text(), "")) expected.push_back(id);
+  expected.insert(expected.end(), {999, 5, 999});
+  EXPECT_EQ(ids_of(corpus_of({"one ", long_text(), "four "}, Corpus::Kind::documents), 2), expected);
 }
 
-TEST(EncodeCorpus, APlaceThatIsNamedCountsFromTheBeginning) {
-  Corpus corpus{.text = long_text(), .source = "a.txt", .description = ""};
-  const size_t place = corpus.text.size();
-  corpus.text += "? ";
-  expect_contains(user_error([&] { encode_corpus(Words(), corpus, 2); }), {"a.txt", concat("byte ", place)});
+TEST(EncodeCorpus, TheFirstDocumentThatCannotBeEncodedIsNamed) {
+  const Corpus corpus = corpus_of({"one ", "two ? ", "three", "? "}, Corpus::Kind::documents);
+  for (const int threads : {1, 3})
+    expect_contains(user_error([&] { ids_of(corpus, threads); }), {"a1: a question at byte 4"});
+}
+
+TEST(EncodeCorpus, MarksCountFromTheBeginningOfTheFile) {
+  std::string lines;
+  std::vector<int32_t> ids;
+  std::vector<int64_t> marks;
+  for (int i = 0; i < 30'000; ++i) {
+    lines += R"({"prompt": "two ", "answer": "more words"})" + std::string(1 + i % 3, '\n');
+    ids.insert(ids.end(), {4, 5, 5, 999});
+    marks.insert(marks.end(), {4 * i + 1, 4 * i + 4});
+  }
+  Corpus corpus = corpus_of({lines}, Corpus::Kind::examples);
+  for (const int threads : {1, 3}) {
+    std::vector<int64_t> found;
+    EXPECT_EQ(ids_of(corpus, threads, &found), ids);
+    EXPECT_EQ(found, marks);
+  }
+  corpus.documents[0].text += R"({"text": "?"})";
+  expect_contains(user_error([&] { ids_of(corpus, 2); }), {"a0:60001: a question at byte 0"});
 }
 
 TEST(Tokens, Of16And32BitsAreTheSame) {
@@ -71,7 +133,7 @@ TEST(Tokens, Of16And32BitsAreTheSame) {
   const auto narrow = std::make_shared<std::vector<uint16_t>>(ids.begin(), ids.end());
   const Tokens wide = ids;
   const std::shared_ptr<const std::byte> memory(narrow, reinterpret_cast<const std::byte*>(narrow->data()));
-  const Tokens of_16(memory, 100, 2);
+  const Tokens of_16(Bytes(memory, 200), 0, 100, 2);
   for (const Tokens& tokens : {wide, of_16, of_16.slice(0, 100)}) {
     EXPECT_EQ(tokens.size(), 100);
     EXPECT_EQ(tokens[99], 65535);
@@ -84,17 +146,21 @@ TEST(Tokens, Of16And32BitsAreTheSame) {
   }
 }
 
-TEST(FolderCorpus, IsItsTextFilesByName) {
+// Ids of a file are read when they are wanted. A failure to read them is an error with its name.
+TEST(Tokens, OfAFileAreThoseInMemory) {
   const TemporaryDirectory directory;
-  for (const auto& [name, text] : {std::pair("b.txt", "roses"), std::pair("a.txt", "violets\n"),
-                                   std::pair("a.md", "no text"), std::pair("c.txt", "ü")})
-    std::ofstream(directory / name, std::ios::binary) << text;
-  const Corpus corpus = local_corpus(directory.path());
-  EXPECT_EQ(corpus.text, "violets\nrosesü");
-  EXPECT_EQ(corpus.ends, (std::vector<size_t>{8, 13, 15}));
-  EXPECT_EQ(corpus.description, concat("3 texts, 14 characters from ", directory.path()));
-  std::ofstream(directory / "d.txt") << "";
-  expect_contains(user_error([&] { local_corpus(directory.path()); }), {directory / "d.txt", "is empty"});
+  std::vector<uint16_t> narrow(10'000);
+  std::iota(narrow.begin(), narrow.end(), 3);
+  const std::string path = directory / "ids";
+  write_text(path, std::string(8, 'h') + std::string(reinterpret_cast<const char*>(narrow.data()), 20'000));
+  const Tokens tokens = Tokens(Bytes::of_file(path), 8, 10'000, 2).slice(1, 9'999);
+  std::vector<int32_t> ids(9'000), expected(9'000);
+  std::iota(expected.begin(), expected.end(), 504);
+  tokens.copy(500, 9'000, ids.data());
+  EXPECT_EQ(ids, expected);
+  EXPECT_EQ(tokens[9'997], 10'001);
+  std::filesystem::resize_file(path, 5'000);
+  expect_contains(error_of([&] { tokens.copy(500, 9'000, ids.data()); }), {path, "ends at byte 5000"});
 }
 
 }  // namespace

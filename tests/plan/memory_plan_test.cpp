@@ -2,6 +2,7 @@
 #include "plan/memory_plan.h"
 
 #include <gtest/gtest.h>
+#include <map>
 
 #include "core/memory_pool.h"
 #include "core/text.h"
@@ -246,6 +247,24 @@ TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
   }
   planner.limits[0].bytes = 1;
   EXPECT_FALSE(cheapest_remedy(config, planner).has_value());
+}
+
+TEST(MemoryPlan, IdsOfATextHaveARowIfTheyAreInMemory) {
+  const Config config = random_tokens({});
+  LanguageData data = load_language_data(config, World::alone());
+  const auto rows_with = [&](int64_t id_bytes) {
+    data.id_bytes = id_bytes;
+    Planner planner = language_planner(config, World::alone(), data);
+    planner.place.program.resident = 300e6;
+    std::map<std::string, double> rows;
+    for (const MemoryRow& row : planner.plan(config).rows) rows[row.name] = row.bytes;
+    return rows;
+  };
+  std::map<std::string, double> in_file = rows_with(0), in_memory = rows_with(200'000'000);
+  EXPECT_FALSE(in_file.contains("ids of the text"));
+  EXPECT_EQ(in_memory["ids of the text"], 200e6);
+  EXPECT_EQ(in_memory["program and MPI"], 100e6);
+  EXPECT_EQ(in_file["program and MPI"], 300e6);
 }
 
 TEST(MemoryPlan, AStageThatFitsIsFoundAndTheFewestRanksThatDo) {

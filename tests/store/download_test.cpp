@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/file.h"
 #include "store/sha256.h"
+#include "support/http_server.h"
+#include "support/small_files.h"
 #include "support/temporary_directory.h"
+#include "support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -16,19 +19,54 @@ TEST(Sha256, IsTheStandards) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
+/// Returns what download() writes to a new file.
+std::string downloaded(const std::string& url, const std::string& expected_sha256 = "") {
+  const TemporaryDirectory directory;
+  NewFile file(directory / "text");
+  download(url, file, expected_sha256);
+  file.publish();
+  return read_text(directory / "text");
+}
+
 TEST(Download, RefusesAWrongChecksum) {
   const TemporaryDirectory directory;
   write_text(directory / "poem.txt", "roses");
   const std::string url = "file://" + (directory / "poem.txt");
-  EXPECT_EQ(download(url, sha256("roses")), "roses");
-  try {
-    download(url, sha256("violets"));
-    FAIL() << "nothing was thrown";
-  } catch (const UserError& failure) {
-    const std::string message = failure.what();
-    for (const std::string& part : {std::string("is refused"), sha256("roses"), sha256("violets")})
-      EXPECT_NE(message.find(part), std::string::npos) << message;
+  EXPECT_EQ(downloaded(url, sha256("roses")), "roses");
+  expect_contains(user_error([&] { downloaded(url, sha256("violets")); }),
+                  {"is refused", sha256("roses"), sha256("violets")});
+}
+
+// The body of a failure is no text.
+TEST(Download, WritesOnlyTheBodyOfASuccess) {
+  int requests = 0;
+  const HttpServer server([&](const std::string&) {
+    ++requests;
+    return requests == 1   ? http_reply("503 Busy", "come back later")
+           : requests == 2 ? http_reply("302 Found", "elsewhere", "Location: /there\r\n")
+                           : http_reply("200 OK", "roses");
+  });
+  EXPECT_EQ(downloaded(server.url() + "/poem"), "roses");
+  EXPECT_EQ(requests, 3);
+}
+
+TEST(Download, AFileThatCannotBeWrittenIsNamed) {
+  const HttpServer server([](const std::string&) { return http_reply("200 OK", "roses"); });
+  const TemporaryDirectory directory;
+  NewFile file(directory / "text");
+  const SmallFiles limit(3);
+  expect_contains(
+      user_error([&] { download(server.url(), file); }),
+      {"cannot download " + server.url(), "cannot write " + (directory / "text"), "File too large"});
+}
+
+TEST(Sha256, OfAFileIsThatOfItsBytes) {
+  const TemporaryDirectory directory;
+  for (const size_t bytes : {size_t{0}, size_t{1} << 20, (size_t{1} << 20) + 1}) {
+    write_text(directory / "file", std::string(bytes, 'x'));
+    EXPECT_EQ(sha256_of_file(directory / "file"), sha256(std::string(bytes, 'x')));
   }
+  expect_contains(error_of([&] { sha256_of_file(directory / "none"); }), {directory / "none"});
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ inline LanguageData short_example_data(const Config& config, int64_t lines) {
                         static_cast<int64_t>(i + 1)});
   LanguageData data;
   data.tokenizer = std::make_shared<CharTokenizer>(text);
-  const EncodedExamples encoded = encode_examples(*data.tokenizer, examples, "examples", 2);
+  const EncodedExamples encoded = encode_examples(*data.tokenizer, examples, "examples");
   const ExampleSplit split =
       split_examples(encoded.ids, encoded.marks, config.data.train_split,
                      {.block_size = config.data.block_size, .padding = 0, .packs = config.data.packing});

@@ -25,7 +25,7 @@ Tensor mean_target(const Tensor& targets) {
 
 // Blocks are weighted by their targets, for any division into batches.
 TEST(Evaluation, IsTheMeanOverAllTargetsThatCount) {
-  const ExampleBlocks blocks({{0, 10, 20, 30, 40, 50, 60, 70}}, {1, 5, 6, 8}, 0, {.block_size = 4});
+  const ExampleBlocks blocks({{0, 10, 20, 30, 40, 50, 60, 70}}, {{1, 5, 6, 8}}, {.block_size = 4});
   ASSERT_EQ(blocks.size(), 2);
   ParameterSpace space({{"w", zeros({1}).set_requires_grad()}});
   DataParallel data_parallel(space, World::alone(), {.replicas = 1});

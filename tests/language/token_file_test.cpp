@@ -2,16 +2,21 @@
 #include "language/token_file.h"
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <span>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "comm/local_communicator.h"
 #include "data/corpus.h"
 #include "language/language_data.h"
+#include "support/small_files.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tokenizer/char_tokenizer.h"
@@ -23,6 +28,14 @@ namespace fs = std::filesystem;
 
 const std::vector<int32_t> some_ids{3, 1, 4, 1, 5, 9, 2, 6, 5};
 const std::vector<int64_t> some_marks{5, 9};
+
+/// Gives ids and their marks in two parts.
+void give_some(const TakeIds& take) {
+  take(std::span(some_ids).first(4), std::span(some_marks).first(1));
+  take(std::span(some_ids).subspan(4), std::span(some_marks).subspan(1));
+}
+
+const TokenLayout some_layout{.key = 7, .vocabulary_size = 10, .examples = 1};
 
 ino_t inode_of(const fs::path& path) {
   struct stat status {};
@@ -36,26 +49,6 @@ std::vector<int32_t> ids_of(const TokenImage& image) {
   tokens.copy(0, tokens.size(), ids.data());
   return ids;
 }
-
-/// A limit on the size of files that this process writes. It binds root, too.
-class SmallFiles {
- public:
-  explicit SmallFiles(rlim_t most_bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{most_bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallFiles() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  SmallFiles(const SmallFiles&) = delete;
-  SmallFiles& operator=(const SmallFiles&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
-};
 
 /// Tests with a cache of their own.
 class TokenFile : public testing::Test {
@@ -73,11 +66,12 @@ class TokenFile : public testing::Test {
     std::vector<std::vector<int32_t>> found(2);
     run_ranks(2, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      const TokenImage image = shared_tokens(world, key, [&] {
+      const TokenLayout layout{.key = key, .vocabulary_size = vocabulary, .examples = 1};
+      const TokenImage image = shared_tokens(world, layout, [&](const TakeIds& take) {
         ++made_;
-        return TokenImage(key, some_ids, some_marks, vocabulary);
+        give_some(take);
       });
-      EXPECT_EQ(image.marks(), some_marks);
+      EXPECT_EQ(image.marks().read(0, 1), (std::vector<int64_t>{0, 5, 9}));
       found[static_cast<size_t>(world.rank())] = ids_of(image);
     });
     EXPECT_EQ(found[0], found[1]);
@@ -124,7 +118,9 @@ TEST_F(TokenFile, WithoutAPlaceToKeepItItLiesInMemory) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(on_two_ranks(7), some_ids);
   EXPECT_EQ(made_, 1);
-  expect_contains(testing::internal::GetCapturedStderr(), {"cannot be kept"});
+  const std::string said = testing::internal::GetCapturedStderr();
+  expect_contains(said, {"cannot be kept"});
+  EXPECT_EQ(said.find("cannot be kept"), said.rfind("cannot be kept")) << said;
 }
 
 // Rank 0 sees the damage and cannot write another file. The other ranks must not use the damaged one.
@@ -134,9 +130,11 @@ TEST_F(TokenFile, ADamagedFileThatCannotBeMendedIsNobodys) {
   const auto all_have_them = [&](size_t time) {
     run_ranks(3, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      const TokenImage image = shared_tokens(world, 7, [&] {
+      const TokenLayout layout{.key = 7, .vocabulary_size = 10, .examples = 0};
+      const TokenImage image = shared_tokens(world, layout, [&](const TakeIds& take) {
         ++made.at(time);
-        return TokenImage(7, ids, {}, 10);
+        for (size_t begin = 0; begin < ids.size(); begin += 10'000)
+          take(std::span(ids).subspan(begin, 10'000), {});
       });
       EXPECT_EQ(ids_of(image), ids) << "rank " << world.rank();
     });
@@ -160,35 +158,77 @@ TEST_F(TokenFile, ADamagedFileThatCannotBeMendedIsNobodys) {
 // Two runs encode the same text at the same time. The second run does not replace the file that the first has
 // kept and mapped.
 TEST_F(TokenFile, AFileThatAnotherRunHasKeptMeanwhileStays) {
-  const TokenImage image(7, some_ids, some_marks, 10);
   fs::path path;
   ino_t inode = 0;
-  const TokenImage found = shared_tokens(World::alone(), 7, [&] {
-    shared_tokens(World::alone(), 7, [&] { return image; });
+  const TokenImage found = shared_tokens(World::alone(), some_layout, [&](const TakeIds& take) {
+    shared_tokens(World::alone(), some_layout, give_some);
     path = files().at(0);
     inode = inode_of(path);
-    return image;
+    give_some(take);
   });
   EXPECT_EQ(ids_of(found), some_ids);
   EXPECT_EQ(inode_of(path), inode);
   EXPECT_EQ(files().size(), 1U);
   // A damaged file is replaced.
   fs::remove(path);
-  EXPECT_EQ(ids_of(shared_tokens(World::alone(), 7,
-                                 [&] {
-                                   write_text(path, "another's");
-                                   return image;
-                                 })),
-            some_ids);
+  const TokenImage again = shared_tokens(World::alone(), some_layout, [&](const TakeIds& take) {
+    write_text(path, "another's");
+    give_some(take);
+  });
+  EXPECT_EQ(ids_of(again), some_ids);
   EXPECT_TRUE(bool(TokenImage::of_file(path, 7, true)));
 }
 
 TEST_F(TokenFile, WhatCannotBeEncodedIsEverybodysError) {
   run_ranks(2, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
-    const auto fail = []() -> TokenImage { throw UserError("no such character"); };
-    expect_contains(user_error([&] { shared_tokens(world, 1, fail); }), {"no such character"});
+    const auto fail = [](const TakeIds& take) {
+      give_some(take);
+      throw UserError("no such character");
+    };
+    expect_contains(user_error([&] { shared_tokens(world, some_layout, fail); }), {"no such character"});
   });
+  EXPECT_TRUE(files().empty());
+}
+
+/// Returns whether the file system of a folder has files without a name.
+bool has_nameless_files(const std::string& folder) {
+  const int file = ::open(folder.c_str(), O_RDWR | O_TMPFILE, 0600);
+  if (file >= 0) ::close(file);
+  return file >= 0;
+}
+
+// The process ends while it encodes, as if it was killed.
+TEST_F(TokenFile, AKilledStartLeavesNothing) {
+  if (!has_nameless_files(temporary_.path())) GTEST_SKIP() << "this file system shows unfinished files";
+  const pid_t child = ::fork();
+  if (child == 0)
+    shared_tokens(World::alone(), some_layout, [](const TakeIds& take) {
+      give_some(take);
+      ::kill(::getpid(), SIGKILL);
+    });
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  EXPECT_TRUE(fs::exists(temporary_ / "cache/lockstep"));
+  EXPECT_TRUE(files().empty());
+}
+
+// Unfinished files of other versions and file systems are removed a day later, and no other files are.
+TEST_F(TokenFile, LeftoversOfKilledStartsAreRemoved) {
+  const std::string folder = temporary_ / "cache/lockstep/";
+  fs::create_directories(folder);
+  const std::string leftover = folder + "2bf8fcb14e867fb3.tokens.30482-4289464853-0.tmp";
+  const std::vector<std::string> others = {folder + "2bf8fcb14e867fb3.tokens.30482-4289464853-1.tmp",
+                                           folder + "my.tmp", folder + "notes.1-2.tmp", folder + "a.tokens"};
+  for (const std::string& name : others) write_text(name, "x");
+  write_text(leftover, "x");
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  fs::last_write_time(leftover, old);
+  for (size_t i = 1; i < others.size(); ++i) fs::last_write_time(others[i], old);
+  EXPECT_EQ(on_two_ranks(7), some_ids);
+  EXPECT_FALSE(fs::exists(leftover));
+  for (const std::string& name : others) EXPECT_TRUE(fs::exists(name)) << name;
 }
 
 Config config_for(const std::string& dataset, const std::string& tokenizer) {
@@ -206,7 +246,7 @@ std::vector<int32_t> first_window(const LanguageData& data) {
   return input;
 }
 
-TEST_F(TokenFile, ALargeTextIsMappedAndASmallOneIsNot) {
+TEST_F(TokenFile, ALargeTextIsInAFileAndASmallOneIsNot) {
   const std::string text = SampleCorpus::text(33000), path = temporary_ / "large.txt";
   write_text(path, text);
   const LanguageData large = load_language_data(config_for(path, "char"), World::alone());

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "language/resolve_corpus.h"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -6,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "language/language_data.h"
+#include "data/read_corpus.h"
 #include "support/http_server.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
@@ -36,6 +38,23 @@ class ResolveCorpus : public testing::Test {
     return (folder_ / name).string();
   }
 
+  std::vector<std::string> cached_files() const {
+    std::vector<std::string> names;
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache/lockstep", missing))
+      names.push_back(entry.path().filename().string());
+    return names;
+  }
+
+  static std::string text_of(const Corpus& corpus) {
+    std::string text;
+    read_corpus(corpus, 1000, [&](const TextWindow& window) {
+      text += window.text;
+      return window.text.size();
+    });
+    return text;
+  }
+
   TemporaryDirectory temporary_;
   const fs::path folder_ = temporary_.path();
 };
@@ -43,7 +62,8 @@ class ResolveCorpus : public testing::Test {
 TEST_F(ResolveCorpus, LooksIntoTheDataFolder) {
   write("data/tinyshakespeare.txt", std::string(1234567, 'x'));
   set("LOCKSTEP_DATA_DIR", folder_ / "data");
-  EXPECT_EQ(resolve_corpus("shakespeare").description,
+  const Corpus corpus = resolve_corpus("shakespeare");
+  EXPECT_EQ(describe(corpus, measure(corpus)),
             "Shakespeare, 1,234,567 characters from " + (folder_ / "data/tinyshakespeare.txt").string());
 }
 
@@ -51,7 +71,7 @@ TEST_F(ResolveCorpus, OfflineShakespeareSaysWhatToDo) {
   expect_contains(
       user_error([] { resolve_corpus("shakespeare"); }),
       {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt", "data.dataset=sample"});
-  EXPECT_FALSE(fs::exists(folder_ / "cache"));
+  EXPECT_TRUE(cached_files().empty());
 }
 
 TEST_F(ResolveCorpus, DoesNotTrustADamagedCache) {
@@ -61,9 +81,12 @@ TEST_F(ResolveCorpus, DoesNotTrustADamagedCache) {
 
 TEST_F(ResolveCorpus, ReadsAFileUrlAnewEveryTime) {
   const std::string url = "file://" + write("poem.txt", "roses");
-  EXPECT_EQ(resolve_corpus(url).text, "roses");
+  EXPECT_EQ(text_of(resolve_corpus(url)), "roses");
   write("poem.txt", "violets");
-  EXPECT_EQ(resolve_corpus(url).text, "violets");
+  EXPECT_EQ(text_of(resolve_corpus(url)), "violets");
+  write("a poem.txt", "asters");
+  EXPECT_EQ(text_of(resolve_corpus("file://" + (folder_ / "a%20poem.txt").string())), "asters");
+  EXPECT_TRUE(cached_files().empty());
   expect_contains(user_error([&] { resolve_corpus(url + ".missing"); }),
                   {"data.dataset = " + url + ".missing"});
 }
@@ -72,12 +95,11 @@ TEST_F(ResolveCorpus, DownloadsOnceAndKeepsTheText) {
   const HttpServer server([](const std::string&) { return http_reply("200 OK", "to be or not"); });
   const Corpus first = resolve_corpus(server.url() + "/hamlet.txt");
   const Corpus second = resolve_corpus(server.url() + "/hamlet.txt");
-  EXPECT_EQ(first.text, "to be or not");
-  EXPECT_EQ(second.text, first.text);
+  EXPECT_EQ(text_of(first), "to be or not");
+  EXPECT_EQ(text_of(second), "to be or not");
   EXPECT_EQ(server.requests().size(), 1U);
   EXPECT_EQ(fs::path(second.source).parent_path(), folder_ / "cache" / "lockstep");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "cache" / "lockstep"), fs::directory_iterator()),
-            1);
+  EXPECT_EQ(cached_files().size(), 1U);
 }
 
 TEST_F(ResolveCorpus, ARefusedConnectionSaysWhatToDo) {
@@ -93,8 +115,27 @@ TEST_F(ResolveCorpus, AnErrorPageIsNoCorpus) {
 
 TEST_F(ResolveCorpus, GoesOnWithoutACache) {
   write("cache", "a file where the folder should be");
+  fs::create_directories(folder_ / "temporary");
+  set("TMPDIR", folder_ / "temporary");
   const HttpServer server([](const std::string&) { return http_reply("200 OK", "text"); });
-  EXPECT_EQ(resolve_corpus(server.url() + "/a.txt").text, "text");
+  {
+    const Corpus corpus = resolve_corpus(server.url() + "/a.txt");
+    EXPECT_EQ(text_of(corpus), "text");
+    EXPECT_EQ(corpus.source, server.url() + "/a.txt");
+  }
+  EXPECT_TRUE(fs::is_empty(folder_ / "temporary")) << "the text must not stay";
+  ::unsetenv("TMPDIR");
+}
+
+// The second attempt must not leave a part of the first in the file.
+TEST_F(ResolveCorpus, ADownloadThatBreaksOffBeginsAgain) {
+  int attempts = 0;
+  const HttpServer server([&](const std::string&) {
+    const std::string whole = http_reply("200 OK", ++attempts == 1 ? std::string(100'000, 'x') : "to be");
+    return attempts == 1 ? whole.substr(0, 50'000) : whole;
+  });
+  EXPECT_EQ(text_of(resolve_corpus(server.url() + "/a.txt")), "to be");
+  EXPECT_EQ(attempts, 2);
 }
 
 TEST_F(ResolveCorpus, RefusesOtherProtocols) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/descriptor.h"
+
+namespace lockstep {
+
+/// Bytes in a file or in memory. They do not change, any thread may read them, and copies share them. A file
+/// is read with pread(). So its bytes never count as memory of the process, and a failing disk is an Error.
+class Bytes {
+ public:
+  Bytes() = default;
+  explicit Bytes(std::string text);
+  Bytes(std::shared_ptr<const std::byte> memory, int64_t size) : memory_(std::move(memory)), size_(size) {}
+  /// Opens a file. Throws UserError that names a file that cannot be read.
+  static Bytes of_file(const std::string& path);
+
+  int64_t size() const { return size_; }
+  bool are_in_memory() const { return !file_; }
+  /// Copies the bytes from `begin` on. Throws Error that names a file that cannot be read or is cut.
+  void read(int64_t begin, std::span<std::byte> to) const;
+
+ private:
+  struct File {
+    Descriptor descriptor;
+    std::string path;
+  };
+
+  std::shared_ptr<const std::byte> memory_;
+  std::shared_ptr<const File> file_;
+  int64_t size_ = 0;
+};
+
+}  // namespace lockstep

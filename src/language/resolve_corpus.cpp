@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "language/resolve_corpus.h"
+
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "store/download.h"
+#include "store/object_store.h"
+#include "store/sha256.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* shakespeare_file = "tinyshakespeare.txt";
+constexpr const char* shakespeare_url =
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt";
+constexpr const char* shakespeare_sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed";
+
+/// A text with a URL, and its name in data.dataset.
+struct RemoteText {
+  std::string name;
+  std::string title;
+  std::string url;
+  std::string sha256;  ///< empty: any contents
+  std::string advice;  ///< for a user who is offline
+};
+
+/// Calls a function. Adds advice for a user without this text to its UserError.
+template <class Call>
+auto advise(const RemoteText& remote, Call call) {
+  try {
+    return call();
+  } catch (const UserError& failure) {
+    throw UserError(concat("data.dataset = ", remote.name, ": ", failure.what(), ". ", remote.advice,
+                           ", or train on the built-in text with data.dataset=sample"));
+  }
+}
+
+/// Begins a file in the cache, or else one in the folder for temporary files.
+std::shared_ptr<NewFile> begin_file(std::string& cached) {
+  try {
+    if (!cached.empty()) {
+      fs::create_directories(fs::path(cached).parent_path());
+      return std::make_shared<NewFile>(cached);
+    }
+  } catch (const std::exception& failure) {
+    log_warning(concat("cannot save the download: ", failure.what()));
+    cached.clear();
+  }
+  return std::make_shared<NewFile>((fs::temp_directory_path() / "lockstep.txt").string());
+}
+
+/// Downloads a text to `cached`. If that fails, which is only logged, the text is in a file that is deleted
+/// with its corpus.
+Corpus downloaded(const RemoteText& remote, std::string cached) {
+  const std::shared_ptr<NewFile> file = begin_file(cached);
+  advise(remote, [&] { download(remote.url, *file, remote.sha256); });
+  try {
+    if (!cached.empty()) {
+      file->publish();
+      return corpus_of_file(remote.name, remote.title, cached, remote.url);
+    }
+  } catch (const Error& failure) {
+    log_warning(concat("cannot save the download: ", failure.what()));
+  }
+  Corpus corpus = corpus_of_file(remote.name, remote.title, file->path_now(), remote.url);
+  corpus.keep = file;
+  return corpus;
+}
+
+/// Returns the path of a text in the cache; empty if there is no cache.
+std::string cached_path(const RemoteText& remote) {
+  const std::string folder = cache_folder();
+  if (folder.empty()) return "";
+  const std::string name =
+      remote.sha256.empty() ? advise(remote, [&] { return sha256(remote.url); }) : remote.sha256;
+  return concat(folder, "/", name, ".txt");
+}
+
+Corpus cached_or_downloaded(const RemoteText& remote) {
+  const std::string cached = cached_path(remote);
+  std::error_code unreadable;
+  if (fs::is_regular_file(cached, unreadable)) {
+    const bool is_whole =
+        remote.sha256.empty() || advise(remote, [&] { return sha256_of_file(cached); }) == remote.sha256;
+    if (is_whole) return corpus_of_file(remote.name, remote.title, cached, cached);
+    log_warning(concat(cached, " is damaged and is downloaded again"));
+  }
+  return downloaded(remote, cached);
+}
+
+Corpus shakespeare() {
+  const std::string path = find_in_data_folder(shakespeare_file);
+  if (!path.empty()) return corpus_of_file(path, "Shakespeare", path, path);
+  return cached_or_downloaded(
+      {.name = "shakespeare",
+       .title = "Shakespeare",
+       .url = shakespeare_url,
+       .sha256 = shakespeare_sha256,
+       .advice = concat("Set LOCKSTEP_DATA_DIR to a folder with ", shakespeare_file)});
+}
+
+Corpus from_address(const std::string& url) {
+  const RemoteText remote{.name = url,
+                          .title = "Text",
+                          .url = url,
+                          .sha256 = "",
+                          .advice = "Download it elsewhere and give its path"};
+  if (!url.starts_with("file://")) return cached_or_downloaded(remote);
+  const std::optional<std::string> path = local_path(url);
+  std::error_code unreadable;
+  const bool is_here = path && fs::is_regular_file(*path, unreadable);
+  return is_here ? corpus_of_file(url, remote.title, *path, url) : downloaded(remote, "");
+}
+
+}  // namespace
+
+Corpus resolve_corpus(const std::string& name) {
+  if (name == "shakespeare") return shakespeare();
+  return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
+}
+
+}  // namespace lockstep
