@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -46,8 +47,11 @@ void TokenWindows::fetch_in_epoch(int64_t epoch, int64_t index, void* input, voi
 }
 
 void TokenWindows::copy_window(int64_t begin, void* input, void* target) const {
-  tokens_.copy(begin, block_size_, static_cast<int32_t*>(input));
-  tokens_.copy(begin + 1, block_size_, static_cast<int32_t*>(target));
+  // Tokens may be in a file, so they are read once.
+  std::vector<int32_t> window(static_cast<size_t>(block_size_) + 1);
+  tokens_.copy(begin, block_size_ + 1, window.data());
+  std::copy_n(window.data(), block_size_, static_cast<int32_t*>(input));
+  std::copy_n(window.data() + 1, block_size_, static_cast<int32_t*>(target));
 }
 
 TokenSplit split_tokens(const Tokens& tokens, int64_t block_size, double train_split, uint64_t seed) {
