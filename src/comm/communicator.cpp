@@ -62,6 +62,14 @@ void Communicator::exchange(std::span<const Message> sends, std::span<const Mess
   recorded("exchange", bytes_of(sends), [&] { do_exchange(sends, receives); });
 }
 
+void Communicator::exchange(std::span<const MessageRound> rounds) {
+  int64_t bytes = 0;
+  for (const MessageRound& round : rounds) bytes += bytes_of(round.sends);
+  recorded("exchange", bytes, [&] {
+    for (const MessageRound& round : rounds) do_exchange(round.sends, round.receives);
+  });
+}
+
 void Communicator::native_all_reduce(float* values, int64_t count) {
   recorded("native_all_reduce", count * 4, [&] { do_native_all_reduce(values, count); });
 }

@@ -22,6 +22,11 @@ struct Message {
   int64_t bytes = 0;
 };
 
+/// Messages that travel at the same time.
+struct MessageRound {
+  std::vector<Message> sends, receives;
+};
+
 /// Returns the total bytes of the messages.
 int64_t bytes_of(std::span<const Message> messages);
 
@@ -43,6 +48,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Sends and receives all messages at once. The k-th send to a peer matches that peer's k-th receive from
   /// this rank.
   void exchange(std::span<const Message> sends, std::span<const Message> receives);
+  /// Runs one exchange after another as one collective. All ranks have equally many rounds.
+  void exchange(std::span<const MessageRound> rounds);
   /// Adds the values of all ranks in an order that the transport chooses (dist.reduction = native).
   void native_all_reduce(float* values, int64_t count);
 

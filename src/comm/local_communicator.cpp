@@ -60,12 +60,14 @@ struct LocalCommunicator::Group {
     }
   }
 
-  /// Waits until all ranks have copied. Between meeting and parting ranks only copy, so this wait cannot
-  /// fail. Until it ends, no rank may free its memory.
-  void part(int rank) {
+  /// Waits until all ranks have copied. Until it ends, no rank may free its memory. So a rank whose copy
+  /// fails comes, too, with its failure. All ranks then throw the first.
+  void part(int rank, std::exception_ptr failure) {
     std::unique_lock lock(mutex_);
+    if (!copy_failure_) copy_failure_ = failure;
     const uint64_t round = enter(rank);
     all_here_.wait(lock, [&] { return rounds_ != round; });
+    if (copy_failure_) std::rethrow_exception(copy_failure_);
   }
 
   void fail(std::exception_ptr failure) {
@@ -111,6 +113,7 @@ struct LocalCommunicator::Group {
   std::vector<bool> gone_;  ///< gave up waiting
   uint64_t rounds_ = 0;
   bool failed_ = false;
+  std::exception_ptr copy_failure_;
 };
 
 std::shared_ptr<LocalCommunicator::Group> LocalCommunicator::make_group(int size) {
@@ -151,14 +154,19 @@ void LocalCommunicator::together(const std::string& operation, const void* data,
   group_->published[static_cast<size_t>(rank())] = {operation, data, sends};
   group_->arrive(rank(), timeout(), cancelled());
   std::string difference;
-  for (int peer = 0; peer < size() && difference.empty(); ++peer) {
-    const std::string& theirs = group_->of(peer).operation;
-    if (theirs != operation)
-      difference = concat("rank ", peer, " called ", theirs, ", rank ", rank(), " called ", operation);
+  std::exception_ptr failure;
+  try {
+    for (int peer = 0; peer < size() && difference.empty(); ++peer) {
+      const std::string& theirs = group_->of(peer).operation;
+      if (theirs != operation)
+        difference = concat("rank ", peer, " called ", theirs, ", rank ", rank(), " called ", operation);
+    }
+    // Every rank detects a difference, so no rank copies data of another operation.
+    if (difference.empty()) copy();
+  } catch (...) {
+    failure = std::current_exception();
   }
-  // Every rank detects a difference, so no rank copies data of another operation.
-  if (difference.empty()) copy();
-  group_->part(rank());
+  group_->part(rank(), failure);
   expect(difference.empty(), difference);
 }
 

@@ -29,12 +29,12 @@ class LocalCommunicator : public Communicator {
   void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override;
   void do_native_all_reduce(float* values, int64_t count) override;
 
- private:
   /// Publishes this rank's data, runs `copy` when all ranks have published, and returns when all have copied.
-  /// Throws Error if the ranks called different operations.
+  /// Throws Error if the ranks called different operations. Throws on all ranks what the first copy throws.
   void together(const std::string& operation, const void* data, std::span<const Message> sends,
                 const std::function<void()>& copy);
 
+ private:
   std::shared_ptr<Group> group_;
 };
 

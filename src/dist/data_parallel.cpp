@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "kernels/arithmetic.h"
 #include "kernels/elementwise.h"
+#include "kernels/embedding.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 
@@ -109,21 +110,35 @@ DataParallel::~DataParallel() {
 
 void DataParallel::make_step_summary() {
   constexpr int64_t reserved = BucketPlan::reserved, floats_a_block = sizeof(double) / sizeof(float);
-  const int64_t blocks = space_.trainable_elements() / ParameterSpace::block;
-  const int64_t elements = reserved + floats_a_block * blocks;
+  Ownership owned = blocks_by_owner(sharding_.updates);
+  const int64_t blocks = owned.back()[0].end, elements = reserved + floats_a_block * blocks;
   const auto memory = reducer_->allocate(elements, false);
   step_summary_ = Tensor(memory, 0, {elements}, DType::f32);
-  squares_ = Tensor(memory, reserved * 4, {blocks}, DType::f64);
-  const auto place = [](int64_t element) {
-    return reserved + floats_a_block * element / ParameterSpace::block;
-  };
-  Ownership owned;
-  for (const std::vector<Range>& ranges : sharding_.updates) {
-    owned.emplace_back();
-    if (owned.size() == 1) owned.back().push_back({0, reserved});
-    for (const Range& range : ranges) owned.back().push_back({place(range.begin), place(range.end)});
-  }
+  squares_by_owner_ = Tensor(memory, reserved * 4, {blocks}, DType::f64);
+  own_squares_ = squares_by_owner_.slice(owned[rank()][0].begin, owned[rank()][0].end);
+  for (std::vector<Range>& ranges : owned)
+    ranges[0] = {reserved + floats_a_block * ranges[0].begin, reserved + floats_a_block * ranges[0].end};
+  owned[0][0].begin = 0;
   summary_plan_ = TransferPlan::in_place(owned, elements, communicator_->rank());
+  if (communicator_->size() == 1) return;
+  const Stream& stream = space_.stream();
+  squares_ = empty({blocks}, DType::f64, stream);
+  place_of_block_ = empty({blocks}, DType::i32, stream);
+  if (mode_of(stream).is_dry) return;
+  copy_bytes(place_of_block_.view().data, stream, places_of_blocks(sharding_.updates).data(), cpu_stream(),
+             blocks * 4);
+}
+
+/// Returns the squares of all blocks in the order of the space, which is that of the norm's additions.
+Tensor DataParallel::ordered_squares() const {
+  if (!squares_) return squares_by_owner_;
+  const auto as_rows = [](const Tensor& squares) {  // the bits of an f64 as two f32
+    return View{squares.view().data, {squares.size(), 2}, DType::f32};
+  };
+  launch(space_.stream(),
+         EmbeddingForward{
+             .ids = place_of_block_.view(), .table = as_rows(squares_by_owner_), .y = as_rows(squares_)});
+  return squares_;
 }
 
 std::vector<int> DataParallel::replicas() const {
@@ -261,13 +276,13 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   const std::vector<Range>& mine = sharding_.updates[rank()];
   const Tensor on_the_way = step_summary_.slice(0, BucketPlan::reserved);
   if (!reducer_->cuts_gradients() || rank() == 0) copy(reducer_->reserved_mean(), on_the_way);
-  square_blocks(space_, mine, squares_);
+  square_blocks(space_, mine, own_squares_);
   auto* const summary = reinterpret_cast<std::byte*>(step_summary_.data<float>());
   reducer_->transfer(
       {.plan = *summary_plan_, .from = summary, .from_bytes = step_summary_.view().bytes(), .to = summary});
   if (!reducer_->cuts_gradients()) copy(on_the_way, told_);
   // Every rank computes it from the same numbers. So all ranks skip a step, or none does.
-  norm_ = norm_of_blocks(squares_, max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
+  norm_ = norm_of_blocks(ordered_squares(), max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
   optimizer.update(mine, norm_.factor);
   if (options_.scaler) options_.scaler->update(norm_.factor);
   gather_updates();
@@ -299,24 +314,11 @@ void DataParallel::place_states(Optimizer& optimizer) {
   known_states_.clear();
   std::vector<Tensor> memory;
   const int64_t elements = space_.trainable_elements();
-  Movement& movement = reducer_->movement();
-  // States that ranks do not share are sent to rank 0 for a snapshot. GPUs send them from memory of the
-  // movement.
-  const bool travels_between_gpus =
-      device_of(movement.arrivals()) == Device::cuda && offload_ == Offload::none;
-  states_are_shared_ = true;
-  for (size_t i = 0; i < states.size(); ++i) {
-    std::shared_ptr<Storage> storage = movement.allocate(elements, true);
-    states_are_shared_ = states_are_shared_ && storage != nullptr;
-    if (!storage && travels_between_gpus)
-      storage = movement.allocate_arrivals(elements * bytes(DType::f32), space_.stream());
-    if (storage) memory.emplace_back(storage, 0, Shape{elements}, DType::f32);
-  }
-  if (memory.size() == states.size()) {
-    const std::vector<Range> all = {{0, elements}};
-    optimizer.place_states(memory, Placement::whole(elements),
-                           states_are_shared_ ? sharding_.updates[rank()] : all);
-  }
+  for (size_t i = 0; i < states.size(); ++i)
+    if (const auto storage = reducer_->movement().allocate(elements, true))
+      memory.emplace_back(storage, 0, Shape{elements}, DType::f32);
+  if (memory.size() == states.size())
+    optimizer.place_states(memory, Placement::whole(elements), sharding_.updates[rank()]);
   for (const auto& state : states) known_states_.push_back(state.flat.memory());
   release_cached_memory(space_.stream());
   communicator_->barrier();

@@ -155,6 +155,7 @@ class DataParallel {
   void bind_leaf(size_t parameter);
   void forget_gathered();
   void make_step_summary();
+  Tensor ordered_squares() const;
   void end_step(bool everything);
   void write_loss(const Tensor& loss, const Tensor& target, bool adds) const;
   void count_down(int bucket);
@@ -170,10 +171,13 @@ class DataParallel {
   Options options_;
   Offload offload_;  ///< none on a CPU
   Sharding sharding_;
-  DType precision_;      ///< the model's precision when values and copies were sharded
-  Tensor step_summary_;  ///< sent between ranks in each step: the reserved elements, then `squares_`
-  Tensor squares_;       ///< the sums of squares of all blocks
-  Tensor told_;          ///< the averaged reserved elements of the last step
+  DType precision_;  ///< the model's precision when values and copies were sharded
+  /// Sent between ranks in each step: the reserved elements, then the sums of squares of all blocks, those of
+  /// rank 0 first.
+  Tensor step_summary_;
+  Tensor squares_by_owner_, own_squares_;     ///< in `step_summary_`
+  Tensor squares_, place_of_block_;           ///< the squares in the order of the space; empty for one rank
+  Tensor told_;                               ///< the averaged reserved elements of the last step
   std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before step_summary_, whose memory it made
   std::unique_ptr<UnitPool> units_;           ///< only with full sharding
   std::vector<MicroBatch> micro_batches_;
@@ -184,10 +188,9 @@ class DataParallel {
   std::vector<Tensor> reserved_;      ///< [slot]: the reserved elements
   Tensor gathered_;                   ///< the result of gather_values()
   std::vector<Tensor> known_states_;  ///< states that place_states() has placed
-  bool states_are_shared_ = false;
-  bool updates_by_owners_ = false;  ///< in the last step each rank updated its owned ranges
-  bool is_scattered_ = false;       ///< slot 0 holds the mean of this rank's owned ranges alone
-  std::vector<bool> is_ready_;      ///< [parameter], in the running backward
+  bool updates_by_owners_ = false;    ///< in the last step each rank updated its owned ranges
+  bool is_scattered_ = false;         ///< slot 0 holds the mean of this rank's owned ranges alone
+  std::vector<bool> is_ready_;        ///< [parameter], in the running backward
   std::vector<int> missing_in_bucket_;
   int micro_batches_done_ = 0;
 };

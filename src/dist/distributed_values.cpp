@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/hash.h"
 #include "dist/data_parallel.h"
 #include "tensor/create.h"
 
@@ -19,14 +20,11 @@ void DataParallel::place_values() {
     units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_->movement(), communicator_->rank());
   const std::vector<Placement> places = places_of(sharding_.reads);
   value_plan_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
-  value_plan_->stays.clear();
   if (!space_.has_copies()) return;
   const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision(), offload_ == Offload::all);
   space_.place_copies(copies);
-  if (sharding_.stage != Shard::none) {
+  if (sharding_.stage != Shard::none)
     copies_plan_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
-    copies_plan_->stays.clear();
-  }
   refresh_copies();
 }
 
@@ -59,8 +57,10 @@ void DataParallel::fill_masters(const FlatBuffer& masters) const {
   }
   // No rank ever has all values. Each rank makes its own, or receives them unit by unit.
   const std::string rules = space_.initial_values();
-  const std::vector<std::string> all = communicator_->all_gather_text(rules);
-  if (!rules.empty() && std::ranges::count(all, rules) == std::ssize(all)) {
+  const uint64_t hash = hash_of(rules);
+  std::vector<uint64_t> hashes(static_cast<size_t>(communicator_->size()));
+  communicator_->all_gather(&hash, sizeof(hash), hashes.data());
+  if (!rules.empty() && std::ranges::count(hashes, hash) == std::ssize(hashes)) {
     for (const Range& range : masters.placement().ranges()) space_.write_values(range, masters.part(range));
     return;
   }

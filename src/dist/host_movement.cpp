@@ -34,8 +34,7 @@ std::byte* grown(std::shared_ptr<Storage>& memory, int64_t bytes, const Stream& 
 void transfer_as_messages(Communicator& communicator, const Movement::Transfer& what, const Stream& stream) {
   copy_what_stays(what, stream);
   if (communicator.size() == 1) return;
-  communicator.exchange(what.plan.send_messages(what.from, what.element_bytes),
-                        what.plan.receive_messages(what.to, what.element_bytes));
+  communicator.exchange(what.plan.message_rounds(what.from, what.to, what.element_bytes));
 }
 
 std::vector<std::vector<const float*>> scatter_as_messages(Communicator& communicator,
@@ -206,7 +205,7 @@ class AsMessages final : public Movement {
   }
   void transfer(const Transfer& what) override {
     if (device_of(copies_) == Device::cpu) return transfer_as_messages(*communicator_, what, stream());
-    if (what.plan.stays.empty()) return;
+    if (what.is_in_place() || what.plan.stays.empty()) return;
     written_.record(stream_);
     written_.hold(copies_);
     copy_what_stays(what, copies_);
@@ -277,27 +276,31 @@ class ThroughHost final : public Movement {
     int64_t end = 0;
     for (const auto* pieces : {&what.plan.receives, &what.plan.stays})
       for (const TransferPlan::Copy& piece : *pieces) end = std::max(end, piece.to + piece.count);
-    const std::byte* const from = what.from_host ? what.from : copy_to_host(what);
-    std::byte* const to = grown(to_, end * what.element_bytes, cpu_stream());
+    std::byte* const from = what.from_host ? const_cast<std::byte*>(what.from) : copy_to_host(what);
+    std::byte* const to = what.is_in_place() ? from : grown(to_, end * what.element_bytes, cpu_stream());
     on_host_->transfer({what.plan, from, what.from_bytes, to, what.element_bytes, what.is_settled});
-    for (const auto* pieces : {&what.plan.receives, &what.plan.stays})
-      for (const TransferPlan::Copy& piece : *pieces) {
-        const int64_t at = piece.to * what.element_bytes;
-        copy_bytes(what.to + at, stream_, to + at, cpu_stream(), piece.count * what.element_bytes);
-      }
+    const auto copy_from_host = [&](const TransferPlan::Copy& piece) {
+      const int64_t at = piece.to * what.element_bytes;
+      copy_bytes(what.to + at, stream_, to + at, cpu_stream(), piece.count * what.element_bytes);
+    };
+    std::ranges::for_each(what.plan.receives, copy_from_host);
+    if (!what.is_in_place()) std::ranges::for_each(what.plan.stays, copy_from_host);
   }
   void sum(float* values, int64_t count) override { on_host_->sum(values, count); }
   void join() override { on_host_->join(); }
 
  private:
   /// Copies to the host all elements that are sent or stay. Returns the buffer there.
-  const std::byte* copy_to_host(const Transfer& what) {
+  std::byte* copy_to_host(const Transfer& what) {
     std::byte* const from = grown(from_, what.from_bytes, cpu_stream());
+    std::map<int64_t, int64_t> count_at;  // most ranks receive the same elements
     for (const auto* pieces : {&what.plan.sends, &what.plan.stays})
-      for (const TransferPlan::Copy& piece : *pieces) {
-        const int64_t at = piece.from * what.element_bytes;
-        copy_bytes(from + at, cpu_stream(), what.from + at, stream_, piece.count * what.element_bytes);
-      }
+      for (const TransferPlan::Copy& piece : *pieces)
+        count_at[piece.from] = std::max(count_at[piece.from], piece.count);
+    for (const auto& [first, count] : count_at) {
+      const int64_t at = first * what.element_bytes;
+      copy_bytes(from + at, cpu_stream(), what.from + at, stream_, count * what.element_bytes);
+    }
     return from;
   }
 
@@ -346,6 +349,7 @@ Message message(int peer, const float* begin, int64_t count) {
 }  // namespace
 
 void copy_what_stays(const Movement::Transfer& what, const Stream& stream) {
+  if (what.is_in_place()) return;
   for (const TransferPlan::Copy& piece : what.plan.stays)
     copy_bytes_in_background(what.to + piece.to * what.element_bytes,
                              what.from + piece.from * what.element_bytes, piece.count * what.element_bytes,

@@ -78,6 +78,8 @@ class Movement {
     /// The received elements are needed briefly. So other ranks' pages are released once read, and do not
     /// count as this rank's memory for longer.
     bool is_lent = false;
+
+    bool is_in_place() const { return from == to; }
   };
   /// Sends elements to other ranks, receives theirs, and copies the elements that stay.
   virtual void transfer(const Transfer& what) = 0;

@@ -2,6 +2,8 @@
 #include "dist/sharding.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "core/error.h"
 
@@ -52,6 +54,29 @@ Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int g
                                          : std::vector<Range>{{0, space.elements()}});
     masters.push_back(has_copies && stage != Shard::none ? all[index_of(rank)] : reads.back());
   }
+}
+
+Ownership blocks_by_owner(const Ownership& updates) {
+  Ownership owned;
+  int64_t end = 0;
+  for (const std::vector<Range>& ranges : updates) {
+    const int64_t begin = std::exchange(end, end + size_of(ranges) / ParameterSpace::block);
+    owned.push_back({{begin, end}});
+  }
+  return owned;
+}
+
+std::vector<int32_t> places_of_blocks(const Ownership& updates) {
+  constexpr int64_t block = ParameterSpace::block;
+  const int64_t blocks = blocks_by_owner(updates).back()[0].end;
+  expect(blocks <= std::numeric_limits<int32_t>::max(), blocks, " blocks of gradients exceed 32 bits");
+  std::vector<int32_t> places(static_cast<size_t>(blocks));
+  int32_t place = 0;
+  for (const std::vector<Range>& ranges : updates)
+    for (const Range& range : ranges)
+      for (int64_t i = range.begin / block; i < range.end / block; ++i)
+        places[static_cast<size_t>(i)] = place++;
+  return places;
 }
 
 std::vector<Placement> places_of(const Ownership& ownership) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -55,6 +56,13 @@ struct Sharding {
   Ownership masters;  ///< [rank], of all elements: those with an f32 value on the rank
   Ownership reads;    ///< [rank], of all elements: those that it keeps for operations, as values or copies
 };
+
+/// Returns the blocks of the norm that each rank sends, counted in the order in which ranks exchange them:
+/// those of rank 0, then those of rank 1, ... So a rank's blocks are one range, although it owns a range of
+/// each unit.
+Ownership blocks_by_owner(const Ownership& updates);
+/// Returns the place of each block of the space in that order.
+std::vector<int32_t> places_of_blocks(const Ownership& updates);
 
 /// Returns a placement for each rank: the layout of a buffer that holds the rank's ranges one after another.
 std::vector<Placement> places_of(const Ownership& ownership);

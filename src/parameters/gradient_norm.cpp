@@ -2,6 +2,7 @@
 #include "parameters/gradient_norm.h"
 
 #include <array>
+#include <utility>
 
 #include "tensor/create.h"
 
@@ -11,13 +12,14 @@ void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const T
   constexpr int64_t block = ParameterSpace::block;
   const FlatBuffer& gradients = space.gradients();
   BlockSquares kernel{.x = gradients.memory().view(), .y = squares.view(), .ranges = {}};
+  int64_t written = 0;
   for (const Range& range : ranges) {
     expect(range.begin % block == 0 && range.end % block == 0, "elements [", range.begin, ", ", range.end,
            ") are not whole blocks");
     if (range.size() == 0) continue;
-    kernel.ranges.push_back({.first = range.begin / block,
-                             .last = range.end / block,
-                             .shift = (range.begin - gradients.placement().offset_of(range)) / block});
+    const int64_t first = std::exchange(written, written + range.size() / block);
+    kernel.ranges.push_back(
+        {.first = first, .last = written, .shift = first - gradients.placement().offset_of(range) / block});
   }
   if (!kernel.ranges.empty()) launch(space.stream(), kernel);
 }

@@ -14,8 +14,8 @@ struct GradientNorm {
   Tensor factor;  ///< f32: clip_factor(norm, max_norm), NaN if the norm is not finite
 };
 
-/// Writes the sum of squares of each block of 4096 elements in these ranges to the block's element of
-/// `squares`, f64 [trainable_elements() / 4096]. Ranges consist of whole blocks.
+/// Writes the sum of squares of each block of 4096 elements in these ranges to `squares`, f64 [blocks], one
+/// after another. Ranges consist of whole blocks.
 void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const Tensor& squares);
 
 /// Returns the norm from all blocks, added in block order. The bits do not depend on the rank that squared a

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 
 #include "comm/local_communicator.h"
@@ -157,6 +158,37 @@ TEST(Communicator, DifferentSizesAndRootsAreErrors) {
                          ranks.broadcast(&value, 4, ranks.rank());
                        }),
             "");
+}
+
+/// A rank whose copies can fail.
+class Failing : public LocalCommunicator {
+ public:
+  using LocalCommunicator::LocalCommunicator, LocalCommunicator::together;
+};
+
+TEST(Communicator, ACopyThatFailsEndsAllRanksOnceAllHaveCopied) {
+  constexpr int count = 3;
+  const auto group = LocalCommunicator::make_group(count);
+  std::atomic<bool> is_slow_done{false};
+  std::atomic<int> failed{0};
+  const std::string failure = failure_of(count, [&](Communicator& launched) {
+    Failing ranks(group, launched.rank());
+    std::vector<int> mine(1000, launched.rank());
+    try {
+      ranks.together("copies", mine.data(), {}, [&] {
+        if (launched.rank() == 1) throw std::length_error("no room");
+        if (launched.rank() != 2) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        is_slow_done = true;
+      });
+    } catch (const std::length_error&) {
+      EXPECT_TRUE(is_slow_done.load()) << "rank " << launched.rank() << " may free what another still reads";
+      ++failed;
+      throw;
+    }
+  });
+  EXPECT_EQ(failure, "no room");
+  EXPECT_EQ(failed.load(), count);
 }
 
 TEST(Communicator, AMessageThatWasNotSentIsAnErrorThatNamesTheSender) {

@@ -164,11 +164,12 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     const Sharding& sharding = ddp.sharding();
     if (!sharding.cuts_gradients()) ddp.gather_gradients();
     expect_bits(space.gradients(), expected.gradients, "gradient");
+    const auto rank = static_cast<size_t>(communicator.rank());
     ddp.place_states(optimizer);
     const FlatBuffer& states = optimizer.states()[0].flat;
-    const auto rank = static_cast<size_t>(communicator.rank());
-    const Placement updates(sharding.updates[rank]);
-    expect_bits(states, setting.by_owners ? updates : states.placement(), expected.states, "state");
+    for (const Range& range : setting.by_owners ? sharding.updates[rank] : states.placement().ranges())
+      expect_bits(states.view(range).as<float>(), expected.states.data() + range.begin, range.size(),
+                  "state");
     expect_bits(space.values(), expected.values, "value");
     for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit) {
       const Range range = space.units()[static_cast<size_t>(unit)];
@@ -269,6 +270,21 @@ TEST(DataParallelGateIn16Bits, NeitherRanksNorShardsShowInTheBits) {
           expect_outcome(setting, expected[static_cast<size_t>(setting.options.accumulate - 1)]);
         });
   }
+}
+
+TEST(DataParallelGateOfManyRanks, RanksThatPassOnWhatTheyReceiveDoNotShowInTheBits) {
+  constexpr int replicas = 36;
+  const Outcome expected = reference_run({}, replicas, 1);
+  for (const Cut cut : {Cut{Shard::none, 0}, {Shard::gradients, 0}, {Shard::full, 36}})
+    for (const bool by_owners : {false, true})
+      if (by_owners || cut.stage == Shard::none)
+        expect_outcome({.ranks = replicas,
+                        .by_owners = by_owners,
+                        .options = {.replicas = replicas,
+                                    .shard = cut.stage,
+                                    .group = cut.group,
+                                    .shared_memory = false}},
+                       expected);
 }
 
 TEST(DataParallel, TheGateSeesAnotherOrderOfAddition) {

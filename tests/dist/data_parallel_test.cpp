@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
@@ -90,6 +91,34 @@ TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
         if (ranks.rank() == 1) ddp.vote(what, false);
       }
     });
+}
+
+// Ranks exchange the squares of blocks in another order than that of the additions. Many blocks are needed to
+// see an order in 64 bits.
+TEST(DataParallel, TheNormHasTheSame64BitsOnAnyNumberOfRanks) {
+  std::vector<double> norms;
+  for (const int ranks : {1, 2, 3, 4})
+    run_ranks(ranks, [&](Communicator& communicator) {
+      std::vector<NamedTensor> parameters;
+      for (uint32_t i = 0; i < 7; ++i) {
+        parameters.push_back({concat("unit", i, ".weight"), parameter({(5 + i) * ParameterSpace::block})});
+        fill_uniform(parameters.back().tensor, -1, 1, 0, i);
+      }
+      ParameterSpace space(parameters);
+      DataParallel ddp(space, World(communicator.shared_from_this()), {.replicas = 4});
+      Momentum optimizer(space);
+      for (int i = 0; i < std::ssize(ddp.replicas()); ++i) {
+        Tensor loss;
+        for (const NamedTensor& one : parameters) {
+          const Tensor part = mean_squared_error(one.tensor, zeros(one.tensor.shape()));
+          loss = loss ? add(loss, part) : part;
+        }
+        ddp.backward(loss);
+      }
+      ddp.step(optimizer, learning_rate, max_norm);
+      if (communicator.rank() + 1 == ranks) norms.push_back(item(ddp.gradient_norm()));
+    });
+  EXPECT_EQ(norms, std::vector<double>(4, norms[0]));
 }
 
 TEST(DataParallel, AfterAStepByOwnersWhatARankDoesNotHoldIsRefused) {

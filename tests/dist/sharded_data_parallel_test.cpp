@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Effects of sharding other than bits: the ranks that keep data, and the errors. data_parallel_gate_test.cpp
 // compares the bits.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -222,6 +223,39 @@ TEST(Sharded, CopiesFollowValuesThatWereReadFromElsewhere) {
         launch(cpu_stream(), Convert{.x = named.tensor.operand(DType::bf16), .y = seen.view()});
         for (const double value : to_doubles(seen)) ASSERT_EQ(value, 0.30078125) << name(stage);
       }
+    });
+}
+
+/// A communicator that remembers the largest gather.
+class Measuring : public LocalCommunicator {
+ public:
+  using LocalCommunicator::LocalCommunicator;
+  int64_t most_bytes = 0;  ///< of one rank
+
+ protected:
+  void do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) override {
+    most_bytes = std::max(most_bytes, bytes);
+    LocalCommunicator::do_all_gather(mine, bytes, all);
+  }
+};
+
+TEST(Sharded, TheRulesOfParametersAreComparedByHash) {
+  const auto group = LocalCommunicator::make_group(3);
+  for (const bool are_equal : {true, false})
+    run_ranks(3, [&](Communicator& launched) {
+      const int rank = launched.rank();
+      const auto ranks = std::make_shared<Measuring>(group, rank);
+      std::vector<NamedTensor> parameters;
+      for (int i = 0; i < 300; ++i) {
+        const double value = !are_equal && rank > 0 && i == 299 ? 0.25 : 0.5;
+        parameters.push_back(
+            {concat("layers.", i, ".weight"),
+             Tensor::declare({8}, DType::f32, cpu_stream(), constant_values(value)).set_requires_grad()});
+      }
+      ParameterSpace space(parameters);
+      DataParallel ddp(space, World(ranks), {.shard = Shard::full});
+      EXPECT_LT(ranks->most_bytes, 2000) << "the rules have 10,000; the cores of a rank about 1,000";
+      EXPECT_EQ(values_of(ddp.gather_values(0))[0], 0.5) << "rank 0's value counts";
     });
 }
 

@@ -198,7 +198,10 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
     outcome.values.push_back(gather_values(ddp, space));
   }
   ddp.place_states(optimizer);
-  outcome.states = numbers(optimizer.states()[0].flat);
+  const FlatBuffer& states = optimizer.states()[0].flat;
+  const auto rank = static_cast<size_t>(communicator.rank());
+  for (const Range& range : setting.by_owners ? ddp.sharding().updates[rank] : states.placement().ranges())
+    for (const float value : numbers(states.part(range))) outcome.states.push_back(value);
   return outcome;
 }
 
@@ -207,18 +210,15 @@ inline void expect_outcome(const Setting& setting, const Outcome& expected) {
   run_gpu_ranks(setting.ranks, [&](Communicator& communicator, const Stream& stream) {
     const Outcome outcome = run(setting, communicator, stream);
     ASSERT_EQ(outcome.values, expected.values) << setting;
-    const bool is_sharded = setting.options.shard != Shard::none || setting.options.offload != Offload::none;
-    if (!is_sharded && !setting.by_owners) {
-      ASSERT_EQ(outcome.states, expected.states) << setting;
-      return;
+    Placement placement = Placement::whole(static_cast<int64_t>(expected.states.size()));
+    if (setting.by_owners || setting.options.shard != Shard::none ||
+        setting.options.offload != Offload::none) {
+      const ParameterSpace space(Model().parameters);
+      const Sharding sharding(space, setting.options.shard, setting.ranks, setting.options.group,
+                              setting.options.offload);
+      placement = Placement(sharding.updates[static_cast<size_t>(communicator.rank())]);
     }
-    // A rank updates only the states of its owned ranges.
-    const ParameterSpace space(Model().parameters);
-    const Sharding sharding(space, setting.options.shard, setting.ranks, setting.options.group,
-                            setting.options.offload);
-    const Placement updates(sharding.updates[static_cast<size_t>(communicator.rank())]);
-    ASSERT_EQ(is_sharded ? outcome.states : parts(outcome.states, updates), parts(expected.states, updates))
-        << setting;
+    ASSERT_EQ(outcome.states, parts(expected.states, placement)) << setting;
   });
 }
 
