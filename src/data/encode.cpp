@@ -97,7 +97,7 @@ uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, ThreadP
     if (corpus.kind == Corpus::Kind::examples) return whole_lines(window).size();
     const size_t size = window.text.size(), near = std::min(size, static_cast<size_t>(part_bytes));
     if (window.is_last && near == size) return size;
-    // The end of a window is no place to cut.
+    // Without a cut in this window, a larger one is read.
     const size_t end = tokenizer.safe_cut(window.text, near);
     return end == size && !window.is_last ? 0 : end;
   };

@@ -116,12 +116,10 @@ ExampleBlocks::ExampleBlocks(Tokens tokens, Marks marks, const Options& options)
   visit_examples(0, [&](int64_t index, const Piece& example) {
     expect(example.end <= tokens_.size(), "marks beyond ", tokens_.size(), " tokens");
     bool is_empty = true;
-    for (int64_t token = example.begin; continues(example, token); token += options_.block_size) {
-      const Piece piece = piece_at(example, token);
-      if (piece.counted_targets() == 0) continue;
-      add({index, token}, piece);
+    visit_pieces(example, example.begin, [&](const Piece& piece) {
+      add({index, piece.begin}, piece);
       is_empty = false;
-    }
+    });
     empty_ += is_empty ? 1 : 0;
     cut_ += example.targets() > options_.block_size ? 1 : 0;
     return true;
@@ -131,10 +129,8 @@ ExampleBlocks::ExampleBlocks(Tokens tokens, Marks marks, const Options& options)
 
 template <class Use>
 void ExampleBlocks::visit_examples(int64_t first, Use use) const {
-  int64_t count = 8;
-  for (int64_t begin = first; begin < marks_.examples();
-       begin += count, count = std::min<int64_t>(2 * count, 4096)) {
-    count = std::min(count, marks_.examples() - begin);
+  for (int64_t begin = first, count = 8; begin < marks_.examples(); begin += count) {
+    count = std::min({2 * count, int64_t{4096}, marks_.examples() - begin});
     const std::vector<int64_t> marks = marks_.read(begin, count);
     for (size_t i = 0; i + 1 < marks.size(); i += 2) {
       const int64_t counted = options_.counts_prompts ? marks[i] : marks[i + 1];
@@ -144,25 +140,24 @@ void ExampleBlocks::visit_examples(int64_t first, Use use) const {
 }
 
 template <class Use>
-void ExampleBlocks::visit_pieces(int64_t block, Use use) const {
-  expect(block >= 0 && block < size(), "sample ", block, " of ", size());
-  const Place first = blocks_[static_cast<size_t>(block)], end = blocks_[static_cast<size_t>(block) + 1];
-  visit_examples(first.example, [&](int64_t index, const Piece& example) {
-    int64_t token = index == first.example ? first.token : example.begin;
-    for (; continues(example, token) && Place{index, token} < end; token += options_.block_size)
-      if (const Piece piece = piece_at(example, token); piece.counted_targets() > 0) use(piece);
-    return Place{index + 1, 0} < end;
+void ExampleBlocks::visit_pieces(const Piece& example, int64_t token, Use use) const {
+  // Pieces overlap by one token. So each token but the example's first is a target of some piece.
+  for (; token == example.begin || token + 1 < example.end; token += options_.block_size) {
+    const Piece piece{token, std::min(example.end, token + options_.block_size + 1), example.counted};
+    if (piece.counted_targets() > 0) use(piece);
+  }
+}
+
+template <class Use>
+void ExampleBlocks::visit_block(int64_t index, Use use) const {
+  expect(index >= 0 && index < size(), "sample ", index, " of ", size());
+  const Place first = blocks_[static_cast<size_t>(index)], end = blocks_[static_cast<size_t>(index) + 1];
+  visit_examples(first.example, [&](int64_t number, const Piece& example) {
+    visit_pieces(example, number == first.example ? first.token : example.begin, [&](const Piece& piece) {
+      if (Place{number, piece.begin} < end) use(piece);
+    });
+    return Place{number + 1, 0} < end;
   });
-}
-
-/// Returns whether a piece begins at a token of an example. Pieces overlap by one token. So each token but
-/// the example's first is a target of some piece.
-bool ExampleBlocks::continues(const Piece& example, int64_t token) const {
-  return token == example.begin || token + 1 < example.end;
-}
-
-ExampleBlocks::Piece ExampleBlocks::piece_at(const Piece& example, int64_t token) const {
-  return {token, std::min(example.end, token + options_.block_size + 1), example.counted};
 }
 
 void ExampleBlocks::add(const Place& place, const Piece& piece) {
@@ -181,7 +176,7 @@ void ExampleBlocks::fetch(int64_t index, void* input, void* target) const {
   std::fill_n(inputs, options_.block_size, options_.padding);
   std::fill_n(targets, options_.block_size, -1);
   int64_t used = 0;
-  visit_pieces(index, [&](const Piece& piece) {
+  visit_block(index, [&](const Piece& piece) {
     const int64_t first = std::max(piece.begin + 1, piece.counted);
     tokens_.copy(first, piece.end - first, targets + used + first - piece.begin - 1);
     const int64_t shown = std::min(piece.end - piece.begin, options_.block_size - used);
@@ -192,7 +187,7 @@ void ExampleBlocks::fetch(int64_t index, void* input, void* target) const {
 
 int64_t ExampleBlocks::weight(int64_t index) const {
   int64_t counted = 0;
-  visit_pieces(index, [&](const Piece& piece) { counted += piece.counted_targets(); });
+  visit_block(index, [&](const Piece& piece) { counted += piece.counted_targets(); });
   return counted;
 }
 

@@ -47,8 +47,7 @@ EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Ex
 /// The marks of consecutive examples, in memory or in the file of their ids.
 class Marks {
  public:
-  Marks(const std::vector<int64_t>&
-            marks);  // NOLINT(google-explicit-constructor): as encode_examples() makes it
+  Marks(const std::vector<int64_t>& marks);  // NOLINT(google-explicit-constructor): EncodedExamples::marks
   /// Uses the marks of `examples` examples from byte `begin` on.
   Marks(Bytes bytes, int64_t begin, int64_t examples);
 
@@ -113,11 +112,12 @@ class ExampleBlocks : public Dataset {
   /// Calls use(example, all_of_it) for the examples from `first` on, until it returns false.
   template <class Use>
   void visit_examples(int64_t first, Use use) const;
+  /// Calls use(piece) for the pieces of an example from `token` on that have a target that counts.
+  template <class Use>
+  void visit_pieces(const Piece& example, int64_t token, Use use) const;
   /// Calls use(piece) for the pieces of a block.
   template <class Use>
-  void visit_pieces(int64_t block, Use use) const;
-  bool continues(const Piece& example, int64_t token) const;
-  Piece piece_at(const Piece& example, int64_t token) const;
+  void visit_block(int64_t index, Use use) const;
   void add(const Place& place, const Piece& piece);
 
   Tokens tokens_;

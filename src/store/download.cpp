@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/download.h"
 
+#include <fstream>
+#include <sstream>
+
 #include "core/error.h"
 #include "store/http.h"
 #include "store/open_s3.h"
@@ -31,6 +34,13 @@ void download_object(const std::string& url, NewFile& file) {
 }
 
 }  // namespace
+
+std::string sha256_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return sha256(text.str());
+}
 
 void download(const std::string& url, NewFile& file, const std::string& expected_sha256) {
   try {

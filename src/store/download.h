@@ -12,4 +12,7 @@ namespace lockstep {
 /// not empty and differs from that of the contents.
 void download(const std::string& url, NewFile& file, const std::string& expected_sha256 = "");
 
+/// Returns the SHA-256 of a file, which is read as a whole.
+std::string sha256_of_file(const std::string& path);
+
 }  // namespace lockstep

@@ -12,9 +12,6 @@ namespace lockstep {
 std::string sha256(std::string_view bytes);
 /// Returns the SHA-256 of the concatenated pieces in 64 hexadecimal digits.
 std::string sha256(Pieces pieces);
-/// Returns the SHA-256 of a file in 64 hexadecimal digits. Throws Error that names a file that cannot be
-/// read.
-std::string sha256_of_file(const std::string& path);
 /// Returns the HMAC-SHA256 of a text in 32 bytes.
 std::string hmac_sha256(std::string_view key, std::string_view text);
 

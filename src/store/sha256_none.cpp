@@ -14,7 +14,6 @@ constexpr const char* no_openssl =
 
 std::string sha256(std::string_view) { throw UserError(no_openssl); }
 std::string sha256(Pieces) { throw UserError(no_openssl); }
-std::string sha256_of_file(const std::string&) { throw UserError(no_openssl); }
 std::string hmac_sha256(std::string_view, std::string_view) { throw UserError(no_openssl); }
 
 }  // namespace lockstep

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -11,23 +9,6 @@
 #include "store/sha256.h"
 
 namespace lockstep {
-namespace {
-
-/// Returns the SHA-256 of the pieces that next_piece() returns until one is empty.
-template <class NextPiece>
-std::string sha256_of(NextPiece next_piece) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int digest_bytes = 0;
-  bool done = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  for (auto piece = next_piece(); done && !piece.empty(); piece = next_piece())
-    done = EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
-  done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &digest_bytes) == 1;
-  expect(done, "OpenSSL cannot compute SHA-256");
-  return hexadecimal({reinterpret_cast<const char*>(digest.data()), digest_bytes});
-}
-
-}  // namespace
 
 std::string sha256(std::string_view bytes) {
   const std::array pieces = {std::as_bytes(std::span(bytes))};
@@ -35,21 +16,15 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::string sha256(Pieces pieces) {
-  return sha256_of([&, next = pieces.begin()]() mutable {
-    while (next != pieces.end() && next->empty()) ++next;
-    return next == pieces.end() ? std::span<const std::byte>() : *next++;
-  });
-}
-
-std::string sha256_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string piece(size_t{1} << 20, 0);
-  const std::string digest = sha256_of([&] {
-    file.read(piece.data(), std::ssize(piece));
-    return std::string_view(piece).substr(0, static_cast<size_t>(file.gcount()));
-  });
-  expect(file.eof() && !file.bad(), "cannot read ", path);
-  return digest;
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int digest_bytes = 0;
+  bool done = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  for (const auto& piece : pieces)
+    done = done && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
+  done = done && EVP_DigestFinal_ex(context.get(), digest.data(), &digest_bytes) == 1;
+  expect(done, "OpenSSL cannot compute SHA-256");
+  return hexadecimal({reinterpret_cast<const char*>(digest.data()), digest_bytes});
 }
 
 std::string hmac_sha256(std::string_view key, std::string_view text) {

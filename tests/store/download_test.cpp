@@ -60,14 +60,5 @@ TEST(Download, AFileThatCannotBeWrittenIsNamed) {
       {"cannot download " + server.url(), "cannot write " + (directory / "text"), "File too large"});
 }
 
-TEST(Sha256, OfAFileIsThatOfItsBytes) {
-  const TemporaryDirectory directory;
-  for (const size_t bytes : {size_t{0}, size_t{1} << 20, (size_t{1} << 20) + 1}) {
-    write_text(directory / "file", std::string(bytes, 'x'));
-    EXPECT_EQ(sha256_of_file(directory / "file"), sha256(std::string(bytes, 'x')));
-  }
-  expect_contains(error_of([&] { sha256_of_file(directory / "none"); }), {directory / "none"});
-}
-
 }  // namespace
 }  // namespace lockstep
