@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <optional>
+#include <set>
 
 #include "config/config_schema.h"
 #include "core/error.h"
@@ -9,90 +10,49 @@
 namespace lockstep {
 namespace {
 
-/// Names that users of PyTorch, nanoGPT and Hugging Face's Trainer type, without a section, and what to write
-/// here instead.
-const std::map<std::string, std::string>& names_elsewhere() {
-  static const std::map<std::string, std::string> names = {
-      {"adam_beta1", "train.beta1"},
-      {"adam_beta2", "train.beta2"},
-      {"amp", "train.precision"},
-      {"bf16", "train.precision=bf16"},
-      {"block", "data.block_size"},
-      {"bucket_cap_mb", "dist.bucket_mib"},
-      {"checkpoint_dir", "snapshot.path"},
-      {"clip_grad", "train.grad_clip"},
-      {"clip_grad_norm", "train.grad_clip"},
-      {"context_length", "data.block_size"},
-      {"corpus", "data.dataset"},
-      {"cpu_offload", "dist.offload"},
-      {"data", "data.dataset"},
-      {"data_dir", "data.dataset"},
-      {"dataset_name", "data.dataset"},
-      {"decay_lr", "train.schedule"},
-      {"dtype", "train.precision"},
-      {"early_stopping_patience", "train.patience"},
-      {"eval", "train.eval_every"},
-      {"eval_interval", "train.eval_every"},
-      {"eval_steps", "train.eval_every"},
-      {"fp16", "train.precision=fp16"},
-      {"grad_accumulation", "train.accumulate"},
-      {"gradient_accumulation_steps", "train.accumulate"},
-      {"gradient_checkpointing", "train.recompute"},
-      {"gradient_clip", "train.grad_clip"},
-      {"hidden_size", "model.n_embd"},
-      {"init_from", "model.from"},
-      {"iterations", "train.steps"},
-      {"iters", "train.steps"},
-      {"log_interval", "log.every_steps"},
-      {"logging_steps", "log.every_steps"},
-      {"lr", "train.learning_rate"},
-      {"lr_decay_iters", "train.decay_steps"},
-      {"lr_scheduler", "train.schedule"},
-      {"lr_scheduler_type", "train.schedule"},
-      {"max_epochs", "train.epochs"},
-      {"max_grad_norm", "train.grad_clip"},
-      {"max_iters", "train.steps"},
-      {"max_length", "data.block_size"},
-      {"max_seq_length", "data.block_size"},
-      {"max_steps", "train.steps"},
-      {"mixed_precision", "train.precision"},
-      {"model", "model.preset or model.from"},
-      {"model_name_or_path", "model.from"},
-      {"model_size", "model.preset"},
-      {"model_type", "model.preset"},
-      {"num_attention_heads", "model.n_head"},
-      {"num_epochs", "train.epochs"},
-      {"num_heads", "model.n_head"},
-      {"num_hidden_layers", "model.n_layer"},
-      {"num_layers", "model.n_layer"},
-      {"num_steps", "train.steps"},
-      {"num_train_epochs", "train.epochs"},
-      {"optimizer_offload", "dist.offload"},
-      {"out_dir", "log.dir"},
-      {"output", "log.dir"},
-      {"output_dir", "log.dir"},
-      {"overwrite_output_dir", "--fresh"},
-      {"per_device_train_batch_size", "train.batch_size"},
-      {"pretrained", "model.from"},
-      {"resume_from_checkpoint", "snapshot.resume"},
-      {"save_every", "snapshot.every_steps"},
-      {"save_interval", "snapshot.every_steps"},
-      {"save_steps", "snapshot.every_steps"},
-      {"save_total_limit", "snapshot.keep"},
-      {"seq_len", "data.block_size"},
-      {"seq_length", "data.block_size"},
-      {"sequence_length", "data.block_size"},
-      {"sharding_strategy", "dist.shard"},
-      {"tokenizer_name", "data.tokenizer"},
-      {"total_steps", "train.steps"},
-      {"train_batch_size", "train.batch_size"},
-      {"val_split", "data.train_split"},
-      {"validation", "data.train_split"},
-      {"validation_split", "data.train_split"},
-      {"warmup", "train.warmup_steps"},
-      {"warmup_iters", "train.warmup_steps"},
-      {"wd", "train.weight_decay"},
-      {"zero_stage", "dist.shard"},
+/// Settings, each with the names that users of PyTorch, nanoGPT and Hugging Face's Trainer type instead.
+const std::map<std::string, std::set<std::string>>& names_elsewhere() {
+  static const std::map<std::string, std::set<std::string>> names = {
+      {"--fresh", {"overwrite_output_dir"}},
+      {"data.block_size",
+       {"block", "context_length", "max_length", "max_seq_length", "seq_len", "seq_length",
+        "sequence_length"}},
+      {"data.dataset", {"corpus", "data", "data_dir", "dataset_name"}},
+      {"data.tokenizer", {"tokenizer_name"}},
+      {"data.train_split", {"val_split", "validation", "validation_split"}},
+      {"dist.bucket_mib", {"bucket_cap_mb"}},
+      {"dist.offload", {"cpu_offload", "optimizer_offload"}},
+      {"dist.shard", {"sharding_strategy", "zero_stage"}},
+      {"log.dir", {"out_dir", "output", "output_dir"}},
+      {"log.every_steps", {"log_interval", "logging_steps"}},
+      {"model.from", {"init_from", "model_name_or_path", "pretrained"}},
+      {"model.n_embd", {"hidden_size"}},
+      {"model.n_head", {"num_attention_heads", "num_heads"}},
+      {"model.n_layer", {"num_hidden_layers", "num_layers"}},
+      {"model.preset", {"model_size", "model_type"}},
+      {"model.preset or model.from", {"model"}},
+      {"snapshot.every_steps", {"save_every", "save_interval", "save_steps"}},
+      {"snapshot.keep", {"save_total_limit"}},
+      {"snapshot.path", {"checkpoint_dir"}},
+      {"snapshot.resume", {"resume_from_checkpoint"}},
+      {"train.accumulate", {"grad_accumulation", "gradient_accumulation_steps"}},
+      {"train.batch_size", {"per_device_train_batch_size", "train_batch_size"}},
+      {"train.beta1", {"adam_beta1"}},
+      {"train.beta2", {"adam_beta2"}},
+      {"train.decay_steps", {"lr_decay_iters"}},
+      {"train.epochs", {"max_epochs", "num_epochs", "num_train_epochs"}},
+      {"train.eval_every", {"eval", "eval_interval", "eval_steps"}},
+      {"train.grad_clip", {"clip_grad", "clip_grad_norm", "gradient_clip", "max_grad_norm"}},
+      {"train.learning_rate", {"lr"}},
+      {"train.patience", {"early_stopping_patience"}},
+      {"train.precision", {"amp", "dtype", "mixed_precision"}},
+      {"train.precision=bf16", {"bf16"}},
+      {"train.precision=fp16", {"fp16"}},
+      {"train.recompute", {"gradient_checkpointing"}},
+      {"train.schedule", {"decay_lr", "lr_scheduler", "lr_scheduler_type"}},
+      {"train.steps", {"iterations", "iters", "max_iters", "max_steps", "num_steps", "total_steps"}},
+      {"train.warmup_steps", {"warmup", "warmup_iters"}},
+      {"train.weight_decay", {"wd"}},
   };
   return names;
 }
@@ -114,8 +74,8 @@ std::string suggest_config_key(const std::string& name) {
     least = slips;
     nearest = key.name;
   }
-  if (const auto known = names_elsewhere().find(last); least != 0 && known != names_elsewhere().end())
-    nearest = known->second;
+  for (const auto& [key, names] : names_elsewhere())
+    if (least != 0 && names.contains(last)) nearest = key;
   return nearest.empty() ? " (--help lists all keys)" : concat(" (did you mean ", nearest, "?)");
 }
 
