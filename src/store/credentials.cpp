@@ -26,6 +26,9 @@ std::string shared_file(const char* variable, const char* name) {
   return path.empty() ? concat(environment("HOME"), "/.aws/", name) : path;
 }
 
+std::string configuration_file() { return shared_file("AWS_CONFIG_FILE", "config"); }
+std::string credentials_file() { return shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"); }
+
 /// Adds the keys of one section of an INI file. Returns whether the file has the section.
 bool read_section(const std::string& path, const std::string& section, Profile& keys) {
   std::ifstream file(path);
@@ -69,13 +72,11 @@ std::optional<Credentials> environment_credentials(std::string& tried) {
 Profile read_aws_profile() {
   const std::string name = profile_name();
   Profile keys;
-  const bool in_configuration = read_section(shared_file("AWS_CONFIG_FILE", "config"),
-                                             name == "default" ? name : "profile " + name, keys);
-  const bool in_credentials =
-      read_section(shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), name, keys);
+  const bool in_configuration =
+      read_section(configuration_file(), name == "default" ? name : "profile " + name, keys);
+  const bool in_credentials = read_section(credentials_file(), name, keys);
   require(in_configuration || in_credentials || environment("AWS_PROFILE").empty(), "AWS_PROFILE = ", name,
-          ", but there is no such profile in ", shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-          " or ", shared_file("AWS_CONFIG_FILE", "config"));
+          ", but there is no such profile in ", credentials_file(), " or ", configuration_file());
   return keys;
 }
 
@@ -84,12 +85,10 @@ std::optional<Credentials> profile_credentials(std::string& tried) {
   Credentials credentials{.access_key = profile["aws_access_key_id"],
                           .secret_key = profile["aws_secret_access_key"],
                           .session_token = profile["aws_session_token"],
-                          .source = concat("profile ", profile_name(), " in ",
-                                           shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"))};
+                          .source = concat("profile ", profile_name(), " in ", credentials_file())};
   if (!credentials.access_key.empty() && !credentials.secret_key.empty()) return credentials;
-  tried += concat("; profile ", profile_name(), " holds no keys in ",
-                  shared_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), " or ",
-                  shared_file("AWS_CONFIG_FILE", "config"));
+  tried += concat("; profile ", profile_name(), " holds no keys in ", credentials_file(), " or ",
+                  configuration_file());
   const bool needs_a_login = std::any_of(profile.begin(), profile.end(), [](const auto& entry) {
     return entry.first.starts_with("sso_") || entry.first == "role_arn" ||
            entry.first == "credential_process";
