@@ -24,15 +24,18 @@
 #include "core/log.h"
 
 namespace lockstep {
-namespace {
 
-using OrderedJson = nlohmann::ordered_json;
+using Json = nlohmann::json;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Owner, run, generation, host, boot_id, process, since)
+
+namespace {
 
 constexpr const char* owner_file = "/.owner";
 constexpr std::chrono::seconds touch_interval{1};
 constexpr std::chrono::milliseconds poll_interval{50};
 
-/// The owner in a file that cannot be read yet.
+/// The owner in a file that cannot be read, such as one that is being written.
 const Owner unknown_owner = {.host = "an unknown host", .since = "an unknown time"};
 
 std::string now_as_text() {
@@ -47,27 +50,17 @@ std::string fresh_id() {
   return concat("alone-", random(), "-", random());
 }
 
-std::string to_text(const Owner& owner) {
-  return OrderedJson{{"run", owner.run},         {"generation", owner.generation}, {"host", owner.host},
-                     {"boot_id", owner.boot_id}, {"process", owner.process},       {"since", owner.since}}
-             .dump() +
-         "\n";
-}
-
 /// Returns the owner that the file names. Returns nothing if the file is empty: an owner that releases the
 /// folder empties it.
 std::optional<Owner> read_owner(int file) {
   std::array<char, 4096> bytes{};
   const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
   if (count <= 0) return std::nullopt;
-  const OrderedJson json = OrderedJson::parse(bytes.data(), bytes.data() + count, nullptr, false);
-  if (!json.is_object()) return unknown_owner;
-  return Owner{.run = json.value("run", ""),
-               .generation = json.value("generation", int64_t{0}),
-               .host = json.value("host", "unknown"),
-               .boot_id = json.value("boot_id", ""),
-               .process = json.value("process", 0),
-               .since = json.value("since", "unknown")};
+  try {
+    return Json::parse(bytes.data(), bytes.data() + count).get<Owner>();
+  } catch (const Json::exception&) {
+    return unknown_owner;
+  }
 }
 
 struct stat status_of(int file) {
@@ -171,7 +164,7 @@ FolderOwner::Lock FolderOwner::lock(int file) {
 void FolderOwner::make_own_file() {
   const std::string beside = concat(path_, ".", process_mark());
   file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  const std::string text = to_text(self_);
+  const std::string text = Json(self_).dump() + "\n";
   const bool is_written =
       file_ && ::write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const std::string reason = std::strerror(errno);
