@@ -45,7 +45,7 @@ Options take_options(Arguments& arguments) {
   Options options;
   CommandLine line;
   line.add("--steps", options.steps).positive();
-  line.add("--warmup", options.warmup).not_negative();
+  line.add("--warmup", options.warmup).whole_from(0);
   line.add("--stages", options.rounds).positive();
   line.add_flag("--append", options.append);
   take_benchmark_arguments(line, arguments);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -45,7 +44,7 @@ Options::Options(int argc, char** argv, const std::string& known) {
       continue;
     }
     int& value = values_[name] = std::stoi(possible.front());
-    line.add(names, value).in_range(std::min(value, 1), std::numeric_limits<int>::max()).shows_default();
+    line.add(names, value).whole_from(std::min(value, 1)).shows_default();
   }
   try {
     const std::string answer = line.parse(argc, argv);

@@ -49,16 +49,6 @@ CommandOption& CommandOption::positive() {
   return *this;
 }
 
-CommandOption& CommandOption::not_negative() {
-  option_->check(CLI::NonNegativeNumber);
-  return *this;
-}
-
-CommandOption& CommandOption::in_range(int least, int most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
-}
-
 CommandOption& CommandOption::one_of(const std::vector<std::string>& values) {
   option_->check(CLI::IsMember(values));
   return *this;
@@ -73,30 +63,17 @@ CommandLine::CommandLine(const std::string& description) : app_(std::make_unique
 
 CommandLine::~CommandLine() = default;
 
-CommandOption CommandLine::add(const std::string& names, std::string& value, const std::string& help) {
+template <class Value>
+CommandOption CommandLine::add(const std::string& names, Value& value, const std::string& help) {
   return CommandOption(*app_->add_option(names, value, help));
 }
 
-CommandOption CommandLine::add(const std::string& names, int& value, const std::string& help) {
-  return CommandOption(*app_->add_option(names, value, help));
-}
-
-CommandOption CommandLine::add(const std::string& names, int64_t& value, const std::string& help) {
-  return CommandOption(*app_->add_option(names, value, help));
-}
-
-CommandOption CommandLine::add(const std::string& names, uint64_t& value, const std::string& help) {
-  return CommandOption(*app_->add_option(names, value, help));
-}
-
-CommandOption CommandLine::add(const std::string& names, double& value, const std::string& help) {
-  return CommandOption(*app_->add_option(names, value, help));
-}
-
-CommandOption CommandLine::add(const std::string& names, std::vector<std::string>& values,
-                               const std::string& help) {
-  return CommandOption(*app_->add_option(names, values, help));
-}
+template CommandOption CommandLine::add(const std::string&, std::string&, const std::string&);
+template CommandOption CommandLine::add(const std::string&, int&, const std::string&);
+template CommandOption CommandLine::add(const std::string&, int64_t&, const std::string&);
+template CommandOption CommandLine::add(const std::string&, uint64_t&, const std::string&);
+template CommandOption CommandLine::add(const std::string&, double&, const std::string&);
+template CommandOption CommandLine::add(const std::string&, std::vector<std::string>&, const std::string&);
 
 void CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
   app_->add_flag(name, value, help);

@@ -31,8 +31,6 @@ class CommandOption {
   /// Accepts only whole numbers from `least` up.
   CommandOption& whole_from(int64_t least);
   CommandOption& positive();
-  CommandOption& not_negative();
-  CommandOption& in_range(int least, int most);
   CommandOption& one_of(const std::vector<std::string>& values);
   /// Refuses a command line that has both options.
   CommandOption& excludes(const CommandOption& other);
@@ -48,12 +46,9 @@ class CommandLine {
   explicit CommandLine(const std::string& description = "");
   ~CommandLine();
 
-  CommandOption add(const std::string& names, std::string& value, const std::string& help = "");
-  CommandOption add(const std::string& names, int& value, const std::string& help = "");
-  CommandOption add(const std::string& names, int64_t& value, const std::string& help = "");
-  CommandOption add(const std::string& names, uint64_t& value, const std::string& help = "");
-  CommandOption add(const std::string& names, double& value, const std::string& help = "");
-  CommandOption add(const std::string& names, std::vector<std::string>& values, const std::string& help = "");
+  /// Adds an option whose value is a std::string, int, int64_t, uint64_t, double or std::vector<std::string>.
+  template <class Value>
+  CommandOption add(const std::string& names, Value& value, const std::string& help = "");
   void add_flag(const std::string& name, bool& value, const std::string& help = "");
 
   /// Parses the arguments of main(), with --version. Returns the text to print for --help or --version,
