@@ -36,8 +36,7 @@ bool says_how_long(const Layer& layer) {
   });
 }
 
-/// Applies the preset first, then every setting, the strongest layer last. So an explicit size overrides the
-/// preset, wherever the preset was chosen.
+/// Applies the preset first, then every setting, the strongest layer last. Explicit sizes override it.
 Config assemble(const std::vector<Layer>& layers, const Config& defaults) {
   Config config = defaults;
   for (const ConfigKey& key : config_schema()) config.unset.insert(key.name);
@@ -126,8 +125,7 @@ bool is_key_like(const std::string& text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string::npos;
 }
 
-/// Returns the option that `name` (without its dashes) resembles: "config-name", "confg" and "c" give
-/// --config. Empty if there is none.
+/// Returns the option that `name` without dashes resembles: --config for "config-name", "confg", "c"; or "".
 std::string nearest_option(const std::string& name) {
   for (const std::string option : {"config", "help", "version", "print-config", "plan", "fresh"}) {
     const bool is_part = name.size() == 1 ? option.starts_with(name) : name.starts_with(option);

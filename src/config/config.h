@@ -132,22 +132,19 @@ Arguments split_arguments(int argc, const char* const* argv);
 /// a value of another type or out of range, and any argument left in `other`.
 Config load_config(const Arguments& arguments, const Config& defaults = {});
 
-/// Reads an INI text that another version of the program may have written. Unknown keys and values are
-/// skipped.
+/// Reads an INI text of any version of the program. Unknown keys and values are skipped.
 Config config_of_earlier_run(const std::string& text, const std::string& name);
 
 /// Returns settings that a program filled in, validated and resolved as load_config() does it.
 Config validated(Config config, const std::string& name = "run");
 
-/// Returns a copy with these settings changed, validated and with its device resolved. Throws UserError as
-/// load_config() does.
+/// Returns a copy with these settings, validated and with its device resolved. Throws as load_config() does.
 Config with_settings(Config config, const std::vector<Setting>& settings);
 
 /// Returns the value of a key, as to_ini() writes it. Throws UserError if the key does not exist.
 std::string value_of(const Config& config, const std::string& key);
 
-/// Copies from `there` the values of keys that fix the bits and are unset here. Returns "key = value" for
-/// each changed key.
+/// Copies the values of keys that fix the bits and are unset here. Returns "key = value" for each change.
 std::vector<std::string> adopt_unset(Config& config, const Config& there);
 
 /// Returns the K of train.recompute = segments=K; 0 for any other value.
@@ -166,8 +163,7 @@ void settle_device(Config& config);
 /// Resolves dist.replicas = 0 to `ranks`. Throws UserError if there are fewer replicas than ranks.
 void settle_replicas(Config& config, int64_t ranks);
 
-/// Returns the text of --help: usage, then every key with type, default, unit and meaning. Lines are not
-/// wrapped.
+/// Returns the text of --help: usage, then each key with type, default, unit and meaning, in unwrapped lines.
 std::string config_help(const std::string& program, const Config& defaults = {});
 
 /// The scope in which a key must have one value.

@@ -23,8 +23,7 @@ constexpr bool is_character_code =
 /// Appends the text that `print` writes for `value`.
 void append_printed(std::string& text, void (*print)(std::ostream&, const void*), const void* value);
 
-/// Appends numbers and texts without a stream. Most files include this header, and <sstream> takes longer to
-/// compile than the rest of it.
+/// Appends numbers and texts without <sstream>, which takes longer to compile than the rest of this file.
 template <class T>
 void append(std::string& text, const T& value) {
   static_assert(!is_character_code<T>,
@@ -46,8 +45,7 @@ void append(std::string& text, const T& value) {
 
 }  // namespace detail
 
-/// Joins the arguments. Each is formatted as a new stream prints it, so manipulators have no effect.
-/// core/text.h has other formats for numbers.
+/// Joins the arguments, each as a new stream prints it (no manipulators). core/text.h has more formats.
 template <class... Args>
 std::string concat(const Args&... args) {
   std::string text;

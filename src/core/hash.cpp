@@ -3,8 +3,7 @@
 
 #define XXH_INLINE_ALL
 #if defined(__AVX512F__)
-// gcc 12 warns of uninitialised values in its own intrinsics of the AVX-512 version. The AVX2 version has the
-// same hash.
+// gcc 12 warns of uninitialised values in its AVX-512 intrinsics. The AVX2 version has the same hash.
 #define XXH_VECTOR XXH_AVX2
 #endif
 #include <xxhash.h>

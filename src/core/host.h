@@ -11,8 +11,7 @@ std::string host_name();
 /// Returns an id that differs between machines, even with equal host names. A reboot changes it.
 std::string boot_id();
 
-/// Returns a text that identifies this process, for use in file names. It is unique across hosts and
-/// containers, where process ids may be equal.
+/// Returns this process's mark for file names: unique across hosts and containers with equal process ids.
 const std::string& process_mark();
 
 }  // namespace lockstep

@@ -16,8 +16,7 @@ void set_log_rank(int rank, bool quiet);
 /// Sends later messages to the log file alone.
 void silence_log_console();
 
-/// Appends every later message, with its time, to this file. The first message creates it. If it cannot be
-/// opened, a warning is logged.
+/// Appends every later message, with its time, to a file that the first one creates, or logs a warning.
 void set_log_file(const std::string& path);
 
 }  // namespace lockstep

@@ -34,8 +34,7 @@ std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream);
 /// Releases the kept blocks of freed tensors to the stream's device.
 void release_cached_memory(const Stream& stream);
 
-/// Makes threads share one heap from now on if the address space is limited (ulimit -v). Otherwise each
-/// thread's own heap would reserve 64 MiB.
+/// Makes threads share one heap if the address space is limited (ulimit -v): each own heap reserves 64 MiB.
 void spare_address_space();
 
 /// Allocates host memory that GPUs copy from and to in the background. Without CUDA it is plain memory.

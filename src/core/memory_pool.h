@@ -14,8 +14,7 @@
 
 namespace lockstep {
 
-/// The scope in which a freed block may be reused: the queue it was freed in. A block that belongs to a graph
-/// is reused by that graph only.
+/// The queue in which a freed block may be reused. A block of a graph is reused by that graph only.
 struct ReuseScope {
   const void* queue = nullptr;
   uint64_t graph = 0;

@@ -47,16 +47,13 @@ Finding check_clock();
 /// Checks whether the user is root: mpirun refuses root unless it is allowed.
 Finding check_user();
 
-/// Checks the driver, the GPUs that this process sees and whether this build can use them. Also checks NCCL
-/// by initialising it on the first GPU.
+/// Checks the driver, the GPUs that this process sees, whether this build can use them, and NCCL on one.
 std::vector<Finding> check_gpus(const Config& config);
 
-/// The argument that starts a program as a probe. A program that calls check_ranks() passes such a start to
-/// answer_probe().
+/// The argument that starts a program as a probe of check_ranks(). The program then calls answer_probe().
 constexpr const char* probe_argument = "--probe";
 
-/// Runs a rank that was started as a probe. It meets the other ranks, and rank 0 prints a line that
-/// check_ranks() reads. Returns the exit code.
+/// Runs a probe. It meets the other ranks, and rank 0 prints a line for check_ranks(). Returns the exit code.
 int answer_probe();
 
 /// Checks whether there is an mpirun, and whether it belongs to the MPI library of this program.
@@ -88,8 +85,7 @@ int64_t estimate_parameters(const Config& config);
 /// Leaves nothing behind and creates no folder.
 Finding check_folder(const std::string& key, const std::string& path, int64_t wanted_bytes);
 
-/// Checks whether ranks of a host can share memory below `folder` (/dev/shm), and whether it has
-/// `wanted_bytes`.
+/// Checks whether ranks of a host can share `wanted_bytes` of memory below `folder` (/dev/shm).
 Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes);
 
 /// Checks log.dir and shared memory for a configuration on a host with `ranks_of_host` ranks. If
@@ -103,8 +99,7 @@ Finding judge_places(const std::vector<RankDevice>& ranks);
 /// and their processors are alike. The results are bit-identical on all processors.
 Finding judge_processors(const std::vector<RankDevice>& ranks,
                          const std::vector<std::string>& instruction_sets);
-/// Checks how far the clocks of ranks are apart. `ahead_seconds`: how far each rank's clock is ahead of rank
-/// 0's.
+/// Checks how far the ranks' clocks are apart. `ahead_seconds`: each one's, compared with rank 0's.
 Finding judge_clocks(const std::vector<RankDevice>& ranks, const std::vector<double>& ahead_seconds);
 
 /// Runs the checks that need all ranks: places, processors, clocks, and connections. Every host has to reach
@@ -114,8 +109,7 @@ std::vector<Finding> check_together(const World& world);
 /// Returns whether no rank before this one runs on its host. All ranks call it.
 bool is_first_of_host(const World& world);
 
-/// Gathers the findings of all ranks on rank 0. If there are several hosts, each finding has its host's name.
-/// All ranks call it.
+/// Gathers all findings on rank 0, with the names of hosts if there are several. All ranks call it.
 std::vector<Finding> gather_findings(const World& world, const std::vector<Finding>& mine);
 
 struct DoctorOptions {
@@ -126,8 +120,7 @@ struct DoctorOptions {
 };
 
 /// Searches for problems of a run with this configuration. A process that was started by hand starts ranks of
-/// its own. Ranks that a launcher started are checked with their hosts. All ranks call it; rank 0 gets the
-/// findings.
+/// its own; launched ranks are checked with their hosts. All ranks call it; rank 0 gets the result.
 std::vector<Finding> examine(const Config& config, const World& world, const DoctorOptions& options);
 
 }  // namespace lockstep

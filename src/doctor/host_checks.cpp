@@ -84,8 +84,7 @@ Finding check_nccl(int gpus) {
   return {"nccl", Verdict::ok, concat(text, " initialises on GPU 0")};
 }
 
-/// Listens at an address of this machine, which gets its port, and connects to it. Returns the reason if that
-/// fails, else an empty text.
+/// Listens at an address of this machine, which gets its port, and connects to it. Returns a failure or "".
 std::string try_port(Endpoint& address) {
   try {
     const Socket socket = Socket::listen(address);

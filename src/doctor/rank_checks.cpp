@@ -43,8 +43,7 @@ std::vector<double> compare_clocks(const World& world) {
   return ahead;
 }
 
-/// Connects to every address of the other hosts. `listening` has the addresses of each rank, one in a line.
-/// Returns what fails.
+/// Connects to every address of other hosts (`listening`: a line for each). Returns what fails.
 std::string call_others(const World& world, const std::vector<RankDevice>& places,
                         const std::vector<std::string>& listening) {
   const auto mine = static_cast<size_t>(world.rank());

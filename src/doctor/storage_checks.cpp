@@ -49,8 +49,7 @@ double measure_writing(const std::string& folder) {
   return static_cast<double>(probe_bytes) / static_cast<double>(mib) / seconds;
 }
 
-/// Writes, reads, lists and deletes a small object below an address, as snapshots do. Names the first
-/// operation that fails.
+/// Writes, reads, lists and deletes a small object, as snapshots do. Names the first failure.
 Finding check_bucket(const std::string& address) {
   const std::string name = "bucket snapshot.path";
   const std::string key = concat("lockstep-doctor-", host_name(), "-", ::getpid());

@@ -24,8 +24,7 @@ constexpr double leave_seconds = 3.0;
 /// Factor on the grace period while a rank reports that it is writing a snapshot.
 constexpr double writing_factor = 10.0;
 
-/// Returns this process's variables LOCKSTEP_*, NCCL_* and OMP_*. Ranks need them on other hosts, where
-/// mpirun does not pass them.
+/// Returns this process's LOCKSTEP_*, NCCL_* and OMP_* variables, which mpirun does not pass to other hosts.
 std::map<std::string, std::string> own_settings() {
   std::map<std::string, std::string> settings;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -154,8 +153,7 @@ void Attempt::look_at_launcher() {
   if (launcher_ending_ || !launcher_->ending()) return;
   launcher_ending_ = launcher_->ending();
   attend();  // handles the last messages of the keepers
-  // A killed launcher takes its keepers along. Their loss may be noticed first, but the launcher is the
-  // cause.
+  // A killed launcher takes its keepers along. It is the cause, even if their loss was noticed first.
   const bool took_keepers =
       launcher_ending_->signal != 0 && std::all_of(ended_ranks_.begin(), ended_ranks_.end(),
                                                    [&](int rank) { return reports_.at(rank).is_lost; });
@@ -275,8 +273,7 @@ void Attempt::end() {
     wait(0.05);
     attend();
   }
-  // Once its keepers are gone, the launcher cleans up and ends. Ranks that have not started must not start
-  // now.
+  // Without its keepers the launcher cleans up and ends. Ranks that have not started must not start now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
   if (!launcher_->wait(leave_seconds)) launcher_->signal_group(SIGKILL);
   for (const auto& [rank, report] : reports_) {

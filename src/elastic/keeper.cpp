@@ -88,8 +88,7 @@ std::map<std::string, std::string> environment_of(const RankPlan& plan, const Ra
   if (const char* node = std::getenv("SLURM_NODEID")) all["GROUP_RANK"] = node;
   all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path;
   all["LOCKSTEP_RECORDS"] = folder.path;
-  // Open MPI catches crashes to print a trace. Its handler may wait forever for a lock that the crashed rank
-  // holds.
+  // Open MPI catches crashes to print a trace, and may then wait forever for a lock of the crashed rank.
   if (std::getenv("OMPI_MCA_opal_signal") == nullptr) all["OMPI_MCA_opal_signal"] = "";
   return all;
 }
@@ -109,8 +108,7 @@ class Keeper {
     } catch (const Error&) {
       // The supervisor or the launcher is gone and cannot clean up.
       child_.reset();
-      // The keepers of a host remove the folder at the same time. Removing fails if another keeper removes
-      // the same file, so it is tried again.
+      // The keepers of a host remove the folder together. That fails if two remove a file, so it is repeated.
       std::error_code ignored;
       for (int tried = 0; folder_ && tried < 100 && std::filesystem::exists(folder_->path, ignored); ++tried)
         std::filesystem::remove_all(folder_->path, ignored);

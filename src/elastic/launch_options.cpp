@@ -120,8 +120,7 @@ std::string with_dashes(std::string argument) {
                          closest.empty() ? "; see lockrun --help" : concat("; did you mean ", closest, "?")));
 }
 
-/// Splits the arguments where the program begins: after "--", or at the first one that is not an option.
-/// Returns lockrun's options.
+/// Returns lockrun's options: all arguments before "--", or before the first one that is not an option.
 std::vector<std::string> take_options(const CLI::App& app, const std::vector<std::string>& arguments,
                                       std::vector<std::string>& command) {
   std::vector<std::string> options;
@@ -189,8 +188,7 @@ void set_rendezvous(NodeOptions& nodes, const std::string& settings) {
   }
 }
 
-/// Sets run_id and first_generation. A requeued Slurm job is the same run, and its starts have higher
-/// numbers.
+/// Sets run_id and first_generation. A requeued Slurm job is the same run, with higher numbers.
 void identify_run(LaunchOptions& options) {
   constexpr int64_t most_starts = 1000000;
   const std::string job = environment("SLURM_JOB_ID");

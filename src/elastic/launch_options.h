@@ -14,8 +14,7 @@ constexpr int default_rendezvous_port = 29400;
 /// The environment variable with the run's secret, for its nodes, agents and keepers.
 constexpr const char* secret_variable = "LOCKRUN_SECRET";
 
-/// Options for several nodes, such as --nnodes MIN:MAX, --node-rank K and --rdzv-endpoint host:port. lockrun
-/// is started with them on every node.
+/// Options for several nodes, such as --nnodes MIN:MAX. lockrun is started with them on every node.
 struct NodeOptions {
   int least_nodes = 1;
   int most_nodes = 1;
@@ -50,16 +49,14 @@ struct LaunchOptions {
 
 /// Parses lockrun's arguments, without its own name, and the PET_ variables. Accepts torchrun's names with
 /// dashes or underscores. Throws UserError naming the mistake, with a suggestion for an unknown option.
-/// Prints --help or
-/// --version and then returns nothing.
+/// Prints --help or --version and then returns nothing.
 std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>& arguments);
 
 /// Returns true on node 0, which waits for the other nodes and supervises. Node 0 has --node-rank 0, or owns
 /// the endpoint's address if --node-rank is not given. Throws UserError if the endpoint cannot be used.
 bool hosts_rendezvous(const NodeOptions& options);
 
-/// Returns the endpoint's address on this host. Throws UserError if this host does not have it, or if other
-/// nodes cannot reach it.
+/// Returns the endpoint's address here. Throws UserError if this host has none that other nodes can reach.
 std::string rendezvous_address(const NodeOptions& options);
 
 /// Returns the run's secret from the file or the environment. Throws UserError if there is none; the message

@@ -18,13 +18,11 @@ int run_keeper(const std::string& endpoint);
 
 /// Runs a node other than node 0. Joins the rendezvous, starts Open MPI's daemons on request and returns the
 /// run's exit code. If the rendezvous is lost, ends its processes and tries to join again until the timeout.
-/// SIGTERM, SIGINT and SIGUSR1 ask the whole run to stop; a second SIGINT ends this node. Throws Error,
-/// UserError.
+/// SIGTERM, SIGINT and SIGUSR1 ask the run to stop; a second SIGINT ends this node. Throws Error, UserError.
 int run_node(const NodeOptions& options);
 
-/// Runs `lockrun --launch-agent <node> <command...>`, which mpirun calls instead of ssh. Runs the command on
-/// that node through the rendezvous and returns its exit code. Throws Error if the rendezvous cannot be
-/// reached.
+/// Runs `lockrun --launch-agent <node> <command...>`, which mpirun calls instead of ssh: the command on that
+/// node, through the rendezvous. Returns its exit code. Throws Error if the rendezvous cannot be reached.
 int run_launch_agent(const std::string& node, const std::vector<std::string>& command);
 
 }  // namespace lockstep

@@ -20,8 +20,7 @@ namespace {
 
 constexpr double grace_seconds = 2.0;
 constexpr double give_up_seconds = 10.0;
-/// Bytes of output that are read at once: more than a pipe holds, so nothing is left when a command has
-/// ended.
+/// Bytes of output that are read at once: more than a pipe holds, so the end of a command leaves nothing.
 constexpr size_t most_output_bytes = size_t(1) << 20;
 
 }  // namespace
@@ -70,8 +69,7 @@ void NodeProcesses::end_all() {
   for (auto& [number, process] : commands_) process.signal(SIGTERM);
   const auto grace = after(grace_seconds);
   const auto give_up = after(give_up_seconds);
-  // A process that loses its parent becomes a child of this process. Ending children until none is left
-  // therefore ends all of them.
+  // Orphans become children of this process. So ending children until none is left ends all processes.
   for (auto children = own_children(); !children.empty(); children = own_children()) {
     for (auto& [number, process] : commands_) process.ending();
     for (const pid_t child : children) {

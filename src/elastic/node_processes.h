@@ -24,8 +24,7 @@ class NodeProcesses {
   void start(int number, const std::string& command, const std::map<std::string, std::string>& environment);
   /// Sends SIGTERM to one command.
   void end(int number);
-  /// Ends all commands and the processes that they left behind: with SIGTERM, and with SIGKILL after two
-  /// seconds.
+  /// Ends all commands and what they left behind: with SIGTERM, and with SIGKILL after two seconds.
   void end_all();
   /// Reports the output of the commands, and those that have ended.
   void attend(const Report& report);

@@ -74,8 +74,7 @@ class ListedNodes : public Nodes {
   const Secret& secret() const override { return secret_; }
 
  private:
-  /// Reads the host file into `placement`. Returns false if it has too few hosts. Throws Error after the
-  /// rendezvous timeout.
+  /// Reads the host file into `placement`. Returns false for too few hosts; throws Error after the timeout.
   bool take_hosts_of_file(JobLayout& placement);
 
   const LaunchOptions& options_;
@@ -98,8 +97,7 @@ const char* name(Launcher launcher);
 std::vector<std::string> launch_command(Launcher launcher, const JobLayout& placement,
                                         const std::string& lockrun, const std::string& endpoint);
 
-/// Returns the launcher's environment variables on this machine. If all ranks are on this host, the launcher
-/// writes its files to `folder`.
+/// Returns the launcher's variables on this machine. If all ranks are here, its files are in `folder`.
 std::map<std::string, std::string> launch_environment(const JobLayout& placement, const std::string& folder);
 
 /// Returns variables that limit NCCL to the interface with this address. Empty if the user has chosen one.

@@ -119,8 +119,7 @@ JobLayout Rendezvous::placement() {
     member.generation_ended = false;
   }
   placement.mpirun_arguments = {"--leave-session-attached"};
-  // Node names such as "node1" are invented here. Open MPI must not resolve them, and the launch
-  // agent chooses a node by them.
+  // Open MPI must not resolve invented names such as "node1", by which the launch agent chooses a node.
   std::vector<std::pair<std::string, std::string>> parameters = {
       {"plm", "rsh"},
       {"plm_rsh_agent", options_.program + " --launch-agent"},

@@ -18,8 +18,7 @@
 namespace lockstep {
 
 /// Node 0's side of a run on several nodes. The lockrun of every other node joins here and stays connected.
-/// mpirun's launch agents connect here to run their commands on those nodes. A node that is silent for six
-/// seconds is lost.
+/// mpirun's launch agents run their commands through it. After six seconds of silence a node is lost.
 class Rendezvous : public Nodes {
  public:
   /// Starts to listen. Throws UserError if the endpoint cannot be used.

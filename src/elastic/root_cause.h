@@ -25,8 +25,7 @@ const RankReport* root_cause(const Failure& failure);
 /// Returns the exit code of a run that ends with this failure: 128 + signal, an exit code, or 1.
 int exit_code(const Failure& failure);
 
-/// Describes a failure for the user: the rank, how and when it ended, its last lines, and ranks that are
-/// behind in collectives.
+/// Describes a failure: the rank, how and when it ended, its last lines, and ranks behind in collectives.
 std::string describe(const Failure& failure);
 
 /// Describes a failure as JSON, for programs.

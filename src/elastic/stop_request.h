@@ -10,8 +10,7 @@
 
 namespace lockstep {
 
-/// Signals that are read from a descriptor instead of handled. Construct it before other threads start, so
-/// that they inherit the blocked signals.
+/// Signals to read from a descriptor. Construct it before other threads, which inherit the blocked signals.
 class Signals {
  public:
   explicit Signals(std::initializer_list<int> numbers);

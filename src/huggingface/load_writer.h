@@ -14,8 +14,7 @@ struct Writer {
   std::unique_ptr<Gpt> model;
   std::shared_ptr<const Tokenizer> tokenizer;
 };
-/// Loads a writer from a run or snapshot of train_gpt, or from a Hugging Face folder. Throws UserError naming
-/// the missing part.
+/// Loads a run or snapshot of train_gpt, or a Hugging Face folder. Throws UserError naming the missing part.
 Writer load_writer(const std::string& path);
 
 }  // namespace lockstep

@@ -41,8 +41,7 @@ class ModelFolder {
   std::string hash() const;
   /// Returns the content of a text file in the folder, or nothing if it is missing.
   std::optional<std::string> text(const std::string& file) const;
-  /// Reads elements [begin, end) of a tensor as fp32 in the file's order. Throws UserError if the file ends
-  /// before `end`.
+  /// Reads elements [begin, end) of a tensor as fp32 in the file's order. Throws UserError for a short file.
   std::string read(const TensorLocation& place, int64_t begin, int64_t end) const;
   /// Returns the folder's name for messages.
   std::string name() const { return store_->name_of(""); }

@@ -58,12 +58,10 @@ bool is_shared(const SocketAddress& address);
 /// Returns shared_addresses() as text for a message: "10.0.0.1 (eth0), fd00::1 (eth0)".
 std::string describe_shared_addresses();
 
-/// Returns the network of one of this host's addresses: "10.0.0.0/24". Throws Error if the address is not
-/// this host's.
+/// Returns the network of an address of this host: "10.0.0.0/24". Throws Error for another address.
 std::string network_of(const std::string& address);
 
-/// Returns the process that listens on a TCP port of this host: "train (pid 17)". Empty if it cannot be
-/// found.
+/// Returns the process that listens on a TCP port of this host: "train (pid 17)"; empty if it is not found.
 std::string process_on_port(int port);
 
 }  // namespace lockstep

@@ -27,8 +27,7 @@ class Channel {
 
   /// Sends a message. Throws ConnectionClosed when the other side is gone or accepts nothing for ten seconds.
   void send(std::string_view message);
-  /// Returns the next message; nothing if none came in time. Throws ConnectionClosed at the end of the
-  /// connection, and Error for a bad frame.
+  /// Returns the next message; nothing if none came in time. Throws ConnectionClosed; Error for a bad frame.
   std::optional<std::string> receive(double timeout_seconds);
   /// A descriptor for poll(). When it is readable, call receive(0) until it returns nothing.
   int descriptor() const { return socket_.descriptor(); }

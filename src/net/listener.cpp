@@ -162,8 +162,7 @@ void Listener::dismiss_silent() {
     dismiss(strangers_.begin(), "it did not prove in time that it knows the secret");
 }
 
-/// Stops watching for new connections for a while. Otherwise epoll would report a waiting one again and
-/// again.
+/// Stops watching for new connections for a while. Otherwise epoll would report a waiting one repeatedly.
 void Listener::rest(int problem) {
   watch_door(events_.get(), EPOLL_CTL_MOD, socket_.descriptor(), 0);
   resting_until_ = after(rest_seconds);

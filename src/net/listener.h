@@ -13,13 +13,11 @@
 
 namespace lockstep {
 
-/// A listener for channels on one address. A peer that does not know the secret is refused. At most one log
-/// line a second reports refusals. Neither a silent connection nor a flood of strangers delays the caller or
-/// other connections.
+/// A listener for channels on one address. A peer that does not know the secret is refused; at most one log
+/// line a second says so. Neither a silent connection nor a flood of strangers delays the caller or others.
 class Listener {
  public:
-  /// Listens at an address of this host. With port 0 the system chooses a port. Throws UserError if the
-  /// address is not this host's or the port is taken.
+  /// Listens at an address (port 0: any). Throws UserError if it is not this host's or the port is taken.
   Listener(const std::string& address, int port);
   ~Listener();
   Listener(const Listener&) = delete;

@@ -6,14 +6,12 @@
 
 namespace lockstep {
 
-/// The secret that lets a process join a run. A process that knows it may start programs on this host. It is
-/// never printed or sent.
+/// The secret that lets a process join a run, and so start programs on its hosts. Never printed or sent.
 class Secret {
  public:
   /// Returns 32 bytes from the system's generator, as hexadecimal digits.
   static Secret random();
-  /// Reads the text of a file, without its line end. Throws UserError if other users may read the file, or if
-  /// the text is too short.
+  /// Reads a file without its line end. Throws UserError if others may read it or the text is too short.
   static Secret from_file(const std::string& path);
   /// Takes the secret out of this process's environment, which /proc shows. Throws UserError with `advice` if
   /// the variable is not set.
@@ -32,8 +30,7 @@ class Secret {
 /// Returns bytes that cannot be guessed. Throws Error if the system has none.
 std::string random_bytes(size_t count);
 
-/// Returns the HMAC-SHA256 (RFC 2104) of a text. Only a process that knows the key can make these 32 bytes.
-/// Throws Error on failure.
+/// Returns the HMAC-SHA256 (RFC 2104) of a text, 32 bytes that only the key can make. Throws Error.
 std::string authentication_code(std::string_view key, std::string_view text);
 
 /// Compares in a time that does not depend on where the first difference is.

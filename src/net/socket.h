@@ -23,15 +23,12 @@ class Socket {
  public:
   Socket() = default;  ///< no socket
 
-  /// Listens at an address of this host. With port 0 the system chooses one. Throws UserError with address
-  /// and reason.
+  /// Listens at an address of this host; port 0: any. Throws UserError with address and reason.
   static Socket listen(const Endpoint& address);
-  /// Connects to an address. `own_address` is this host's address to use; empty means any. Throws Error with
-  /// the reason alone.
+  /// Connects, from `own_address` of this host or any if it is empty. Throws Error with the reason alone.
   static Socket connect(const SocketAddress& address, Clock::time_point deadline,
                         std::string_view own_address = {});
-  /// Accepts the next connection of a listening socket and stores its address in `peer`. Returns no socket,
-  /// with errno, if there is none.
+  /// Accepts the next connection; `peer` gets its address. Returns no socket, with errno, if there is none.
   Socket accept(SocketAddress* peer = nullptr) const;
 
   explicit operator bool() const { return bool(descriptor_); }
@@ -41,8 +38,7 @@ class Socket {
   /// Returns the numeric address and port of the other side: "10.0.0.2:41234", "[fe80::1]:4000".
   std::string peer() const;
 
-  /// Waits until the socket is readable (POLLIN), connected or writable (POLLOUT). Returns false at the
-  /// deadline.
+  /// Waits for input (POLLIN), or until connected or writable (POLLOUT). Returns false at the deadline.
   bool wait(short event, Clock::time_point deadline) const;
   /// Appends at most `most_bytes` of the received data. Returns false if there is none. Throws
   /// ConnectionClosed at the end of the connection.
@@ -63,8 +59,7 @@ class Socket {
 size_t descriptor_limit();
 
 /// Raises the limit of open files to `needed`, or to 65536 if that is more, as far as the system allows.
-/// Throws UserError if it cannot reach `needed`. The message names `whose` ("4 ranks"), the numbers and the
-/// limit to raise.
+/// Throws UserError if that is too little. It names `whose` ("4 ranks"), the numbers and the limit to raise.
 void provide_descriptors(size_t needed, const std::string& whose);
 
 }  // namespace lockstep

@@ -12,8 +12,7 @@ namespace lockstep {
 AdamW::AdamW(ParameterSpace& space, Options options)
     : Optimizer(space, {"exp_avg", "exp_avg_sq"}), options_(options) {}
 
-/// Returns whether updates read the values that change per step from memory: on a GPU or if steps are counted
-/// where updates happen.
+/// Returns whether updates read a step's values from memory: on a GPU, or if they count the steps.
 bool AdamW::needs_schedule() const { return count_ || device_of(space_.update_stream()) == Device::cuda; }
 
 void AdamW::prepare(double learning_rate) {

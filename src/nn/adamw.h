@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-/// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Weight decay applies if the group of a parameter
-/// asks for it.
+/// AdamW (Loshchilov & Hutter 2019) as in PyTorch. A parameter's group decides about its weight decay.
 class AdamW : public Optimizer {
  public:
   struct Options {

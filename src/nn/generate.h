@@ -32,9 +32,8 @@ struct BatchLimits {
 };
 
 /// Continues the prompts; the model sees the last context() tokens of each text. A continuation is a function
-/// of the model and its prompt alone. The other prompts do not affect it. `on_finish` is called with the
-/// index and the continuation of each finished text. Throws UserError for options out of range and Error for
-/// a prompt without tokens.
+/// of the model and its prompt alone, not of other prompts. `on_finish` gets the index and continuation of
+/// each finished text. Throws UserError for options out of range and Error for a prompt without tokens.
 std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& prompts,
                                    const BatchLimits& limits = {},
                                    const std::function<void(size_t, const Continuation&)>& on_finish = {});
@@ -42,8 +41,7 @@ std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& 
 /// Returns `ids` followed by the continuation of a model that sees the last `context` of them.
 std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::vector<int32_t> ids,
                               const GenerateOptions& options);
-/// Returns `ids` followed by the continuation. Reads every token once while the text fits into the block
-/// size.
+/// Returns `ids` and the continuation. While the text fits the block size, each token is read once.
 std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& options);
 
 }  // namespace lockstep

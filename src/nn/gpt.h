@@ -35,8 +35,7 @@ class Gpt : public Module {
   /// position. Throws Error for sizes that do not fit together.
   Gpt(const Options& options, uint64_t seed);
 
-  /// Maps i32 ids [batch, time <= block_size] to logits [batch, time, rows]. The vocabulary's logits come
-  /// first.
+  /// Maps i32 ids [batch, time <= block_size] to logits [batch, time, rows], the vocabulary's first.
   Tensor operator()(const Tensor& ids, const Context& context) const;
   /// Returns the mean cross entropy of the next tokens; `targets` are i32 in the shape of `ids`.
   /// `rows_at_once` limits how many rows of logits exist at a time (linear_cross_entropy); 0: all.

@@ -19,8 +19,7 @@ InitialValues normal_values(double mean, double std, uint64_t seed, uint32_t str
 /// Returns U(low, high). Element i is the one that fill_uniform() draws.
 InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t stream_id);
 
-/// Returns true for the weights of a GPT that are [inputs, outputs] as in transformers' Conv1D. These are
-/// c_attn, c_fc and c_proj.
+/// Returns true for the GPT's weights [inputs, outputs], as in transformers' Conv1D: c_attn, c_fc, c_proj.
 bool is_in_out(const std::string& parameter);
 
 /// Initializes parameters as GPT-2 does. Matrices are N(0, std^2) with std 0.02. For the matmuls that end a
@@ -28,8 +27,7 @@ bool is_in_out(const std::string& parameter);
 /// module: biases 0, norm weights 1. Element (out, in) of a weight is the same number in either order.
 void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed);
 
-/// Initializes parameters as PyTorch's Linear does: weight and bias are U(-1/sqrt(inputs), 1/sqrt(inputs)).
-/// Each bias must follow its weight in the list.
+/// Initializes parameters as PyTorch's Linear: U(-1/sqrt(inputs), 1/sqrt(inputs)). A bias follows its weight.
 void initialize_linears(const std::vector<NamedTensor>& parameters, uint64_t seed);
 
 }  // namespace lockstep

@@ -16,8 +16,7 @@ struct NextTokens {
   std::vector<int32_t> ids = {};  ///< at least one
 };
 
-/// Keys and values that attention has computed for texts. With them a model continues a text without reading
-/// it again.
+/// Keys and values of attention, with which a model continues texts without reading them again.
 struct KeyValueCache {
   int64_t texts = 1;
   int64_t capacity = 0;                            ///< tokens per text

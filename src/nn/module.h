@@ -13,15 +13,13 @@ namespace lockstep {
 
 struct KeyValueCache;
 
-/// Settings of a forward pass besides its inputs. Random draws are keyed on it. So it names the step and the
-/// samples and never a rank.
+/// Settings of a forward pass besides its inputs. It keys random draws: by step and samples, never by rank.
 struct Context {
   bool training = false;  ///< dropout is on
   uint64_t seed = 0;      ///< seed of the run
   uint32_t step = 0;      ///< iterations since the start of the run
   uint32_t sample = 0;    ///< index in the global batch of the first sample of the inputs
-  /// Kernels on a GPU read the step here if this is not null. So a recorded step can be replayed with another
-  /// number.
+  /// Where kernels on a GPU read the step, if not null. So a recorded step can be replayed as another.
   const uint32_t* device_step = nullptr;
   /// Attention continues the texts in this cache if it is not null.
   KeyValueCache* cache = nullptr;

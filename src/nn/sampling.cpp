@@ -16,8 +16,7 @@ namespace {
 
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
-/// Ids from the likeliest down. They are sorted only as far as they are read. This is a small part of a large
-/// vocabulary.
+/// Ids from the likeliest down, sorted only as far as they are read: a small part of a large vocabulary.
 class Ranking {
  public:
   explicit Ranking(std::span<const double> logits) : logits_(logits), ids_(logits.size()) {

@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-/// Stochastic gradient descent with PyTorch's momentum: velocity = momentum * velocity + gradient. Its
-/// steps are not recorded as graphs.
+/// SGD with PyTorch's momentum: velocity = momentum * velocity + gradient. Steps are not recorded as graphs.
 class Sgd : public Optimizer {
  public:
   struct Options {

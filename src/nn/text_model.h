@@ -17,8 +17,7 @@ class TextModel {
 
   /// Returns the largest number of tokens that the model sees.
   virtual int64_t context() const = 0;
-  /// Prepares for `texts` texts at once. Each has at most `tokens` tokens (<= context()). generate() calls it
-  /// first.
+  /// Prepares for `texts` texts at once, each of at most `tokens` (<= context()). generate() calls it first.
   virtual void start(int64_t texts, int64_t tokens) = 0;
   /// Returns the logits [parts, vocabulary] after the last token of each part. The parts belong to different
   /// texts. The model has read the tokens before `past`. It forgets tokens that it read after that.

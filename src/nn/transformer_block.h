@@ -13,8 +13,7 @@ class CausalSelfAttention : public Module {
   CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias, DType dtype);
 
   /// Maps [batch, time, width] to the same shape and adds `residual` unless it is empty. `site` keys the
-  /// dropout of attention weights. With a cache in the context x is [tokens, width]: the tokens of the
-  /// cache's `places`.
+  /// dropout of attention weights. With a cache, x is [tokens, width]: the tokens of the cache's `places`.
   Tensor operator()(const Tensor& x, const Context& context, uint32_t site,
                     const Tensor& residual = {}) const;
 
@@ -25,8 +24,7 @@ class CausalSelfAttention : public Module {
   Linear output_;
 };
 
-/// The feed-forward branch of a transformer: two linear layers with a GELU between them. The hidden layer is
-/// four times as wide.
+/// The feed-forward branch of a transformer: two linear layers, with a GELU and four times the width between.
 class FeedForward : public Module {
  public:
   FeedForward(int64_t width, bool has_bias, Gelu activation, DType dtype);
@@ -40,8 +38,7 @@ class FeedForward : public Module {
   Linear out_;
 };
 
-/// The activations that the backward recomputes instead of storing them (Chen et al. 2016). Results do not
-/// depend on this choice.
+/// Activations that the backward recomputes (Chen et al. 2016). Results do not depend on the choice.
 struct Recompute {
   enum class What {
     none,

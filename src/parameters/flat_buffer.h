@@ -44,8 +44,7 @@ class Placement {
 class FlatBuffer {
  public:
   FlatBuffer() = default;
-  /// `memory` has [placement.elements()]. `is_part`: the space is divided between ranks, even if one of them
-  /// holds all of it.
+  /// `memory` has [placement.elements()]. `is_part`: ranks divide the space, even if one holds all of it.
   FlatBuffer(Tensor memory, Placement placement, bool is_part = false);
   /// Returns a buffer with undefined contents. `pinned`: host memory from and to which a GPU copies.
   static FlatBuffer make(const Placement& placement, DType dtype, const Stream& stream, bool pinned = false);

@@ -7,8 +7,7 @@
 
 namespace lockstep {
 
-/// The L2 norm over all gradients of a space and the factor that clips it. Each is one element on the
-/// parameters' device.
+/// The L2 norm of all gradients and the factor that clips it: one element each, on the parameters' device.
 struct GradientNorm {
   Tensor norm;    ///< f64
   Tensor factor;  ///< f32: clip_factor(norm, max_norm), NaN if the norm is not finite
@@ -22,9 +21,8 @@ void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const T
 /// block. `scale`, one f32 element, is the loss scale of the gradients. It is divided out of both numbers.
 GradientNorm norm_of_blocks(const Tensor& squares, double max_norm, const Tensor& scale = {});
 
-/// Measures the norm and the factor on one rank. Enqueued on the parameters' stream; the host does not wait.
-/// Throws Error naming a parameter without a gradient. Throws Error if gradients are scaled and `scale` is
-/// empty.
+/// Measures norm and factor on one rank. Enqueued on the parameters' stream; the host does not wait. Throws
+/// Error naming a parameter without a gradient, and for scaled gradients without `scale`.
 GradientNorm measure_gradient_norm(ParameterSpace& space, double max_norm, const Tensor& scale = {});
 
 /// Returns the norm alone, on the host.

@@ -17,12 +17,10 @@ namespace lockstep {
 /// The lower bound is the bus traffic for each element: 4 bytes of gradients down, 4 or 2 bytes of copies up.
 class HostUpdate {
  public:
-  /// Keeps a reference to the space. A piece has 4 MiB of values by default. This is large enough for a bus
-  /// and small compared to a model.
+  /// Keeps a reference to the space. By default a piece has 4 MiB: large for a bus, small for a model.
   explicit HostUpdate(ParameterSpace& space, int64_t piece_elements = int64_t{1} << 20);
 
-  /// A function that updates a piece on the CPU from `gradients`. It writes the new values to `copies` unless
-  /// that is empty.
+  /// Updates a piece on the CPU from `gradients`. Writes the new values to `copies` unless that is empty.
   using Apply = std::function<void(std::span<const Range> piece, const FlatBuffer& gradients,
                                    const FlatBuffer& copies)>;
   /// Calls `apply` for one piece after another until all ranges are done. The host waits for gradients. Work

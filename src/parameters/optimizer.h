@@ -67,8 +67,7 @@ class Optimizer {
   void place_states(const std::vector<Tensor>& memory, const Placement& placement,
                     std::span<const Range> mine);
   std::vector<std::string> state_names() const;
-  /// Sets whether this rank holds its own states of all elements. If it does not, updates of all elements
-  /// throw Error.
+  /// Sets whether this rank holds its states of all elements. Otherwise updates of all elements throw Error.
   void set_states_are_whole(bool whole) { states_are_whole_ = whole; }
 
   /// Returns the tensors that a snapshot must keep besides the parameters and steps_taken(), named

@@ -113,8 +113,7 @@ void ParameterSpace::add(const NamedTensor& listed, const GroupRule& group) {
 }
 
 void ParameterSpace::lay_out(const UnitRule& rule) {
-  // Parameters are in reverse order of registration. Members of a unit are together, at the place of its last
-  // member.
+  // Parameters are in reverse order of registration, those of a unit together at its last member's place.
   std::map<std::string, size_t> rank_of_unit;
   std::vector<size_t> order(parameters_.size()), unit(parameters_.size());
   for (size_t p = parameters_.size(); p-- > 0;)

@@ -28,12 +28,10 @@ struct ParameterGroup {
 /// A function that returns the group of a parameter.
 using GroupRule = std::function<ParameterGroup(const std::string& name, const Tensor& tensor)>;
 
-/// Returns the usual group for transformers. Tensors of two and more dimensions decay; biases and norm
-/// weights do not.
+/// Returns the usual group: tensors of two or more dimensions decay; biases and norm weights do not.
 ParameterGroup matrices_decay(const std::string& name, const Tensor& tensor);
 
-/// One tensor of a model and its place in the flat space. A tensor that is listed several times is one
-/// parameter.
+/// One tensor of a model and its place in the flat space. Listed several times, it is still one parameter.
 struct Parameter {
   std::string name;                      ///< the first name under which it is listed
   std::vector<std::string> other_names;  ///< the further names of a tied tensor
@@ -106,14 +104,12 @@ class ParameterSpace {
   /// [elements()], or [trainable_elements()] without the frozen parameters.
   std::vector<NamedTensor> named_parts(const Tensor& flat, const std::string& suffix) const;
 
-  /// Returns a text that defines how values will be made. It is empty once they are made. Equal texts mean
-  /// equal values.
+  /// Returns a text that defines how values will be made; empty once they are. Equal texts mean equal values.
   std::string initial_values() const;
   /// Returns the values that this rank keeps: all, unless place_values() has chosen a part.
   const FlatBuffer& values() const;
   bool values_are_whole() const { return values().is_whole(elements()); }
-  /// Writes the values of a range to `target`, [range.size()]. The values are kept by this rank, or not made
-  /// yet.
+  /// Writes a range's values to `target`, [range.size()]. This rank keeps them, or they are not made yet.
   void write_values(Range range, const Tensor& target) const;
   /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
   void place_values(const FlatBuffer& buffer);
@@ -130,8 +126,7 @@ class ParameterSpace {
   void set_precision(DType dtype);
   /// Returns the dtype of set_precision(), or the dtype of the values.
   DType precision() const;
-  /// Makes operations read copies from now on, also in the dtype of the values. The values may then be stored
-  /// elsewhere.
+  /// Makes operations read copies, also in the dtype of the values. Values may then be stored elsewhere.
   void keep_copies();
   bool has_copies() const;
   /// Returns the copies that this rank keeps, or an empty buffer.
@@ -142,8 +137,7 @@ class ParameterSpace {
 
   /// Makes backward() write gradients to `flat`, [trainable_elements()], or add them with `accumulate`.
   void bind_gradients(const Tensor& flat, bool accumulate = false);
-  /// Sets the buffer of finished gradients of the elements that this rank updates. No backward() writes to
-  /// it.
+  /// Sets the buffer of finished gradients of elements that this rank updates. No backward() writes to it.
   void place_gradients(const FlatBuffer& buffer);
   /// Returns the gradient buffer, which is made if none is bound.
   const FlatBuffer& gradients();

@@ -27,16 +27,14 @@ class PlacedTensors {
     int64_t elements = 0;
     Ownership held = {};  ///< [rank], in order, cut at multiples of `block`; together the whole buffer
   };
-  /// The number of elements in a block. A snapshot's checksums are made of those of blocks. So each block
-  /// belongs to one rank.
+  /// Elements of a block. It belongs to one rank: a snapshot's checksums are made of those of blocks.
   static constexpr int64_t block = ParameterSpace::block;
 
   virtual ~PlacedTensors() = default;
 
   /// Returns the tensors in the order in which files have them.
   const std::vector<Entry>& tensors() const { return tensors_; }
-  /// Returns the buffer of the values, then the buffers of states. Ranks are those of the world that writes
-  /// and reads.
+  /// Returns the buffers of values, then of states. Ranks are those of the world that writes and reads.
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
   /// Copies elements of one tensor, which this rank holds, to or from host memory.
@@ -48,8 +46,7 @@ class PlacedTensors {
   std::vector<Buffer> buffers_;
 };
 
-/// The tensors of a parameter space and its optimizer. Each rank holds a part of them. Used by runs with
-/// DataParallel and by a single rank.
+/// The tensors of a space and its optimizer, of which each rank holds a part: with DataParallel or alone.
 class SpaceTensors : public PlacedTensors {
  public:
   /// Keeps references. `optimizer` may be null. `values` and `states` are the ranges that each rank holds.

@@ -52,8 +52,7 @@ Planner language_planner(const Config& config, const World& world, const Languag
     const bool names_layers = !of.train.freeze.empty() || !of.train.groups.empty();
     if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers || names_layers)
       return plan(of, place);
-    // Each row is linear in the number of layers. Planning all layers would take long, so two plans of fewer
-    // layers are extended.
+    // Each row is linear in the number of layers. Two plans of fewer layers, extended, take less time.
     of.model.n_layer = most_planned_layers / 2;
     const MemoryPlan half = plan(of, place);
     of.model.n_layer = most_planned_layers;

@@ -8,8 +8,7 @@
 
 namespace lockstep {
 
-/// Returns a planner for trainings like `config` on `data`. It keeps a reference to `data`. All ranks call
-/// it.
+/// Returns a planner for trainings like `config` on `data`, which it refers to. All ranks call it.
 Planner language_planner(const Config& config, const World& world, const LanguageData& data);
 
 }  // namespace lockstep

@@ -26,8 +26,7 @@ bool can_be_sharded(const Config& config, int ranks) {
   }
 }
 
-/// Returns the configuration with these changes. Returns nothing if it would be refused, or if the last
-/// change has no effect.
+/// Returns the changed configuration; nothing if it would be refused or the last change has no effect.
 std::optional<Config> with(const Config& config, const std::vector<MemoryChange>& changes, int ranks) {
   std::vector<Setting> settings;
   for (const MemoryChange& change : changes) {
@@ -65,8 +64,7 @@ Kind offloads() {
        "values are stored on the host, and each block is copied when it is read; the same bits"}};
 }
 
-/// Returns kinds of changes in the order of their price: first those that keep the bits, then those that keep
-/// the time.
+/// Returns kinds of changes by price: those that keep the bits come first, then those that keep the time.
 std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& place) {
   const TrainConfig& train = config.train;
   const int64_t rows = train.batch_size / train.accumulate * config.data.block_size;
@@ -94,8 +92,7 @@ std::optional<MemoryVerdict> try_changes(const Config& config, const Planner& pl
   return other ? std::optional(judge(planner.plan(*other), planner.limits)) : std::nullopt;
 }
 
-/// Removes changes that are not needed, in the order in which they were taken. So the last change is kept
-/// longest.
+/// Removes needless changes in the order in which they were taken. So the last one is kept longest.
 MemoryRemedy pruned(const Config& config, const Planner& planner, MemoryRemedy remedy) {
   for (size_t i = 0; i < remedy.changes.size() && remedy.changes.size() > 1;) {
     std::vector<MemoryChange> fewer = remedy.changes;

@@ -25,14 +25,12 @@ struct MemoryVerdict {
   double needed = 0;
   MemoryLimit limit = {};
   bool fits() const { return needed <= limit.bytes; }
-  /// Returns the needed share of the limit. Verdicts on one configuration may be about different limits, so
-  /// compare shares.
+  /// Returns the needed share of the limit. Compare shares: verdicts may be about different limits.
   double share() const { return needed / limit.bytes; }
 };
 MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limits);
 
-/// Returns the largest train.batch_size that fits, with all other settings unchanged. Returns nothing if none
-/// fits.
+/// Returns the largest train.batch_size that fits, with all other settings unchanged; nothing if none does.
 std::optional<int64_t> largest_batch(const Config& config, const Planner& planner);
 
 /// A setting and its price.

@@ -61,8 +61,7 @@ struct Blame {
   bool in_pieces = false;
 };
 
-/// Returns the address space that is mapped but not used: stacks of threads that start with the training, and
-/// the heap.
+/// Returns the unused part of the mapped memory: the heap, and stacks of threads that a training starts.
 double stacks_of_threads() {
   constexpr double threads = 3;  // the loader, the reduction and a snapshot
   rlimit limit{};

@@ -37,9 +37,8 @@ struct MemoryPlan {
 /// ids of the text, of `id_bytes`. All ranks call it.
 PlannedRanks planned_ranks(const World& world, int64_t id_bytes);
 
-/// Runs a step of a training dry, with all work that belongs to it, and adds the memory that ranks share.
-/// `config` must be resolved (dist.replicas). Nothing is allocated. Throws the model's error if sizes do not
-/// fit together.
+/// Runs a step of a training dry, with all its work, and adds the memory that ranks share. `config` must be
+/// resolved (dist.replicas). Allocates nothing. Throws the model's error if sizes do not fit together.
 MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make);
 
 /// Plans a user's own training loop. Runs `steps` dry and returns its peak memory by the scopes of memory.h.

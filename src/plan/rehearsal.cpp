@@ -57,8 +57,7 @@ void rehearse_validation(const Config& config, const TrainingTask& task) {
                 make_batch_memory(data.target(), samples, current_stream()), {});
 }
 
-/// Returns the samples of a replica's last batch in an epoch. Returns 0 if its size is the usual one or the
-/// run does not reach it.
+/// Returns the samples of a replica's last batch in an epoch; 0 if it is as long as others or not reached.
 int64_t short_batch(const Config& config, const Dataset& data) {
   const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
   const int64_t of_replica = (data.size() + replicas - 1) / replicas;

@@ -12,8 +12,7 @@
 
 namespace lockstep {
 
-/// A function that makes a model and its training on the current stream. The first element owns everything
-/// that the task refers to.
+/// A function that makes, on the current stream, the owner of all that a task refers to, and the task.
 using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
 
 /// The input of a plan besides the configuration.

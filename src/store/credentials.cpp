@@ -137,8 +137,7 @@ Credentials parse_credentials(const std::string& reply, const std::string& sourc
   return credentials;
 }
 
-/// Returns whether credentials may be requested from this URL: no other host on the network can impersonate
-/// it.
+/// Returns whether credentials may be requested from a URL: no other host of the network can impersonate it.
 bool is_trusted(const std::string& url) {
   if (url.starts_with("https://")) return true;
   for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]", "http://169.254.170.2",

@@ -15,12 +15,10 @@ struct Credentials {
   std::optional<std::chrono::system_clock::time_point> expires = {};
 };
 
-/// Returns the first that is set: AWS_REGION, AWS_DEFAULT_REGION, the profile's region. Otherwise returns
-/// us-east-1.
+/// Returns AWS_REGION, AWS_DEFAULT_REGION or the profile's region, the first that is set; else us-east-1.
 std::string aws_region();
 
-/// Returns the first that is set: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url. Empty:
-/// AWS itself.
+/// Returns AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url; empty: AWS itself.
 std::string aws_endpoint();
 
 /// A provider that searches for credentials in the environment, shared files, the container and the instance.
@@ -29,8 +27,7 @@ class CredentialsProvider {
  public:
   /// Returns valid credentials. Throws UserError that lists what was tried, and never a secret.
   const Credentials& current();
-  /// Searches for other credentials after the server refused these as expired. Returns false if there are
-  /// none.
+  /// Searches for others after the server refused these as expired. Returns false if there are none.
   bool renew();
 
  private:

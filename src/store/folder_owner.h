@@ -50,8 +50,7 @@ class FolderOwner {
   /// Throws Error if the folder no longer belongs to this process: a later start took it, or it was moved
   /// away. Also throws Error if this cannot be determined.
   void check() const;
-  /// Calls check() if the last background check, about a second ago, found the folder lost. Otherwise only
-  /// reads a number.
+  /// Calls check() if the check of about a second ago found the folder lost. Otherwise only reads a number.
   void check_recently() const;
   /// Returns how long it took to get the folder, in seconds.
   double waited_seconds() const { return waited_seconds_; }

@@ -49,14 +49,12 @@ class ObjectStore {
   virtual void put(const std::string& key, Pieces contents) = 0;
   /// Returns an object, or nothing if there is no such object.
   virtual std::optional<std::string> get(const std::string& key) = 0;
-  /// Returns at most `bytes` of an object from byte `begin`. Returns fewer if it ends before, and none beyond
-  /// its end.
+  /// Returns at most `bytes` of an object from byte `begin`: fewer at its end, and none beyond it.
   virtual std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) = 0;
   virtual bool exists(const std::string& key) = 0;
   /// Removes an object. It is no error if there is no such object.
   virtual void remove(const std::string& key) = 0;
-  /// Returns the keys that start with `prefix`, in ASCII order. An empty folder is listed with a slash at its
-  /// end.
+  /// Returns the keys that start with `prefix`, in ASCII order. An empty folder has a slash at its end.
   virtual std::vector<std::string> list(const std::string& prefix) = 0;
   /// Returns the full name of a key for messages: a path, or s3://bucket/key.
   virtual std::string name_of(const std::string& key) const = 0;
@@ -66,12 +64,10 @@ class ObjectStore {
   /// get the result as `begun`.
   virtual std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                                   const std::string& last) = 0;
-  /// Writes parts of an object and returns a receipt. Any of the processes may call it, until every byte was
-  /// written once.
+  /// Writes parts of an object and returns a receipt. Any process may call it, for each byte once.
   virtual std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,
                                   std::span<const ObjectPart> parts) = 0;
-  /// Completes a group. `written` are the results of all write_parts() calls. The process that began the
-  /// group calls it.
+  /// Completes a group that this process began. `written` are the results of all write_parts() calls.
   virtual void end_group(const std::string& group, const std::string& begun,
                          std::span<const std::string> written, const Object& last) = 0;
   /// Abandons a group. The process that began it calls this instead of end_group().
@@ -79,8 +75,7 @@ class ObjectStore {
   /// Returns the alignment of parts in bytes; 1: none. The parts of one write_parts() call follow each other.
   /// They begin at a multiple of the alignment. They end at a multiple or at the end of the object.
   virtual int64_t part_bytes(int64_t object_bytes) const = 0;
-  /// Removes all objects under group + "/". `last` is removed first, so that a crash does not leave a group
-  /// that looks whole.
+  /// Removes all objects under group + "/", first `last`: a crash leaves no group that looks whole.
   virtual void remove_group(const std::string& group, const std::string& last) = 0;
   /// Returns whether a group appears, and is replaced, in one step. If so, a group without its last object is
   /// damaged. Otherwise it was never completed.
@@ -95,8 +90,7 @@ class ObjectStore {
   std::function<void()> guard_;
 };
 
-/// Opens the store at a path, file:// or s3://bucket[/prefix] address. Contacts and creates nothing yet.
-/// Throws UserError for any other address.
+/// Opens a path, file:// or s3://bucket[/prefix], and touches nothing yet. Throws UserError for others.
 std::unique_ptr<ObjectStore> open_store(const std::string& address);
 
 /// Returns the path that an address of the local file system means, or nothing for a bucket.

@@ -28,8 +28,7 @@ struct RetryPolicy {
   }
 };
 
-/// Repeats a call while it throws TransientError. After the last attempt throws an Error that counts the
-/// attempts.
+/// Repeats a call while it throws TransientError. After the last attempt throws an Error that counts them.
 template <class Call>
 auto with_retries(const RetryPolicy& policy, Call call) {
   for (int failures = 1;; ++failures) {

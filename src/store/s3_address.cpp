@@ -44,8 +44,7 @@ S3Address parse_s3_address(const std::string& address) {
   S3Address parsed{.bucket = rest.substr(0, slash), .key = without_slashes(rest.substr(slash))};
   require(is_bucket_name(parsed.bucket), address, ": \"", parsed.bucket,
           "\" is not the name of a bucket; write s3://bucket/prefix");
-  // libcurl removes such names from paths that it sends. Since version 8 it refuses to sign a path that keeps
-  // them.
+  // libcurl removes such names from paths. Since version 8 it refuses to sign a path that keeps them.
   require(!has_dot_segment(parsed.key), address,
           ": \".\" and \"..\" are not folders in a bucket; remove them");
   return parsed;

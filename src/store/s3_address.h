@@ -17,12 +17,10 @@ bool is_s3_address(std::string_view address);
 /// Parses an address. Throws UserError unless it is s3://bucket[/key] with a name that a bucket can have.
 S3Address parse_s3_address(const std::string& address);
 
-/// Encodes every byte but A-Z a-z 0-9 - . _ ~ as %XX (RFC 3986), as AWS signs it. Keeps slashes if
-/// `keep_slashes`.
+/// Encodes every byte but A-Z a-z 0-9 - . _ ~ (and / with `keep_slashes`) as %XX (RFC 3986), as AWS signs it.
 std::string percent_encode(std::string_view text, bool keep_slashes = false);
 
-/// Returns the parameters as "a=1&b=": sorted and encoded, each with its "=". So the signed text is the sent
-/// one.
+/// Returns parameters as "a=1&b=": sorted, encoded, each with its "=". So the signed text is the sent one.
 std::string canonical_query(const std::map<std::string, std::string>& parameters);
 
 /// The address of requests for a bucket: scheme and host, and the path before the key.

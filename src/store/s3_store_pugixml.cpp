@@ -34,8 +34,7 @@ std::vector<std::span<const std::byte>> slice(Pieces pieces, size_t begin, size_
   return part;
 }
 
-/// Returns the element `root` of an answer, valid as long as `document` lives. Throws Error if the answer has
-/// another root.
+/// Returns the element `root` of an answer, valid as long as `document`. Throws Error for another root.
 pugi::xml_node parse_reply(pugi::xml_document& document, const HttpReply& reply, const char* root,
                            const std::string& name) {
   const pugi::xml_parse_result parsed = document.load_string(reply.body.c_str());
@@ -91,8 +90,7 @@ std::string S3Store::begin_upload(const std::string& key) {
   return parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key)).child_value("UploadId");
 }
 
-/// Uploads a part and returns the server's tag. Returns nothing if the server does not know the upload (any
-/// more).
+/// Uploads a part and returns the server's tag; nothing if the server does not know the upload (any more).
 std::optional<std::string> S3Store::send_part(const std::string& key, const std::string& upload,
                                               int64_t number, Pieces contents) {
   const HttpReply reply =

@@ -21,8 +21,7 @@ struct PromptLine {
 std::vector<PromptLine> read_prompt_lines(std::string_view text, const std::string& source,
                                           const TextPrompt& defaults);
 
-/// Returns the result as JSON without a line end: id, prompt, text, tokens (ids), prompt_tokens (a count),
-/// finish_reason.
+/// Returns JSON without line end: id, prompt, text, tokens (ids), prompt_tokens (a count), finish_reason.
 std::string to_json_line(const PromptLine& line, const TextContinuation& continuation);
 
 }  // namespace lockstep
