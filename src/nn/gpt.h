@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "nn/key_value_cache.h"
 #include "nn/layers.h"
 #include "nn/transformer_block.h"
 
 namespace lockstep {
+
+/// The next tokens of a text.
+struct NextTokens {
+  int64_t text = 0;               ///< number of the text, below the number of texts
+  int64_t past = 0;               ///< tokens of it that a model has read before; 0 begins another text
+  std::vector<int32_t> ids = {};  ///< at least one
+};
 
 /// A decoder-only transformer with GPT-2's structure (Radford et al. 2019): learned positions, pre-norm
 /// blocks and a final norm. Parameters have the names and layouts of Hugging Face's GPT-2. Weights inside

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "nn/key_value_cache.h"
+#include <cstdint>
+#include <map>
+
 #include "nn/layers.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
+
+/// Keys and values of attention, with which a model continues texts without reading them again.
+struct KeyValueCache {
+  int64_t texts = 1;
+  int64_t capacity = 0;                            ///< tokens per text
+  std::map<uint32_t, AttentionCache> layers = {};  ///< key: the site of a layer's attention
+  Tensor places = {};                              ///< current tokens, as in cached_attention()
+};
 
 /// Causal multi-head self-attention: one matmul for queries, keys and values and one for the output.
 class CausalSelfAttention : public Module {
