@@ -33,8 +33,8 @@ struct MemoryPlan {
   std::vector<MemoryUse> uses;  ///< expected memory_table() of a single rank with one replica
 };
 
-/// Returns the ranks of this run, with the largest process memory of any rank. This rank's memory includes the
-/// ids of the text, of `id_bytes`. All ranks call it.
+/// Returns the ranks of this run, with the largest process memory of any rank. This rank's memory includes
+/// the ids of the text, of `id_bytes`. All ranks call it.
 PlannedRanks planned_ranks(const World& world, int64_t id_bytes);
 
 /// Runs a step of a training dry, with all its work, and adds the memory that ranks share. `config` must be

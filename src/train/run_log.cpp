@@ -24,6 +24,16 @@ std::vector<NamedTensor> trained(const TrainingTask& task) {
   return parameters;
 }
 
+/// Returns the command for a program in this one's folder: its bare name if PATH leads to it, else a path.
+std::string program_beside(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+  if (fs::equivalent(beside, find_program(name), ignored)) return name;
+  const fs::path nearer = beside.lexically_proximate(fs::current_path(ignored));
+  return (*nearer.begin() == ".." ? beside : nearer).string();
+}
+
 }  // namespace
 
 void log_start(const Config& config, const World& world, const TrainingTask& task,
@@ -66,20 +76,6 @@ void log_memory(const World& world, const TrainingTask& task) {
     log_info(concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank, planned ",
                     bytes_text(task.planned_bytes)));
 }
-
-namespace {
-
-/// Returns the command for a program in this one's folder: its bare name if PATH leads to it, else a path.
-std::string program_beside(const std::string& name) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / name;
-  if (fs::equivalent(beside, find_program(name), ignored)) return name;
-  const fs::path nearer = beside.lexically_proximate(fs::current_path(ignored));
-  return (*nearer.begin() == ".." ? beside : nearer).string();
-}
-
-}  // namespace
 
 void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
              const std::string& reason) {

@@ -167,9 +167,8 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     const auto rank = static_cast<size_t>(communicator.rank());
     ddp.place_states(optimizer);
     const FlatBuffer& states = optimizer.states()[0].flat;
-    for (const Range& range : setting.by_owners ? sharding.updates[rank] : states.placement().ranges())
-      expect_bits(states.view(range).as<float>(), expected.states.data() + range.begin, range.size(),
-                  "state");
+    const Placement updates(sharding.updates[rank]);
+    expect_bits(states, setting.by_owners ? updates : states.placement(), expected.states, "state");
     expect_bits(space.values(), expected.values, "value");
     for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit) {
       const Range range = space.units()[static_cast<size_t>(unit)];
