@@ -230,17 +230,13 @@ std::vector<std::string> shared_hosts(const NodeOptions& options) {
       "several nodes need --rdzv-endpoint host:port, the same on every node: an address of node 0 and a port "
       "that is free there");
   std::vector<std::string> hosts;
-  std::string refused;
+  std::string number;
   for (const SocketAddress& address : resolve(Endpoint::parse(options.endpoint, default_rendezvous_port))) {
-    const std::string number = address.endpoint().host;
-    if (is_shared(address) || options.most_nodes == 1) {
-      hosts.push_back(number);
-    } else {
-      refused = number;
-    }
+    number = address.endpoint().host;
+    if (is_shared(address) || options.most_nodes == 1) hosts.push_back(number);
   }
   require(
-      !hosts.empty(), "--rdzv-endpoint ", options.endpoint, " is ", refused,
+      !hosts.empty(), "--rdzv-endpoint ", options.endpoint, " is ", number,
       ", which other nodes cannot reach: give an address of node 0 on the network that the nodes share (this "
       "host has ",
       describe_shared_addresses(), ")");

@@ -129,26 +129,16 @@ class Node {
   }
 
   void obey(const NodeMessage& message) {
-    switch (message.kind) {
-      case Kind::start: {
-        std::map<std::string, std::string> environment = nccl_environment(channel_->local_host());
-        environment[secret_variable] = secret_.bytes();
-        processes_.start(message.process, message.text, environment);
-        break;
-      }
-      case Kind::kill:
-        processes_.end(message.process);
-        break;
-      case Kind::end_generation:
-        processes_.end_all();
-        send({.kind = Kind::generation_ended});
-        break;
-      case Kind::finish:
-        code_ = message.code;
-        break;
-      default:
-        break;
+    if (message.kind == Kind::start) {
+      std::map<std::string, std::string> environment = nccl_environment(channel_->local_host());
+      environment[secret_variable] = secret_.bytes();
+      processes_.start(message.process, message.text, environment);
     }
+    if (message.kind == Kind::kill) processes_.end(message.process);
+    if (message.kind == Kind::finish) code_ = message.code;
+    if (message.kind != Kind::end_generation) return;
+    processes_.end_all();
+    send({.kind = Kind::generation_ended});
   }
 
   void heed_requests() {

@@ -64,7 +64,7 @@ class Rendezvous : public Nodes {
   void hear_members();
   void hear_agents();
   void welcome(std::unique_ptr<Channel> channel, NodeFacts facts);
-  std::string objection(NodeFacts& facts, int& code);
+  std::string objection(NodeFacts& facts, const std::string& seen_at, int& code);
   void hear(Member& member, const NodeMessage& message);
   void hear(Agent& agent, const NodeMessage& message);
   void send(Member& member, const NodeMessage& message);

@@ -77,8 +77,11 @@ void Rendezvous::hear_newcomers() {
   }
 }
 
-std::string Rendezvous::objection(NodeFacts& facts, int& code) {
+std::string Rendezvous::objection(NodeFacts& facts, const std::string& seen_at, int& code) {
   code = exit_usage;
+  if (seen_at != facts.address)
+    return concat("its own address is ", facts.address, ", but it connects from ", seen_at,
+                  ": nodes must reach each other without address translation");
   if (facts.run != options_.id)
     return concat("this is run \"", options_.id, "\", not \"", facts.run,
                   "\": give every node the same --rdzv-id");
@@ -103,14 +106,8 @@ std::string Rendezvous::objection(NodeFacts& facts, int& code) {
 }
 
 void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
-  const std::string seen_at = Endpoint::parse(channel->peer()).host;
-  int code = exit_usage;
-  std::string reason;
-  if (seen_at != facts.address)
-    reason = concat("its own address is ", facts.address, ", but it connects from ", seen_at,
-                    ": nodes must reach each other without address translation");
-  else
-    reason = objection(facts, code);
+  int code = 0;
+  const std::string reason = objection(facts, Endpoint::parse(channel->peer()).host, code);
   if (!reason.empty()) {
     if (code == exit_usage) log_warning(concat("refused ", facts.name(), ": ", reason));
     channel->send(NodeMessage{.kind = Kind::refused, .code = code, .text = reason}.encode());

@@ -76,16 +76,10 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
   Attempt attempt(options_, placement, launcher, nodes_, request_, earlier_);
-  switch (attempt.run()) {
-    case Attempt::Outcome::done:
-      return 0;
-    case Attempt::Outcome::stopped:
-      return exit_stopped;
-    case Attempt::Outcome::left_early:
-      return leave_early();
-    case Attempt::Outcome::failed:
-      break;
-  }
+  const Attempt::Outcome outcome = attempt.run();
+  if (outcome == Attempt::Outcome::done) return 0;
+  if (outcome == Attempt::Outcome::stopped) return exit_stopped;
+  if (outcome == Attempt::Outcome::left_early) return leave_early();
   const Failure failure = attempt.failure();
   report(failure);
   ++earlier_.all;
