@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layers.h"
 
-#include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
