@@ -13,8 +13,7 @@ class Secret {
   static Secret random();
   /// Reads a file without its line end. Throws UserError if others may read it or the text is too short.
   static Secret from_file(const std::string& path);
-  /// Takes the secret out of this process's environment, which /proc shows. Throws UserError with `advice` if
-  /// the variable is not set.
+  /// Takes the secret out of the environment, which /proc shows. Throws UserError with `advice` if not set.
   static Secret from_environment(const char* variable, const std::string& advice);
   /// Makes a secret from a text; `where` names its source. Throws UserError if it has fewer than 16 bytes.
   static Secret from_text(const std::string& text, const std::string& where = "the secret");

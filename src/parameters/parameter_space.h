@@ -120,9 +120,8 @@ class ParameterSpace {
   /// Returns the stream on which optimizers work.
   const Stream& update_stream() const { return is_offloaded() ? cpu_stream() : stream_; }
 
-  /// Makes copies in a 16-bit dtype, in which the model then computes. f32 removes the copies. Optimizers
-  /// still update the f32 values and snapshots keep them. Gradients belong to them too (Micikevicius et al.
-  /// 2018).
+  /// Makes copies in a 16-bit dtype, in which the model then computes and to which gradients belong
+  /// (Micikevicius et al. 2018). f32 removes them. Optimizers update the f32 values, which snapshots keep.
   void set_precision(DType dtype);
   /// Returns the dtype of set_precision(), or the dtype of the values.
   DType precision() const;

@@ -66,9 +66,8 @@ std::optional<Credentials> environment_credentials(std::string& tried) {
   return std::nullopt;
 }
 
-/// Returns the keys of a profile (AWS_PROFILE, else "default") in AWS's shared files. The credentials file
-/// overrides the configuration file. Returns no keys if there is no profile. Throws UserError if AWS_PROFILE
-/// names a missing one.
+/// Returns the keys of a profile (AWS_PROFILE, else "default") in AWS's shared files, if it exists. The
+/// credentials file overrides the configuration. Throws UserError if AWS_PROFILE names a missing profile.
 Profile read_aws_profile() {
   const std::string name = profile_name();
   Profile keys;

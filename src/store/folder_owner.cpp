@@ -50,8 +50,7 @@ std::string fresh_id() {
   return concat("alone-", random(), "-", random());
 }
 
-/// Returns the owner that the file names. Returns nothing if the file is empty: an owner that releases the
-/// folder empties it.
+/// Returns the owner that the file names; nothing if it is empty, as an owner that leaves makes it.
 std::optional<Owner> read_owner(int file) {
   std::array<char, 4096> bytes{};
   const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
@@ -106,8 +105,7 @@ FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double
 FolderOwner::~FolderOwner() {
   touching_.request_stop();
   touching_.join();
-  // Empties the file instead of removing it. The path may lead to the file of another owner by now, the
-  // descriptor cannot.
+  // Empties its own file by the descriptor. The path may lead to the file of another owner by now.
   [[maybe_unused]] const int emptied = ::ftruncate(file_.get(), 0);
 }
 

@@ -59,9 +59,8 @@ class ObjectStore {
   /// Returns the full name of a key for messages: a path, or s3://bucket/key.
   virtual std::string name_of(const std::string& key) const = 0;
 
-  /// Begins a group of objects under group + "/" that several processes write. The group is whole once its
-  /// last object exists. `objects` are the others, and `last` is the key of the last one. The functions below
-  /// get the result as `begun`.
+  /// Begins a group of objects under group + "/" that several processes write. It is whole once its last
+  /// object, with the key `last`, exists. `objects` are the others. Later calls get the result as `begun`.
   virtual std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                                   const std::string& last) = 0;
   /// Writes parts of an object and returns a receipt. Any process may call it, for each byte once.
