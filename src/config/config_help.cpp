@@ -31,8 +31,6 @@ constexpr const char* usage =
     "\n"
     "Keys, with type and default. The ten keys marked * matter first.\n";
 
-bool is_first_key(const std::string& name) { return std::ranges::find(first_keys, name) != first_keys.end(); }
-
 /// Returns the type, default and unit of a key: "integer; default 64 tokens".
 std::string facts_of(const ConfigKey& key, const Config& defaults) {
   const std::string value = key.text(defaults);
@@ -49,7 +47,7 @@ std::string config_help(const std::string& program, const Config& defaults) {
   for (const ConfigKey& key : config_schema()) {
     if (key.heading != heading) out << "\n" << key.heading << "\n";
     heading = key.heading;
-    const std::string mark = is_first_key(key.name) ? "* " : "  ";
+    const std::string mark = std::ranges::count(first_keys, key.name) > 0 ? "* " : "  ";
     out << mark << key.name << "  (" << facts_of(key, defaults) << ")\n      " << key.meaning << "\n";
   }
   return out.str();

@@ -21,10 +21,6 @@ constexpr int clock_rounds = 10;
 constexpr double worth_a_warning_seconds = 1.0;
 constexpr double refused_by_buckets_seconds = 300.0;
 
-double wall_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// Returns how far each rank's clock is ahead of rank 0's. Takes the least of some rounds, because a rank
 /// that leaves a barrier late looks ahead.
 std::vector<double> compare_clocks(const World& world) {
@@ -33,7 +29,8 @@ std::vector<double> compare_clocks(const World& world) {
   std::vector<double> now(ranks);
   for (int round = 0; round < clock_rounds; ++round) {
     world.communicator().barrier();
-    const double mine = wall_clock();
+    const std::chrono::duration<double> since_epoch = std::chrono::system_clock::now().time_since_epoch();
+    const double mine = since_epoch.count();
     world.communicator().all_gather(&mine, sizeof(mine), now.data());
     for (size_t rank = 0; rank < ranks; ++rank) {
       const double difference = now[rank] - now[0];

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -77,11 +75,6 @@ std::string index_for(const std::string& text, DType dtype) {
   return index.dump(2) + "\n";
 }
 
-/// Returns whether a converted folder has this file of a snapshot. config.json is written separately.
-bool is_for_others(const SnapshotFile& file) {
-  return file.key != optimizer_file && file.key != padding_file && file.key != config_file;
-}
-
 void write_folder(const std::string& path, const PlacedTensors& model, const ModelLayout& layout,
                   DType dtype) {
   namespace fs = std::filesystem;
@@ -92,7 +85,10 @@ void write_folder(const std::string& path, const PlacedTensors& model, const Mod
   FolderStore store(folder.parent_path().string());
   const std::string group = folder.filename().string();
   std::vector<SnapshotFile> files = files_of(model, layout);
-  std::erase_if(files, [](const SnapshotFile& file) { return !is_for_others(file); });
+  // A converted folder has neither optimizer nor padding. config.json is written last.
+  std::erase_if(files, [](const SnapshotFile& file) {
+    return file.key == optimizer_file || file.key == padding_file || file.key == config_file;
+  });
   std::vector<ConvertedFile> converted;
   std::vector<PlannedObject> planned;
   for (SnapshotFile& file : files) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <string>
 
-#include "config/config.h"
 #include "huggingface/gpt2_config.h"
 #include "huggingface/source_model.h"
 #include "nn/gpt.h"
@@ -21,9 +19,8 @@ Gpt2Config gpt2_config_of(const Gpt::Options& options);
 /// biases are zeros. The texts are config.json, generation_config.json and, with a tokenizer, its two files.
 ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, const Tokenizer* tokenizer);
 
-/// Writes the model of a source as a new Hugging Face folder with values in f32, bf16 or f16. Writes it under
-/// a temporary name and then renames it. Throws UserError if the folder exists. Each file has at most
-/// `most_bytes` bytes of tensors.
+/// Writes a source's model as a new Hugging Face folder with values in f32, bf16 or f16, under a temporary
+/// name until it is whole. Throws UserError if the folder exists. A file has at most `most_bytes` of tensors.
 void convert_model(const SourceModel& source, const std::string& folder, DType dtype,
                    int64_t most_bytes = ModelLayout().most_bytes);
 

@@ -12,13 +12,11 @@ namespace lockstep {
 AdamW::AdamW(ParameterSpace& space, Options options)
     : Optimizer(space, {"exp_avg", "exp_avg_sq"}), options_(options) {}
 
-/// Returns whether updates read a step's values from memory: on a GPU, or if they count the steps.
-bool AdamW::needs_schedule() const { return count_ || device_of(space_.update_stream()) == Device::cuda; }
-
 void AdamW::prepare(double learning_rate) {
   Optimizer::prepare(learning_rate);
   const Stream& stream = space_.update_stream();
-  if (!needs_schedule())
+  // Updates read the values that change per step from memory on a GPU, or if they count the steps.
+  if (!count_ && device_of(stream) == Device::cpu)
     schedule_ = {};
   else if (!schedule_ || device_of(schedule_.stream()) != device_of(stream))
     schedule_ = full({3}, 0.0, DType::f64, stream);

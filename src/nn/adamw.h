@@ -21,7 +21,6 @@ class AdamW : public Optimizer {
   bool can_be_recorded() const override { return static_cast<bool>(schedule_); }
 
  private:
-  bool needs_schedule() const;
   void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
              float gradient_scale) override;
 

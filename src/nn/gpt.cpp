@@ -114,12 +114,8 @@ Tensor Gpt::operator()(const Tensor& ids, const Context& context) const {
 Tensor Gpt::loss(const Tensor& ids, const Tensor& targets, const Context& context,
                  int64_t rows_at_once) const {
   const Tensor x = hidden(ids, context);
-  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale,
-                              bias_of_logits(x.dtype()));
-}
-
-Tensor Gpt::bias_of_logits(DType dtype) const {
-  return unused_rows_ ? convert(unused_rows_, dtype) : Tensor();
+  const Tensor bias = unused_rows_ ? convert(unused_rows_, x.dtype()) : Tensor();
+  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale, bias);
 }
 
 Tensor Gpt::next_logits(std::span<const NextTokens> parts, KeyValueCache& cache) const {

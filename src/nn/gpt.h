@@ -63,7 +63,6 @@ class Gpt : public Module {
   Tensor hidden(const Tensor& ids, const Context& context) const;
   /// Runs the blocks. The backward recomputes what Options::recompute selects.
   Tensor through_blocks(const Tensor& x, const Context& context) const;
-  Tensor bias_of_logits(DType dtype) const;
   const Tensor& head() const { return head_ ? head_->weight() : tokens_.weight(); }
 
   Options options_;

@@ -2,8 +2,6 @@
 #include "plan/memory_advice.h"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -107,10 +105,8 @@ MemoryRemedy pruned(const Config& config, const Planner& planner, MemoryRemedy r
 }
 
 std::string line(const std::string& name, double bytes) {
-  std::ostringstream out;
-  out << "  " << std::left << std::setw(26) << name << std::right << std::setw(9) << bytes_text(bytes)
-      << "\n";
-  return out.str();
+  const std::string amount = bytes_text(bytes);
+  return concat("  ", left_aligned(name, 35 - amount.size()), amount, "\n");
 }
 
 /// Returns the rows of at least 1 % of the peak, as text.

@@ -9,17 +9,8 @@
 namespace lockstep {
 
 const char* name(Finish finish) {
-  switch (finish) {
-    case Finish::length:
-      return "length";
-    case Finish::end_of_text:
-      return "end_of_text";
-    case Finish::stopped:
-      return "stop";
-    case Finish::interrupted:
-      return "interrupted";
-  }
-  throw Error("no reason for the end of a text");
+  constexpr std::array names = {"length", "end_of_text", "stop", "interrupted"};
+  return names.at(static_cast<size_t>(finish));
 }
 
 std::vector<TextContinuation> write_texts(
