@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 #include <limits>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -37,10 +38,14 @@ std::string Communicator::who_is_behind() const {
   constexpr std::chrono::seconds patience{1};
   std::promise<std::string> promise;
   std::future<std::string> report = promise.get_future();
-  std::thread([promise = std::move(promise), directory = flight_directory_, ranks = size_,
-               job = job_]() mutable {
-    promise.set_value(lockstep::who_is_behind(directory, ranks, job));
-  }).detach();
+  try {
+    std::thread([promise = std::move(promise), directory = flight_directory_, ranks = size_,
+                 job = job_]() mutable {
+      promise.set_value(lockstep::who_is_behind(directory, ranks, job));
+    }).detach();
+  } catch (const std::system_error&) {
+    return "";  // no thread can be started, and the caller reports another failure
+  }
   if (report.wait_for(patience) == std::future_status::ready) return report.get();
   return concat("the flight records in ", flight_directory_, " cannot be read: storage does not answer");
 }

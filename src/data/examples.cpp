@@ -10,30 +10,13 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "tokenizer/parse_json.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int deepest = 64;
-
-Json parsed(std::string_view line, const std::string& place) {
-  decode_utf8(line, place);
-  // An example is never nested deeper.
-  const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
-    require(depth < deepest, place, ": nested more than ", deepest, " deep");
-    return true;
-  };
-  try {
-    return Json::parse(line, watch);
-  } catch (const Json::parse_error& problem) {
-    throw UserError(concat(place, ": invalid JSON at byte ", problem.byte, " of the line"));
-  } catch (const Json::out_of_range&) {
-    throw UserError(concat(place, ": a number beyond the range of double precision"));
-  }
-}
 
 /// Returns the text under a key of the object on a line.
 std::string text_of(const Json& object, const char* key, bool may_be_empty, const std::string& place) {
@@ -46,7 +29,8 @@ std::string text_of(const Json& object, const char* key, bool may_be_empty, cons
 }
 
 Example example_of(std::string_view line, const std::string& place) {
-  const Json object = parsed(line, place);
+  decode_utf8(line, place);  // also refuses a NUL
+  const Json object = parse_json<Json>(line, place);
   require(object.is_object(), place, ": not an object with \"prompt\" and \"answer\", or \"text\"");
   if (!object.contains("text"))
     return {.prompt = text_of(object, "prompt", true, place),

@@ -136,9 +136,10 @@ class Node {
     }
     if (message.kind == Kind::kill) processes_.end(message.process);
     if (message.kind == Kind::finish) code_ = message.code;
-    if (message.kind != Kind::end_generation) return;
-    processes_.end_all();
-    send({.kind = Kind::generation_ended});
+    if (message.kind == Kind::end_generation) {
+      processes_.end_all();
+      send({.kind = Kind::generation_ended});
+    }
   }
 
   void heed_requests() {

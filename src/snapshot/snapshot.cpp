@@ -132,9 +132,11 @@ void SnapshotStore::end(Kind kind, const Snapshot& snapshot, const std::string& 
     store_->end_group(group, begun, receipts,
                       {.key = state_file, .pieces = {std::as_bytes(std::span(state))}});
   });
-  make_room([&] { remove_older(kind, group); });
-  if (const FailedStep failed = failed_step(); kind == Kind::step && failed.passed_over == snapshot.step)
-    set_failed_step({.step = failed.step});
+  make_room([&] {
+    remove_older(kind, group);
+    const FailedStep failed = kind == Kind::step ? failed_step() : FailedStep();
+    if (failed.passed_over == snapshot.step) set_failed_step({.step = failed.step});
+  });
 }
 
 void SnapshotStore::amend(const Snapshot& snapshot) {

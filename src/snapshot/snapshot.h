@@ -172,9 +172,9 @@ class SnapshotStore {
   /// Returns the name that messages use.
   std::string name_of(Kind kind, int64_t step) const { return store_->name_of(group_of(kind, step)); }
 
-  /// Returns the newest snapshot of a step below `end` that was not passed over and whose
-  /// StoredSnapshot can be made, or nothing. Skips
-  /// damaged ones and passes their problems to `report`. Throws UserError for a snapshot of another format.
+  /// Returns the newest snapshot of a step below `end` that was not passed over, or nothing. Skips damaged
+  /// ones, of which no StoredSnapshot can be made, and passes their problems to `report`. Throws UserError
+  /// for a snapshot of another format.
   std::optional<StoredSnapshot> newest(const std::function<void(const std::string&)>& report,
                                        int64_t end = std::numeric_limits<int64_t>::max()) const;
 

@@ -76,7 +76,7 @@ class Run {
   std::optional<double> validate(int64_t step);
   void validate_pending();
   bool judge(std::optional<double> validation_loss);
-  void save(int64_t step, bool due, bool best);
+  void save(SnapshotWriter::Purpose purpose);
   void write_sample(int64_t step);
   Snapshot snapshot() const;
   int finish();
@@ -284,8 +284,9 @@ void Run::finish_oldest() {
   snapshots_->go_on();
   if (writer_) writer_->write(metrics);
   // Once a later step has started, the model is no longer the model of this step.
-  const bool is_due = snapshots_->is_wanted() && started_.empty();
-  save(metrics.step, is_due || metrics.step == total_steps_, is_best);
+  const bool is_asked_for = snapshots_->is_wanted() && started_.empty();
+  save({.step = is_asked_for || snapshots_->is_due(metrics.step) || metrics.step == total_steps_,
+        .best = is_best});
   write_sample(metrics.step);
 }
 
@@ -338,7 +339,7 @@ void Run::validate_pending() {
   if (!loss) return;
   folder_.check_recently();
   if (writer_) writer_->add_validation_loss(last_step_, *loss);
-  save(last_step_, false, judge(loss));
+  save({.step = false, .best = judge(loss)});
 }
 
 /// Returns whether the model of the last step is the best so far.
@@ -355,10 +356,10 @@ bool Run::judge(std::optional<double> validation_loss) {
   return is_best;
 }
 
-/// Saves a snapshot of this step if one is due or the model is the best so far. All ranks call it.
-void Run::save(int64_t step, bool due, bool best) {
-  if (due || best || snapshots_->is_due(step)) parameter_check_.compare_if_cheap(step);
-  snapshots_->save(step, due, best);
+/// Saves a snapshot of the last step for these purposes, if any. All ranks call it.
+void Run::save(SnapshotWriter::Purpose purpose) {
+  if (purpose.step || purpose.best) parameter_check_.compare_if_cheap(last_step_);
+  snapshots_->save(purpose);
 }
 
 /// Shows a sample text if one is due. After the last step it shows the result.

@@ -101,18 +101,12 @@ void RunSnapshots::go_on() const {
   if (writer_) writer_->go_on();
 }
 
-void RunSnapshots::save(int64_t step, bool due, bool best) {
-  const bool is_kept = due || is_due(step);
-  if (due) is_wanted_ = false;
-  if (is_kept || best) write({.step = is_kept, .best = best});
-}
-
 bool RunSnapshots::save_last(int64_t step) {
   if (!writer_) return false;
   // lockrun allows a rank more time in this phase.
   report_progress("snapshot");
   if (writer_->finish() != step)
-    write({.step = true});
+    save({.step = true});
   else
     writer_->amend(take());
   return writer_->finish() == step;
@@ -128,9 +122,12 @@ Snapshot RunSnapshots::take() const {
   return snapshot;
 }
 
-void RunSnapshots::write(SnapshotWriter::Purpose purpose) {
-  if (purpose.step) last_ = Clock::now();
-  if (!writer_) return;
+void RunSnapshots::save(SnapshotWriter::Purpose purpose) {
+  if (purpose.step) {
+    last_ = Clock::now();
+    is_wanted_ = false;
+  }
+  if (!writer_ || (!purpose.step && !purpose.best)) return;
   report_progress("snapshot");
   has_begun_any_ |= purpose.step;
   // Ranks wait here for the snapshot before this one, for at most half of dist.timeout_s.

@@ -41,9 +41,8 @@ class RunSnapshots {
   bool is_best(double validation_loss);
   /// Continues a snapshot that is being written. Call it after each step.
   void go_on() const;
-  /// Writes a snapshot if `due` or `best` is set, or if one is due by the step's number. All ranks have ended
-  /// the step.
-  void save(int64_t step, bool due, bool best);
+  /// Writes a snapshot for these purposes, if any. All ranks have ended the step.
+  void save(SnapshotWriter::Purpose purpose);
   /// Waits for the snapshot that is being written. Then writes one of this step, unless there is one with the
   /// same state. Returns false if it cannot be written.
   bool save_last(int64_t step);
@@ -53,7 +52,6 @@ class RunSnapshots {
   bool has_begun_any() const { return has_begun_any_; }
 
  private:
-  void write(SnapshotWriter::Purpose purpose);
   Snapshot take() const;
 
   const Config& config_;

@@ -207,14 +207,14 @@ StepResult StepRunner::collect() {
   return result;
 }
 
-/// Divergence is a UserError, because restarting cannot help. A step that the GradScaler skipped is not
-/// divergence. It is an error only if the scale is so small that gradients vanish.
 bool is_finite(const StepResult& result) {
-  constexpr float least_scale = 0x1p-14f;  // fp16's least normal number
+  // Gradients vanish if the scale is below fp16's least normal number.
+  constexpr float least_scale = 0x1p-14f;
   if (result.was_skipped() && result.grad_scale->scale >= least_scale) return true;
   return std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
 }
 
+/// Divergence is a UserError, because restarting cannot help.
 void require_finite(int64_t step, const StepResult& result, double learning_rate) {
   require(is_finite(result), "step ", step, ": the loss is ", result.loss, " and the gradient norm ",
           result.gradient_norm,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -74,6 +73,12 @@ const std::map<std::string, Reader> readers = {
     {"stop", [](PromptLine& line, const Field& field) { line.prompt.stop_texts = field.texts(); }},
 };
 
+std::string known_keys() {
+  std::vector<std::string> keys;
+  for (const auto& [key, reader] : readers) keys.push_back(key);
+  return joined(keys);
+}
+
 PromptLine read_line(std::string_view text, const std::string& source, const PromptLine& defaults) {
   const Json json = parse_json<Json>(text, source);
   const std::string place = source + ": ";
@@ -81,8 +86,7 @@ PromptLine read_line(std::string_view text, const std::string& source, const Pro
   PromptLine line = defaults;
   for (const auto& [key, value] : json.items()) {
     const auto reader = readers.find(key);
-    require(reader != readers.end(), place, "the key ", key, " is unknown; the keys are ",
-            joined(std::views::keys(readers)));
+    require(reader != readers.end(), place, "the key ", key, " is unknown; the keys are ", known_keys());
     reader->second(line, Field{value, place, key});
   }
   require(json.contains("prompt"), place, "there is no prompt");

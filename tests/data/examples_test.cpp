@@ -31,8 +31,8 @@ TEST(ReadExamples, PromptsWithAnswersAndTexts) {
 TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
   const std::string good = "{\"text\": \"a\"}\n";
   const std::vector<std::pair<std::string, std::string>> bad = {
-      {"{\"text\": \"a\"", "invalid JSON at byte"},
-      {"prompt: a", "invalid JSON at byte 1 "},
+      {"{\"text\": \"a\"", " is not valid JSON: damaged at byte"},
+      {"prompt: a", " is not valid JSON: damaged at byte 1"},
       {"[\"text\"]", "not an object"},
       {"7", "not an object"},
       {"{}", "\"prompt\" is missing"},
@@ -43,10 +43,11 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
       {"{\"text\": \"\"}", "\"text\" is empty"},
       {"{\"text\": \"a\", \"answer\": \"b\"}", "\"text\" cannot be combined"},
       {"{\"text\": \"\xff\"}", "byte"},
-      {"{\"text\": \"a\", \"loss\": 1e999}", "a number beyond"},
-      {"{\"text\": " + std::string(100'000, '['), "nested more than 64 deep"},
-      {"{\"text\": \"a\", \"more\": " + std::string(64, '[') + std::string(64, ']') + "}", "nested more"},
-      {"{\"text\": \"\\ud800\"}", "invalid JSON"},
+      {"{\"text\": \"a\", \"loss\": 1e999}", " has a number that is too large"},
+      {"{\"text\": " + std::string(100'000, '['), " is nested more than 64 levels deep"},
+      {"{\"text\": \"a\", \"more\": " + std::string(64, '[') + std::string(64, ']') + "}", " is nested more"},
+      {"{\"text\": \"\\ud800\"}", " is not valid JSON"},
+      {"{\"text\": \"a\", \"text\": \"b\"}", "\"text\" appears twice in one object"},
       {std::string("{\"text\": \"a\0b\"}", 14), "byte"}};
   for (const auto& [line, complaint] : bad)
     expect_contains(

@@ -75,7 +75,7 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
   EXPECT_TRUE(snapshots.is_best(5.0)) << "the first finite loss is the best";
-  snapshots.save(1, false, true);
+  snapshots.save({.best = true});
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_TRUE(snapshots.is_best(4.0));
 }

@@ -169,8 +169,21 @@ TEST_F(FailingStep, AFailureInTheLastValidationLosesNoStep) {
   EXPECT_EQ(read_result(config_.log.dir), undisturbed);
 }
 
-TEST_F(FailingStep, TheLastSnapshotHasTheLastValidation) {
-  train_on(2, 1, config_);
+TEST_F(FailingStep, TheLastSnapshotGetsTheLastValidationAndIsNotWrittenAgain) {
+  std::filesystem::file_time_type written;
+  const std::string model = snapshot(6) + "/model.safetensors";
+  const auto observe = [&](TrainingTask& task) {
+    task.loss = [&written, model, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+                                                    const Context& context) {
+      if (!context.training) written = std::filesystem::last_write_time(model);
+      return loss(inputs, targets, context);
+    };
+  };
+  {
+    const QuietStderr quiet;
+    EXPECT_EQ(train_on_threads(2, 1, config_, observe), 0);
+  }
+  EXPECT_EQ(std::filesystem::last_write_time(model), written);
   const std::string state = read_text(snapshot(6) + "/state.json");
   expect_contains(state, {R"("finished": true)", R"("validation_pending": false)", R"("best_step": 6)"});
   EXPECT_EQ(state.find(R"("best_validation_loss": null)"), std::string::npos);
