@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/matmul_tuning.h"
 
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <locale>
 #include <numeric>
 #include <sys/file.h>
 #include <thread>
@@ -36,8 +36,8 @@ class PlansFile {
     const std::string folder = cache_folder();
     if (folder.empty()) return;
     std::string name = place_of_matmul_plans();
-    for (char& letter : name)
-      if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+    for (char& c : name)
+      if (!std::isalnum(c, std::locale::classic())) c = '_';
     std::error_code problem;  // not checked: keep() fails and reports it
     fs::create_directories(folder, problem);
     path_ = folder + "/" + name + ".txt";
@@ -104,8 +104,9 @@ void run_once(const Config& config, const TrainingTask& task) {
 }
 
 /// Returns the plans of this run's matmuls. Times the shapes that no earlier run has tuned.
-std::string tune(const Config& config, const TrainingTask& task, double patience) {
-  const PlansFile file(patience);
+std::string tune(const Config& config, const TrainingTask& task) {
+  // The other ranks wait without a deadline, so this one is the limit of what they wait for the file.
+  const PlansFile file(config.dist.timeout_s);
   if (stop_was_requested()) return {};
   file.load();
   const std::string before = export_matmul_plans();
@@ -134,9 +135,8 @@ void settle_matmul_plans(const Config& config, const World& world, const Trainin
   std::string plans = from_snapshot;
   on_first_rank(world, [&] {
     if (!config.train.tune_matmul) return;
-    // The other ranks wait meanwhile, so rank 0 waits for the file at most half of their timeout.
     if (plans.empty())
-      plans = tune(config, task, world.communicator().timeout() / 2);
+      plans = tune(config, task);
     else
       log_info(concat("matmuls use the plans of the resumed run, ", hash_text(hash_of(plans))));
   });
