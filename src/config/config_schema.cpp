@@ -171,7 +171,7 @@ void add_memory(Rows<TrainConfig> rows) {
       "activation checkpointing: compute again in the backward pass the attention of each block, each "
       "block, or all but the last of K segments of blocks (same bits, less memory, up to a third more work)",
       {"none", "attention", "block", "segments=K"});
-  rows.add("threads", &C::threads, local, at_least(0), "threads",
+  rows.add("threads", &C::threads, local, {.low = 0, .high = 1 << 20}, "threads",
            "CPU threads per rank; 0: this rank's share of the cores");
   rows.add("memory_gib", &C::memory_gib, local, at_least(0), "GiB",
            "memory limit of a rank, checked by --plan and before the first step; 0: the machine's memory");

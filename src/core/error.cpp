@@ -3,6 +3,7 @@
 
 #include <array>
 #include <charconv>
+#include <locale>
 #include <sstream>
 
 namespace lockstep::detail {
@@ -29,6 +30,8 @@ void append_number(std::string& text, double number) {
 
 void append_printed(std::string& text, void (*print)(std::ostream&, const void*), const void* value) {
   std::ostringstream stream;
+  // Texts become names of files and keys, which must not depend on the program's locale.
+  stream.imbue(std::locale::classic());
   print(stream, value);
   text += stream.str();
 }

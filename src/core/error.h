@@ -45,7 +45,7 @@ void append(std::string& text, const T& value) {
 
 }  // namespace detail
 
-/// Joins the arguments, each as a new stream prints it (no manipulators). core/text.h has more formats.
+/// Joins the arguments, each as a new stream in the "C" locale prints it. core/text.h has more formats.
 template <class... Args>
 std::string concat(const Args&... args) {
   std::string text;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -109,9 +109,8 @@ std::istringstream status_of(pid_t process) {
 std::string describe(const Ending& ending) {
   if (ending.signal == 0) return concat("exit code ", ending.exit_code);
   const char* name = ::sigabbrev_np(ending.signal);
-  std::string meaning = ::strsignal(ending.signal);
-  meaning[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning[0])));
-  return name ? concat("SIG", name, " (", meaning, ")") : meaning;
+  if (!name) return concat("signal ", ending.signal);
+  return concat("SIG", name, " (", lower_case(::sigdescr_np(ending.signal)), ")");
 }
 
 Process::Process(const ProcessOptions& options) {

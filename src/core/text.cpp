@@ -2,8 +2,10 @@
 #include "core/text.h"
 
 #include <array>
-#include <cstdio>
+#include <cmath>
 #include <sstream>
+
+#include "core/error.h"
 
 namespace lockstep {
 namespace {
@@ -19,33 +21,7 @@ std::string written(Number number, Form... form) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number, form...).ptr};
 }
 
-}  // namespace
-
-std::string hexadecimal(uint64_t number, size_t digits) { return with_zeros(written(number, 16), digits); }
-
-std::string zero_padded(int64_t number, size_t digits) { return with_zeros(written(number), digits); }
-
-std::string fixed_text(double number, int decimals) {
-  return written(number, std::chars_format::fixed, decimals);
-}
-
-std::string exact_text(double number) {
-  std::array<char, 32> text;
-  return {text.data(), static_cast<size_t>(std::snprintf(text.data(), text.size(), "%a", number))};
-}
-
-std::string left_aligned(std::string text, size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
-
-std::string bytes_text(double bytes) {
-  static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  size_t unit = 0;
-  for (; bytes >= 1023.5 && unit + 1 < units.size(); ++unit) bytes /= 1024;
-  return fixed_text(bytes, unit > 0 && bytes < 9.95 ? 1 : 0) + " " + units[unit];
-}
-
+/// Returns the fewest edits from a to b.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -61,6 +37,45 @@ size_t edit_distance(const std::string& a, const std::string& b) {
     }
   }
   return cost[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string lower_case(std::string text) {
+  for (char& c : text)
+    if ('A' <= c && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+std::string upper_case(std::string text) {
+  for (char& c : text)
+    if ('a' <= c && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return text;
+}
+
+std::string hexadecimal(uint64_t number, size_t digits) { return with_zeros(written(number, 16), digits); }
+
+std::string zero_padded(int64_t number, size_t digits) { return with_zeros(written(number), digits); }
+
+std::string fixed_text(double number, int decimals) {
+  return written(number, std::chars_format::fixed, decimals);
+}
+
+std::string exact_text(double number) {
+  const std::string digits = written(std::abs(number), std::chars_format::hex);
+  return concat(std::signbit(number) ? "-" : "", std::isfinite(number) ? "0x" : "", digits);
+}
+
+std::string left_aligned(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string bytes_text(double bytes) {
+  static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  size_t unit = 0;
+  for (; bytes >= 1023.5 && unit + 1 < units.size(); ++unit) bytes /= 1024;
+  return fixed_text(bytes, unit > 0 && bytes < 9.95 ? 1 : 0) + " " + units[unit];
 }
 
 std::optional<size_t> slips_between(const std::string& name, const std::string& known) {

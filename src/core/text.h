@@ -29,6 +29,10 @@ inline std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(blanks) + 1 - begin));
 }
 
+/// Returns the text with its ASCII letters in lower case. std::tolower() depends on the program's locale.
+std::string lower_case(std::string text);
+std::string upper_case(std::string text);
+
 /// Returns the number that the whole text represents; nothing if it is none or too large.
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
@@ -70,11 +74,9 @@ inline std::string counted(int64_t count, const std::string& thing) {
 /// Returns a size with about three digits: "84 bytes", "3.1 KiB", "24 GiB".
 std::string bytes_text(double bytes);
 
-/// Returns the fewest insertions, deletions, replacements and neighbour swaps from a to b (Damerau 1964).
-size_t edit_distance(const std::string& a, const std::string& b);
-
 /// Returns the edits that turn `name` into `known` if they are few enough for a slip of the keyboard: none
-/// for a name of up to three bytes, one for up to seven, two for a longer one. Returns nothing otherwise.
+/// for a name of up to three bytes, one for up to seven, two for a longer one. Returns nothing otherwise. An
+/// edit inserts, deletes or replaces a byte, or swaps two neighbours (Damerau 1964).
 std::optional<size_t> slips_between(const std::string& name, const std::string& known);
 
 /// Returns the text with lines of more than `columns` bytes broken at blanks; a longer word stays whole. A

@@ -6,11 +6,20 @@
 
 namespace lockstep {
 
+/// The largest count of random_permutation(). From this number on PyTorch draws 64 bits at a time.
+inline constexpr int64_t most_permuted = UINT32_MAX / 20 - 1;
+
 /// Returns exactly the order of torch.randperm(count) on a CPU. The seed is the low 32 bits of `seed`. Throws
-/// UserError from 2^32 / 20 samples on.
+/// Error for more than most_permuted.
 std::vector<uint32_t> random_permutation(int64_t count, uint64_t seed);
 
-/// The samples that each replica sees in an epoch, bit-identical to torch.utils.data.DistributedSampler.
+/// Returns element `index` of another random order of [0, count), for any count below 2^62. It needs no
+/// memory: a Feistel network with Philox as its function is a permutation of some 2^k numbers. Those from
+/// `count` on are permuted again.
+int64_t permuted(int64_t index, int64_t count, uint64_t seed);
+
+/// The samples that each replica sees in an epoch, bit-identical to torch.utils.data.DistributedSampler. More
+/// than most_permuted samples have the order of permuted().
 /// Replica r takes positions r, r + replicas, ... of one order. At its end the order starts again until all
 /// replicas have equally many samples.
 class DistributedSampler {
@@ -36,7 +45,7 @@ class DistributedSampler {
   Options options_;
   int64_t samples_per_replica_ = 0;
   int64_t epoch_ = 0;
-  std::vector<uint32_t> order_;  // empty without shuffling
+  std::vector<uint32_t> order_;  // empty without shuffling and for more than most_permuted samples
 };
 
 }  // namespace lockstep

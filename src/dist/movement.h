@@ -103,6 +103,10 @@ std::unique_ptr<Movement> move_as_messages(std::shared_ptr<Communicator> communi
 /// meets other ranks before its first reduction.
 std::unique_ptr<Movement> move_by_nccl(std::shared_ptr<Communicator> communicator, const BucketPlan& buckets,
                                        const ReductionPlan& plan, const Stream& stream, bool gathers_first);
+/// Returns whether a GPU's counter of steps, which wraps around after 2^32, has reached a step.
+constexpr bool has_counted(int32_t counter, int64_t step) {
+  return static_cast<int32_t>(static_cast<uint32_t>(counter) - static_cast<uint32_t>(step)) >= 0;
+}
 /// Returns the movement from GPUs through host memory, where `on_host` moves the data.
 std::unique_ptr<Movement> move_through_host(std::unique_ptr<Movement> on_host, int rank,
                                             const Stream& stream);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "comm/nccl_communicator.h"
@@ -8,8 +9,8 @@
 #include "core/gpu.h"
 #include "core/graph.h"
 #include "dist/movement.h"
-#include "kernels/arithmetic.h"
 #include "kernels/elementwise.h"
+#include "kernels/grad_scale.h"
 
 namespace lockstep {
 namespace {
@@ -25,16 +26,16 @@ class ByNccl final : public Movement {
         gathers_first_(gathers_first),
         nccl_(connect_nccl(*communicator_, gpu_of(stream))),
         communication_(make_gpu_stream(gpu_of(stream), true)),
-        counter_(lockstep::allocate(2 * sizeof(float), stream)),
-        counted_here_(allocate_pinned(sizeof(float))) {
+        counter_(lockstep::allocate(2 * sizeof(int32_t), stream)),
+        counted_here_(allocate_pinned(sizeof(int32_t))) {
     int64_t most = 0;
     for (const BucketPlan::Bucket& bucket : buckets.buckets)
       for (const ReductionPlan::Round& round : plan.rounds)
         most = std::max(most, arriving_elements(bucket, round.slots_of_rank, communicator_->rank()));
     arrived_ = nccl_->allocate(most * 4, communication_);
-    launch(stream, Fill{.y = count(), .value = 0.0});
-    launch(stream, Fill{.y = one(), .value = 1.0});
-    reinterpret_cast<float&>(*counted_here_) = 0.0f;
+    const std::array<int32_t, 2> zeros = {};
+    copy_bytes(counter_.get(), stream, zeros.data(), cpu_stream(), sizeof(zeros));
+    reinterpret_cast<int32_t&>(*counted_here_) = 0;
     watchdog_ = std::make_unique<Watchdog>(
         *communicator_, Watchdog::Transport{.background_error = [this] { return nccl_->background_error(); },
                                             .break_off = [this] { nccl_->break_off(); }});
@@ -89,8 +90,8 @@ class ByNccl final : public Movement {
     // If it is empty, the deadline counts from the start of the step.
     std::function<bool()> has_begun;
     if (!gathers_first_)
-      has_begun = [this, step = static_cast<float>(steps_)] {
-        return std::atomic_ref(reinterpret_cast<float&>(*counted_here_)).load() >= step;
+      has_begun = [this, step = steps_] {
+        return has_counted(std::atomic_ref(reinterpret_cast<int32_t&>(*counted_here_)).load(), step);
       };
     watchdog_->watch("recorded_step", 0, stream_, launch, has_begun);
   }
@@ -106,13 +107,11 @@ class ByNccl final : public Movement {
                      [&] { nccl_->exchange(sends, receives, communication_); });
   }
 
-  View count() const { return {counter_.get(), {1}, DType::f32}; }
-  View one() const { return {counter_.get() + sizeof(float), {1}, DType::f32}; }
-
   void count_step() {
     if (!is_recording_graph()) ++steps_;
-    launch(communication_, Add{.a = count(), .b = one(), .y = count()});
-    copy_bytes_in_background(counted_here_.get(), counter_.get(), sizeof(float), communication_);
+    launch(communication_, CountStep{.count = {counter_.get(), {1}, DType::i32},
+                                     .factor = {counter_.get() + sizeof(int32_t), {1}, DType::f32}});
+    copy_bytes_in_background(counted_here_.get(), counter_.get(), sizeof(int32_t), communication_);
   }
 
   std::shared_ptr<Communicator> communicator_;
@@ -126,7 +125,7 @@ class ByNccl final : public Movement {
 
   // The GPU counts the steps that have reached their first reduction. Inside a recorded step the host has no
   // other sign that the GPU waits for other ranks.
-  std::shared_ptr<std::byte> counter_;       ///< the count, then the constant 1 that is added to it, as f32
+  std::shared_ptr<std::byte> counter_;       ///< the count as i32, then a 0 as f32: the factor of a good step
   std::shared_ptr<std::byte> counted_here_;  ///< the count as last copied to the host
   int64_t steps_ = 0;                        ///< steps that the host has started
   std::unique_ptr<Watchdog> watchdog_;

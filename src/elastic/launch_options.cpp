@@ -143,9 +143,8 @@ void name_variables(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_lnames().empty() || option->check_lname("help") || option->check_lname("version"))
       continue;
-    std::string name = option->get_lnames().back();
+    std::string name = upper_case(option->get_lnames().back());
     std::replace(name.begin(), name.end(), '-', '_');
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
     option->envname("PET_" + name);
   }
 }

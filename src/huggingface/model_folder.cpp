@@ -19,7 +19,6 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t most_text_bytes = int64_t{256} << 20;
-constexpr uint64_t most_header_bytes = 100'000'000;  // the safetensors library's limit
 constexpr int64_t sampled_bytes = 65536;
 
 /// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
@@ -115,12 +114,10 @@ std::string ModelFolder::bytes_at(const std::string& file, int64_t begin, int64_
 }
 
 void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
-  constexpr int64_t length_bytes = SafeTensorsHeader::length_bytes;
-  const uint64_t text_bytes = SafeTensorsHeader::text_bytes(bytes_at(file, 0, length_bytes));
-  require(text_bytes <= most_header_bytes, store_->name_of(file), " is damaged: its header would have ",
-          text_bytes, " bytes");
-  const std::string header = bytes_at(file, length_bytes, static_cast<int64_t>(text_bytes));
-  const int64_t data = length_bytes + static_cast<int64_t>(text_bytes);
+  const std::string bytes = SafeTensorsHeader::read(
+      store_->name_of(file), [&](int64_t begin, int64_t count) { return bytes_at(file, begin, count); });
+  const std::string header = bytes.substr(SafeTensorsHeader::length_bytes);
+  const int64_t data = std::ssize(bytes);
   described_ += header;
   try {
     const SafeTensorsHeader parsed = SafeTensorsHeader::parse(header, is_mask);

@@ -58,7 +58,8 @@ struct UpdateGradScale {
 void run(CpuStream, const UpdateGradScale&);
 void run(CudaStream, const UpdateGradScale&);
 
-/// count += 1 if `factor` is finite. So it counts the steps that were not skipped.
+/// count += 1 if `factor` is finite. So it counts the steps that were not skipped. It wraps around after
+/// 2^32.
 struct CountStep {
   static constexpr const char* name = "count_step";
   View count;   ///< i32, one element

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "comm/dry_communicator.h"
+#include "data/sampler.h"
 #include "dist/movement.h"
 #include "kernels/elementary.h"
 #include "tensor/autograd.h"
@@ -125,6 +126,7 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
   const std::vector<Batch> step(engine.data_parallel.micro_batches().size(),
                                 part_of(batches.front(), batches.front().samples));
+  const int64_t samples = task.training_data->size();
   const int64_t last = short_batch(config, *task.training_data);
   runner.start({.batches = last > 0 ? std::vector(step.size(), part_of(step.front(), last)) : step},
                config.train.learning_rate);
@@ -147,7 +149,7 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .trainable = space.trainable_elements(),
           .states = static_cast<int64_t>(engine.optimizer->states().size()),
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
-          .order_bytes = task.shuffle ? 4 * task.training_data->size() : 0,
+          .order_bytes = task.shuffle && samples <= most_permuted ? 4 * samples : 0,
           .is_sharded = is_sharded,
           .cuts_gradients = engine.data_parallel.sharding().cuts_gradients(),
           .missing_levels = is_sharded ? math::log(static_cast<double>(all_replicas) /

@@ -172,17 +172,15 @@ std::vector<std::string> StoredSnapshot::files() const {
 
 /// Reads the header of a file and checks the file's size.
 SnapshotFile StoredSnapshot::open(const std::string& file) const {
-  constexpr int64_t length_bytes = SafeTensorsHeader::length_bytes;
   const int64_t bytes = checksums_of(file).bytes;
   // get() returns fewer bytes if the file ends before.
-  const std::optional<std::string> length = store_->get(key(file), 0, length_bytes);
   const std::optional<std::string> end = store_->get(key(file), bytes - 1, 2);
-  require(length && end, name_of(file), " is missing");
-  require(std::ssize(*length) == length_bytes && std::ssize(*end) == 1, name_of(file),
-          " is damaged: its size is not ", bytes, " bytes");
-  const auto text_bytes =
-      static_cast<int64_t>(std::min<uint64_t>(SafeTensorsHeader::text_bytes(*length), 1 << 30));
-  return file_of(file, *length + store_->get(key(file), length_bytes, text_bytes).value_or(""));
+  require(end.has_value(), name_of(file), " is missing");
+  require(std::ssize(*end) == 1, name_of(file), " is damaged: its size is not ", bytes, " bytes");
+  const auto read_at = [&](int64_t begin, int64_t count) {
+    return store_->get(key(file), begin, count).value_or("");
+  };
+  return file_of(file, SafeTensorsHeader::read(name_of(file), read_at));
 }
 
 SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string& header) const {

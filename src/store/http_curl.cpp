@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -99,10 +98,7 @@ size_t read_header(const char* data, size_t item_bytes, size_t items, void* stat
   if (line.starts_with("HTTP/")) reply.headers.clear();
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return line.size();
-  std::string name(line.substr(0, colon));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  reply.headers[name] = trimmed(line.substr(colon + 1));
+  reply.headers[lower_case(std::string(line.substr(0, colon)))] = trimmed(line.substr(colon + 1));
   return line.size();
 }
 

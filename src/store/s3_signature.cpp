@@ -2,7 +2,6 @@
 #include "store/s3_signature.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include "core/error.h"
@@ -26,10 +25,7 @@ std::map<std::string, std::string> by_name(const std::vector<std::string>& heade
   std::map<std::string, std::string> values;
   for (const std::string& header : headers) {
     const size_t colon = std::min(header.find(':'), header.size());
-    std::string name = header.substr(0, colon);
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    values[name] = trimmed(header.substr(std::min(colon + 1, header.size())));
+    values[lower_case(header.substr(0, colon))] = trimmed(header.substr(std::min(colon + 1, header.size())));
   }
   return values;
 }

@@ -59,29 +59,45 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const J
 constexpr size_t length_bytes = SafeTensorsHeader::length_bytes;
 constexpr size_t piece_bytes = size_t{1} << 20;
 
+/// Reads the length of the header's text from the first bytes of a file.
+uint64_t text_bytes_in(std::string_view first_bytes) {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, first_bytes.data(), length_bytes);
+  return bytes;
+}
+
 }  // namespace
 
 std::string SafeTensorsHeader::to_bytes() {
   OrderedJson header = OrderedJson::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  // Appends to the underlying vector of pairs: ordered_json would search all keys at each insertion.
+  OrderedJson::object_t::Container& fields = header.get_ref<OrderedJson::object_t&>();
+  if (!metadata.empty()) fields.emplace_back("__metadata__", metadata);
   int64_t offset = 0;
   for (SafeTensorsEntry& entry : entries) {
     entry.end = offset + entry.bytes();
-    header[entry.name] = {{"dtype", dtype_names.at(static_cast<size_t>(entry.dtype))},
-                          {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
-                          {"data_offsets", {offset, entry.end}}};
+    fields.emplace_back(entry.name,
+                        OrderedJson{{"dtype", dtype_names.at(static_cast<size_t>(entry.dtype))},
+                                    {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
+                                    {"data_offsets", {offset, entry.end}}});
     offset = entry.end;
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t text_bytes = text.size();
+  require(text_bytes <= most_text_bytes, entries.size(), " tensors need a safetensors header of ", text_bytes,
+          " bytes; readers accept ", most_text_bytes, ": store fewer tensors in a file");
   return std::string(reinterpret_cast<const char*>(&text_bytes), sizeof(text_bytes)) + text;
 }
 
-uint64_t SafeTensorsHeader::text_bytes(std::string_view first_bytes) {
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, first_bytes.data(), length_bytes);
-  return bytes;
+std::string SafeTensorsHeader::read(const std::string& name, const ReadAt& read_at) {
+  std::string header = read_at(0, length_bytes);
+  require(header.size() == length_bytes, name, " is damaged: it is only ", header.size(), " bytes long");
+  const uint64_t bytes = text_bytes_in(header);
+  require(bytes <= most_text_bytes, name, " is damaged: its header would have ", bytes, " bytes");
+  header += read_at(length_bytes, static_cast<int64_t>(bytes));
+  require(header.size() == length_bytes + bytes, name, " is damaged: its header is cut off");
+  return header;
 }
 
 SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
@@ -128,7 +144,9 @@ bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
   };
   if (has_header_) return true;
   if (header_.size() < length_bytes && !take_all(length_bytes - header_.size())) return false;
-  const uint64_t text_bytes = SafeTensorsHeader::text_bytes(header_);
+  const uint64_t text_bytes = text_bytes_in(header_);
+  // A wrong file has a random length, of which nothing must be read.
+  require(text_bytes <= SafeTensorsHeader::most_text_bytes, "its header would have ", text_bytes, " bytes");
   if (!take_all(text_bytes - (header_.size() - length_bytes))) return false;
   parse_header();
   return has_header_ = true;

@@ -33,16 +33,20 @@ struct SafeTensorsEntry {
 /// The header of a safetensors file.
 struct SafeTensorsHeader {
   static constexpr size_t length_bytes = sizeof(uint64_t);
+  static constexpr uint64_t most_text_bytes = 100'000'000;  ///< the limit of the safetensors library
 
   std::vector<SafeTensorsEntry> entries;  ///< in the order of their data
   std::map<std::string, std::string> metadata = {};
   int64_t data_bytes = 0;  ///< size of the data, set by parse()
 
   /// Returns the header's bytes, a multiple of 8: the length of the text, then the text. Sets each entry's
-  /// `end`.
+  /// `end`. Throws UserError for more text than readers accept.
   std::string to_bytes();
-  /// Reads the length of the text from the first length_bytes of a file.
-  static uint64_t text_bytes(std::string_view first_bytes);
+  /// A function that returns bytes of a file from an offset on, or fewer at the end of the file.
+  using ReadAt = std::function<std::string(int64_t begin, int64_t bytes)>;
+  /// Reads the header's bytes from an untrusted file. Throws UserError that begins with the file's name if
+  /// the file ends before or the text is too long.
+  static std::string read(const std::string& name, const ReadAt& read_at);
   /// Parses the text of an untrusted file. Skips tensors that are `ignored`; they may have any dtype. Throws
   /// UserError that describes the problem.
   static SafeTensorsHeader parse(std::string_view text,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/tensor.h"
 
+#include <new>
+#include <utility>
+#include <vector>
+
 #include "tensor/create.h"
 #include "tensor/tensor_state.h"
 
@@ -36,6 +40,29 @@ void Tensor::initialize(InitialValues values) const {
          "this rank keeps only a part of the parameter: initialize it before "
          "DataParallel shards it");
   values.fill(part(0, {size()}), 0);
+}
+
+/// Frees the operations below without recursion, because a tape may have a million. A node that is freed
+/// frees the tensors that it has read, also those in its gradient function, and these add their nodes to a
+/// list.
+TensorState::~TensorState() {
+  thread_local std::vector<std::shared_ptr<GradientNode>>* list = nullptr;
+  if (!node) return;
+  if (list) {
+    try {
+      list->push_back(std::move(node));
+    } catch (const std::bad_alloc&) {
+      // The node is then freed here.
+    }
+    return;
+  }
+  std::vector<std::shared_ptr<GradientNode>> nodes;
+  list = &nodes;
+  for (node.reset(); !nodes.empty();) {
+    const std::shared_ptr<GradientNode> next = std::move(nodes.back());
+    nodes.pop_back();
+  }
+  list = nullptr;
 }
 
 std::byte* TensorState::data() {

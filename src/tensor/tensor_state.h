@@ -26,6 +26,11 @@ struct GradientNode {
 
 /// State that all handles of one tensor share.
 struct TensorState {
+  TensorState() = default;
+  TensorState(const TensorState&) = delete;
+  TensorState& operator=(const TensorState&) = delete;
+  ~TensorState();
+
   std::shared_ptr<Storage> storage;  ///< its data is null for a parameter without memory of its own
   int64_t offset_bytes = 0;
   Shape shape;

@@ -2,7 +2,6 @@
 #include "tokenizer/char_tokenizer.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -15,9 +14,7 @@ namespace {
 /// Returns a character for a message: 'x' (U+0078). A blank or control character has only its number.
 std::string describe(char32_t character) {
   const bool shows = character > 0x20 && character != 0x7F;
-  std::string number = hexadecimal(static_cast<uint64_t>(character), 4);
-  std::transform(number.begin(), number.end(), number.begin(),
-                 [](char c) { return static_cast<char>(std::toupper(c)); });
+  const std::string number = upper_case(hexadecimal(static_cast<uint64_t>(character), 4));
   return concat(shows ? concat("'", encode_utf8(character), "' ") : "", "(U+", number, ")");
 }
 

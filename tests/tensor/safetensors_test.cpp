@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <gtest/gtest.h>
 
 #include "support/gradient_check.h"
@@ -102,12 +104,67 @@ TEST(SafeTensors, AFileCutAnywhereIsRefused) {
   expect_refused(whole + "1", "after its last tensor");
 }
 
-TEST(SafeTensors, AHeaderLongerThanTheFileIsRefused) {
+/// Returns an empty file whose header claims another length.
+std::string file_with_length(uint64_t length) {
   std::string bytes = file_of("{}", 0);
-  for (const uint64_t size : {uint64_t{3}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7}) {
-    std::memcpy(bytes.data(), &size, sizeof(size));
-    expect_refused(bytes, "its header is cut off");
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  return bytes;
+}
+
+TEST(SafeTensors, AHeaderLongerThanTheFileIsRefused) {
+  for (const uint64_t length : {uint64_t{3}, SafeTensorsHeader::most_text_bytes})
+    expect_refused(file_with_length(length), "its header is cut off");
+}
+
+// A file of another kind begins with a random length.
+TEST(SafeTensors, NothingOfATooLongHeaderIsRead) {
+  for (const uint64_t length : {SafeTensorsHeader::most_text_bytes + 1, uint64_t{1} << 40, ~uint64_t{0}})
+    expect_refused(file_with_length(length), concat("its header would have ", length, " bytes"));
+  const TemporaryDirectory folder;
+  const std::string path = folder / "model.safetensors";
+  write_text(path, "a text, whose first bytes are the length of a header");
+  std::filesystem::resize_file(path, uintmax_t{1} << 40);  // a sparse file of 1 TiB
+  try {
+    load_safetensors(path);
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(
+        std::string(error.what()).find(path + " is not a valid safetensors file: its header would have"), 0U)
+        << error.what();
   }
+}
+
+TEST(SafeTensors, AHeaderIsReadFromAnyPartsOfAFile) {
+  const std::string whole = to_safetensors(all_dtypes());
+  const auto read = [](const std::string& file) {
+    int64_t most = 0;
+    const std::string header = SafeTensorsHeader::read("part.bin", [&](int64_t begin, int64_t bytes) {
+      most = std::max(most, bytes);
+      return begin < std::ssize(file) ? file.substr(static_cast<size_t>(begin), static_cast<size_t>(bytes))
+                                      : "";
+    });
+    EXPECT_EQ(most, std::ssize(header) - 8) << "only the header is asked for";
+    return header;
+  };
+  const auto problem = [&](const std::string& file) {
+    try {
+      read(file);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(read(whole), whole.substr(0, 8 + header_bytes(whole)));
+  EXPECT_EQ(problem("1234567"), "part.bin is damaged: it is only 7 bytes long");
+  EXPECT_EQ(problem(whole.substr(0, 60)), "part.bin is damaged: its header is cut off");
+  EXPECT_EQ(problem(file_with_length(uint64_t{1} << 50)),
+            "part.bin is damaged: its header would have 1125899906842624 bytes");
+}
+
+TEST(SafeTensors, AHeaderThatNoReaderAcceptsIsNotWritten) {
+  SafeTensorsHeader header;
+  header.metadata["text"] = std::string(SafeTensorsHeader::most_text_bytes, 'x');
+  EXPECT_THROW(header.to_bytes(), UserError);
 }
 
 TEST(SafeTensors, AHeaderThatIsNotAnObjectIsRefused) {

@@ -13,6 +13,9 @@ void run(CpuStream, const UpdateGradScale& k) {
   std::memcpy(k.state.data, &state, sizeof state);
 }
 
-void run(CpuStream, const CountStep& k) { *k.count.as<int32_t>() += std::isfinite(*k.factor.as<float>()); }
+void run(CpuStream, const CountStep& k) {
+  auto* const count = k.count.as<int32_t>();
+  *count = static_cast<int32_t>(static_cast<uint32_t>(*count) + std::isfinite(*k.factor.as<float>()));
+}
 
 }  // namespace lockstep

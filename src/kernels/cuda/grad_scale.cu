@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(1)
 }
 
 __global__ void __launch_bounds__(1) count_step_kernel(int32_t* count, const float* factor) {
-  *count += std::isfinite(*factor);
+  *count = static_cast<int32_t>(static_cast<uint32_t>(*count) + std::isfinite(*factor));
 }
 
 }  // namespace

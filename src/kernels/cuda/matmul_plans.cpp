@@ -10,6 +10,7 @@
 
 #include "core/cuda_check.h"
 #include "core/gpu.h"
+#include "core/text.h"
 #include "kernels/cuda/matmul_product.cuh"
 
 namespace lockstep {
@@ -35,14 +36,9 @@ constexpr std::array<const char*, 5> activation_names = {"none", "gelu_tanh", "g
                                                          "gelu_tanh_backward", "gelu_erf_backward"};
 
 std::string with_words(const MatMulPlan& plan) {
-  std::ostringstream text;
-  text << describe(plan) << " words=" << std::hex;
-  for (const uint64_t word : plan.algorithm.words) {
-    text.width(16);
-    text.fill('0');
-    text << word;
-  }
-  return text.str();
+  std::string text = describe(plan) + " words=";
+  for (const uint64_t word : plan.algorithm.words) text += hexadecimal(word, 16);
+  return text;
 }
 
 /// A line of name=value pairs.
