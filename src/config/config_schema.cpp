@@ -192,7 +192,7 @@ void add_validation(Rows<TrainConfig> rows) {
 void add_dist(Rows<DistConfig> rows) {
   using C = DistConfig;
   rows.add(
-      "replicas", &C::replicas, semantic, {.low = 0, .high = 1 << 30}, "replicas",
+      "replicas", &C::replicas, semantic, {.low = 0, .high = 1 << 20}, "replicas",
       "logical data-parallel workers, each with a batch per step. They fix the bits; the number of ranks "
       "does not. 0: one per rank of the first start");
   rows.add("reduction", &C::reduction, semantic,
@@ -203,7 +203,7 @@ void add_dist(Rows<DistConfig> rows) {
       "sharding (same bits, less memory): none; the optimizer's states (ZeRO 1); gradients too (ZeRO 2); "
       "parameters too (ZeRO 3, FSDP). PyTorch's names are accepted",
       {"none", "optimizer", "gradients", "full", "NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD"});
-  rows.add("group", &C::group, collective, {.low = 0, .high = 1 << 30}, "ranks",
+  rows.add("group", &C::group, collective, {.low = 0, .high = 1 << 20}, "ranks",
            "dist.shard = full only: neighbouring ranks that hold all parameters together; 0: all ranks, or "
            "the ranks of a host with HYBRID_SHARD");
   rows.add(

@@ -46,13 +46,19 @@ void make_log_folder(const Config& config) {
 
 /// Converts train.epochs to train.steps, now that the data are known.
 void settle_steps(Config& config, const TrainingTask& task) {
-  if (config.train.epochs == 0) return;
-  const Loader loader(task.training_data, {.replicas = config.dist.replicas,
-                                           .batch_size = config.train.batch_size,
-                                           .shuffle = false,
-                                           .whole_batches = config.train.accumulate > 1,
-                                           .prefetch = false});
-  config.train.steps = std::exchange(config.train.epochs, 0) * loader.steps_per_epoch();
+  TrainConfig& train = config.train;
+  if (train.epochs > 0) {
+    const Loader loader(task.training_data, {.replicas = config.dist.replicas,
+                                             .batch_size = train.batch_size,
+                                             .shuffle = false,
+                                             .whole_batches = train.accumulate > 1,
+                                             .prefetch = false});
+    require(!__builtin_mul_overflow(train.epochs, loader.steps_per_epoch(), &train.steps),
+            "train.epochs = ", train.epochs, " of ", loader.steps_per_epoch(), " steps are too many steps");
+    train.epochs = 0;
+  }
+  require(train.precision != "fp16" || train.steps <= INT32_MAX, "train.steps = ", train.steps,
+          ", but the loss scaler of train.precision = fp16 counts at most ", INT32_MAX, " steps");
 }
 
 /// Resolves train.decay_steps = 0. A resumed run keeps its earlier value, even if its length changes.

@@ -156,6 +156,19 @@ TEST(Trainer, ACooldownLongerThanTheRunIsNotShortened) {
   EXPECT_EQ(train_on(1, 1, config).losses.size(), 5U);
 }
 
+TEST(Trainer, RefusesMoreStepsThanItCanCount) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.precision = "fp16";
+  config.train.steps = int64_t{1} << 31;
+  expect_contains(user_error([&] { train_on(1, 1, config); }),
+                  {"train.steps = 2147483648", "fp16", "2147483647"});
+  config.train.steps = 0;
+  config.train.epochs = int64_t{1} << 62;
+  expect_contains(user_error([&] { train_on(1, 1, config); }),
+                  {"train.epochs = 4611686018427387904", "too many"});
+}
+
 TEST(Trainer, RefusesShardingThatCannotBe) {
   const auto refusal = [](const std::string& shard, const std::string& offload,
                           const std::function<void(Config&)>& change) {
