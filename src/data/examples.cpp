@@ -10,34 +10,28 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/parse_json.h"
+#include "tokenizer/json_field.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::json;
+using Field = JsonField<nlohmann::json>;
 
-/// Returns the text under a key of the object on a line.
-std::string text_of(const Json& object, const char* key, bool may_be_empty, const std::string& place) {
-  const auto found = object.find(key);
-  require(found != object.end(), place, ": \"", key, "\" is missing");
-  require(found->is_string(), place, ": \"", key, "\" is not a string");
-  const auto text = found->get<std::string>();
-  require(may_be_empty || !text.empty(), place, ": \"", key, "\" is empty");
+std::string text_of(const Field& field) {
+  std::string text = field.text();
+  if (text.empty()) field.refuse("is empty");
   return text;
 }
 
 Example example_of(std::string_view line, const std::string& place) {
   decode_utf8(line, place);  // also refuses a NUL
-  const Json object = parse_json<Json>(line, place);
-  require(object.is_object(), place, ": not an object with \"prompt\" and \"answer\", or \"text\"");
-  if (!object.contains("text"))
-    return {.prompt = text_of(object, "prompt", true, place),
-            .answer = text_of(object, "answer", false, place)};
-  require(!object.contains("prompt") && !object.contains("answer"), place,
+  const Field object(line, place);
+  object.require_is(object.json().is_object(), "an object with \"prompt\" and \"answer\", or \"text\"");
+  if (!object.has("text")) return {.prompt = object["prompt"].text(), .answer = text_of(object["answer"])};
+  require(!object.has("prompt") && !object.has("answer"), place,
           ": \"text\" cannot be combined with \"prompt\" or \"answer\"; a document has \"text\" alone");
-  return {.prompt = "", .answer = text_of(object, "text", false, place)};
+  return {.prompt = "", .answer = text_of(object["text"])};
 }
 
 }  // namespace

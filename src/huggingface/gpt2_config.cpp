@@ -6,116 +6,41 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "tokenizer/json_field.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Field = JsonField<Json>;
 
 constexpr const char* prefix = "transformer.";
 constexpr int64_t most_elements = int64_t{1} << 40;
 
-/// Returns a value as one line of at most 60 characters, for a message.
-std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
+/// Returns the id of a token, or nothing if it is outside the vocabulary.
+std::optional<int64_t> token_of(const Field& field, int64_t vocabulary) {
+  const bool is_known = field.json().is_number_integer() && field.json() >= 0 && field.json() < vocabulary;
+  return is_known ? std::optional(field.json().get<int64_t>()) : std::nullopt;
 }
 
-/// The fields of one file. Errors name the field.
-class Fields {
- public:
-  explicit Fields(const std::string& text) : json_(Json::parse(text)) {
-    require(json_.is_object(), "it is not a JSON object");
-  }
-
-  /// Returns a field, or null if it is missing.
-  const Json& at(const char* name) const {
-    static const Json none;
-    const auto found = json_.find(name);
-    return found == json_.end() ? none : *found;
-  }
-
-  int64_t size(const char* name, int64_t most) const {
-    const Json& value = at(name);
-    require(!value.is_null(), name, " is missing");
-    const bool fits = value.is_number_integer() &&
-                      !(value.is_number_unsigned() && value.get<uint64_t>() > (1ull << 62)) &&
-                      value.get<int64_t>() >= 1 && value.get<int64_t>() <= most;
-    require(fits, name, " = ", shown(value), ": a whole number from 1 to ", most, " is required");
-    return value.get<int64_t>();
-  }
-
-  bool flag(const char* name, bool otherwise) const {
-    const Json& value = at(name);
-    if (value.is_null()) return otherwise;
-    require(value.is_boolean(), name, " = ", shown(value), ": true or false is required");
-    return value.get<bool>();
-  }
-
-  std::string word(const char* name, const std::string& otherwise) const {
-    const Json& value = at(name);
-    if (value.is_null()) return otherwise;
-    require(value.is_string(), name, " = ", shown(value), ": a text is required");
-    return value.get<std::string>();
-  }
-
-  /// Returns the id of a token, or nothing if it is outside the vocabulary.
-  std::optional<int64_t> token(const char* name, int64_t vocabulary) const {
-    const Json& value = at(name);
-    if (!value.is_number_integer()) return {};
-    const bool is_known = value >= 0 && value < vocabulary;
-    return is_known ? std::optional(value.get<int64_t>()) : std::nullopt;
-  }
-
-  /// Throws unless a flag is missing or has the only supported value, `computed`.
-  void expect_flag(const char* name, bool computed) const {
-    require(flag(name, computed) == computed, name, " = ", computed ? "false" : "true", " is not supported");
-  }
-
- private:
-  Json json_;
-};
-
-Gelu activation_of(const Fields& fields) {
-  const std::string name = fields.word("activation_function", "gelu_new");
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Gelu::tanh;
-  require(name == "gelu", "activation_function = ", shown(name),
-          " is not supported; use gelu_new, gelu_pytorch_tanh or gelu");
-  return Gelu::erf;
+Gelu activation_of(const Field& field) {
+  const std::string name = field.is_null() ? "gelu_new" : field.text();
+  if (name == "gelu") return Gelu::erf;
+  field.require_is(name == "gelu_new" || name == "gelu_pytorch_tanh", "gelu_new, gelu_pytorch_tanh or gelu");
+  return Gelu::tanh;
 }
 
-void require_computed(const Fields& fields, const Gpt2Config& config) {
-  fields.expect_flag("scale_attn_weights", true);
-  fields.expect_flag("scale_attn_by_inverse_layer_idx", false);
-  fields.expect_flag("reorder_and_upcast_attn", false);
-  fields.expect_flag("add_cross_attention", false);
-  const Json& inner = fields.at("n_inner");
-  require(inner.is_null() || inner == 4 * config.width, "n_inner = ", shown(inner),
-          " is not supported; it must be four times n_embd, ", 4 * config.width);
-  const Json& epsilon = fields.at("layer_norm_epsilon");
-  require(epsilon.is_null() || (epsilon.is_number() && std::abs(epsilon.get<double>() - 1e-5) < 1e-12),
-          "layer_norm_epsilon = ", shown(epsilon), " is not supported; it must be 1e-05");
-}
-
-Gpt2Config config_of(const Fields& fields) {
-  const std::string type = fields.word("model_type", "");
-  require(type == "gpt2", "model_type = ", shown(type), " is not supported; it must be gpt2");
-  Gpt2Config config{.vocabulary = fields.size("vocab_size", int64_t{1} << 30),
-                    .positions = fields.size("n_positions", int64_t{1} << 30),
-                    .width = fields.size("n_embd", int64_t{1} << 20),
-                    .layers = fields.size("n_layer", 1 << 14),
-                    .heads = fields.size("n_head", int64_t{1} << 20),
-                    .activation = activation_of(fields),
-                    .is_tied = fields.flag("tie_word_embeddings", true)};
-  require(config.width % config.heads == 0, "n_embd = ", config.width,
-          " cannot be divided among n_head = ", config.heads, " heads");
-  require(std::max({config.vocabulary, config.positions, 4 * config.width}) <= most_elements / config.width,
-          "vocab_size, n_positions and n_embd need a tensor of more than ", most_elements, " elements");
-  config.beginning_of_text = fields.token("bos_token_id", config.vocabulary);
-  config.end_of_text = fields.token("eos_token_id", config.vocabulary);
-  require_computed(fields, config);
-  return config;
+/// Throws UserError if a setting is neither missing nor the only supported one.
+void require_computed(const Field& file, const Gpt2Config& config) {
+  const std::pair<const char*, Json> computed[] = {{"scale_attn_weights", true},
+                                                   {"scale_attn_by_inverse_layer_idx", false},
+                                                   {"reorder_and_upcast_attn", false},
+                                                   {"add_cross_attention", false},
+                                                   {"n_inner", 4 * config.width}};
+  for (const auto& [name, value] : computed)
+    file[name].require_is(file[name].is_null() || file[name].json() == value, value.dump());
+  const Field epsilon = file["layer_norm_epsilon"];
+  epsilon.require_is(epsilon.is_null() || std::abs(epsilon.number() - 1e-5) < 1e-12, "1e-05");
 }
 
 Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
@@ -123,11 +48,25 @@ Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json
 }  // namespace
 
 Gpt2Config parse_gpt2_config(const std::string& json, const std::string& origin) {
-  try {
-    return config_of(Fields(json));
-  } catch (const std::exception& problem) {
-    throw UserError(concat(origin, ": ", problem.what()));
-  }
+  const Field file(json, origin);
+  file["model_type"].require_is(file["model_type"].json() == "gpt2", "gpt2");
+  const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
+  Gpt2Config config{.vocabulary = size("vocab_size", int64_t{1} << 30),
+                    .positions = size("n_positions", int64_t{1} << 30),
+                    .width = size("n_embd", int64_t{1} << 20),
+                    .layers = size("n_layer", 1 << 14),
+                    .heads = size("n_head", int64_t{1} << 20),
+                    .activation = activation_of(file["activation_function"]),
+                    .is_tied = file["tie_word_embeddings"].flag(true)};
+  require(config.width % config.heads == 0, origin, ": n_embd = ", config.width,
+          " cannot be divided among n_head = ", config.heads, " heads");
+  require(std::max({config.vocabulary, config.positions, 4 * config.width}) <= most_elements / config.width,
+          origin, ": vocab_size, n_positions and n_embd need a tensor of more than ", most_elements,
+          " elements");
+  config.beginning_of_text = token_of(file["bos_token_id"], config.vocabulary);
+  config.end_of_text = token_of(file["eos_token_id"], config.vocabulary);
+  require_computed(file, config);
+  return config;
 }
 
 std::string gpt2_config_json(const Gpt2Config& config, DType dtype) {

@@ -14,6 +14,7 @@
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
+#include "tokenizer/json_field.h"
 
 namespace lockstep {
 namespace {
@@ -33,22 +34,6 @@ bool is_plain_name(const std::string& name) {
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
       std::string::npos;
   return is_plain && !name.starts_with('.') && name.ends_with(".safetensors");
-}
-
-std::map<std::string, std::string> parse_index(const std::string& text) {
-  const nlohmann::json index = nlohmann::json::parse(text);
-  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object() &&
-              !index["weight_map"].empty(),
-          "it has no weight_map");
-  std::map<std::string, std::string> files;
-  for (const auto& [tensor, file] : index["weight_map"].items()) {
-    require(file.is_string(), "weight_map: ", tensor, ": this must be the name of a file");
-    require(is_plain_name(file), "weight_map: ", tensor, ": ",
-            file.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
-            " is not the name of a safetensors file in this folder");
-    files[tensor] = file;
-  }
-  return files;
 }
 
 /// Converts elements of any float dtype to fp32.
@@ -98,11 +83,16 @@ std::optional<ModelFolder::WeightMap> ModelFolder::read_index() const {
   const std::optional<std::string> found = text(index_file);
   require(found.has_value(), store_->name_of(model_file), " is missing, and so is ", index_file,
           "; other formats (pytorch_model.bin) are not supported");
-  try {
-    return parse_index(*found);
-  } catch (const std::exception& problem) {
-    throw UserError(concat(store_->name_of(index_file), ": ", problem.what()));
+  const JsonField<nlohmann::json> files =
+      JsonField<nlohmann::json>(*found, store_->name_of(index_file))["weight_map"];
+  files.require_is(files.json().is_object() && !files.json().empty(), "an object of tensors and their files");
+  WeightMap map;
+  for (const auto& [tensor, file] : files.json().items()) {
+    files[tensor].require_is(file.is_string() && is_plain_name(file),
+                             "the name of a safetensors file in this folder");
+    map[tensor] = file;
   }
+  return map;
 }
 
 std::string ModelFolder::bytes_at(const std::string& file, int64_t begin, int64_t bytes) const {

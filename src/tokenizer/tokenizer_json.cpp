@@ -6,78 +6,19 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/parse_json.h"
+#include "tokenizer/json_field.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::json;
+using Field = JsonField<Json>;
 
 constexpr const char* any_character = "[\\s\\S]";
 
 std::string spelled(const std::string& token) { return Json(token).dump().substr(0, 80); }
 
-/// A value of the file and its name in errors.
-class JsonField {
- public:
-  JsonField(const Json& value, std::string name, const std::string& origin)
-      : value_(&value), name_(std::move(name)), origin_(&origin) {}
-
-  template <class... Args>
-  [[noreturn]] void refuse(const Args&... message) const {
-    throw UserError(concat(*origin_, ": ", name_, " ", message...));
-  }
-
-  /// Returns the member `key`, or null if the object has none.
-  JsonField operator[](const std::string& key) const {
-    static const Json none;
-    if (!value_->is_object()) refuse("is not an object");
-    const auto found = value_->find(key);
-    return {found == value_->end() ? none : *found, name_ == "the file" ? key : concat(name_, ".", key),
-            *origin_};
-  }
-
-  std::vector<JsonField> elements() const {
-    if (!value_->is_array()) refuse("is not a list");
-    std::vector<JsonField> all;
-    for (const Json& element : *value_)
-      all.emplace_back(element, concat(name_, "[", all.size(), "]"), *origin_);
-    return all;
-  }
-
-  std::string text() const {
-    if (!value_->is_string()) refuse("is not a string");
-    return value_->get<std::string>();
-  }
-
-  int32_t id() const {
-    const bool is_whole = value_->is_number_unsigned() && value_->get<uint64_t>() <= INT32_MAX;
-    if (!is_whole) refuse("is not an id");
-    return value_->get<int32_t>();
-  }
-
-  bool flag() const {
-    if (is_null()) return false;
-    if (!value_->is_boolean()) refuse("is neither true nor false");
-    return value_->get<bool>();
-  }
-
-  bool has(const std::string& key) const { return value_->is_object() && value_->contains(key); }
-
-  /// Returns the file's name and the place in the file.
-  std::string name() const { return concat(*origin_, ": ", name_); }
-  /// Returns the value as errors show it: at most 80 characters of JSON.
-  std::string shown() const { return value_->dump().substr(0, 80); }
-  bool is_null() const { return value_->is_null(); }
-  const Json& json() const { return *value_; }
-
- private:
-  const Json* value_;
-  std::string name_;
-  const std::string* origin_;
-};
-
-std::vector<std::pair<std::string, int32_t>> read_vocabulary(const JsonField& place) {
+std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Field& place) {
   if (!place.json().is_object()) place.refuse("is not an object of tokens and their ids");
   std::vector<std::pair<std::string, int32_t>> tokens;
   for (const auto& [token, id] : place.json().items()) {
@@ -93,12 +34,12 @@ std::vector<std::pair<std::string, int32_t>> read_vocabulary(const JsonField& pl
   return tokens;
 }
 
-void require_null(const JsonField& place) {
+void require_null(const Field& place) {
   if (!place.is_null()) place.refuse("is ", place.shown(), ", which is not supported");
 }
 
-TokenizerFile read_characters(const JsonField& file) {
-  const JsonField split = file["pre_tokenizer"];
+TokenizerFile read_characters(const Field& file) {
+  const Field split = file["pre_tokenizer"];
   const bool is_split = !split.is_null() && split["type"].json() == "Split" &&
                         split["pattern"]["Regex"].json() == any_character &&
                         split["behavior"].json() == "Isolated" && !split["invert"].flag();
@@ -114,14 +55,14 @@ TokenizerFile read_characters(const JsonField& file) {
 }
 
 /// Refuses a setting that would change the ids and is not supported.
-void require_off(const JsonField& place) {
+void require_off(const Field& place) {
   const Json& value = place.json();
   const bool is_off = value.is_null() || value == false || value == 0.0 || value == Json(std::string());
   if (!is_off) place.refuse("is ", place.shown(), ", which is not supported");
 }
 
-void read_pattern(const JsonField& split, TokenizerFile& file) {
-  const JsonField pattern = split["pattern"]["Regex"];
+void read_pattern(const Field& split, TokenizerFile& file) {
+  const Field pattern = split["pattern"]["Regex"];
   const std::optional<SplitRule> rule = split_rule_of(pattern.text());
   if (!rule)
     pattern.refuse("is not a supported pattern (GPT-2, cl100k, Llama 3, Qwen 2, o200k): ", pattern.shown());
@@ -132,68 +73,66 @@ void read_pattern(const JsonField& split, TokenizerFile& file) {
   file.rule = *rule;
 }
 
-bool flag_or(const JsonField& place, bool otherwise) { return place.is_null() ? otherwise : place.flag(); }
-
-void read_pre_tokenizer(const JsonField& place, TokenizerFile& file) {
+void read_pre_tokenizer(const Field& place, TokenizerFile& file) {
   const std::string type = place["type"].text();
   if (type == "ByteLevel") {
-    if (!flag_or(place["use_regex"], true)) place.refuse("splits nothing, which is not supported");
-    file.adds_prefix_space = flag_or(place["add_prefix_space"], true);
+    if (!place["use_regex"].flag(true)) place.refuse("splits nothing, which is not supported");
+    file.adds_prefix_space = place["add_prefix_space"].flag(true);
     return;
   }
   if (type != "Sequence") place.refuse("is \"", type, "\"; supported are ByteLevel and a Split before it");
-  const std::vector<JsonField> parts = place["pretokenizers"].elements();
+  const std::vector<Field> parts = place["pretokenizers"].elements();
   const bool is_known = parts.size() == 2 && parts[0]["type"].json() == "Split" &&
-                        parts[1]["type"].json() == "ByteLevel" && !flag_or(parts[1]["use_regex"], true);
+                        parts[1]["type"].json() == "ByteLevel" && !parts[1]["use_regex"].flag(true);
   if (!is_known) place.refuse("is not a Split and a ByteLevel without use_regex");
   require_off(parts[1]["add_prefix_space"]);
   read_pattern(parts[0], file);
 }
 
 /// Reads an added token without its id.
-AddedToken read_added_token(const JsonField& entry) {
+AddedToken read_added_token(const Field& entry) {
   AddedToken token;
   token.content = entry["content"].text();
   if (token.content.empty()) entry["content"].refuse("is empty");
   token.is_special = entry["special"].flag();
-  token.is_normalized = flag_or(entry["normalized"], !token.is_special);
+  token.is_normalized = entry["normalized"].flag(!token.is_special);
   for (const char* name : {"lstrip", "rstrip", "single_word"}) require_off(entry[name]);
   return token;
 }
 
-void read_added_tokens(const JsonField& place, TokenizerFile& file) {
+void read_added_tokens(const Field& place, TokenizerFile& file) {
   if (place.is_null()) return;
-  for (const JsonField& entry : place.elements()) {
+  for (const Field& entry : place.elements()) {
     file.added.push_back(read_added_token(entry));
-    file.added.back().id = entry["id"].id();
+    file.added.back().id = entry["id"].whole<int32_t>(0);
     file.added_names.push_back(entry.name());
   }
 }
 
 /// Reads "single" of a TemplateProcessing: special tokens before and after the text.
-void read_template(const JsonField& place, TokenizerFile& file) {
+void read_template(const Field& place, TokenizerFile& file) {
   bool has_text = false;
-  for (const JsonField& part : place["single"].elements()) {
+  for (const Field& part : place["single"].elements()) {
     if (!part["Sequence"].is_null()) {
       if (has_text) part.refuse("has the text a second time");
       has_text = true;
       continue;
     }
     const std::string name = part["SpecialToken"]["id"].text();
-    for (const JsonField& id : place["special_tokens"][name]["ids"].elements())
-      (has_text ? file.after : file.before).push_back(id.id());
+    for (const Field& id : place["special_tokens"][name]["ids"].elements())
+      (has_text ? file.after : file.before).push_back(id.whole<int32_t>(0));
   }
   if (!has_text) place["single"].refuse("has no place for the text");
 }
 
-void read_post_processor(const JsonField& place, TokenizerFile& file) {
+void read_post_processor(const Field& place, TokenizerFile& file) {
   if (place.is_null()) return;
   const std::string type = place["type"].text();
   if (type == "ByteLevel") return;
   if (type == "TemplateProcessing") return read_template(place, file);
   if (type != "Sequence")
     place.refuse("is \"", type, "\"; supported are ByteLevel, TemplateProcessing, and both");
-  for (const JsonField& part : place["processors"].elements()) {
+  for (const Field& part : place["processors"].elements()) {
     const std::string name = part["type"].text();
     if (name == "TemplateProcessing" && file.before.empty() && file.after.empty())
       read_template(part, file);
@@ -202,10 +141,10 @@ void read_post_processor(const JsonField& place, TokenizerFile& file) {
   }
 }
 
-void read_merges(const JsonField& place, TokenizerFile& file) {
-  for (const JsonField& merge : place.elements()) {
+void read_merges(const Field& place, TokenizerFile& file) {
+  for (const Field& merge : place.elements()) {
     if (merge.json().is_array()) {
-      const std::vector<JsonField> parts = merge.elements();
+      const std::vector<Field> parts = merge.elements();
       if (parts.size() != 2) merge.refuse("is not two tokens");
       file.merges.push_back({parts[0].text(), parts[1].text()});
       continue;
@@ -218,18 +157,18 @@ void read_merges(const JsonField& place, TokenizerFile& file) {
   }
 }
 
-TokenizerFile read_byte_pairs(const JsonField& file, const std::string& origin) {
+TokenizerFile read_byte_pairs(const Field& file) {
   TokenizerFile read;
-  const JsonField normalizer = file["normalizer"];
+  const Field normalizer = file["normalizer"];
   const bool does_nothing = normalizer.is_null() || (normalizer["type"].json() == "Sequence" &&
                                                      normalizer["normalizers"].elements().empty());
   if (!does_nothing) normalizer.refuse("is ", normalizer["type"].shown(), "; normalizers are not supported");
   require_null(file["truncation"]);
   if (!file["padding"].is_null() && file["padding"]["strategy"].json() != "BatchLongest")
     file["padding"].refuse("is to a fixed length, which is not supported");
-  const JsonField decoder = file["decoder"]["type"];
+  const Field decoder = file["decoder"]["type"];
   if (decoder.json() != "ByteLevel") decoder.refuse("is ", decoder.shown(), "; only ByteLevel is supported");
-  const JsonField model = file["model"];
+  const Field model = file["model"];
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
     require_off(model[name]);
   read_pre_tokenizer(file["pre_tokenizer"], read);
@@ -238,12 +177,12 @@ TokenizerFile read_byte_pairs(const JsonField& file, const std::string& origin) 
   read.ignores_merges = model["ignore_merges"].flag();
   read.vocabulary = read_vocabulary(model["vocab"]);
   read_merges(model["merges"], read);
-  read.merges_name = origin + ": model.merges[";
+  read.merges_name = model["merges"].name() + "[";
   read.merges_end = ']';
   return read;
 }
 
-AddedToken read_special_token(const JsonField& place) {
+AddedToken read_special_token(const Field& place) {
   AddedToken token{.content = place.json().is_object() ? "" : place.text(), .is_special = true};
   if (place.json().is_object()) {
     token = read_added_token(place);
@@ -254,20 +193,20 @@ AddedToken read_special_token(const JsonField& place) {
   return token;
 }
 
-void read_special_tokens(const JsonField& file, TokenizerConfig& config) {
+void read_special_tokens(const Field& file, TokenizerConfig& config) {
   for (const char* key :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (!file.has(key)) continue;
     config.named.insert(key);
-    const JsonField place = file[key];
+    const Field place = file[key];
     config.special.erase(key);
     if (!place.is_null())
       config.special.emplace(key, TokenizerConfig::Token{place.name(), read_special_token(place)});
   }
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const JsonField list = file[key];
+    const Field list = file[key];
     if (list.is_null() || list.json() == Json::object()) continue;
-    for (const JsonField& element : list.elements()) {
+    for (const Field& element : list.elements()) {
       const AddedToken token = read_special_token(element);
       config.special.insert_or_assign(token.content, TokenizerConfig::Token{element.name(), token});
     }
@@ -277,31 +216,29 @@ void read_special_tokens(const JsonField& file, TokenizerConfig& config) {
 }  // namespace
 
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
-  const Json parsed = parse_json<Json>(json, origin);
-  const JsonField file(parsed, "the file", origin);
-  if (file["model"].is_null()) file.refuse("has no \"model\": it is not a tokenizer.json");
-  const JsonField type = file["model"]["type"];
+  const Field file(json, origin);
+  if (file["model"].is_null()) file["model"].refuse("is missing: this is not a tokenizer.json");
+  const Field type = file["model"]["type"];
   if (type.json() == "WordLevel") return read_characters(file);
   // Files of the first versions of `tokenizers` do not name the model's type.
   const bool has_merges = type.is_null() && !file["model"]["merges"].is_null();
-  if (type.json() == "BPE" || has_merges) return read_byte_pairs(file, origin);
+  if (type.json() == "BPE" || has_merges) return read_byte_pairs(file);
   type.refuse("is ", type.shown(), "; supported are BPE, and WordLevel over characters");
 }
 
 TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin) {
-  const Json parsed = parse_json<Json>(json, origin);
-  const JsonField file(parsed, "the file", origin);
+  const Field file(json, origin);
   TokenizerConfig config;
   config.origin = origin;
   read_special_tokens(file, config);
   require_off(file["split_special_tokens"]);
-  const JsonField blank = file["add_prefix_space"];
+  const Field blank = file["add_prefix_space"];
   if (!blank.is_null()) config.adds_prefix_space = blank.flag();
-  const JsonField type = file["tokenizer_class"];
+  const Field type = file["tokenizer_class"];
   if (!type.is_null()) config.tokenizer_class = type.text();
   for (const char* key : {"add_bos_token", "add_eos_token"})
     if (file[key].flag()) config.adds_ends = key;
-  const JsonField decoder = file["added_tokens_decoder"];
+  const Field decoder = file["added_tokens_decoder"];
   config.has_added = !decoder.is_null();
   if (!config.has_added) return config;
   if (!decoder.json().is_object()) decoder.refuse("is not an object of ids and their tokens");
@@ -318,13 +255,11 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
 }
 
 void read_special_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
-  const Json parsed = parse_json<Json>(json, origin);
-  read_special_tokens(JsonField(parsed, "the file", origin), config);
+  read_special_tokens(Field(json, origin), config);
 }
 
 void read_added_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
-  const Json parsed = parse_json<Json>(json, origin);
-  for (const auto& [content, id] : read_vocabulary(JsonField(parsed, "the file", origin))) {
+  for (const auto& [content, id] : read_vocabulary(Field(json, origin))) {
     require(!content.empty(), origin, ": the token with id ", id, " is empty");
     bool is_special = false;
     for (const auto& [key, special] : config.special)
@@ -337,8 +272,7 @@ void read_added_tokens_map(std::string_view json, const std::string& origin, Tok
 TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
                                          std::string_view merges, const std::string& merges_origin) {
   TokenizerFile read;
-  const Json parsed = parse_json<Json>(vocabulary, vocabulary_origin);
-  read.vocabulary = read_vocabulary(JsonField(parsed, "the file", vocabulary_origin));
+  read.vocabulary = read_vocabulary(Field(vocabulary, vocabulary_origin));
   read.merges_name = merges_origin + ": line ";
   read.first_merge = merges.starts_with("#version") ? 2 : 1;
   size_t number = 0;

@@ -7,70 +7,44 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/parse_json.h"
+#include "tokenizer/json_field.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Field = JsonField<Json>;
 
-/// One value of a line with its place for errors.
-struct Field {
-  const Json& value;
-  std::string place;  ///< "prompts.jsonl, line 3: "
-  std::string key;
-
-  void require_is(bool is_right, const char* what) const {
-    require(is_right, place, key, " is ", value.dump(-1, ' ', false, Json::error_handler_t::replace),
-            ": it must be ", what);
-  }
-  std::string text() const {
-    require_is(value.is_string(), "a text");
-    return value.get<std::string>();
-  }
-  double number() const {
-    require_is(value.is_number(), "a number");
-    return value.get<double>();
-  }
-  int64_t count() const {
-    require_is(
-        value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX),
-        "a whole number");
-    return value.get<int64_t>();
-  }
-  uint64_t seed() const {
-    require_is(value.is_number_unsigned(), "a whole number, 0 or more");
-    return value.get<uint64_t>();
-  }
-  std::vector<std::string> texts() const {
-    require_is(value.is_string() || value.is_array(), "a text, or a list of texts");
-    std::vector<std::string> list;
-    if (value.is_string()) list.push_back(value.get<std::string>());
-    if (value.is_array())
-      for (const Json& item : value) list.push_back(Field{item, place, key}.text());
-    for (const std::string& item : list) require_is(!item.empty(), "texts that are not empty");
-    return list;
-  }
-};
+/// Returns a text or a list of texts. None may be empty.
+std::vector<std::string> texts_of(const Field& field) {
+  std::vector<std::string> texts;
+  field.require_is(field.json().is_string() || field.json().is_array(), "a text or a list of texts");
+  if (field.json().is_string())
+    texts.push_back(field.text());
+  else
+    for (const Field& element : field.elements()) texts.push_back(element.text());
+  field.require_is(std::ranges::count(texts, "") == 0, "texts that are not empty");
+  return texts;
+}
 
 using Reader = void (*)(PromptLine&, const Field&);
 const std::map<std::string, Reader> readers = {
     {"prompt", [](PromptLine& line, const Field& field) { line.prompt.text = field.text(); }},
-    {"id", [](PromptLine& line, const Field& field) { line.id = field.value.dump(); }},
+    {"id", [](PromptLine& line, const Field& field) { line.id = field.json().dump(); }},
     {"max_new_tokens",
-     [](PromptLine& line, const Field& field) { line.prompt.options.tokens = field.count(); }},
+     [](PromptLine& line, const Field& field) { line.prompt.options.tokens = field.whole(); }},
     {"temperature",
      [](PromptLine& line, const Field& field) { line.prompt.options.temperature = field.number(); }},
-    {"top_k", [](PromptLine& line, const Field& field) { line.prompt.options.top_k = field.count(); }},
+    {"top_k", [](PromptLine& line, const Field& field) { line.prompt.options.top_k = field.whole(); }},
     {"top_p", [](PromptLine& line, const Field& field) { line.prompt.options.top_p = field.number(); }},
     {"repetition_penalty",
      [](PromptLine& line, const Field& field) { line.prompt.options.repetition_penalty = field.number(); }},
     {"seed",
      [](PromptLine& line, const Field& field) {
-       line.prompt.options.seed = field.seed();
+       line.prompt.options.seed = field.whole<uint64_t>();
        line.prompt.options.prompt = 0;  // the draws depend on the seed, not on the line's position
      }},
-    {"stop", [](PromptLine& line, const Field& field) { line.prompt.stop_texts = field.texts(); }},
+    {"stop", [](PromptLine& line, const Field& field) { line.prompt.stop_texts = texts_of(field); }},
 };
 
 std::string known_keys() {
@@ -80,18 +54,17 @@ std::string known_keys() {
 }
 
 PromptLine read_line(std::string_view text, const std::string& source, const PromptLine& defaults) {
-  const Json json = parse_json<Json>(text, source);
-  const std::string place = source + ": ";
-  require(json.is_object(), place, "not a JSON object such as {\"prompt\": \"Once\"}");
+  const Field object(text, source);
+  object.require_is(object.json().is_object(), "an object such as {\"prompt\": \"Once\"}");
   PromptLine line = defaults;
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& [key, value] : object.json().items()) {
     const auto reader = readers.find(key);
-    require(reader != readers.end(), place, "the key ", key, " is unknown; the keys are ", known_keys());
-    reader->second(line, Field{value, place, key});
+    require(reader != readers.end(), source, ": the key ", key, " is unknown; the keys are ", known_keys());
+    reader->second(line, object[key]);
   }
-  require(json.contains("prompt"), place, "there is no prompt");
-  require_valid(line.prompt.options, place);
-  line.prompt.source = concat(place, "prompt");
+  require(object.has("prompt"), source, ": there is no prompt");
+  require_valid(line.prompt.options, source + ": ");
+  line.prompt.source = source + ": prompt";
   return line;
 }
 

@@ -157,7 +157,7 @@ TEST_F(CorpusTest, ExamplesAreCountedAndTheirLinesNumbered) {
   EXPECT_EQ(facts.alphabet, "0123456789=\u00e9") << "a NUL is a matter of the tokenizer";
   EXPECT_EQ(facts.hash, hash_of(lines));
   const Corpus wrong = local_corpus(write("y.jsonl", lines + "{}"));
-  expect_contains(user_error([&] { measure(wrong); }), {wrong.source + ":80001: \"prompt\" is missing"});
+  expect_contains(user_error([&] { measure(wrong); }), {wrong.source + ":80001: prompt is missing"});
 }
 
 // Reading a file that was cut meanwhile must not end the process.

@@ -182,7 +182,7 @@ TEST_F(BadIndex, NamesOnlyFilesOfTheFolder) {
   for (const char* file :
        {"../model.safetensors", "/etc/passwd", "a/b.safetensors", ".safetensors", "x.bin", ""}) {
     expect_contains(with_index([&](Json& json) { json["weight_map"][first] = file; }),
-                    {index_file, first, "not the name of a safetensors file"});
+                    {index_file, first, "must be the name of a safetensors file"});
     write(index_file, index);
   }
   expect_contains(with_index([&](Json& json) { json["weight_map"][first] = 7; }), {index_file, first});

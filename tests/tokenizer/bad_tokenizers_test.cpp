@@ -61,7 +61,7 @@ TEST(BadTokenizerJson, IsRefusedByPlace) {
   refuses([](Json& f) { f["model"]["merges"][3] = {"a", ""}; }, {"model.merges[3] merges an empty token"});
   refuses([](Json& f) { f["post_processor"]["special_tokens"]["<|begin|>"]["ids"] = {9000}; },
           {"the token id 9000"});
-  refuses([](Json& f) { f.erase("model"); }, {"has no \"model\""});
+  refuses([](Json& f) { f.erase("model"); }, {"model is missing"});
   EXPECT_EQ(user_error([] { tokenizer_from_json("{\"a\":[1,}", "t.json"); }),
             "t.json is not valid JSON: damaged at byte 9");
   expect_contains(user_error([] { tokenizer_from_json(std::string(100000, '['), "t.json"); }), {"t.json"});

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "tokenizer/utf8.h"
+
+namespace lockstep {
+
+/// Parses JSON that another program or a person wrote. Throws UserError that begins with `origin`, such as
+/// "prompts.jsonl, line 3", if it is no JSON, is nested more than 64 levels deep, names a key twice in one
+/// object or has a number that double precision cannot hold. `Json` is nlohmann::json or ordered_json.
+template <class Json>
+Json parse_json(std::string_view text, const std::string& origin);
+
+/// A value of such a JSON text and its name in errors: "vocab.json: model.merges[3]". The name of the whole
+/// text is its origin. A function that needs another kind of value throws UserError with name and value.
+template <class Json>
+class JsonField {
+ public:
+  JsonField(std::string_view text, const std::string& origin)
+      : value_(std::make_shared<const Json>(parse_json<Json>(text, origin))),
+        name_(origin),
+        separator_(": ") {}
+
+  const Json& json() const { return *value_; }
+  bool is_null() const { return value_->is_null(); }
+  bool has(const std::string& key) const { return value_->is_object() && value_->contains(key); }
+  const std::string& name() const { return name_; }
+  /// Returns the value as errors show it: JSON, cut after 80 bytes.
+  std::string shown() const {
+    const std::string text = value_->dump();
+    return text.size() <= 80 ? text : text.substr(0, next_character(text, 80)) + "...";
+  }
+
+  /// Throws UserError that begins with the name.
+  template <class... Args>
+  [[noreturn]] void refuse(const Args&... message) const {
+    throw UserError(concat(name_, " ", message...));
+  }
+  template <class... Kind>
+  void require_is(bool is_right, const Kind&... kind) const {
+    if (!is_right) refuse(is_null() ? "is missing" : "is " + shown(), ": it must be ", kind...);
+  }
+
+  /// Returns the member `key`, or null if the object has none.
+  JsonField operator[](const std::string& key) const {
+    static const Json none;
+    require_is(value_->is_object(), "an object");
+    const auto found = value_->find(key);
+    return {*this, found == value_->end() ? none : *found, concat(name_, separator_, key)};
+  }
+  std::vector<JsonField> elements() const {
+    require_is(value_->is_array(), "a list");
+    std::vector<JsonField> all;
+    for (const Json& element : *value_) all.push_back({*this, element, concat(name_, "[", all.size(), "]")});
+    return all;
+  }
+
+  std::string text() const {
+    require_is(value_->is_string(), "a text");
+    return value_->template get<std::string>();
+  }
+  bool flag(bool otherwise = false) const {
+    if (is_null()) return otherwise;
+    require_is(value_->is_boolean(), "true or false");
+    return value_->template get<bool>();
+  }
+  double number() const {
+    require_is(value_->is_number(), "a number");
+    return value_->template get<double>();
+  }
+  template <class Whole = int64_t>
+  Whole whole(Whole least = std::numeric_limits<Whole>::min(),
+              Whole most = std::numeric_limits<Whole>::max()) const {
+    const auto fits = [&](auto number) {
+      return std::cmp_less_equal(least, number) && std::cmp_less_equal(number, most);
+    };
+    require_is(value_->is_number_unsigned()
+                   ? fits(value_->template get<uint64_t>())
+                   : value_->is_number_integer() && fits(value_->template get<int64_t>()),
+               "a whole number from ", least, " to ", most);
+    return value_->template get<Whole>();
+  }
+
+ private:
+  JsonField(const JsonField& whole, const Json& value, std::string name)
+      : value_(whole.value_, &value), name_(std::move(name)) {}
+
+  std::shared_ptr<const Json> value_;  ///< keeps the whole text
+  std::string name_;
+  const char* separator_ = ".";  ///< between its name and a member's
+};
+
+}  // namespace lockstep
