@@ -7,7 +7,7 @@
 #include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "huggingface/load_writer.h"
+#include "huggingface/load_gpt.h"
 #include "writing/prompt_lines.h"
 #include "writing/write_texts.h"
 

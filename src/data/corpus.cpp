@@ -35,25 +35,6 @@ constexpr std::string_view adjectives[] = {"apt", "big", "coy", "dry", "fat", "h
 constexpr std::string_view nouns[] = {"ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen",
                                       "jay", "kid", "moa", "owl", "pig", "ram", "sow", "yak"};
 
-}  // namespace
-
-std::string find_in_data_folder(const std::string& file) {
-  const char* folder = std::getenv("LOCKSTEP_DATA_DIR");
-  if (folder == nullptr || *folder == '\0' || file.empty()) return "";
-  const fs::path path = fs::path(folder) / file;
-  return is_file(path) ? path.string() : "";
-}
-
-Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
-                      const std::string& source) {
-  return {.kind = is_jsonl(name) ? Corpus::Kind::examples : Corpus::Kind::text,
-          .title = title,
-          .source = source,
-          .documents = {{.name = source, .path = path}}};
-}
-
-namespace {
-
 Corpus folder_corpus(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code problem;
@@ -71,6 +52,21 @@ Corpus folder_corpus(const std::string& folder) {
 }
 
 }  // namespace
+
+std::string find_in_data_folder(const std::string& file) {
+  const char* folder = std::getenv("LOCKSTEP_DATA_DIR");
+  if (folder == nullptr || *folder == '\0' || file.empty()) return "";
+  const fs::path path = fs::path(folder) / file;
+  return is_file(path) ? path.string() : "";
+}
+
+Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
+                      const std::string& source) {
+  return {.kind = is_jsonl(name) ? Corpus::Kind::examples : Corpus::Kind::text,
+          .title = title,
+          .source = source,
+          .documents = {{.name = source, .path = path}}};
+}
 
 Corpus local_corpus(const std::string& name) {
   const std::string built_in = "the built-in sample";

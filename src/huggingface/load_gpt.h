@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "huggingface/source_model.h"
 #include "nn/gpt.h"
@@ -15,5 +16,13 @@ Gpt::Options options_of(const SourceModel& source);
 std::unique_ptr<Gpt> load_gpt(const SourceModel& source);
 /// Returns the tokenizer next to a model or in its snapshot, or null if the source has none. For rank 0 only.
 std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source);
+
+/// A model that can generate text, with its tokenizer.
+struct Writer {
+  std::unique_ptr<Gpt> model;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+/// Loads a run or snapshot of train_gpt, or a Hugging Face folder. Throws UserError naming the missing part.
+Writer load_writer(const std::string& path);
 
 }  // namespace lockstep

@@ -33,15 +33,6 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// Broadcasts rank 0's bytes to all ranks. Empty bytes mean that rank 0 failed to read them.
-void share(const World& world, std::string& bytes) {
-  int64_t size = std::ssize(bytes);
-  if (world.size() == 1) return;
-  world.communicator().broadcast(&size, sizeof size, 0);
-  bytes.resize(static_cast<size_t>(size));
-  if (size > 0) world.communicator().broadcast(bytes.data(), size, 0);
-}
-
 /// Stores the elements that this rank holds. `values` are the elements `place` of the model.
 void keep(const World& world, PlacedTensors& tensors, Range place, const std::string& values) {
   for (const Range& held : tensors.buffers()[0].held[static_cast<size_t>(world.rank())])
@@ -185,7 +176,7 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
       const Range piece{begin, std::min(one.place.size(), begin + piece_elements)};
       std::string values;
       if (world.is_first()) problem = problem_of([&] { values = values_of(*folder_, one.name, piece); });
-      share(world, values);
+      values = world.communicator().broadcast_text(values, 0);  // empty if rank 0 has failed
       if (values.empty() && problem.empty()) problem = "rank 0 has failed";
       if (!values.empty())
         keep(world, tensors, {one.place.begin + piece.begin, one.place.begin + piece.end}, values);

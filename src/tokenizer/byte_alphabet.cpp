@@ -44,16 +44,12 @@ std::string spell_bytes(std::string_view bytes) {
 
 std::optional<std::string> unspell_bytes(std::string_view spelling) {
   std::string bytes;
-  for (size_t i = 0; i < spelling.size(); ++i) {
-    const auto lead = static_cast<unsigned char>(spelling[i]);
-    char32_t letter = lead;
-    // Every character of the alphabet has at most two bytes in UTF-8.
-    if (lead >= 0x80) {
-      if ((lead & 0xE0) != 0xC0 || i + 1 == spelling.size()) return {};
-      letter = (lead & 0x1Fu) << 6 | (static_cast<unsigned char>(spelling[++i]) & 0x3Fu);
-    }
+  while (!spelling.empty()) {
+    const Utf8Character next = first_character(spelling);
+    const char32_t letter = next.code_point;  // U+0000 of an invalid character spells no byte
     if (letter >= letters || alphabet().byte[letter] < 0) return {};
     bytes += static_cast<char>(alphabet().byte[letter]);
+    spelling.remove_prefix(next.bytes);
   }
   return bytes;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/byte_pair_model.h"
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -20,7 +22,7 @@ std::string shown(const std::string& token) { return concat("\"", token.substr(0
 /// id is a damaged number.
 size_t count_ids(const TokenizerFile& file, const std::string& origin) {
   size_t ids = file.vocabulary.empty() ? 0 : static_cast<size_t>(file.vocabulary.back().second) + 1;
-  for (const AddedToken& token : file.added) ids = std::max(ids, static_cast<size_t>(token.id) + 1);
+  for (const auto& [name, token] : file.added) ids = std::max(ids, static_cast<size_t>(token.id) + 1);
   const size_t tokens = file.vocabulary.size() + file.added.size();
   require(tokens > 0, origin, ": model.vocab has no tokens");
   require(ids <= 2 * tokens + 1024, origin, ": the id ", ids - 1, " is too large for ", tokens, " tokens");
@@ -29,7 +31,7 @@ size_t count_ids(const TokenizerFile& file, const std::string& origin) {
 
 void place_vocabulary(const TokenizerFile& file, const std::string& origin, BytePairModel& model) {
   std::unordered_set<std::string_view> added;
-  for (const AddedToken& token : file.added) added.insert(token.content);
+  for (const auto& [name, token] : file.added) added.insert(token.content);
   for (const auto& [token, id] : file.vocabulary) {
     std::string& place = model.tokens[static_cast<size_t>(id)];
     if (const auto bytes = unspell_bytes(token)) {
@@ -49,9 +51,7 @@ void place_added_tokens(const TokenizerFile& file, const Ids& ids, BytePairModel
   std::set<int32_t> used;
   std::unordered_set<std::string_view> contents;
   auto next = static_cast<int32_t>(file.vocabulary.size());
-  for (size_t i = 0; i < file.added.size(); ++i) {
-    const AddedToken& token = file.added[i];
-    const std::string& name = file.added_names[i];
+  for (const auto& [name, token] : file.added) {
     const auto known = ids.find(token.content);
     require(known == ids.end() || known->second == token.id, name, " gives ", shown(token.content),
             " the id ", token.id, ", but the vocabulary gives it another id");
@@ -64,6 +64,7 @@ void place_added_tokens(const TokenizerFile& file, const Ids& ids, BytePairModel
             token.id, ", but it is not in the vocabulary, and the next id is ", next);
     next = std::max(next, token.id + 1);
     place = token.content;
+    model.added.push_back(token);
   }
 }
 
@@ -108,7 +109,6 @@ BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& orig
   resolve_merges(file, ids, model);
   require_ids_exist(file.before, model, origin);
   require_ids_exist(file.after, model, origin);
-  model.added = file.added;
   model.rule = file.rule;
   model.takes_whole_pieces = file.ignores_merges;
   model.adds_blank_before_text = file.adds_prefix_space;

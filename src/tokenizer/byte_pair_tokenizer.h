@@ -4,27 +4,10 @@
 #include <array>
 #include <memory>
 
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/merge_table.h"
-#include "tokenizer/splitter.h"
+#include "tokenizer/byte_pair_model.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
-
-/// The data of a byte-level BPE tokenizer.
-struct BytePairModel {
-  std::vector<std::string> tokens;  ///< bytes by id; empty for an unused id
-  std::vector<Merge> merges;        ///< in ascending order of their ranks
-  std::vector<AddedToken> added;
-  SplitRule rule = SplitRule::gpt2;
-  /// If true, a piece that equals a token becomes that token even if merging gives others. It is
-  /// ignore_merges of a tokenizer.json, and always true for tiktoken files.
-  bool takes_whole_pieces = false;
-  bool adds_blank_before_text = false;
-  std::vector<int32_t> before, after;  ///< special tokens around a whole text
-  std::optional<int32_t> beginning_of_text, end_of_text;
-  std::string json;  ///< the tokenizer.json it was read from; empty for other formats
-};
 
 /// Byte-level byte-pair encoding. Finds added tokens, splits the text between them into pieces, and merges
 /// bytes within each piece.

@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/tokenizer_json.h"
 #include "tokenizer/utf8.h"
+#include "tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {

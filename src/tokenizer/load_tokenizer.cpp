@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tokenizer/byte_pair_tokenizer.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/tiktoken_file.h"
 #include "tokenizer/tokenizer_json.h"
@@ -84,22 +85,23 @@ TokenizerConfig config_beside(const fs::path& path) {
   return config;
 }
 
+/// Returns the place of an added token with this content, or the end.
+auto find_added(auto& added, const std::string& content) {
+  return std::ranges::find_if(added, [&](const NamedToken& known) { return known.token.content == content; });
+}
+
 /// Throws UserError if `config` contradicts the tokenizer.json. A tokenizer.json is complete by itself, and
 /// after a contradiction either file may be the intended one.
 void require_no_contradiction(const TokenizerConfig& config, const TokenizerFile& file,
                               const std::string& origin) {
-  const auto find = [&](const AddedToken& token) {
-    return std::find_if(file.added.begin(), file.added.end(),
-                        [&](const AddedToken& known) { return known.content == token.content; });
-  };
   for (const auto& [name, token] : config.added) {
-    const auto known = find(token);
-    require(known != file.added.end() && known->id == token.id, name, " gives \"", token.content,
+    const auto known = find_added(file.added, token.content);
+    require(known != file.added.end() && known->token.id == token.id, name, " gives \"", token.content,
             "\" the id ", token.id, ", which is no added token of ", origin);
   }
   for (const auto& [key, special] : config.special)
-    require(find(special.token) != file.added.end(), special.name, " names the token \"",
-            special.token.content, "\", which is no added token of ", origin);
+    require(find_added(file.added, special.token.content) != file.added.end(), special.name,
+            " names the token \"", special.token.content, "\", which is no added token of ", origin);
   if (file.model == TokenizerFile::Model::byte_pairs)
     require(config.adds_prefix_space.value_or(file.adds_prefix_space) == file.adds_prefix_space,
             config.origin, ": add_prefix_space is ",
@@ -109,18 +111,15 @@ void require_no_contradiction(const TokenizerConfig& config, const TokenizerFile
 /// Makes each token with a role a special added token. Throws UserError if the tokenizer lacks the token.
 void add_special_tokens(const TokenizerConfig& config, TokenizerFile& file) {
   const auto add = [&file](const AddedToken& token, const std::string& name) {
-    const auto added = std::find_if(file.added.begin(), file.added.end(),
-                                    [&](const AddedToken& known) { return known.content == token.content; });
-    if (added != file.added.end()) {
-      added->is_special = true;
+    if (const auto added = find_added(file.added, token.content); added != file.added.end()) {
+      added->token.is_special = true;
       return true;
     }
-    const auto known = std::find_if(file.vocabulary.begin(), file.vocabulary.end(),
-                                    [&](const auto& entry) { return entry.first == token.content; });
+    const auto known =
+        std::ranges::find(file.vocabulary, token.content, &std::pair<std::string, int32_t>::first);
     if (known == file.vocabulary.end()) return false;
-    file.added.push_back(token);
-    file.added.back().id = known->second;
-    file.added_names.push_back(name);
+    file.added.push_back({name, token});
+    file.added.back().token.id = known->second;
     return true;
   };
   for (const auto& [key, special] : config.special)
@@ -140,10 +139,7 @@ void apply(const TokenizerConfig& config, TokenizerFile& file) {
   require(config.adds_ends.empty(), config.origin, ": ", config.adds_ends,
           " is true, which is not supported for vocab.json; use a tokenizer.json");
   file.adds_prefix_space = config.adds_prefix_space.value_or(false);
-  for (const auto& [name, token] : config.added) {
-    file.added.push_back(token);
-    file.added_names.push_back(name);
-  }
+  file.added.insert(file.added.end(), config.added.begin(), config.added.end());
   add_special_tokens(config, file);
 }
 

@@ -103,9 +103,8 @@ AddedToken read_added_token(const Field& entry) {
 void read_added_tokens(const Field& place, TokenizerFile& file) {
   if (place.is_null()) return;
   for (const Field& entry : place.elements()) {
-    file.added.push_back(read_added_token(entry));
-    file.added.back().id = entry["id"].whole<int32_t>(0);
-    file.added_names.push_back(entry.name());
+    file.added.push_back({entry.name(), read_added_token(entry)});
+    file.added.back().token.id = entry["id"].whole<int32_t>(0);
   }
 }
 
@@ -200,15 +199,14 @@ void read_special_tokens(const Field& file, TokenizerConfig& config) {
     config.named.insert(key);
     const Field place = file[key];
     config.special.erase(key);
-    if (!place.is_null())
-      config.special.emplace(key, TokenizerConfig::Token{place.name(), read_special_token(place)});
+    if (!place.is_null()) config.special.emplace(key, NamedToken{place.name(), read_special_token(place)});
   }
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
     const Field list = file[key];
     if (list.is_null() || list.json() == Json::object()) continue;
     for (const Field& element : list.elements()) {
       const AddedToken token = read_special_token(element);
-      config.special.insert_or_assign(token.content, TokenizerConfig::Token{element.name(), token});
+      config.special.insert_or_assign(token.content, NamedToken{element.name(), token});
     }
   }
 }

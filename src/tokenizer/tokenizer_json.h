@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,9 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "tokenizer/byte_pair_tokenizer.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/splitter.h"
 
 namespace lockstep {
+
+/// An added token with its place, as errors name it.
+struct NamedToken {
+  std::string name;
+  AddedToken token;
+};
 
 /// The content of a Hugging Face tokenizer file, as far as this library supports it.
 struct TokenizerFile {
@@ -25,8 +33,7 @@ struct TokenizerFile {
   /// Errors call merge i <merges_name><i + first_merge><merges_end>.
   std::string merges_name, merges_end;
   size_t first_merge = 0;
-  std::vector<AddedToken> added;
-  std::vector<std::string> added_names;  ///< the name in errors of each added token
+  std::vector<NamedToken> added;
   SplitRule rule = SplitRule::gpt2;
   bool ignores_merges = false;
   bool adds_prefix_space = false;
@@ -35,19 +42,14 @@ struct TokenizerFile {
 
 /// The content of the files next to a tokenizer, such as tokenizer_config.json.
 struct TokenizerConfig {
-  struct Token {
-    std::string name;  ///< its name in errors
-    AddedToken token;
-  };
-
   std::string origin;  ///< the path of tokenizer_config.json
   std::optional<bool> adds_prefix_space;
-  std::string tokenizer_class;  ///< empty if the file names none
-  std::string adds_ends;        ///< add_bos_token or add_eos_token if one is true, else empty
-  bool has_added = false;       ///< whether tokenizer_config.json lists added tokens
-  std::vector<Token> added;     ///< in order of their ids
+  std::string tokenizer_class;    ///< empty if the file names none
+  std::string adds_ends;          ///< add_bos_token or add_eos_token if one is true, else empty
+  bool has_added = false;         ///< whether tokenizer_config.json lists added tokens
+  std::vector<NamedToken> added;  ///< in order of their ids
   /// Special tokens without ids. The key is the token's role, such as pad_token, or else its content.
-  std::map<std::string, Token> special;
+  std::map<std::string, NamedToken> special;
   std::set<std::string> named;  ///< the roles that the files name, also those that are null
 };
 
@@ -60,12 +62,5 @@ void read_added_tokens_map(std::string_view json, const std::string& origin, Tok
 /// Reads GPT-2's two files: tokens with their ids, and one merge per line. The result has no added tokens.
 TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
                                          std::string_view merges, const std::string& merges_origin);
-
-/// Makes the model of a file of byte pairs. Throws UserError for impossible merges or ids.
-BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& origin);
-
-/// Returns a tokenizer.json whose tokens are these characters, in order of their ids.
-std::string character_tokenizer_json(const std::vector<std::string>& characters);
-std::string byte_pair_tokenizer_json(const BytePairModel& model);
 
 }  // namespace lockstep

@@ -17,6 +17,19 @@ bool has_eight_ascii(std::string_view bytes, size_t offset) {
   return (word & 0x8080808080808080) == 0;
 }
 
+/// Calls visit(code_point) for each character. Errors count bytes from `first`.
+template <class Visit>
+void visit_characters(std::string_view bytes, std::string_view source, int64_t first, Visit visit) {
+  for (size_t offset = 0; offset < bytes.size();) {
+    const Utf8Character next = first_character(bytes.substr(offset));
+    require(next.code_point != 0, source, " is not text: byte ", first + static_cast<int64_t>(offset),
+            bytes[offset] == 0 ? " is a NUL" : " does not begin a UTF-8 character",
+            "; a corpus is a UTF-8 text file (iconv converts other encodings)");
+    visit(next.code_point);
+    offset += next.bytes;
+  }
+}
+
 }  // namespace
 
 Utf8Character first_character(std::string_view bytes) {
@@ -36,23 +49,6 @@ Utf8Character first_character(std::string_view bytes) {
   }
   return {length, code_point, Utf8Character::State::valid};
 }
-
-namespace {
-
-/// Calls visit(code_point) for each character. Errors count bytes from `first`.
-template <class Visit>
-void visit_characters(std::string_view bytes, std::string_view source, int64_t first, Visit visit) {
-  for (size_t offset = 0; offset < bytes.size();) {
-    const Utf8Character next = first_character(bytes.substr(offset));
-    require(next.code_point != 0, source, " is not text: byte ", first + static_cast<int64_t>(offset),
-            bytes[offset] == 0 ? " is a NUL" : " does not begin a UTF-8 character",
-            "; a corpus is a UTF-8 text file (iconv converts other encodings)");
-    visit(next.code_point);
-    offset += next.bytes;
-  }
-}
-
-}  // namespace
 
 std::u32string decode_utf8(std::string_view bytes, std::string_view source) {
   std::u32string text;

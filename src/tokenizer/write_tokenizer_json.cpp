@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/write_tokenizer_json.h"
+
 #include <nlohmann/json.hpp>
 
 #include "tokenizer/byte_alphabet.h"
-#include "tokenizer/tokenizer_json.h"
 
 namespace lockstep {
 namespace {

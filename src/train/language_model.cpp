@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "huggingface/load_gpt.h"
-#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
 #include "nn/adamw.h"
 #include "snapshot/run_folder.h"

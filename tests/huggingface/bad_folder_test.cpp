@@ -8,7 +8,6 @@
 #include <random>
 
 #include "huggingface/load_gpt.h"
-#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
 #include "nn/text_model.h"
 #include "parameters/parameter_space.h"

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "huggingface/load_gpt.h"
-#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "huggingface/load_gpt.h"
-#include "huggingface/load_writer.h"
 #include "huggingface/model_layout.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
