@@ -31,12 +31,12 @@ Gelu activation_of(const Field& field) {
 }
 
 /// Throws UserError if a setting is neither missing nor the only supported one.
-void require_computed(const Field& file, const Gpt2Config& config) {
+void require_computed(const Field& file, int64_t width) {
   const std::pair<const char*, Json> computed[] = {{"scale_attn_weights", true},
                                                    {"scale_attn_by_inverse_layer_idx", false},
                                                    {"reorder_and_upcast_attn", false},
                                                    {"add_cross_attention", false},
-                                                   {"n_inner", 4 * config.width}};
+                                                   {"n_inner", 4 * width}};
   for (const auto& [name, value] : computed)
     file[name].require_is(file[name].is_null() || file[name].json() == value, value.dump());
   const Field epsilon = file["layer_norm_epsilon"];
@@ -51,39 +51,40 @@ Gpt2Config parse_gpt2_config(const std::string& json, const std::string& origin)
   const Field file(json, origin);
   file["model_type"].require_is(file["model_type"].json() == "gpt2", "gpt2");
   const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
-  Gpt2Config config{.vocabulary = size("vocab_size", int64_t{1} << 30),
-                    .positions = size("n_positions", int64_t{1} << 30),
-                    .width = size("n_embd", int64_t{1} << 20),
-                    .layers = size("n_layer", 1 << 14),
-                    .heads = size("n_head", int64_t{1} << 20),
-                    .activation = activation_of(file["activation_function"]),
-                    .is_tied = file["tie_word_embeddings"].flag(true)};
-  require(config.width % config.heads == 0, origin, ": n_embd = ", config.width,
-          " cannot be divided among n_head = ", config.heads, " heads");
-  require(std::max({config.vocabulary, config.positions, 4 * config.width}) <= most_elements / config.width,
+  const Gpt::Options model{.vocabulary = size("vocab_size", int64_t{1} << 30),
+                           .block_size = size("n_positions", int64_t{1} << 30),
+                           .layers = size("n_layer", 1 << 14),
+                           .heads = size("n_head", int64_t{1} << 20),
+                           .width = size("n_embd", int64_t{1} << 20),
+                           .tie_weights = file["tie_word_embeddings"].flag(true),
+                           .activation = activation_of(file["activation_function"])};
+  require(model.width % model.heads == 0, origin, ": n_embd = ", model.width,
+          " cannot be divided among n_head = ", model.heads, " heads");
+  require(std::max({model.vocabulary, model.block_size, 4 * model.width}) <= most_elements / model.width,
           origin, ": vocab_size, n_positions and n_embd need a tensor of more than ", most_elements,
           " elements");
-  config.beginning_of_text = token_of(file["bos_token_id"], config.vocabulary);
-  config.end_of_text = token_of(file["eos_token_id"], config.vocabulary);
-  require_computed(file, config);
-  return config;
+  require_computed(file, model.width);
+  return {.model = model,
+          .beginning_of_text = token_of(file["bos_token_id"], model.vocabulary),
+          .end_of_text = token_of(file["eos_token_id"], model.vocabulary)};
 }
 
 std::string gpt2_config_json(const Gpt2Config& config, DType dtype) {
+  const Gpt::Options& model = config.model;
   const char* type = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
   const Json json = {{"architectures", {"GPT2LMHeadModel"}},
                      {"model_type", "gpt2"},
-                     {"vocab_size", config.vocabulary},
-                     {"n_positions", config.positions},
-                     {"n_ctx", config.positions},
-                     {"n_embd", config.width},
-                     {"n_layer", config.layers},
-                     {"n_head", config.heads},
+                     {"vocab_size", model.vocabulary},
+                     {"n_positions", model.block_size},
+                     {"n_ctx", model.block_size},
+                     {"n_embd", model.width},
+                     {"n_layer", model.layers},
+                     {"n_head", model.heads},
                      {"n_inner", nullptr},
-                     {"activation_function", config.activation == Gelu::erf ? "gelu" : "gelu_new"},
-                     {"resid_pdrop", config.dropout},
-                     {"embd_pdrop", config.dropout},
-                     {"attn_pdrop", config.dropout},
+                     {"activation_function", model.activation == Gelu::erf ? "gelu" : "gelu_new"},
+                     {"resid_pdrop", model.dropout},
+                     {"embd_pdrop", model.dropout},
+                     {"attn_pdrop", model.dropout},
                      {"layer_norm_epsilon", 1e-5},
                      {"initializer_range", 0.02},
                      {"scale_attn_weights", true},
@@ -94,7 +95,7 @@ std::string gpt2_config_json(const Gpt2Config& config, DType dtype) {
                      {"bos_token_id", id_or_null(config.beginning_of_text)},
                      {"eos_token_id", id_or_null(config.end_of_text)},
                      {"pad_token_id", nullptr},
-                     {"tie_word_embeddings", config.is_tied},
+                     {"tie_word_embeddings", model.tie_weights},
                      {"dtype", type},
                      {"torch_dtype", type}};
   return json.dump(2) + "\n";
@@ -106,14 +107,14 @@ std::string generation_config_json(const Gpt2Config& config) {
   return json.dump(2) + "\n";
 }
 
-std::map<std::string, Shape> gpt2_tensors(const Gpt2Config& config) {
-  const int64_t width = config.width;
-  std::map<std::string, Shape> tensors = {{"wte.weight", {config.vocabulary, width}},
-                                          {"wpe.weight", {config.positions, width}},
+std::map<std::string, Shape> gpt2_tensors(const Gpt::Options& model) {
+  const int64_t width = model.width;
+  std::map<std::string, Shape> tensors = {{"wte.weight", {model.vocabulary, width}},
+                                          {"wpe.weight", {model.block_size, width}},
                                           {"ln_f.weight", {width}},
                                           {"ln_f.bias", {width}}};
-  if (!config.is_tied) tensors["lm_head.weight"] = {config.vocabulary, width};
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
+  if (!model.tie_weights) tensors["lm_head.weight"] = {model.vocabulary, width};
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
     const std::string block = concat("h.", layer, ".");
     for (const char* norm : {"ln_1", "ln_2"})
       for (const char* part : {".weight", ".bias"}) tensors[concat(block, norm, part)] = {width};

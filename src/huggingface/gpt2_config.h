@@ -8,7 +8,7 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
-#include "kernels/gelu.h"
+#include "nn/gpt.h"
 
 namespace lockstep {
 
@@ -18,14 +18,7 @@ inline constexpr const char* index_file = "model.safetensors.index.json";
 
 /// The fields of a GPT-2's config.json that this library supports.
 struct Gpt2Config {
-  int64_t vocabulary = 0;
-  int64_t positions = 0;  ///< the longest context
-  int64_t width = 0;
-  int64_t layers = 0;
-  int64_t heads = 0;
-  Gelu activation = Gelu::tanh;
-  bool is_tied = true;                            ///< the head shares the token embedding's weights
-  double dropout = 0.0;                           ///< written but not read: training has its own setting
+  Gpt::Options model;                             ///< dropout is not read: training has its own setting
   std::optional<int64_t> beginning_of_text = {};  ///< ids
   std::optional<int64_t> end_of_text = {};
 };
@@ -40,7 +33,7 @@ std::string generation_config_json(const Gpt2Config& config);
 
 /// Returns the shapes of the model's tensors by their names in GPT2Model. A GPT2LMHeadModel puts
 /// "transformer." in front of these names. lm_head.weight is included unless it is tied.
-std::map<std::string, Shape> gpt2_tensors(const Gpt2Config& config);
+std::map<std::string, Shape> gpt2_tensors(const Gpt::Options& model);
 
 /// Returns a tensor's name in gpt2_tensors(): the name without "transformer.".
 std::string gpt2_name(const std::string& name);

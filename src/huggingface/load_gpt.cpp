@@ -11,23 +11,8 @@
 
 namespace lockstep {
 
-Gpt::Options options_of(const SourceModel& source) {
-  const Gpt2Config& config = source.config();
-  const int64_t multiple = source.is_snapshot() ? source.vocabulary_multiple() : 1;
-  return {.vocabulary = config.vocabulary,
-          .rows = (config.vocabulary + multiple - 1) / multiple * multiple,
-          .block_size = config.positions,
-          .layers = config.layers,
-          .heads = config.heads,
-          .width = config.width,
-          .dropout = config.dropout,
-          .has_bias = source.has_bias(),
-          .tie_weights = config.is_tied,
-          .activation = config.activation};
-}
-
 std::unique_ptr<Gpt> load_gpt(const SourceModel& source) {
-  auto model = std::make_unique<Gpt>(options_of(source), 0);
+  auto model = std::make_unique<Gpt>(source.config().model, 0);
   const ParameterSpace space(model->parameters());
   SpaceTensors tensors(space, nullptr, 1);
   source.load(World::alone(), tensors);
@@ -57,8 +42,9 @@ Writer load_writer(const std::string& path) {
       writer.tokenizer != nullptr, path,
       " has no vocabulary: it is neither a snapshot of a model that was trained on text, nor a folder with a "
       "tokenizer.json");
-  require(writer.tokenizer->vocabulary_size() <= source.config().vocabulary, path, " has a tokenizer with ",
-          writer.tokenizer->vocabulary_size(), " tokens, but a model with only ", source.config().vocabulary);
+  require(writer.tokenizer->vocabulary_size() <= source.config().model.vocabulary, path,
+          " has a tokenizer with ", writer.tokenizer->vocabulary_size(), " tokens, but a model with only ",
+          source.config().model.vocabulary);
   writer.model = load_gpt(source);
   return writer;
 }

@@ -10,8 +10,6 @@
 
 namespace lockstep {
 
-/// Returns the options of a source's model. The embedding has the fewest rows that can hold the source's.
-Gpt::Options options_of(const SourceModel& source);
 /// Loads the model with its values on a single rank. Throws UserError that names a damaged file.
 std::unique_ptr<Gpt> load_gpt(const SourceModel& source);
 /// Returns the tokenizer next to a model or in its snapshot, or null if the source has none. For rank 0 only.

@@ -139,8 +139,8 @@ void ModelFolder::add(const std::string& name, TensorLocation place) {
 }
 
 void ModelFolder::require_all_tensors() {
-  const std::map<std::string, Shape> expected = gpt2_tensors(config_);
-  if (config_.is_tied) {
+  const std::map<std::string, Shape> expected = gpt2_tensors(config_.model);
+  if (config_.model.tie_weights) {
     // Head and embedding are equal, so the file may have either one.
     if (const auto head = tensors_.extract("lm_head.weight"); head && !tensors_.contains("wte.weight"))
       tensors_["wte.weight"] = head.mapped();

@@ -20,10 +20,10 @@ namespace lockstep {
 namespace {
 
 /// Returns the bias tensors that a model without biases lacks, by their names in a GPT2LMHeadModel.
-std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& options, const Gpt2Config& config) {
+std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& model) {
   std::vector<ModelLayout::Zeros> missing;
-  if (options.has_bias) return missing;
-  for (const auto& [name, shape] : gpt2_tensors(config))
+  if (model.has_bias) return missing;
+  for (const auto& [name, shape] : gpt2_tensors(model))
     if (name.ends_with(".bias")) missing.push_back({concat("transformer.", name), shape});
   return missing;
 }
@@ -114,41 +114,30 @@ void write_folder(const std::string& path, const PlacedTensors& model, const Mod
 
 }  // namespace
 
-Gpt2Config gpt2_config_of(const Gpt::Options& options) {
-  return {.vocabulary = options.vocabulary,
-          .positions = options.block_size,
-          .width = options.width,
-          .layers = options.layers,
-          .heads = options.heads,
-          .activation = options.activation,
-          .is_tied = options.tie_weights,
-          .dropout = options.dropout};
-}
-
 ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, const Tokenizer* tokenizer) {
-  Gpt2Config config = gpt2_config_of(options);
+  Gpt2Config config{.model = options};
   if (tokenizer != nullptr) {
-    if (cuts_to_tokenizer) config.vocabulary = std::min(config.vocabulary, tokenizer->vocabulary_size());
+    int64_t& vocabulary = config.model.vocabulary;
+    if (cuts_to_tokenizer) vocabulary = std::min(vocabulary, tokenizer->vocabulary_size());
     config.end_of_text = tokenizer->end_of_text();
     config.beginning_of_text = tokenizer->beginning_of_text();
     if (!config.beginning_of_text) config.beginning_of_text = config.end_of_text;
   }
-  ModelLayout layout{.rows = {{"transformer.wte.weight", config.vocabulary}},
-                     .zeros = missing_biases(options, config),
+  ModelLayout layout{.rows = {{"transformer.wte.weight", config.model.vocabulary}},
+                     .zeros = missing_biases(options),
                      .texts = {{config_file, gpt2_config_json(config)},
                                {"generation_config.json", generation_config_json(config)}}};
-  if (!config.is_tied) layout.rows["lm_head.weight"] = config.vocabulary;
+  if (!options.tie_weights) layout.rows["lm_head.weight"] = config.model.vocabulary;
   if (tokenizer != nullptr) {
     layout.texts["tokenizer.json"] = tokenizer->to_json();
-    layout.texts["tokenizer_config.json"] = tokenizer->config_json(config.positions);
+    layout.texts["tokenizer_config.json"] = tokenizer->config_json(options.block_size);
   }
   return layout;
 }
 
 void convert_model(const SourceModel& source, const std::string& folder, DType dtype, int64_t most_bytes) {
-  const Gpt::Options options = options_of(source);
   const std::shared_ptr<const Tokenizer> tokenizer = source.is_snapshot() ? tokenizer_of(source) : nullptr;
-  ModelLayout layout = gpt2_layout(options, !source.has_own_vocabulary(), tokenizer.get());
+  ModelLayout layout = gpt2_layout(source.config().model, !source.has_own_vocabulary(), tokenizer.get());
   if (!source.is_snapshot()) {
     layout.texts = source.texts();
     layout.texts[config_file] = gpt2_config_json(source.config());

@@ -11,9 +11,6 @@
 
 namespace lockstep {
 
-/// Returns the fields of config.json, which transformers reads instead of Lockstep's settings.
-Gpt2Config gpt2_config_of(const Gpt::Options& options);
-
 /// Returns the layout that makes a snapshot of this model a folder that transformers loads. The token
 /// embedding has the rows of the vocabulary, or at most the tokenizer's if `cuts_to_tokenizer`. Missing
 /// biases are zeros. The texts are config.json, generation_config.json and, with a tokenizer, its two files.

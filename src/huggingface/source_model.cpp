@@ -133,30 +133,30 @@ void SourceModel::read_snapshot_sizes(int64_t rows, int64_t padding) {
   const Config config =
       config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
   const ModelConfig& model = config.model;
-  has_bias_ = model.bias;
   has_own_vocabulary_ = !model.from.empty();
-  vocabulary_multiple_ = std::max<int64_t>(1, model.vocab_multiple);
+  const int64_t multiple = vocabulary_multiple_ = std::max<int64_t>(1, model.vocab_multiple);
   // Padding for matmuls has fewer rows than a multiple. A larger padding takes part in the softmax.
-  const int64_t vocabulary = padding < vocabulary_multiple_ ? rows : rows + padding;
-  config_ = {.vocabulary = model.vocab_size > 0 ? model.vocab_size : vocabulary,
-             .positions = model.n_positions > 0 ? model.n_positions : config.data.block_size,
-             .width = model.n_embd,
-             .layers = model.n_layer,
-             .heads = model.n_head,
-             .activation = model.activation == "gelu_erf" ? Gelu::erf : Gelu::tanh,
-             .is_tied = model.tie_weights,
-             .dropout = model.dropout};
+  int64_t vocabulary = padding < multiple ? rows : rows + padding;
+  if (model.vocab_size > 0) vocabulary = model.vocab_size;
+  config_.model = {.vocabulary = vocabulary,
+                   .rows = (vocabulary + multiple - 1) / multiple * multiple,
+                   .block_size = model.n_positions > 0 ? model.n_positions : config.data.block_size,
+                   .layers = model.n_layer,
+                   .heads = model.n_head,
+                   .width = model.n_embd,
+                   .dropout = model.dropout,
+                   .has_bias = model.bias,
+                   .tie_weights = model.tie_weights,
+                   .activation = model.activation == "gelu_erf" ? Gelu::erf : Gelu::tanh};
 }
 
 std::map<std::string, std::string> SourceModel::texts() const {
+  const bool is_readable = snapshot_ && snapshot_->is_readable_here();
+  const std::vector<std::string> files = is_readable ? snapshot_->files() : std::vector<std::string>();
   std::map<std::string, std::string> found;
-  for (const char* file : text_files)
-    if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
-  if (!snapshot_ || !snapshot_->is_readable_here()) return found;
-  const std::vector<std::string> files = snapshot_->files();
   for (const char* file : text_files) {
-    if (std::ranges::count(files, file) == 0) continue;
-    found[file] = snapshot_->read_text(file);
+    if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
+    if (std::ranges::count(files, file) > 0) found[file] = snapshot_->read_text(file);
   }
   return found;
 }
@@ -166,7 +166,13 @@ std::map<std::string, std::string> SourceModel::artifacts() const {
 }
 
 void SourceModel::load(const World& world, PlacedTensors& tensors) const {
-  if (is_of_run_) return load_from_address(world, tensors);
+  if (is_of_run_) {  // the run begins again because its snapshots are gone
+    const SourceModel now(address_, world);
+    require(now.hash() == hash_, "model.from: ", address_,
+            " has changed since the run began with it, and there is no snapshot to resume from; use --fresh "
+            "to start a new run");
+    return now.load(world, tensors);
+  }
   if (snapshot_) return restore(*snapshot_, world, tensors, false);
   expect(tensors.buffers().front().dtype == DType::f32, "values are kept in ",
          tensors.buffers().front().dtype);
@@ -182,15 +188,6 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
         keep(world, tensors, {one.place.begin + piece.begin, one.place.begin + piece.end}, values);
     }
   on_first_rank(world, [&] { require(problem.empty(), problem); });
-}
-
-/// Loads the values from the address, for a run that begins again because its snapshots are gone.
-void SourceModel::load_from_address(const World& world, PlacedTensors& tensors) const {
-  const SourceModel now(address_, world);
-  require(now.hash() == hash_, "model.from: ", address_,
-          " has changed since the run began with it, and there is no snapshot to resume from; use --fresh to "
-          "start a new run");
-  now.load(world, tensors);
 }
 
 }  // namespace lockstep

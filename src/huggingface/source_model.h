@@ -31,7 +31,6 @@ class SourceModel {
 
   const std::string& address() const { return address_; }
   const Gpt2Config& config() const { return config_; }
-  bool has_bias() const { return has_bias_; }
   /// Returns true if a folder defines the vocabulary, so a text can use a part of it. Returns false if the
   /// vocabulary is that of the training text.
   bool has_own_vocabulary() const { return has_own_vocabulary_; }
@@ -54,14 +53,12 @@ class SourceModel {
  private:
   void open_snapshot(const World& world);
   void read_snapshot_sizes(int64_t rows, int64_t padding);
-  void load_from_address(const World& world, PlacedTensors& tensors) const;
 
   std::string address_;
   std::unique_ptr<ModelFolder> folder_;     ///< on rank 0, for a Hugging Face folder
   std::optional<StoredSnapshot> snapshot_;  ///< on all ranks, for a snapshot
   Gpt2Config config_;
   bool is_of_run_ = false;
-  bool has_bias_ = true;
   bool has_own_vocabulary_ = true;
   int64_t vocabulary_multiple_ = 64;
   std::string hash_;

@@ -64,7 +64,7 @@ int64_t count_used_parameters(const Gpt& model) {
 std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
   if (config.model.from.empty()) return nullptr;
   std::unique_ptr<SourceModel> source = open_source_model(config, world);
-  const Gpt2Config& there = source->config();
+  const Gpt::Options& there = source->config().model;
   const int64_t multiple = config.model.vocab_multiple;
   const std::vector<Setting> sizes = {
       {"model.n_layer", concat(there.layers)},
@@ -73,9 +73,9 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
       {"model.vocab_size", concat(there.vocabulary)},
       {"model.vocab_multiple",
        concat(multiple > 0 && !source->is_snapshot() ? multiple : source->vocabulary_multiple())},
-      {"model.n_positions", concat(there.positions)},
-      {"model.bias", source->has_bias() ? "true" : "false"},
-      {"model.tie_weights", there.is_tied ? "true" : "false"},
+      {"model.n_positions", concat(there.block_size)},
+      {"model.bias", there.has_bias ? "true" : "false"},
+      {"model.tie_weights", there.tie_weights ? "true" : "false"},
       {"model.activation", there.activation == Gelu::erf ? "gelu_erf" : "gelu_tanh"}};
   for (const Setting& size : sizes) {
     const std::string said = value_of(config, size.key);
@@ -85,8 +85,8 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
             ": leave the key out");
     config.unset.erase(size.key);
   }
-  require(config.data.block_size <= there.positions, "data.block_size = ", config.data.block_size,
-          ", but the model of model.from = ", config.model.from, " has ", there.positions, " positions");
+  require(config.data.block_size <= there.block_size, "data.block_size = ", config.data.block_size,
+          ", but the model of model.from = ", config.model.from, " has ", there.block_size, " positions");
   config = with_settings(std::move(config), sizes);
   return source;
 }

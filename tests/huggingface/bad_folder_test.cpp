@@ -40,14 +40,7 @@ class BadFolder : public testing::Test {
   std::string problem() const {
     return user_error([&] {
       const SourceModel source(folder(), World::alone());
-      const Gpt2Config& config = source.config();
-      const Gpt model({.vocabulary = config.vocabulary,
-                       .block_size = config.positions,
-                       .layers = config.layers,
-                       .heads = config.heads,
-                       .width = config.width,
-                       .tie_weights = config.is_tied},
-                      1);
+      const Gpt model(source.config().model, 1);
       const ParameterSpace space(model.parameters());
       SpaceTensors tensors(space, nullptr, 1);
       source.load(World::alone(), tensors);

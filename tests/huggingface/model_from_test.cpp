@@ -282,7 +282,7 @@ TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
     const std::string snapshot = directory / "run/snapshots/step-00000006";
     const ModelFolder folder(open_store(snapshot));
     const LanguageData data = short_language_data(config, 100);
-    EXPECT_EQ(folder.config().vocabulary, data.vocabulary_size);
+    EXPECT_EQ(folder.config().model.vocabulary, data.vocabulary_size);
     EXPECT_EQ(folder.text("tokenizer.json"), data.tokenizer->to_json());
     EXPECT_TRUE(folder.text("tokenizer_config.json").has_value());
     EXPECT_EQ(values_in(snapshot).at("h.0.mlp.c_fc.bias"), std::vector<double>(64, 0.0));
@@ -357,7 +357,7 @@ TEST(ModelFromSnapshot, WithADamagedTensorIsRefusedOnAllRanks) {
   write_text(path, bytes);
   run_ranks(2, [&](Communicator& communicator) {
     const SourceModel source(directory / "run", World(communicator.shared_from_this()));
-    const auto model = make_gpt(config, source.config().vocabulary);
+    const auto model = make_gpt(config, source.config().model.vocabulary);
     const ParameterSpace space(model->parameters());
     SpaceTensors tensors(space, nullptr, 2);
     expect_contains(user_error([&] { source.load(World(communicator.shared_from_this()), tensors); }),
