@@ -7,6 +7,7 @@ that they treat as assigned identifies their Unicode version.
 
     python3 scripts/make_unicode_classes.py      # needs tokenizers and tiktoken
 """
+import itertools
 import pathlib
 
 import tiktoken
@@ -40,6 +41,18 @@ def known(pattern):
     return characters
 
 
+def with_turns(runs):
+    """Joins single upper and lower characters that take turns into runs of class 7."""
+    joined = []
+    while runs:
+        length = 0
+        while length < len(runs) and runs[length] == ((1, 4), (1, 3))[length % 2]:
+            length += 1
+        joined.append((length, 7) if length > 1 else runs[0])
+        runs = runs[max(length, 1):]
+    return joined
+
+
 def main():
     version = VERSIONS[len(known(r"\P{Cn}") - known(r"\p{Co}") - known(r"\p{Cc}"))]
     class_of = dict.fromkeys(range(0x110000), 0)
@@ -48,12 +61,7 @@ def main():
             assert class_of[character] == 0
             class_of[character] = number
     assert known(r"\p{L}") == {c for c, number in class_of.items() if 3 <= number <= 5}
-    runs = []
-    for code in range(0x110000):
-        if runs and runs[-1][1] == class_of[code]:
-            runs[-1][0] += 1
-        else:
-            runs.append([1, class_of[code]])
+    runs = with_turns([(len(list(run)), number) for number, run in itertools.groupby(class_of[c] for c in range(0x110000))])
     lines, line = [], "   "
     for length, number in runs:
         entry = f" {length * 8 + number},"
@@ -64,12 +72,10 @@ def main():
     lines.append(line)
     path = pathlib.Path(__file__).parent.parent / "src/tokenizer/unicode_classes.cpp"
     path.write_text(f"""// SPDX-License-Identifier: Apache-2.0
-// Made by scripts/make_unicode_classes.py with tokenizers {tokenizers.__version__} and tiktoken {tiktoken.__version__}.
+// Unicode {version}, made by scripts/make_unicode_classes.py with tokenizers {tokenizers.__version__} and tiktoken {tiktoken.__version__}.
 #include "tokenizer/unicode_classes.h"
 
 namespace lockstep {{
-
-const char* const unicode_version = "{version}";
 
 // clang-format off
 const std::array<uint32_t, class_run_count> class_runs = {{

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include "core/error.h"
@@ -40,11 +41,10 @@ bool is_jsonl(std::string_view name) { return name.ends_with(".jsonl"); }
 
 std::vector<Example> read_examples(std::string_view lines, const std::string& source, int64_t first_line) {
   std::vector<Example> examples;
+  std::istringstream stream{std::string(lines)};
   int64_t number = first_line;
-  for (size_t begin = 0, end = 0; begin < lines.size(); begin = end + 1, ++number) {
-    end = std::min(lines.find('\n', begin), lines.size());
-    const std::string_view line = lines.substr(begin, end - begin);
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  for (std::string line; std::getline(stream, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     examples.push_back(example_of(line, concat(source, ":", number)));
     examples.back().line = number;
   }

@@ -15,6 +15,7 @@
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
+#include "tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {
@@ -130,7 +131,7 @@ ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, con
   if (!options.tie_weights) layout.rows["lm_head.weight"] = config.model.vocabulary;
   if (tokenizer != nullptr) {
     layout.texts["tokenizer.json"] = tokenizer->to_json();
-    layout.texts["tokenizer_config.json"] = tokenizer->config_json(options.block_size);
+    layout.texts["tokenizer_config.json"] = tokenizer_config_json(*tokenizer, options.block_size);
   }
   return layout;
 }

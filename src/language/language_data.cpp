@@ -18,6 +18,7 @@
 #include "language/token_file.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/load_tokenizer.h"
+#include "tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {
@@ -84,7 +85,7 @@ SharedText share_text(const Config& config, const World& world,
     facts = facts_of(corpus);
     const auto tokenizer = tokenizer_for(config, facts.alphabet, model_tokenizer);
     json = tokenizer->to_json();
-    config_json = tokenizer->config_json();
+    config_json = tokenizer_config_json(*tokenizer);
     shared.description = describe(corpus, facts);
     shared.text_hash = hash_text(facts.hash);
   });

@@ -81,6 +81,17 @@ const char* Splitter::end_of_piece(const char* begin, const char* end) const {
   return white_space(begin, end);
 }
 
+/// Returns the end of the characters whose classes belong to a run.
+template <class Belongs>
+const char* Splitter::end_of_run(const char* at, const char* end, Belongs belongs) const {
+  while (at < end) {
+    const auto [kind, bytes] = classes_.at(at);
+    if (!belongs(kind)) break;
+    at += bytes;
+  }
+  return at;
+}
+
 /// Returns the end of a contraction, or of letters with an optional leading character. Returns `at` if
 /// neither begins there.
 const char* Splitter::word(const char* at, const char* end) const {
@@ -89,9 +100,9 @@ const char* Splitter::word(const char* at, const char* end) const {
     if (after != at) return after;
   }
   const auto [kind, bytes] = classes_.at(at);
-  if (is_letter(kind)) return letters(at + bytes, end);
   const char* const next = at + bytes;
-  return may_precede_word(at, kind) && is_letter_at(next, end) ? letters(next, end) : at;
+  const bool begins_word = is_letter(kind) || (may_precede_word(at, kind) && is_letter_at(next, end));
+  return begins_word ? end_of_run(next, end, is_letter) : at;
 }
 
 /// Matches the two word alternatives of o200k. Each is tried first with the optional leading character.
@@ -105,9 +116,7 @@ const char* Splitter::cased_word(const char* at, const char* end) const {
     if (after == at) {
       // Without a lower or caseless letter the word is a run of upper ones.
       const char* const upper = may_precede_word(at, kind) ? next : at;
-      after = upper;
-      while (after < end && classes_.at(after).kind == CharacterClass::upper)
-        after += classes_.at(after).bytes;
+      after = end_of_run(upper, end, [](CharacterClass of) { return of == CharacterClass::upper; });
       if (after == upper) return at;
     }
   }
@@ -119,28 +128,15 @@ const char* Splitter::cased_word(const char* at, const char* end) const {
 const char* Splitter::cased_letters(const char* at, const char* end) const {
   const char* place = at;
   const char* after_caseless = at;
-  for (; place < end;) {
+  while (place < end) {
     const auto [kind, bytes] = classes_.at(place);
     if (kind != CharacterClass::upper && !is_caseless(kind)) break;
     place += bytes;
     if (is_caseless(kind)) after_caseless = place;
   }
   if (place == end || classes_.at(place).kind != CharacterClass::lower) return after_caseless;
-  for (; place < end;) {
-    const auto [kind, bytes] = classes_.at(place);
-    if (kind != CharacterClass::lower && !is_caseless(kind)) break;
-    place += bytes;
-  }
-  return place;
-}
-
-const char* Splitter::letters(const char* at, const char* end) const {
-  while (at < end) {
-    const auto [kind, bytes] = classes_.at(at);
-    if (!is_letter(kind)) break;
-    at += bytes;
-  }
-  return at;
+  return end_of_run(place, end,
+                    [](CharacterClass kind) { return kind == CharacterClass::lower || is_caseless(kind); });
 }
 
 const char* Splitter::numbers(const char* at, const char* end) const {
@@ -153,11 +149,7 @@ const char* Splitter::numbers(const char* at, const char* end) const {
 }
 
 const char* Splitter::punctuation(const char* at, const char* end) const {
-  while (at < end) {
-    const auto [kind, bytes] = classes_.at(at);
-    if (!is_other(kind)) break;
-    at += bytes;
-  }
+  at = end_of_run(at, end, is_other);
   if (rule_ == SplitRule::gpt2) return at;
   while (at < end && (is_line_end(*at) || (rule_ == SplitRule::o200k && *at == '/'))) ++at;
   return at;

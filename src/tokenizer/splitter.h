@@ -20,7 +20,7 @@ std::optional<SplitRule> split_rule_of(std::string_view pattern);
 std::string split_pattern(SplitRule rule);
 
 /// Splits valid UTF-8 texts into the pieces that the regular expression of a rule matches. Characters have
-/// their classes in Unicode `unicode_version`.
+/// their classes in Unicode 16.0.
 class Splitter {
  public:
   explicit Splitter(SplitRule rule);
@@ -35,7 +35,8 @@ class Splitter {
   const char* word(const char* at, const char* end) const;
   const char* cased_word(const char* at, const char* end) const;
   const char* cased_letters(const char* at, const char* end) const;
-  const char* letters(const char* at, const char* end) const;
+  template <class Belongs>
+  const char* end_of_run(const char* at, const char* end, Belongs belongs) const;
   const char* numbers(const char* at, const char* end) const;
   const char* punctuation(const char* at, const char* end) const;
   const char* white_space(const char* at, const char* end) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <sstream>
 #include <tuple>
 #include <unordered_map>
 
@@ -154,11 +155,9 @@ BytePairModel read_tiktoken(std::string_view text, const std::string& origin) {
   const size_t lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
   size_t number = 0;
   size_t tokens = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    begin = end + 1;
+  std::istringstream stream{std::string(text)};
+  for (std::string line; std::getline(stream, line);) {
+    if (line.ends_with('\r')) line.pop_back();
     ++number;
     if (line.empty()) continue;
     read_line(line, concat(origin, ": line ", number), model, 2 * lines + 1024);

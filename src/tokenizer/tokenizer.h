@@ -16,10 +16,8 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// Returns this tokenizer as a Hugging Face tokenizer.json. tokenizer_from_json() makes an equal tokenizer
-  /// from it and from config_json().
+  /// from it and from tokenizer_config_json().
   virtual std::string to_json() const = 0;
-  /// Returns the tokenizer_config.json that belongs to to_json(). `most_tokens` is the context length.
-  std::string config_json(std::optional<int64_t> most_tokens = {}) const;
   /// Returns a number that is greater than every id.
   virtual int64_t vocabulary_size() const = 0;
   /// Converts a text to ids. Throws UserError that names a byte or character it cannot encode. Errors call

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -150,7 +151,7 @@ void read_merges(const Field& place, TokenizerFile& file) {
     }
     const std::string both = merge.text();
     const size_t blank = both.find(' ');
-    if (blank == std::string::npos || both.find(' ', blank + 1) != std::string::npos)
+    if (std::ranges::count(both, ' ') != 1)
       merge.refuse("is not two tokens with a blank between them: ", merge.shown());
     file.merges.push_back({both.substr(0, blank), both.substr(blank + 1)});
   }
@@ -273,17 +274,14 @@ TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std:
   read.vocabulary = read_vocabulary(Field(vocabulary, vocabulary_origin));
   read.merges_name = merges_origin + ": line ";
   read.first_merge = merges.starts_with("#version") ? 2 : 1;
+  std::istringstream lines{std::string(merges)};
   size_t number = 0;
-  for (size_t begin = 0; begin < merges.size(); ++number) {
-    const size_t end = std::min(merges.find('\n', begin), merges.size());
-    const std::string_view line = merges.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string line; std::getline(lines, line); ++number) {
     if (number == 0 && line.starts_with("#version")) continue;
     const size_t blank = line.find(' ');
-    const bool is_merge =
-        blank != std::string_view::npos && line.find(' ', blank + 1) == std::string_view::npos;
+    const bool is_merge = std::ranges::count(line, ' ') == 1;
     require(is_merge, read.merges_name, number + 1, " is not two tokens with a blank between them");
-    read.merges.push_back({std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))});
+    read.merges.push_back({line.substr(0, blank), line.substr(blank + 1)});
   }
   return read;
 }

@@ -17,11 +17,9 @@ inline bool is_letter(CharacterClass kind) {
   return kind == CharacterClass::lower || kind == CharacterClass::upper || kind == CharacterClass::caseless;
 }
 
-/// The version of Unicode that defines the classes.
-extern const char* const unicode_version;
-
-/// Runs of characters of one class, starting at U+0000. Each entry is length * 8 + class.
-inline constexpr size_t class_run_count = 3191;
+/// Runs of characters, starting at U+0000. Each entry is length * 8 + class. Class 7 is upper and lower in
+/// turns.
+inline constexpr size_t class_run_count = 2203;
 extern const std::array<uint32_t, class_run_count> class_runs;
 
 /// The class and length of one character of a valid UTF-8 text.

@@ -14,7 +14,11 @@ const CharacterClasses& CharacterClasses::table() {
 CharacterClasses::CharacterClasses() {
   std::vector<CharacterClass> all;
   all.reserve(0x110000);
-  for (uint32_t run : class_runs) all.insert(all.end(), run / 8, static_cast<CharacterClass>(run % 8));
+  for (const uint32_t run : class_runs)
+    for (uint32_t i = 0; i < run / 8; ++i) {
+      const CharacterClass in_turn = i % 2 == 0 ? CharacterClass::upper : CharacterClass::lower;
+      all.push_back(run % 8 == 7 ? in_turn : static_cast<CharacterClass>(run % 8));
+    }
   expect(all.size() == 0x110000, "the table of characters has ", all.size());
   for (size_t page = 0; page < page_of_.size(); ++page) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(page * 256);

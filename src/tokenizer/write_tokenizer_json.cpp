@@ -96,4 +96,15 @@ std::string byte_pair_tokenizer_json(const BytePairModel& model) {
   return file.dump() + "\n";
 }
 
+std::string tokenizer_config_json(const Tokenizer& tokenizer, std::optional<int64_t> most_tokens) {
+  OrderedJson config;
+  const auto text_of = [&](int32_t id) { return tokenizer.decode(std::vector<int32_t>{id}); };
+  if (const auto id = tokenizer.beginning_of_text()) config["bos_token"] = text_of(*id);
+  if (const auto id = tokenizer.end_of_text()) config["eos_token"] = text_of(*id);
+  config["clean_up_tokenization_spaces"] = false;
+  if (most_tokens) config["model_max_length"] = *most_tokens;
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  return config.dump(2) + "\n";
+}
+
 }  // namespace lockstep

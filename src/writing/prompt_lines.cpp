@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -73,13 +74,11 @@ PromptLine read_line(std::string_view text, const std::string& source, const Pro
 std::vector<PromptLine> read_prompt_lines(std::string_view text, const std::string& source,
                                           const TextPrompt& defaults) {
   std::vector<PromptLine> lines;
+  std::istringstream stream{std::string(text)};
   size_t number = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::string line; std::getline(stream, line);) {
     ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     PromptLine start{.prompt = defaults, .id = ""};
     start.prompt.options.prompt = static_cast<uint32_t>(lines.size());
     lines.push_back(read_line(line, concat(source, ", line ", number), start));

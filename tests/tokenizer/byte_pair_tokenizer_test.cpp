@@ -7,6 +7,7 @@
 #include "support/user_error.h"
 #include "tokenizer/golden_tokenizers.h"
 #include "tokenizer/utf8.h"
+#include "tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {
@@ -123,7 +124,8 @@ TEST(BytePairTokenizer, PutsSpecialTokensAroundATextWhereAsked) {
             golden_expected()["with_special"].get<Ids>());
   EXPECT_EQ(tokenizer->end_of_text(), tokenizer->encode("<|endoftext|>").front());
   EXPECT_EQ(tokenizer->beginning(), Ids{*tokenizer->beginning_of_text()});
-  expect_contains(tokenizer->config_json(8), {R"("eos_token": "<|endoftext|>")", R"("model_max_length": 8)"});
+  expect_contains(tokenizer_config_json(*tokenizer, 8),
+                  {R"("eos_token": "<|endoftext|>")", R"("model_max_length": 8)"});
 }
 
 TEST(BytePairTokenizer, NamesTheByteThatIsNoText) {

@@ -7,6 +7,7 @@
 #include "support/user_error.h"
 #include "tokenizer/load_tokenizer.h"
 #include "tokenizer/utf8.h"
+#include "tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {
@@ -57,7 +58,7 @@ TEST(CharTokenizer, IsReadBackFromItsTokenizerJson) {
   const auto again = tokenizer_from_json(tokenizer.to_json(), "tokenizer.json");
   EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again), tokenizer);
   EXPECT_EQ(again->to_json(), tokenizer.to_json());
-  EXPECT_EQ(tokenizer.config_json(64),
+  EXPECT_EQ(tokenizer_config_json(tokenizer, 64),
             "{\n  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": 64,\n"
             "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
 }

@@ -78,7 +78,6 @@ TEST(CharacterClasses, AreThoseOfTheReferences) {
   const CharacterClasses& classes = CharacterClasses::table();
   std::array<int, 7> counts{};
   for (char32_t code = 0; code < 0x110000; ++code) ++counts[static_cast<size_t>(classes.of(code))];
-  EXPECT_STREQ(unicode_version, "16.0");
   // The counts of white space, numbers, lower, upper, caseless and marks agree with both references.
   EXPECT_EQ(counts,
             (std::array<int, 7>{0x110000 - 25 - 1911 - 141028 - 2501, 25, 1911, 2258, 1889, 136881, 2501}));
