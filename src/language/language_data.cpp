@@ -66,17 +66,9 @@ void encode_as_measured(const Tokenizer& tokenizer, const Corpus& corpus, const 
   }
 }
 
-/// Rank 0's data as ids, on all ranks.
-struct SharedText {
-  std::shared_ptr<const Tokenizer> tokenizer;
-  TokenImage image;
-  std::string description;
-  std::string text_hash;
-};
-
-SharedText share_text(const Config& config, const World& world,
-                      const std::shared_ptr<const Tokenizer>& model_tokenizer) {
-  SharedText shared;
+/// Returns rank 0's text as ids on all ranks, and fills the tokenizer, description and hash of `data`.
+TokenImage share_text(const Config& config, const World& world,
+                      const std::shared_ptr<const Tokenizer>& model_tokenizer, LanguageData& data) {
   Corpus corpus;
   CorpusFacts facts;
   std::string json, config_json;
@@ -86,34 +78,25 @@ SharedText share_text(const Config& config, const World& world,
     const auto tokenizer = tokenizer_for(config, facts.alphabet, model_tokenizer);
     json = tokenizer->to_json();
     config_json = tokenizer_config_json(*tokenizer);
-    shared.description = describe(corpus, facts);
-    shared.text_hash = hash_text(facts.hash);
+    data.description = describe(corpus, facts);
+    data.text_hash = hash_text(facts.hash);
   });
-  for (std::string* text : {&json, &config_json, &shared.description, &shared.text_hash})
+  for (std::string* text : {&json, &config_json, &data.description, &data.text_hash})
     *text = world.communicator().broadcast_text(*text, 0);
-  shared.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json);
+  data.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json);
   const bool has_examples = is_jsonl(config.data.dataset);
-  const TokenLayout layout{.key = hash_of(concat(has_examples ? "examples " : "text ", shared.text_hash, " ",
-                                                 tokenizer_hash(*shared.tokenizer))),
-                           .vocabulary_size = shared.tokenizer->vocabulary_size(),
+  const TokenLayout layout{.key = hash_of(concat(has_examples ? "examples " : "text ", data.text_hash, " ",
+                                                 tokenizer_hash(*data.tokenizer))),
+                           .vocabulary_size = data.tokenizer->vocabulary_size(),
                            .examples = has_examples ? facts.count : 0};
   const int threads =
       std::min(available_cores(), static_cast<int>(config.train.threads) * world.local_size());
   const auto encode = [&](const TakeIds& take) {
     ThreadPool pool(std::max(threads, 1));
-    encode_as_measured(*shared.tokenizer, corpus, facts, pool, take);
+    encode_as_measured(*data.tokenizer, corpus, facts, pool, take);
   };
   const bool is_small = world.communicator().on_every_rank(facts.bytes < least_cached_bytes);
-  shared.image = is_small ? broadcast_tokens(world, layout, encode) : shared_tokens(world, layout, encode);
-  return shared;
-}
-
-/// Splits a text into windows for training and validation.
-void add_windows(const Config& config, const Tokens& tokens, LanguageData& data) {
-  const TokenSplit split = split_tokens(tokens, config.data.block_size, config.data.train_split,
-                                        static_cast<uint64_t>(config.train.seed));
-  data.training = split.train;
-  data.validation = split.validation;
+  return is_small ? broadcast_tokens(world, layout, encode) : shared_tokens(world, layout, encode);
 }
 
 /// Splits examples into blocks for training and validation. Adds to the description, and logs warnings.
@@ -150,24 +133,25 @@ std::string tokenizer_hash(const Tokenizer& tokenizer) {
 LanguageData load_language_data(const Config& config, const World& world,
                                 const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   if (config.data.dataset == "random_tokens") return random_language_data(config);
-  const SharedText text = share_text(config, world, model_tokenizer);
-  const bool is_char = dynamic_cast<const CharTokenizer*>(text.tokenizer.get()) != nullptr;
-  const int64_t needed = text.tokenizer->vocabulary_size(), tokens = text.image.tokens().size();
+  LanguageData data;
+  const TokenImage image = share_text(config, world, model_tokenizer, data);
+  const bool is_char = dynamic_cast<const CharTokenizer*>(data.tokenizer.get()) != nullptr;
+  const int64_t needed = data.tokenizer->vocabulary_size();
   require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
           "model.vocab_size = ", config.model.vocab_size, ", but the ", is_char ? "text" : "tokenizer",
           " has ", needed, is_char ? " different characters" : " tokens", "; 0 means as many as needed");
-  LanguageData data{.training = {},
-                    .validation = {},
-                    .tokenizer = text.tokenizer,
-                    .vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed,
-                    .description = is_char ? concat(text.description, ", ", needed, " symbols")
-                                           : concat(text.description, ", ", tokens, " tokens of ", needed),
-                    .text_hash = text.text_hash,
-                    .id_bytes = text.image.bytes().are_in_memory() ? text.image.bytes().size() : 0};
-  if (is_jsonl(config.data.dataset))
-    add_blocks(config, world, text.image, data);
-  else
-    add_windows(config, text.image.tokens(), data);
+  data.vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed;
+  data.description +=
+      is_char ? concat(", ", needed, " symbols") : concat(", ", image.tokens().size(), " tokens of ", needed);
+  if (image.bytes().are_in_memory()) data.id_bytes = image.bytes().size();
+  if (is_jsonl(config.data.dataset)) {
+    add_blocks(config, world, image, data);
+    return data;
+  }
+  const TokenSplit split = split_tokens(image.tokens(), config.data.block_size, config.data.train_split,
+                                        static_cast<uint64_t>(config.train.seed));
+  data.training = split.train;
+  data.validation = split.validation;
   return data;
 }
 
