@@ -73,7 +73,7 @@ Corpus local_corpus(const std::string& name) {
   if (name == "sample")
     return {.title = "Generated lines",
             .source = built_in,
-            .documents = {{.name = built_in, .path = "", .text = SampleCorpus::text()}}};
+            .documents = {{.name = built_in, .path = "", .text = sample_text()}}};
   std::error_code unreadable;
   if (fs::is_directory(name, unreadable)) return folder_corpus(name);
   const std::string path = is_file(name) ? name : find_in_data_folder(name);
@@ -83,7 +83,7 @@ Corpus local_corpus(const std::string& name) {
   return corpus_of_file(name, "Text", path, path);
 }
 
-std::string SampleCorpus::text(int64_t lines) {
+std::string sample_text(int64_t lines) {
   expect(lines >= 0, lines, " lines");
   std::ostringstream text;
   for (int64_t i = 0; i < lines; ++i) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <numbers>
 #include <string>
 #include <vector>
 
@@ -47,23 +46,10 @@ Corpus corpus_of_file(const std::string& name, const std::string& title, const s
 /// its documents in order of their names. Throws UserError that explains what to do.
 Corpus local_corpus(const std::string& name);
 
-/// The built-in corpus (data.dataset = sample): lines like "- Mia met old fox; old fox: Mia". Name, verb,
-/// adjective and noun are each drawn from 16 words by Philox on the line's number. The rest of the line
-/// follows from them. This includes the echoes 9 and 26 characters later. So a line of 32 characters contains
-/// 16 bits.
-class SampleCorpus {
- public:
-  static constexpr int64_t line_characters = 32;
-  static constexpr int64_t default_lines = 32000;
-
-  /// Returns the same text every time.
-  static std::string text(int64_t lines = default_lines);
-
-  /// Nats per character of the process. It is also the lowest possible mean loss in windows that begin with a
-  /// line and are a multiple of 32 characters long. There "-" shows where a line begins.
-  static constexpr double entropy_per_character = std::numbers::ln2 / 2;
-  /// Nats per character of the best model that sees only the previous character. A test computes it.
-  static constexpr double best_bigram_loss = 1.7844;
-};
+/// Returns lines of the built-in corpus (data.dataset = sample), the same every time: "- Mia met old fox; old
+/// fox: Mia". Name, verb, adjective and noun are each drawn from 16 words by Philox on the line's number. The
+/// rest of the line follows from them. This includes the echoes 9 and 26 characters later. So a line of 32
+/// characters contains 16 bits.
+std::string sample_text(int64_t lines = 32000);
 
 }  // namespace lockstep

@@ -23,6 +23,12 @@ uint32_t random_word(uint64_t seed, int64_t index, int64_t position) {
                 {low(position / 4), low(index), low(index >> 32), 0})[static_cast<size_t>(position % 4)];
 }
 
+/// Returns a number in [0, end) from that word.
+int64_t drawn_below(int64_t end, uint64_t seed, int64_t index, int64_t position) {
+  const uint64_t word = random_word(seed, index, position);
+  return static_cast<int64_t>(word * static_cast<uint64_t>(end) >> 32);
+}
+
 }  // namespace
 
 TokenWindows::TokenWindows(Tokens tokens, int64_t block_size, uint64_t seed)
@@ -40,8 +46,7 @@ void TokenWindows::fetch(int64_t index, void* input, void* target) const {
 
 void TokenWindows::fetch_in_epoch(int64_t epoch, int64_t index, void* input, void* target) const {
   check_index(index, size());
-  const uint64_t word = random_word(seed_, index, epoch);
-  const auto later = static_cast<int64_t>(word * static_cast<uint64_t>(block_size_) >> 32);
+  const int64_t later = drawn_below(block_size_, seed_, index, epoch);
   const int64_t last = tokens_.size() - 1 - block_size_;
   copy_window(std::min(index * block_size_ + later, last), input, target);
 }
@@ -76,16 +81,14 @@ RandomTokens::RandomTokens(const Options& options) : options_(options) {
          options.vocabulary_size);
 }
 
-int32_t RandomTokens::token(int64_t index, int64_t position) const {
-  const uint64_t word = random_word(options_.seed, index, position);
-  return static_cast<int32_t>(word * static_cast<uint64_t>(options_.vocabulary_size) >> 32);
-}
-
 void RandomTokens::fetch(int64_t index, void* input, void* target) const {
   check_index(index, size());
+  const auto token = [&](int64_t position) {
+    return static_cast<int32_t>(drawn_below(options_.vocabulary_size, options_.seed, index, position));
+  };
   for (int64_t i = 0; i < options_.block_size; ++i) {
-    static_cast<int32_t*>(input)[i] = token(index, i);
-    static_cast<int32_t*>(target)[i] = token(index, i + 1);
+    static_cast<int32_t*>(input)[i] = token(i);
+    static_cast<int32_t*>(target)[i] = token(i + 1);
   }
 }
 

@@ -92,8 +92,6 @@ class RandomTokens : public Dataset {
   void fetch(int64_t index, void* input, void* target) const override;
 
  private:
-  int32_t token(int64_t index, int64_t position) const;
-
   Options options_;
 };
 

@@ -64,7 +64,7 @@ TEST_F(CorpusTest, SampleNeedsNothing) {
   const Corpus corpus = local_corpus("sample");
   EXPECT_EQ(describe(corpus, measure(corpus)),
             "Generated lines, 1,024,000 characters from the built-in sample");
-  EXPECT_EQ(text_of(corpus), SampleCorpus::text());
+  EXPECT_EQ(text_of(corpus), sample_text());
 }
 
 TEST_F(CorpusTest, NamesAMissingFile) {

@@ -6,6 +6,7 @@
 
 #include "data/corpus.h"
 #include "data/dataset.h"
+#include "support/sample_corpus.h"
 
 namespace lockstep {
 namespace {
@@ -34,15 +35,15 @@ double loss_by_counts(const std::string& text, size_t seen) {
 }
 
 TEST(SampleCorpus, IsTheSameEveryTime) {
-  const std::string text = SampleCorpus::text();
+  const std::string text = sample_text();
   EXPECT_EQ(text.size(), 32000u * line_characters);
   EXPECT_EQ(text.substr(0, line_characters), "- Pam saw old bee; old bee: Pam\n");
   EXPECT_EQ(fingerprint(text), 10144236275204009726u);
-  EXPECT_EQ(text.substr(0, 1000 * line_characters), SampleCorpus::text(1000));
+  EXPECT_EQ(text.substr(0, 1000 * line_characters), sample_text(1000));
 }
 
 TEST(SampleCorpus, EchoesWhatALineBeganWith) {
-  const std::string text = SampleCorpus::text(500);
+  const std::string text = sample_text(500);
   for (size_t start = 0; start < text.size(); start += line_characters) {
     const std::string line = text.substr(start, line_characters);
     EXPECT_EQ(line.substr(10, 7), line.substr(19, 7)) << line;  // adjective and noun
@@ -60,7 +61,7 @@ TEST(SampleCorpus, HasHalfABitACharacter) {
 // Lines are drawn independently from one distribution, so the entropy of the process is that of one line. It
 // is the sum over the line's four words, if they are independent (see ItsChoicesAreIndependent).
 TEST(SampleCorpus, ItsTextHasTheStatedEntropy) {
-  const std::string text = SampleCorpus::text();
+  const std::string text = sample_text();
   const size_t lines = text.size() / line_characters;
   const std::vector<std::pair<size_t, size_t>> words{{2, 3}, {6, 3}, {10, 3}, {14, 3}};
   double entropy = 0;
@@ -82,7 +83,7 @@ TEST(SampleCorpus, ItsTextHasTheStatedEntropy) {
 // A window that begins with a line contains the words that its echoes repeat. The best mean loss of a window
 // is then the entropy of the process.
 TEST(SampleCorpus, ValidationWindowsBeginWithALine) {
-  const std::string text = SampleCorpus::text();
+  const std::string text = sample_text();
   const std::vector<int32_t> tokens(text.begin(), text.end());
   for (const int64_t block_size : {32, 64, 128, 256}) {
     const TokenSplit split = split_tokens(tokens, block_size, 0.9);
@@ -97,7 +98,7 @@ TEST(SampleCorpus, ValidationWindowsBeginWithALine) {
 }
 
 TEST(SampleCorpus, ItsChoicesAreIndependent) {
-  const std::string text = SampleCorpus::text();
+  const std::string text = sample_text();
   std::map<std::string, double> pairs;
   for (size_t start = 0; start < text.size(); start += line_characters)
     ++pairs[text.substr(start + 2, 3) + text.substr(start + 6, 3)];
@@ -108,14 +109,14 @@ TEST(SampleCorpus, ItsChoicesAreIndependent) {
 }
 
 TEST(SampleCorpus, BestBigramLossIsThatOfItsCounts) {
-  const std::string text = SampleCorpus::text();
+  const std::string text = sample_text();
   // A million characters determine the few hundred probabilities of a bigram model to about 1e-3 nats.
   EXPECT_NEAR(SampleCorpus::best_bigram_loss, loss_by_counts(text, 1), 2e-3);
   EXPECT_GT(SampleCorpus::best_bigram_loss, 1.25 * 1.05 * SampleCorpus::entropy_per_character);
 }
 
 TEST(SampleCorpus, ShortContextsDoNotReachItsEntropy) {
-  const std::string text = SampleCorpus::text();
+  const std::string text = sample_text();
   for (size_t seen : {2u, 6u})
     EXPECT_GT(loss_by_counts(text, seen), 1.3 * SampleCorpus::entropy_per_character);
 }

@@ -328,7 +328,7 @@ TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
     const QuietStderr quiet;
     config.train.steps = last;
     LanguageData data = short_language_data(config, 100);
-    data.tokenizer = std::make_shared<AnyTokenizer>(SampleCorpus::text(100) + more);
+    data.tokenizer = std::make_shared<AnyTokenizer>(sample_text(100) + more);
     const auto model = make_gpt(config, 60);
     return train(config, World::alone(), language_task(config, *model, data));
   };

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class SourceOfRun : public testing::TestWithParam<const char*> {
  protected:
-  SourceOfRun() { std::ofstream(directory_ / "text") << SampleCorpus::text(100); }
+  SourceOfRun() { std::ofstream(directory_ / "text") << sample_text(100); }
 
   /// Returns a run from scratch, into first/.
   Config first(const std::string& tokenizer) const {
@@ -132,7 +132,7 @@ TEST_F(SourceOfOneRun, HasNoMoreTokensThanItsTextHad) {
   run(first("char"));
   Config config = next(directory_ / "first");
   const auto source = settle_model(config, World::alone());
-  EXPECT_EQ(config.model.vocab_size, CharTokenizer(SampleCorpus::text(100)).vocabulary_size());
+  EXPECT_EQ(config.model.vocab_size, CharTokenizer(sample_text(100)).vocabulary_size());
   EXPECT_LT(config.model.vocab_size, 64);
   EXPECT_EQ(config.model.vocab_multiple, 64);
   const auto model = load_gpt(*source);

@@ -69,7 +69,7 @@ class LargeText : public testing::Test {
 
   TemporaryDirectory temporary_;
   const std::string path_ = temporary_ / "large.txt";
-  const std::string text_ = SampleCorpus::text(40'000) + "\n\u00fc";
+  const std::string text_ = sample_text(40'000) + "\n\u00fc";
 };
 
 TEST_F(LargeText, ThatHasNotChangedIsNotReadAgain) {
@@ -133,7 +133,7 @@ TEST_F(LargeText, ADamagedRecordIsNotUsed) {
 TEST_F(LargeText, OfAFolderIsReadAgainIfAnyDocumentChanges) {
   fs::create_directories(temporary_ / "texts");
   for (const char* name : {"a.txt", "b.txt", "c.txt"})
-    write_text(temporary_ / "texts/" + name, SampleCorpus::text(15'000));
+    write_text(temporary_ / "texts/" + name, sample_text(15'000));
   const std::string folder = temporary_ / "texts";
   const CorpusFacts facts = facts_of(local_corpus(folder), later());
   EXPECT_LT(bytes_to_measure(folder, facts), 10'000);
@@ -200,7 +200,7 @@ TEST_F(LargeText, IsNeverInMemoryAsAWhole) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer keeps freed memory";
 #endif
-  const std::string lines = SampleCorpus::text(10'000);
+  const std::string lines = sample_text(10'000);
   std::ofstream file(path_, std::ios::binary);
   for (int i = 0; i < 200; ++i) file << lines << i << "\u20ac";
   file.close();

@@ -247,7 +247,7 @@ std::vector<int32_t> first_window(const LanguageData& data) {
 }
 
 TEST_F(TokenFile, ALargeTextIsInAFileAndASmallOneIsNot) {
-  const std::string text = SampleCorpus::text(33000), path = temporary_ / "large.txt";
+  const std::string text = sample_text(33000), path = temporary_ / "large.txt";
   write_text(path, text);
   const LanguageData large = load_language_data(config_for(path, "char"), World::alone());
   EXPECT_EQ(files().size(), 1U);
@@ -258,22 +258,22 @@ TEST_F(TokenFile, ALargeTextIsInAFileAndASmallOneIsNot) {
 }
 
 TEST_F(TokenFile, ATokenizersFileCountsByItsContents) {
-  write_text(temporary_ / "text.txt", SampleCorpus::text(50));
+  write_text(temporary_ / "text.txt", sample_text(50));
   // The tokenizer has more characters than the text, so its ids differ.
-  const std::string json = CharTokenizer(SampleCorpus::text(2000) + "!\"#$").to_json();
+  const std::string json = CharTokenizer(sample_text(2000) + "!\"#$").to_json();
   write_text(temporary_ / "tokenizer.json", json);
   const std::string text = temporary_ / "text.txt";
   const LanguageData of_file =
       load_language_data(config_for(text, temporary_ / "tokenizer.json"), World::alone());
   const LanguageData of_folder = load_language_data(config_for(text, temporary_.path()), World::alone());
   EXPECT_EQ(of_file.tokenizer->to_json(), of_folder.tokenizer->to_json());
-  EXPECT_EQ(of_file.vocabulary_size, CharTokenizer(SampleCorpus::text(2000) + "!\"#$").vocabulary_size());
+  EXPECT_EQ(of_file.vocabulary_size, CharTokenizer(sample_text(2000) + "!\"#$").vocabulary_size());
   EXPECT_EQ(of_file.text_hash, of_folder.text_hash);
-  EXPECT_EQ(first_window(of_file), of_file.tokenizer->encode(SampleCorpus::text(1).substr(0, 8)));
+  EXPECT_EQ(first_window(of_file), of_file.tokenizer->encode(sample_text(1).substr(0, 8)));
   EXPECT_NE(first_window(of_file),
             first_window(load_language_data(config_for(text, "char"), World::alone())));
 
-  write_text(temporary_ / "text.txt", "a text with Ü\n" + SampleCorpus::text(50));
+  write_text(temporary_ / "text.txt", "a text with Ü\n" + sample_text(50));
   expect_contains(
       user_error([&] { load_language_data(config_for(text, temporary_.path()), World::alone()); }),
       {text, "Ü"});

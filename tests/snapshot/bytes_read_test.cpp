@@ -135,7 +135,7 @@ std::vector<int64_t> train_and_count(int ranks, const Config& settings) {
 }
 
 TEST_F(BytesRead, OfARunThatBeganWithAModelAreEachRanksShareToo) {
-  write_text(directory_ / "text", SampleCorpus::text(100));
+  write_text(directory_ / "text", sample_text(100));
   Config first = tiny_config(directory_, 2);
   first.data.dataset = directory_ / "text";
   first.model.n_embd = 256;

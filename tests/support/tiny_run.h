@@ -37,7 +37,7 @@ inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
 
 /// Returns the shared corpus, shortened to `lines` lines so that the evaluation at the end is fast.
 inline LanguageData short_language_data(const Config& config, int64_t lines) {
-  const std::string text = SampleCorpus::text(lines);
+  const std::string text = sample_text(lines);
   LanguageData data;
   data.tokenizer = std::make_shared<CharTokenizer>(text);
   const TokenSplit split =
@@ -52,7 +52,7 @@ inline LanguageData short_language_data(const Config& config, int64_t lines) {
 /// Returns examples from `lines` lines of the shared corpus. Prompts have zero to four characters, and
 /// answers have three to eight.
 inline LanguageData short_example_data(const Config& config, int64_t lines) {
-  const std::string text = SampleCorpus::text(lines);
+  const std::string text = sample_text(lines);
   std::vector<Example> examples;
   for (size_t i = 0; i < static_cast<size_t>(lines); ++i)
     examples.push_back({text.substr(32 * i + 2, i % 5), text.substr(32 * i + 2 + i % 5, 3 + i % 6),

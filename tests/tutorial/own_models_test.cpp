@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "data/corpus.h"
 #include "tests/support/program.h"
+#include "tests/support/sample_corpus.h"
 
 namespace lockstep {
 namespace {

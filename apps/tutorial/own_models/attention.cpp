@@ -70,7 +70,7 @@ class AttentionModel : public Module {
 int main(int argc, char** argv) {
   const Options options(argc, argv, known);
   return launch_ranks(options["--ranks"], [&](const World& world) {
-    const std::string text = SampleCorpus::text();
+    const std::string text = sample_text();
     const CharTokenizer tokenizer(text);
     const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), context);
     const AttentionModel model(tokenizer.vocabulary_size());

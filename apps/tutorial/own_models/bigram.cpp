@@ -49,7 +49,7 @@ class Bigram : public Module {
 int main(int argc, char** argv) {
   const Options options(argc, argv, known);
   return launch_ranks(options["--ranks"], [&](const World& world) {
-    const std::string text = SampleCorpus::text();
+    const std::string text = sample_text();
     const CharTokenizer tokenizer(text);
     const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), /*block_size=*/32);
     const Bigram model(tokenizer.vocabulary_size());
