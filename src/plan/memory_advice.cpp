@@ -104,6 +104,22 @@ MemoryRemedy pruned(const Config& config, const Planner& planner, MemoryRemedy r
   return remedy;
 }
 
+/// Returns the least number from 1 to `most` for which holds() is true, or most + 1. If it is true for a
+/// number, it is true for all larger ones.
+template <class Holds>
+int64_t first_that(int64_t most, Holds holds) {
+  int64_t before = 0, found = 1;
+  for (; !holds(found); found = std::min(2 * found, most)) {
+    if (found == most) return most + 1;
+    before = found;
+  }
+  while (found - before > 1) {
+    const int64_t middle = before + (found - before) / 2;
+    (holds(middle) ? found : before) = middle;
+  }
+  return found;
+}
+
 std::string line(const std::string& name, double bytes) {
   const std::string amount = bytes_text(bytes);
   return concat("  ", left_aligned(name, 35 - amount.size()), amount, "\n");
@@ -156,20 +172,12 @@ MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limi
 std::optional<int64_t> largest_batch(const Config& config, const Planner& planner) {
   const int64_t parts = config.train.accumulate;
   const int64_t most = std::max<int64_t>(1, planner.most_samples / parts);
-  const auto fits = [&](int64_t samples) {
+  const int64_t too_many = first_that(most, [&](int64_t samples) {
     Config other = config;
     other.train.batch_size = samples * parts;
-    return judge(planner.plan(other), planner.limits).fits();
-  };
-  if (!fits(1)) return std::nullopt;
-  int64_t good = 1, bad = 2;
-  for (; bad <= most && fits(bad); bad *= 2) good = bad;
-  bad = std::min(bad, most + 1);
-  while (bad - good > 1) {
-    const int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good * parts;
+    return !judge(planner.plan(other), planner.limits).fits();
+  });
+  return too_many > 1 ? std::optional((too_many - 1) * parts) : std::nullopt;
 }
 
 std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner) {
@@ -205,27 +213,17 @@ std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
   // With more ranks than the data has batches, some ranks would have less to do. Such numbers are not tried.
   const int64_t batches =
       std::max<int64_t>(1, config.dist.replicas) * planner.most_samples / config.train.batch_size;
-  const int most_hosts =
-      static_cast<int>(std::clamp<int64_t>(batches / planner.place.ranks_of_host, 1, 1 << 12));
-  const auto ranks_on = [&](int hosts) { return hosts * planner.place.ranks_of_host; };
-  const auto fits = [&](int hosts) {
-    PlannedRanks place = planner.place;
-    place.ranks = ranks_on(hosts);
+  const int64_t most_hosts = std::clamp<int64_t>(batches / planner.place.ranks_of_host, 1, 1 << 12);
+  PlannedRanks place = planner.place;
+  const int64_t hosts = first_that(most_hosts, [&](int64_t number) {
+    place.ranks = static_cast<int>(number) * place.ranks_of_host;
     place.writes_together = true;
     Config other = config;
     other.dist.replicas = std::max<int64_t>(config.dist.replicas, place.ranks);
     return can_be_sharded(other, place.ranks) && judge(planner.plan_at(other, place), planner.limits).fits();
-  };
-  int bad = 0, good = 1;
-  for (; !fits(good); good = std::min(2 * good, most_hosts)) {
-    if (good == most_hosts) return std::nullopt;
-    bad = good;
-  }
-  while (good - bad > 1) {
-    const int middle = bad + (good - bad) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return ranks_on(good);
+  });
+  if (hosts > most_hosts) return std::nullopt;
+  return static_cast<int>(hosts) * place.ranks_of_host;
 }
 
 std::string describe_plan(const Config& config, const Planner& planner) {
