@@ -295,12 +295,6 @@ void settle_replicas(Config& config, int64_t ranks) {
           "; start at most ", replicas, " ranks, or set dist.replicas = ", ranks, " (this gives other bits)");
 }
 
-std::vector<ConfigValue> config_values(const Config& config) {
-  std::vector<ConfigValue> values;
-  for (const ConfigKey& key : config_schema()) values.push_back({key.name, key.text(config), key.key_class});
-  return values;
-}
-
 std::string to_ini(const Config& config) {
   std::ostringstream out;
   std::string section;

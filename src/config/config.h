@@ -166,21 +166,4 @@ void settle_replicas(Config& config, int64_t ranks);
 /// Returns the text of --help: usage, then each key with type, default, unit and meaning, in unwrapped lines.
 std::string config_help(const std::string& program, const Config& defaults = {});
 
-/// The scope in which a key must have one value.
-enum class KeyClass {
-  semantic,    ///< fixes the bits of a run: without the value of its snapshot a resume is refused
-  collective,  ///< may change at every start, but all ranks of a start must agree
-  local,       ///< may differ between ranks
-};
-
-/// A key with its value, as to_ini() writes it.
-struct ConfigValue {
-  std::string key;
-  std::string value;
-  KeyClass key_class = KeyClass::semantic;
-};
-
-/// Returns all keys in a fixed order, for fingerprints and snapshots. Call it after settle_replicas().
-std::vector<ConfigValue> config_values(const Config& config);
-
 }  // namespace lockstep

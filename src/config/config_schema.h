@@ -19,6 +19,13 @@ struct NumberRange {
   bool high_open = false;  ///< `high` itself is refused
 };
 
+/// The scope in which a key must have one value.
+enum class KeyClass {
+  semantic,    ///< fixes the bits of a run: without the value of its snapshot a resume is refused
+  collective,  ///< may change at every start, but all ranks of a start must agree
+  local,       ///< may differ between ranks
+};
+
 using ConfigField = std::variant<bool*, int64_t*, double*, std::string*>;
 
 /// A configuration key. Parsing, --help, config.ini and fingerprints all read this table.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "config/config_file.h"
+#include "config/config_schema.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
@@ -26,13 +27,12 @@ std::string data_path(const Config& config) { return config.log.dir + "/data.has
 
 /// Lists semantic keys whose values differ. Also lists train.steps if fewer steps are set than are completed.
 std::vector<std::string> differences_of(const Config& there, int64_t step, const Config& here) {
-  std::map<std::string, std::string> values;
-  for (const ConfigValue& value : config_values(there)) values[value.key] = value.value;
   std::vector<std::string> differences;
-  for (const ConfigValue& value : config_values(here)) {
-    const bool is_open = value.key == "train.decay_steps" && value.value == "0";
-    if (value.key_class == KeyClass::semantic && values[value.key] != value.value && !is_open)
-      differences.push_back(concat(value.key, " = ", values[value.key], " there, ", value.value, " here"));
+  for (const ConfigKey& key : config_schema()) {
+    const std::string was = key.text(there), is = key.text(here);
+    const bool is_open = key.name == "train.decay_steps" && is == "0";
+    if (key.key_class == KeyClass::semantic && was != is && !is_open)
+      differences.push_back(concat(key.name, " = ", was, " there, ", is, " here"));
   }
   if (here.train.steps > 0 && here.train.steps < step)
     differences.push_back(concat("train.steps = ", here.train.steps, " here, but ", step, " are done there"));

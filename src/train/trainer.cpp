@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/stop_request.h"
+#include "config/config_schema.h"
 #include "core/error.h"
 #include "core/exit_code.h"
 #include "core/gpu.h"
@@ -98,8 +99,8 @@ void settle_sharding(Config& config, const World& world) {
 
 void require_same_configuration(const Config& config, const World& world) {
   std::string lines = concat("arithmetic = ", arithmetic_version, "\n");
-  for (const ConfigValue& value : config_values(config))
-    if (value.key_class != KeyClass::local) lines += concat(value.key, " = ", value.value, "\n");
+  for (const ConfigKey& key : config_schema())
+    if (key.key_class != KeyClass::local) lines += concat(key.name, " = ", key.text(config), "\n");
   require_equal_on_all_ranks(world.communicator(), "the configuration", lines);
 }
 

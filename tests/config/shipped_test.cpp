@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/config.h"
+#include "config/config_schema.h"
 #include "core/gpu.h"
 #include "support/config_support.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 std::map<std::string, std::string> values_by_key(const Config& config) {
   std::map<std::string, std::string> values;
-  for (const ConfigValue& value : config_values(config)) values[value.key] = value.value;
+  for (const ConfigKey& key : config_schema()) values[key.name] = key.text(config);
   return values;
 }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
+#include "config/config_schema.h"
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "tensor/create.h"
@@ -41,8 +42,8 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
     config.train.steps = config.train.decay_steps = 10;
     config.snapshot.path = directory_ / "run/snapshots";
     config.log.dir = directory_ / "run";
-    for (const ConfigValue& value : config_values(config))
-      if (value.key.starts_with("model.") && value.key != "model.from") config.unset.insert(value.key);
+    for (const ConfigKey& key : config_schema())
+      if (key.name.starts_with("model.") && key.name != "model.from") config.unset.insert(key.name);
     return config;
   }
 
