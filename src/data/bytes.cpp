@@ -11,12 +11,6 @@
 
 namespace lockstep {
 
-Bytes::Bytes(std::string text) {
-  const auto owner = std::make_shared<const std::string>(std::move(text));
-  memory_ = {owner, reinterpret_cast<const std::byte*>(owner->data())};
-  size_ = std::ssize(*owner);
-}
-
 Bytes Bytes::of_file(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Bytes bytes;

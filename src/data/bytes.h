@@ -17,7 +17,13 @@ namespace lockstep {
 class Bytes {
  public:
   Bytes() = default;
-  explicit Bytes(std::string text);
+  /// Keeps the elements of a vector or string.
+  template <class Container>
+  explicit Bytes(Container elements) {
+    const auto owner = std::make_shared<const Container>(std::move(elements));
+    memory_ = {owner, reinterpret_cast<const std::byte*>(owner->data())};
+    size_ = std::ssize(std::as_bytes(std::span(*owner)));
+  }
   Bytes(std::shared_ptr<const std::byte> memory, int64_t size) : memory_(std::move(memory)), size_(size) {}
   /// Opens a file. Throws UserError that names a file that cannot be read.
   static Bytes of_file(const std::string& path);

@@ -59,7 +59,8 @@ void TokenWindows::copy_window(int64_t begin, void* input, void* target) const {
   std::copy_n(window.data() + 1, block_size_, static_cast<int32_t*>(target));
 }
 
-TokenSplit split_tokens(const Tokens& tokens, int64_t block_size, double train_split, uint64_t seed) {
+Split<TokenWindows> split_tokens(const Tokens& tokens, int64_t block_size, double train_split,
+                                 uint64_t seed) {
   require(train_split > 0 && train_split < 1, "data.train_split = ", train_split,
           ": a number between 0 and 1 is needed");
   require(block_size > 0, "data.block_size = ", block_size, ": at least 1 is needed");

@@ -63,15 +63,17 @@ class TokenWindows : public Dataset {
 };
 
 /// A training part and a validation part.
-struct TokenSplit {
-  std::shared_ptr<const TokenWindows> train;
-  std::shared_ptr<const TokenWindows> validation;
+template <class Samples>
+struct Split {
+  std::shared_ptr<const Samples> train;
+  std::shared_ptr<const Samples> validation;
 };
 
 /// Returns windows of the first floor(train_split * n) tokens for training and of the others for validation.
 /// No window crosses the border. Throws UserError (data.train_split, data.block_size) if a part has no
 /// window.
-TokenSplit split_tokens(const Tokens& tokens, int64_t block_size, double train_split, uint64_t seed = 0);
+Split<TokenWindows> split_tokens(const Tokens& tokens, int64_t block_size, double train_split,
+                                 uint64_t seed = 0);
 
 /// Uniform random tokens. Sample i is block_size + 1 tokens drawn by Philox from (seed, i). They are not
 /// stored.

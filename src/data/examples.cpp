@@ -66,10 +66,8 @@ EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Ex
   return all;
 }
 
-Marks::Marks(const std::vector<int64_t>& marks) : examples_(std::ssize(marks) / 2) {
+Marks::Marks(const std::vector<int64_t>& marks) : bytes_(marks), examples_(std::ssize(marks) / 2) {
   expect(marks.size() % 2 == 0, marks.size(), " marks");
-  const auto owner = std::make_shared<const std::vector<int64_t>>(marks);
-  bytes_ = {{owner, reinterpret_cast<const std::byte*>(owner->data())}, 8 * std::ssize(marks)};
 }
 
 Marks::Marks(Bytes bytes, int64_t begin, int64_t examples)
@@ -169,8 +167,8 @@ int64_t ExampleBlocks::weight(int64_t index) const {
   return counted;
 }
 
-ExampleSplit split_examples(const Tokens& tokens, const Marks& marks, double train_split,
-                            const ExampleBlocks::Options& options) {
+Split<ExampleBlocks> split_examples(const Tokens& tokens, const Marks& marks, double train_split,
+                                    const ExampleBlocks::Options& options) {
   const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(marks.examples())));
   const auto blocks = [&](const char* part, int64_t begin, int64_t end) {
     auto made = std::make_shared<const ExampleBlocks>(tokens, marks.slice(begin, end), options);

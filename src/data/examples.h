@@ -129,14 +129,9 @@ class ExampleBlocks : public Dataset {
   int64_t empty_ = 0;
 };
 
-/// The blocks for training and for validation.
-struct ExampleSplit {
-  std::shared_ptr<const ExampleBlocks> train;
-  std::shared_ptr<const ExampleBlocks> validation;
-};
 /// Splits examples: the first floor(train_split * n) are for training, the others for validation. Throws
 /// UserError (data.train_split) if a part has no block.
-ExampleSplit split_examples(const Tokens& tokens, const Marks& marks, double train_split,
-                            const ExampleBlocks::Options& options);
+Split<ExampleBlocks> split_examples(const Tokens& tokens, const Marks& marks, double train_split,
+                                    const ExampleBlocks::Options& options);
 
 }  // namespace lockstep

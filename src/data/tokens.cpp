@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -11,20 +10,11 @@
 
 namespace lockstep {
 
-Tokens::Tokens(std::vector<int32_t> ids) : count_(std::ssize(ids)) {
-  const auto owner = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  bytes_ = {{owner, reinterpret_cast<const std::byte*>(owner->data())}, 4 * count_};
-}
+Tokens::Tokens(std::vector<int32_t> ids) : bytes_(std::move(ids)), count_(bytes_.size() / 4) {}
 
 Tokens::Tokens(Bytes bytes, int64_t begin, int64_t count, int bytes_each)
     : bytes_(std::move(bytes)), begin_(begin), count_(count), bytes_each_(bytes_each) {
   expect(bytes_each == 2 || bytes_each == 4, "ids of ", bytes_each, " bytes");
-}
-
-int32_t Tokens::operator[](int64_t i) const {
-  int32_t id = 0;
-  copy(i, 1, &id);
-  return id;
 }
 
 void Tokens::copy(int64_t begin, int64_t count, int32_t* ids) const {

@@ -18,7 +18,6 @@ class Tokens {
   Tokens(Bytes bytes, int64_t begin, int64_t count, int bytes_each);
 
   int64_t size() const { return count_; }
-  int32_t operator[](int64_t i) const;
   /// Writes the ids [begin, begin + count) to `ids`.
   void copy(int64_t begin, int64_t count, int32_t* ids) const;
   Tokens slice(int64_t begin, int64_t end) const;

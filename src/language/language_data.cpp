@@ -101,11 +101,11 @@ TokenImage share_text(const Config& config, const World& world,
 
 /// Splits examples into blocks for training and validation. Adds to the description, and logs warnings.
 void add_blocks(const Config& config, const World& world, const TokenImage& image, LanguageData& data) {
-  const ExampleSplit split = split_examples(image.tokens(), image.marks(), config.data.train_split,
-                                            {.block_size = config.data.block_size,
-                                             .padding = data.tokenizer->end_of_text().value_or(0),
-                                             .packs = config.data.packing,
-                                             .counts_prompts = config.data.loss_on == "all"});
+  const auto split = split_examples(image.tokens(), image.marks(), config.data.train_split,
+                                    {.block_size = config.data.block_size,
+                                     .padding = data.tokenizer->end_of_text().value_or(0),
+                                     .packs = config.data.packing,
+                                     .counts_prompts = config.data.loss_on == "all"});
   data.training = split.train;
   data.validation = split.validation;
   data.description += concat(
@@ -148,8 +148,8 @@ LanguageData load_language_data(const Config& config, const World& world,
     add_blocks(config, world, image, data);
     return data;
   }
-  const TokenSplit split = split_tokens(image.tokens(), config.data.block_size, config.data.train_split,
-                                        static_cast<uint64_t>(config.train.seed));
+  const auto split = split_tokens(image.tokens(), config.data.block_size, config.data.train_split,
+                                  static_cast<uint64_t>(config.train.seed));
   data.training = split.train;
   data.validation = split.validation;
   return data;

@@ -102,7 +102,7 @@ TEST(TokenWindows, RefusesWhatIsNotThere) {
 }
 
 TEST(SplitTokens, NoTokenIsOnBothSides) {
-  const TokenSplit split = split_tokens(counting(200), 7, 0.9);
+  const Split<TokenWindows> split = split_tokens(counting(200), 7, 0.9);
   const std::set<int32_t> train = tokens_of(*split.train);
   const std::set<int32_t> validation = tokens_of(*split.validation);
   EXPECT_EQ(train.size(), 176u);  // 25 windows of 7, and the last target
@@ -112,7 +112,7 @@ TEST(SplitTokens, NoTokenIsOnBothSides) {
 }
 
 TEST(SplitTokens, ValidationTargetsEachTokenOnce) {
-  const TokenSplit split = split_tokens(counting(1000), 8, 0.5);
+  const Split<TokenWindows> split = split_tokens(counting(1000), 8, 0.5);
   std::multiset<int32_t> targets;
   for (int64_t i = 0; i < split.validation->size(); ++i) {
     const Sample sample = fetch(*split.validation, i);
@@ -123,7 +123,7 @@ TEST(SplitTokens, ValidationTargetsEachTokenOnce) {
 }
 
 TEST(SplitTokens, SplitsShakespeareWhereOthersDo) {
-  const TokenSplit split = split_tokens(Ids(1115394), 64, 0.9);
+  const Split<TokenWindows> split = split_tokens(Ids(1115394), 64, 0.9);
   EXPECT_EQ(split.train->size(), (1003854 - 1) / 64);
   EXPECT_EQ(split.validation->size(), (111540 - 1) / 64);
 }

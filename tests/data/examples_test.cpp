@@ -162,7 +162,8 @@ TEST(ExampleBlocks, OnlyWhatIsLongerThanABlockIsCut) {
 }
 
 TEST(SplitExamples, TheFirstTrainAndTheOthersValidate) {
-  const ExampleSplit split = split_examples(ten_ids, three_marks, 0.7, {.block_size = 6, .padding = 0});
+  const Split<ExampleBlocks> split =
+      split_examples(ten_ids, three_marks, 0.7, {.block_size = 6, .padding = 0});
   EXPECT_EQ(blocks_of(*split.train), (std::vector<Block>{{{0, 1, 2, 3, 4, 5}, {-1, 2, 3, -1, 5, 6}}}));
   EXPECT_EQ(blocks_of(*split.validation), (std::vector<Block>{{{7, 8, 9, 0, 0, 0}, {8, 9, -1, -1, -1, -1}}}));
   expect_contains(user_error([&] { split_examples(ten_ids, three_marks, 0.3, {.block_size = 6}); }),

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/sample_corpus.h"
+
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
@@ -6,7 +8,6 @@
 
 #include "data/corpus.h"
 #include "data/dataset.h"
-#include "support/sample_corpus.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +87,7 @@ TEST(SampleCorpus, ValidationWindowsBeginWithALine) {
   const std::string text = sample_text();
   const std::vector<int32_t> tokens(text.begin(), text.end());
   for (const int64_t block_size : {32, 64, 128, 256}) {
-    const TokenSplit split = split_tokens(tokens, block_size, 0.9);
+    const Split<TokenWindows> split = split_tokens(tokens, block_size, 0.9);
     std::vector<int32_t> input(static_cast<size_t>(block_size));
     std::vector<int32_t> target(static_cast<size_t>(block_size));
     for (int64_t i = 0; i < split.validation->size(); ++i) {

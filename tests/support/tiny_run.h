@@ -40,7 +40,7 @@ inline LanguageData short_language_data(const Config& config, int64_t lines) {
   const std::string text = sample_text(lines);
   LanguageData data;
   data.tokenizer = std::make_shared<CharTokenizer>(text);
-  const TokenSplit split =
+  const Split<TokenWindows> split =
       split_tokens(data.tokenizer->encode(text), config.data.block_size, config.data.train_split);
   data.training = split.train;
   data.validation = split.validation;
@@ -60,7 +60,7 @@ inline LanguageData short_example_data(const Config& config, int64_t lines) {
   LanguageData data;
   data.tokenizer = std::make_shared<CharTokenizer>(text);
   const EncodedExamples encoded = encode_examples(*data.tokenizer, examples, "examples");
-  const ExampleSplit split =
+  const Split<ExampleBlocks> split =
       split_examples(encoded.ids, encoded.marks, config.data.train_split,
                      {.block_size = config.data.block_size, .padding = 0, .packs = config.data.packing});
   data.training = split.train;
