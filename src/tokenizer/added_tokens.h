@@ -29,7 +29,6 @@ class AddedTokens {
 
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  const std::vector<AddedToken>& all() const { return tokens_; }
   /// All matches in a text, in order.
   std::vector<Match> find(std::string_view text) const;
   /// Returns true if an occurrence of an added token begins before `place` and ends after it. The text may be

@@ -73,18 +73,17 @@ void resolve_merges(const TokenizerFile& file, const Ids& ids, BytePairModel& mo
   for (size_t i = 0; i < file.merges.size(); ++i) {
     const std::string& left = file.merges[i][0];
     const std::string& right = file.merges[i][1];
-    const auto name = [&] { return concat(file.merges_name, i + file.first_merge, file.merges_end); };
     const auto id_of = [&](const std::string& token) {
       const auto found = ids.find(token);
-      require(found != ids.end(), name(), " merges ", shown(left), " and ", shown(right), ", but ",
-              shown(token), " is not in the vocabulary");
+      require(found != ids.end(), file.name_of_merge(i), " merges ", shown(left), " and ", shown(right),
+              ", but ", shown(token), " is not in the vocabulary");
       return found->second;
     };
-    require(!left.empty() && !right.empty(), name(), " merges an empty token");
+    require(!left.empty() && !right.empty(), file.name_of_merge(i), " merges an empty token");
     const Merge merge{id_of(left), id_of(right), static_cast<int32_t>(i), id_of(left + right)};
     const uint64_t pair =
         uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right);
-    require(seen.insert(pair).second, name(), " merges ", shown(left), " and ", shown(right),
+    require(seen.insert(pair).second, file.name_of_merge(i), " merges ", shown(left), " and ", shown(right),
             " a second time");
     model.merges.push_back(merge);
   }

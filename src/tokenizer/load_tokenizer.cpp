@@ -54,20 +54,15 @@ std::optional<int32_t> first_known(const BytePairModel& model, const std::vector
   return {};
 }
 
-/// Sets the tokens that begin and end a text by their names in well-known files.
-void name_ends(BytePairModel& model) {
-  model.end_of_text = first_known(model, {"<|endoftext|>", "<|end_of_text|>", "</s>"});
-  model.beginning_of_text = first_known(model, {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
-}
-
-/// Sets the tokens that begin and end a text. The names in `config` take precedence over well-known names.
+/// Sets the tokens that begin and end a text: those that `config` names, else those of well-known names.
 void name_ends(BytePairModel& model, const TokenizerConfig& config) {
-  name_ends(model);
-  for (const auto& [key, special] : config.special) {
-    const bool is_end = key == "eos_token";
-    if (is_end || key == "bos_token")
-      (is_end ? model.end_of_text : model.beginning_of_text) = first_known(model, {special.token.content});
-  }
+  const auto token_of = [&](const char* role, const std::vector<std::string>& usual) {
+    const auto named = config.special.find(role);
+    return first_known(model,
+                       named == config.special.end() ? usual : std::vector{named->second.token.content});
+  };
+  model.end_of_text = token_of("eos_token", {"<|endoftext|>", "<|end_of_text|>", "</s>"});
+  model.beginning_of_text = token_of("bos_token", {"<|begin_of_text|>", "<s>", "<|endoftext|>"});
 }
 
 /// Reads the files next to a tokenizer, such as tokenizer_config.json.
@@ -192,7 +187,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   if (path.ends_with(".json") || (first != std::string::npos && text[first] == '{'))
     return from_json(text, path, config_beside(path));
   BytePairModel model = read_tiktoken(text, path);
-  name_ends(model);
+  name_ends(model, {});
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 

@@ -40,14 +40,8 @@ const KnownFile& known_file(size_t tokens, const std::string& origin) {
              "cl100k, Llama 3 or o200k, start the file's name with gpt2, cl100k, llama3 or o200k"));
 }
 
-/// Returns the value of a base64 letter, or 64 for any other character.
-uint32_t sextet(char letter) {
-  if (letter >= 'A' && letter <= 'Z') return static_cast<uint32_t>(letter - 'A');
-  if (letter >= 'a' && letter <= 'z') return static_cast<uint32_t>(letter - 'a' + 26);
-  if (letter >= '0' && letter <= '9') return static_cast<uint32_t>(letter - '0' + 52);
-  if (letter == '+') return 62;
-  return letter == '/' ? 63 : 64;
-}
+constexpr std::string_view base64_letters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Decodes base64 with padding (RFC 4648). Returns nothing if the text is not valid.
 std::optional<std::string> decode_base64(std::string_view text) {
@@ -56,9 +50,9 @@ std::optional<std::string> decode_base64(std::string_view text) {
   std::string bytes;
   uint32_t bits = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    const uint32_t value = i + padding < text.size() ? sextet(text[i]) : 0;
-    if (value == 64) return {};
-    bits = bits << 6 | value;
+    const size_t value = i + padding < text.size() ? base64_letters.find(text[i]) : 0;
+    if (value == std::string_view::npos) return {};
+    bits = bits << 6 | static_cast<uint32_t>(value);
     if (i % 4 != 3) continue;
     for (int shift = 16; shift >= 0; shift -= 8) bytes += static_cast<char>(bits >> shift & 255);
     bits = 0;

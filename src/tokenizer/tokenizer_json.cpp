@@ -177,8 +177,7 @@ TokenizerFile read_byte_pairs(const Field& file) {
   read.ignores_merges = model["ignore_merges"].flag();
   read.vocabulary = read_vocabulary(model["vocab"]);
   read_merges(model["merges"], read);
-  read.merges_name = model["merges"].name() + "[";
-  read.merges_end = ']';
+  read.name_of_merge = [merges = model["merges"].name()](size_t i) { return concat(merges, "[", i, "]"); };
   return read;
 }
 
@@ -272,15 +271,15 @@ TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std:
                                          std::string_view merges, const std::string& merges_origin) {
   TokenizerFile read;
   read.vocabulary = read_vocabulary(Field(vocabulary, vocabulary_origin));
-  read.merges_name = merges_origin + ": line ";
-  read.first_merge = merges.starts_with("#version") ? 2 : 1;
+  const size_t first_line = merges.starts_with("#version") ? 2 : 1;
+  read.name_of_merge = [=](size_t i) { return concat(merges_origin, ": line ", i + first_line); };
   std::istringstream lines{std::string(merges)};
-  size_t number = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    if (number == 0 && line.starts_with("#version")) continue;
+  std::string line;
+  if (first_line == 2) std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    require(std::ranges::count(line, ' ') == 1, read.name_of_merge(read.merges.size()),
+            " is not two tokens with a blank between them");
     const size_t blank = line.find(' ');
-    const bool is_merge = std::ranges::count(line, ' ') == 1;
-    require(is_merge, read.merges_name, number + 1, " is not two tokens with a blank between them");
     read.merges.push_back({line.substr(0, blank), line.substr(blank + 1)});
   }
   return read;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,9 +31,7 @@ struct TokenizerFile {
   /// Tokens as the file spells them, in order of their ids.
   std::vector<std::pair<std::string, int32_t>> vocabulary;
   std::vector<std::array<std::string, 2>> merges;
-  /// Errors call merge i <merges_name><i + first_merge><merges_end>.
-  std::string merges_name, merges_end;
-  size_t first_merge = 0;
+  std::function<std::string(size_t)> name_of_merge;  ///< the place of a merge, as errors name it
   std::vector<NamedToken> added;
   SplitRule rule = SplitRule::gpt2;
   bool ignores_merges = false;

@@ -30,22 +30,20 @@ std::vector<std::string> texts_of(const Field& field) {
 
 using Reader = void (*)(PromptLine&, const Field&);
 const std::map<std::string, Reader> readers = {
-    {"prompt", [](PromptLine& line, const Field& field) { line.prompt.text = field.text(); }},
-    {"id", [](PromptLine& line, const Field& field) { line.id = field.json().dump(); }},
-    {"max_new_tokens",
-     [](PromptLine& line, const Field& field) { line.prompt.options.tokens = field.whole(); }},
-    {"temperature",
-     [](PromptLine& line, const Field& field) { line.prompt.options.temperature = field.number(); }},
-    {"top_k", [](PromptLine& line, const Field& field) { line.prompt.options.top_k = field.whole(); }},
-    {"top_p", [](PromptLine& line, const Field& field) { line.prompt.options.top_p = field.number(); }},
+    {"prompt", [](auto& line, auto& field) { line.prompt.text = field.text(); }},
+    {"id", [](auto& line, auto& field) { line.id = field.json().dump(); }},
+    {"max_new_tokens", [](auto& line, auto& field) { line.prompt.options.tokens = field.whole(); }},
+    {"temperature", [](auto& line, auto& field) { line.prompt.options.temperature = field.number(); }},
+    {"top_k", [](auto& line, auto& field) { line.prompt.options.top_k = field.whole(); }},
+    {"top_p", [](auto& line, auto& field) { line.prompt.options.top_p = field.number(); }},
     {"repetition_penalty",
-     [](PromptLine& line, const Field& field) { line.prompt.options.repetition_penalty = field.number(); }},
+     [](auto& line, auto& field) { line.prompt.options.repetition_penalty = field.number(); }},
     {"seed",
      [](PromptLine& line, const Field& field) {
        line.prompt.options.seed = field.whole<uint64_t>();
        line.prompt.options.prompt = 0;  // the draws depend on the seed, not on the line's position
      }},
-    {"stop", [](PromptLine& line, const Field& field) { line.prompt.stop_texts = texts_of(field); }},
+    {"stop", [](auto& line, auto& field) { line.prompt.stop_texts = texts_of(field); }},
 };
 
 std::string known_keys() {
