@@ -14,12 +14,10 @@ int main(int argc, char** argv) {
   const std::map<std::string, DType> dtypes = {
       {"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}};
   line.add("IN,--in", from,
-           "a run, a snapshot, or a Hugging Face folder of a GPT-2 (a path, s3:// or https://)")
-      .required();
-  line.add("OUT,--out", to, "a folder that does not exist").required();
-  line.add("--dtype", dtype, "the dtype of the written values")
-      .shows_default()
-      .one_of({"fp32", "bf16", "fp16"});
+           "a run, a snapshot, or a Hugging Face folder of a GPT-2 (a path, s3:// or https://)",
+           {.is_required = true});
+  line.add("OUT,--out", to, "a folder that does not exist", {.is_required = true});
+  line.add("--dtype", dtype, "the dtype of the written values", {.choices = {"fp32", "bf16", "fp16"}});
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
     convert_model(SourceModel(from, World::alone()), to, dtypes.at(dtype));

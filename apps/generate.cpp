@@ -27,40 +27,30 @@ void describe(CommandLine& line, Options& options) {
   GenerateOptions& sampling = options.prompt.options;
   line.add("--snapshot", options.snapshot,
            "the folder of a run or of snapshots (its best one, else its newest), a snapshot, or a Hugging "
-           "Face folder")
-      .required();
-  CommandOption prompt =
-      line.add("--prompt", options.prompt.text, "the beginning of the text").shows_default();
+           "Face folder",
+           {.is_required = true});
+  line.add("--prompt", options.prompt.text, "the beginning of the text");
   line.add("--input", options.input,
            "JSON lines {\"prompt\": ...}, optionally with id, max_new_tokens, temperature, top_k, top_p, "
-           "repetition_penalty, seed and stop, which override the options; - reads the standard input")
-      .type_name("FILE")
-      .excludes(prompt);
-  line.add("--output", options.output, "write the results of --input to this file instead of the terminal")
-      .type_name("FILE");
-  line.add("--tokens,--max-new-tokens,--max_new_tokens", sampling.tokens, "generate at most this many tokens")
-      .shows_default()
-      .whole_from(0);
-  line.add("--temperature", sampling.temperature, "0 always takes the most likely token").shows_default();
-  line.add("--top-k,--top_k", sampling.top_k, "draw from the k most likely tokens; 0 draws from all")
-      .shows_default()
-      .whole_from(0);
+           "repetition_penalty, seed and stop, which override the options; - reads the standard input",
+           {.type = "FILE", .excludes = "--prompt"});
+  line.add("--output", options.output, "write the results of --input to this file instead of the terminal",
+           {.type = "FILE"});
+  line.add("--tokens,--max-new-tokens,--max_new_tokens", sampling.tokens, "generate at most this many tokens",
+           {.least = 0});
+  line.add("--temperature", sampling.temperature, "0 always takes the most likely token");
+  line.add("--top-k,--top_k", sampling.top_k, "draw from the k most likely tokens; 0 draws from all",
+           {.least = 0});
   line.add("--top-p,--top_p", sampling.top_p,
-           "draw from the most likely tokens that have this probability together")
-      .shows_default();
+           "draw from the most likely tokens that have this probability together");
   line.add("--repetition-penalty,--repetition_penalty", sampling.repetition_penalty,
-           "a value above 1 makes earlier tokens less likely")
-      .shows_default();
+           "a value above 1 makes earlier tokens less likely");
   line.add("--stop", options.prompt.stop_texts,
-           "end the generated text before TEXT; can be given several times")
-      .type_name("TEXT")
-      .one_at_a_time();
-  line.add("--seed", sampling.seed, "the seed of the random draws").shows_default().whole_from(0);
+           "end the generated text before TEXT; can be given several times", {.type = "TEXT"});
+  line.add("--seed", sampling.seed, "the seed of the random draws", {.least = 0});
   line.add("--batch-size,--batch_size", options.limits.texts,
-           "texts of --input to generate at once; no result depends on it")
-      .shows_default()
-      .whole_from(1);
-  line.add("--threads", options.threads, "the number of threads").shows_default().whole_from(1);
+           "texts of --input to generate at once; no result depends on it", {.least = 1});
+  line.add("--threads", options.threads, "the number of threads", {.least = 1});
 }
 
 std::string read_input(const std::string& path) {

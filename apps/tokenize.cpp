@@ -100,8 +100,8 @@ void answer(const Request& request) {
 int main(int argc, char** argv) {
   CommandLine line("Converts a text to the ids of its tokens, and back");
   Request request;
-  line.add("--tokenizer", request.tokenizer, "tokenizer.json, vocab.json, a *.tiktoken file, or a folder")
-      .required();
+  line.add("--tokenizer", request.tokenizer, "tokenizer.json, vocab.json, a *.tiktoken file, or a folder",
+           {.is_required = true});
   line.add("--ids", request.ids, "print the ids of this text; - reads the standard input");
   line.add("--decode", request.decode, "print the text of these ids, \"1 2 3\"; - reads the standard input");
   line.add("--ids-of-file", request.ids_of_file, "print the ids of a file's text");

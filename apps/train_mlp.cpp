@@ -26,9 +26,9 @@ Trains Linear(20, 1) with SGD on 2048 random samples, the data set of the PyTorc
 int64_t take_tutorial_arguments(Arguments& arguments) {
   int64_t total_epochs = 0, save_every = 10, batch_size = 0;
   CommandLine line;
-  line.add("total_epochs,--total_epochs,--total-epochs", total_epochs).whole_from(1);
-  line.add("save_every,--save_every,--save-every", save_every).whole_from(1);
-  line.add("--batch_size,--batch-size", batch_size).whole_from(1);
+  line.add("total_epochs,--total_epochs,--total-epochs", total_epochs, "", {.least = 1});
+  line.add("save_every,--save_every,--save-every", save_every, "", {.least = 1});
+  line.add("--batch_size,--batch-size", batch_size, "", {.least = 1});
   line.take_from(arguments);
   if (total_epochs > 0) arguments.overrides.push_back({"train.epochs", concat(total_epochs)});
   if (batch_size > 0) arguments.overrides.push_back({"train.batch_size", concat(batch_size)});

@@ -98,12 +98,11 @@ int main(int argc, char** argv) {
       "2");
   AllReduceOptions options;
   std::string device = "cpu";
-  line.add("--device", device, "cpu, or cuda: compare with ncclAllReduce, one GPU per rank")
-      .shows_default()
-      .one_of({"cpu", "cuda"});
-  line.add("--min", options.min_bytes, "bytes of the smallest message").shows_default();
-  line.add("--max", options.max_bytes, "bytes of the largest message; sizes double").shows_default();
-  line.add("--samples", options.samples, "samples of each method and size").shows_default().positive();
+  line.add("--device", device, "cpu, or cuda: compare with ncclAllReduce, one GPU per rank",
+           {.choices = {"cpu", "cuda"}});
+  line.add("--min", options.min_bytes, "bytes of the smallest message");
+  line.add("--max", options.max_bytes, "bytes of the largest message; sizes double");
+  line.add("--samples", options.samples, "samples of each method and size", {.is_positive = true});
   line.add_flag("--messages", options.messages,
                 "run the tree with messages, as between hosts, instead of in shared memory");
   line.add_flag("--append", options.append, "add the rows to bench/results");

@@ -89,10 +89,10 @@ void bench(const std::string& workload, const Options& options, Report& report) 
 void describe(CommandLine& line, Options& options) {
   line.add("--workload", options.workloads, "layers x heads x width: 12x12x768 or 4x4x128 (default both)");
   line.add("--batch", options.batches, "texts per batch (default 1 and 8)");
-  line.add("--prompt", options.prompt, "tokens of each prompt").shows_default().whole_from(1);
-  line.add("--tokens", options.tokens, "tokens to generate per text").shows_default().whole_from(2);
-  line.add("--rounds", options.rounds, "samples of each workload and batch").shows_default().whole_from(1);
-  line.add("--threads", options.threads, "threads").shows_default().whole_from(1);
+  line.add("--prompt", options.prompt, "tokens of each prompt", {.least = 1});
+  line.add("--tokens", options.tokens, "tokens to generate per text", {.least = 2});
+  line.add("--rounds", options.rounds, "samples of each workload and batch", {.least = 1});
+  line.add("--threads", options.threads, "threads", {.least = 1});
   line.add_flag("--append", options.append, "add the rows to bench/results/bench_generate.csv");
 }
 

@@ -129,16 +129,14 @@ int main(int argc, char** argv) {
   const std::map<std::string, DType> dtypes = {
       {"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
   std::string dtype = "bf16";
-  line.add("--device", options.device, "cpu: small steps in f32; cuda: whole steps on the first GPU")
-      .shows_default()
-      .one_of({"cpu", "cuda"});
-  line.add("--dtype", dtype, "dtype of activations on a GPU: f32, bf16 (default) or f16")
-      .one_of({"f32", "bf16", "f16"});
-  line.add("--filter", options.filter, "regular expression that \"kernel shape\" must match").shows_default();
-  line.add("--threads", options.threads, "threads of the CPU kernels and their ceilings; Eigen uses one")
-      .shows_default()
-      .positive();
-  line.add("--seconds", options.seconds, "seconds of each measurement").shows_default().positive();
+  line.add("--device", options.device, "cpu: small steps in f32; cuda: whole steps on the first GPU",
+           {.choices = {"cpu", "cuda"}});
+  line.add("--dtype", dtype, "dtype of activations on a GPU: f32, bf16 (default) or f16",
+           {.choices = {"f32", "bf16", "f16"}});
+  line.add("--filter", options.filter, "regular expression that \"kernel shape\" must match");
+  line.add("--threads", options.threads, "threads of the CPU kernels and their ceilings; Eigen uses one",
+           {.is_positive = true});
+  line.add("--seconds", options.seconds, "seconds of each measurement", {.is_positive = true});
   line.add_flag("--quick", options.quick, "one small shape per kernel, to check that it runs");
   line.add_flag("--append", options.append, "add the rows to bench/results");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;

@@ -45,8 +45,8 @@ struct Options {
 Options take_options(Arguments& arguments) {
   Options options;
   CommandLine line;
-  line.add("--seconds", options.seconds).positive();
-  line.add("--repeats", options.repeats).positive();
+  line.add("--seconds", options.seconds, "", {.is_positive = true});
+  line.add("--repeats", options.repeats, "", {.is_positive = true});
   line.add_flag("--append", options.append);
   take_benchmark_arguments(line, arguments);
   return options;

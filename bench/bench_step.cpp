@@ -44,9 +44,9 @@ struct Options {
 Options take_options(Arguments& arguments) {
   Options options;
   CommandLine line;
-  line.add("--steps", options.steps).positive();
-  line.add("--warmup", options.warmup).whole_from(0);
-  line.add("--stages", options.rounds).positive();
+  line.add("--steps", options.steps, "", {.is_positive = true});
+  line.add("--warmup", options.warmup, "", {.least = 0});
+  line.add("--stages", options.rounds, "", {.is_positive = true});
   line.add_flag("--append", options.append);
   take_benchmark_arguments(line, arguments);
   return options;

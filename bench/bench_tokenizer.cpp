@@ -38,10 +38,11 @@ int main(int argc, char** argv) {
   int threads = 1;
   double seconds = 3;
   bool append = false;
-  line.add("--tokenizer", path, "tokenizer.json, vocab.json, a tiktoken file, or a folder").required();
-  line.add("--text", text_path, "a text file").required();
-  line.add("--threads", threads, "threads that encode").shows_default().whole_from(1);
-  line.add("--seconds", seconds, "length of each measurement").shows_default().positive();
+  line.add("--tokenizer", path, "tokenizer.json, vocab.json, a tiktoken file, or a folder",
+           {.is_required = true});
+  line.add("--text", text_path, "a text file", {.is_required = true});
+  line.add("--threads", threads, "threads that encode", {.least = 1});
+  line.add("--seconds", seconds, "length of each measurement", {.is_positive = true});
   line.add_flag("--append", append, "add the row to bench/results/bench_tokenizer.csv");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {

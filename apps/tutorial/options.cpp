@@ -40,11 +40,11 @@ Options::Options(int argc, char** argv, const std::string& known) {
     const std::string names = position + long_name + (dashed == long_name ? "" : "," + dashed);
     if (possible.size() > 1) {
       choices[name] = possible;
-      line.add(names, chosen[name] = possible.front()).one_of(possible).shows_default();
+      line.add(names, chosen[name] = possible.front(), "", {.choices = possible});
       continue;
     }
     int& value = values_[name] = std::stoi(possible.front());
-    line.add(names, value).whole_from(std::min(value, 1)).shows_default();
+    line.add(names, value, "", {.least = std::min(value, 1)});
   }
   try {
     const std::string answer = line.parse(argc, argv);

@@ -13,67 +13,39 @@
 
 namespace lockstep {
 
-CommandOption& CommandOption::required() {
-  option_->required();
-  return *this;
-}
-
-CommandOption& CommandOption::shows_default() {
-  option_->capture_default_str();
-  return *this;
-}
-
-CommandOption& CommandOption::one_at_a_time() {
-  option_->allow_extra_args(false);  // by default CLI11 reads "[x]" as a list
-  return *this;
-}
-
-CommandOption& CommandOption::type_name(const std::string& name) {
-  option_->type_name(name);
-  return *this;
-}
-
-CommandOption& CommandOption::whole_from(int64_t least) {
-  const auto problem_of = [least](const std::string& text) {
-    const std::optional<int64_t> number = number_in<int64_t>(text);
-    return number && *number >= least
-               ? std::string()
-               : concat("expected a whole number from ", least, " up, not '", text, "'");
-  };
-  option_->check(CLI::Validator(problem_of, ""));
-  return *this;
-}
-
-CommandOption& CommandOption::positive() {
-  option_->check(CLI::PositiveNumber);
-  return *this;
-}
-
-CommandOption& CommandOption::one_of(const std::vector<std::string>& values) {
-  option_->check(CLI::IsMember(values));
-  return *this;
-}
-
-CommandOption& CommandOption::excludes(const CommandOption& other) {
-  option_->excludes(other.option_);
-  return *this;
-}
-
 CommandLine::CommandLine(const std::string& description) : app_(std::make_unique<CLI::App>(description)) {}
 
 CommandLine::~CommandLine() = default;
 
 template <class Value>
-CommandOption CommandLine::add(const std::string& names, Value& value, const std::string& help) {
-  return CommandOption(*app_->add_option(names, value, help));
+void CommandLine::add(const std::string& names, Value& value, const std::string& help,
+                      const OptionRules& rules) {
+  CLI::Option& option = *app_->add_option(names, value, help)->required(rules.is_required);
+  if constexpr (std::is_same_v<Value, std::vector<std::string>>)
+    option.allow_extra_args(false);  // by default CLI11 reads "[x]" as a list
+  else
+    option.capture_default_str();
+  if (!rules.type.empty()) option.type_name(rules.type);
+  if (rules.least)
+    option.check(CLI::Validator(
+        [least = *rules.least](const std::string& text) {
+          const std::optional<int64_t> number = number_in<int64_t>(text);
+          const bool is_right = number && *number >= least;
+          return is_right ? "" : concat("expected a whole number from ", least, " up, not '", text, "'");
+        },
+        ""));
+  if (rules.is_positive) option.check(CLI::PositiveNumber);
+  if (!rules.choices.empty()) option.check(CLI::IsMember(rules.choices));
+  if (!rules.excludes.empty()) option.excludes(rules.excludes);
 }
 
-template CommandOption CommandLine::add(const std::string&, std::string&, const std::string&);
-template CommandOption CommandLine::add(const std::string&, int&, const std::string&);
-template CommandOption CommandLine::add(const std::string&, int64_t&, const std::string&);
-template CommandOption CommandLine::add(const std::string&, uint64_t&, const std::string&);
-template CommandOption CommandLine::add(const std::string&, double&, const std::string&);
-template CommandOption CommandLine::add(const std::string&, std::vector<std::string>&, const std::string&);
+template void CommandLine::add(const std::string&, std::string&, const std::string&, const OptionRules&);
+template void CommandLine::add(const std::string&, int&, const std::string&, const OptionRules&);
+template void CommandLine::add(const std::string&, int64_t&, const std::string&, const OptionRules&);
+template void CommandLine::add(const std::string&, uint64_t&, const std::string&, const OptionRules&);
+template void CommandLine::add(const std::string&, double&, const std::string&, const OptionRules&);
+template void CommandLine::add(const std::string&, std::vector<std::string>&, const std::string&,
+                               const OptionRules&);
 
 void CommandLine::add_flag(const std::string& name, bool& value, const std::string& help) {
   app_->add_flag(name, value, help);

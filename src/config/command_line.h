@@ -9,34 +9,20 @@
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
-class Option;
 }  // namespace CLI
 
 namespace lockstep {
 
 struct Arguments;
 
-/// An option of a command line. Its methods restrict the value and describe it in --help.
-class CommandOption {
- public:
-  explicit CommandOption(CLI::Option& option) : option_(&option) {}
-
-  CommandOption& required();
-  /// Shows the variable's present value in --help as the default.
-  CommandOption& shows_default();
-  /// Names the kind of value in --help, such as "FOLDER".
-  CommandOption& type_name(const std::string& name);
-  /// Takes one value each time the option is given, literally. For lists of texts.
-  CommandOption& one_at_a_time();
-  /// Accepts only whole numbers from `least` up.
-  CommandOption& whole_from(int64_t least);
-  CommandOption& positive();
-  CommandOption& one_of(const std::vector<std::string>& values);
-  /// Refuses a command line that has both options.
-  CommandOption& excludes(const CommandOption& other);
-
- private:
-  CLI::Option* option_;
+/// Restrictions of an option's value. --help shows them.
+struct OptionRules {
+  bool is_required = false;
+  std::string type = {};                  ///< the kind of value in --help, such as "FOLDER"
+  std::optional<int64_t> least = {};      ///< only whole numbers from this one up are accepted
+  bool is_positive = false;               ///< only numbers above 0 are accepted
+  std::vector<std::string> choices = {};  ///< only these values are accepted, if there are any
+  std::string excludes = {};              ///< an option that cannot be combined with this one
 };
 
 /// The options of a program, with --help. Names are "--top-k,--top_k", or "epochs,--epochs" for an option
@@ -47,8 +33,10 @@ class CommandLine {
   ~CommandLine();
 
   /// Adds an option whose value is a std::string, int, int64_t, uint64_t, double or std::vector<std::string>.
+  /// --help shows the variable's present value. Each use of a vector's option adds one text, literally.
   template <class Value>
-  CommandOption add(const std::string& names, Value& value, const std::string& help = "");
+  void add(const std::string& names, Value& value, const std::string& help = "",
+           const OptionRules& rules = {});
   void add_flag(const std::string& name, bool& value, const std::string& help = "");
 
   /// Parses the arguments of main(), with --version. Returns the text to print for --help or --version,

@@ -219,10 +219,10 @@ int chaos(int argc, char** argv) {
   Options options;
   CommandLine line(
       "Kills, stops and resizes runs at random moments, and compares them with an undisturbed one.");
-  line.add("--runs", options.runs, "runs that are struck").whole_from(0);
-  line.add("--resizes", options.resizes, "runs that come back with another number of ranks").whole_from(0);
+  line.add("--runs", options.runs, "runs that are struck", {.least = 0});
+  line.add("--resizes", options.resizes, "runs that come back with another number of ranks", {.least = 0});
   line.add("--seed", options.seed, "of the moments, signals and ranks");
-  line.add("--steps", options.steps, "of each run").positive();
+  line.add("--steps", options.steps, "of each run", {.is_positive = true});
   line.add("--report", options.report, "a Markdown file to write");
   line.add("--folder", options.folder, "for the runs; those that fail stay there (default: a temporary one)");
   line.add_flag("--keep", options.keep, "keep all runs");

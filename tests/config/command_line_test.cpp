@@ -21,12 +21,12 @@ struct Values {
 /// Returns the result of parsing these words, or the text of the error.
 std::string outcome(const std::vector<const char*>& words, Values& values) {
   CommandLine line("Tries options");
-  line.add("epochs,--epochs", values.epochs, "passes").shows_default().whole_from(1);
-  line.add("--seconds", values.seconds).positive();
-  line.add("--device", values.device).one_of({"cpu", "cuda"});
+  line.add("epochs,--epochs", values.epochs, "passes", {.least = 1});
+  line.add("--seconds", values.seconds, "", {.is_positive = true});
+  line.add("--device", values.device, "", {.choices = {"cpu", "cuda"}});
   line.add_flag("--quick", values.quick);
-  const CommandOption only = line.add("--only", values.only);
-  line.add("--accept", values.accept).excludes(only);
+  line.add("--only", values.only);
+  line.add("--accept", values.accept, "", {.excludes = "--only"});
   std::vector<const char*> arguments = {"program"};
   arguments.insert(arguments.end(), words.begin(), words.end());
   try {
@@ -38,7 +38,7 @@ std::string outcome(const std::vector<const char*>& words, Values& values) {
 
 TEST(CommandLine, WritesVariables) {
   Values values;
-  EXPECT_EQ(outcome({"7", "--seconds=2", "--quick", "--only", "a", "b"}, values), "");
+  EXPECT_EQ(outcome({"7", "--seconds=2", "--quick", "--only", "a", "--only", "b"}, values), "");
   EXPECT_EQ(values.epochs, 7);
   EXPECT_EQ(values.seconds, 2.0);
   EXPECT_EQ(values.device, "cpu");
@@ -67,7 +67,7 @@ TEST(CommandLine, AnswersHelpAndVersion) {
 TEST(CommandLine, TakesItsOwnBesidesAConfiguration) {
   int64_t steps = 0;
   CommandLine line;
-  line.add("--steps", steps).whole_from(1);
+  line.add("--steps", steps, "", {.least = 1});
   Arguments arguments;
   arguments.program = "program";
   arguments.other = {"--first", "--steps", "4", "last"};

@@ -68,13 +68,11 @@ int main(int argc, char** argv) {
       "solved, else with 1.");
   Request request;
   line.add("name", request.beginning, "the exercise or the start of its name: 2c, or 2 for a chapter");
-  line.add("--exercises", request.folder, "the folder of the programs to check").type_name("FOLDER");
-  line.add("--deadline", request.deadline_seconds, "the longest time of one start of a program, in s")
-      .positive()
-      .shows_default();
+  line.add("--exercises", request.folder, "the folder of the programs to check", {.type = "FOLDER"});
+  line.add("--deadline", request.deadline_seconds, "the longest time of one start of a program, in s",
+           {.is_positive = true});
   line.add("--mistake", request.mistake,
-           "print the verdict on a program with this mistake: \"epoch not set\"")
-      .type_name("NAME");
+           "print the verdict on a program with this mistake: \"epoch not set\"", {.type = "NAME"});
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] { return check_all(request); });
 }
