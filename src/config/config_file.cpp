@@ -51,11 +51,8 @@ std::string find_shipped(const fs::path& name) {
 }
 
 std::string without_comment(const std::string& text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool starts_comment = text[i] == '#' || text[i] == ';';
-    const bool after_blank = i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t';
-    if (starts_comment && after_blank) return trimmed(text.substr(0, i));
-  }
+  for (size_t at = text.find_first_of("#;"); at != std::string::npos; at = text.find_first_of("#;", at + 1))
+    if (at == 0 || text[at - 1] == ' ' || text[at - 1] == '\t') return trimmed(text.substr(0, at));
   return trimmed(text);
 }
 

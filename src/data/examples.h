@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -87,31 +87,29 @@ int64_t estimate_parameters(const Config& config) {
 }
 
 Finding check_folder(const std::string& key, const std::string& path, int64_t wanted_bytes) {
-  Finding finding{.name = "disk " + key, .found = ""};
+  const std::string name = "disk " + key;
   const std::string folder = existing_part(path);
   const std::string choose = concat("choose another ", key, ", or make this one writable");
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    return {finding.name, Verdict::problem, concat(path, ": ", folder, " is not a folder"), choose};
+    return {name, Verdict::problem, concat(path, ": ", folder, " is not a folder"), choose};
   double speed = 0.0;
   try {
     speed = measure_writing(folder);
   } catch (const Error& problem) {
-    return {finding.name, Verdict::problem, concat(path, ": ", problem.what()), choose};
+    return {name, Verdict::problem, concat(path, ": ", problem.what()), choose};
   }
   const int64_t available = free_bytes(folder);
-  finding.found =
+  const std::string found =
       concat(path, ": ", bytes_text(available), " free, ", static_cast<int64_t>(speed), " MiB/s with fsync");
-  if (available < wanted_bytes) {
-    finding.verdict = Verdict::warning;
-    finding.advice = concat("about ", bytes_text(wanted_bytes),
-                            " will be written: free some space, or lower snapshot.keep");
-  } else if (speed < slow_mib_per_second) {
-    finding.verdict = Verdict::warning;
-    finding.advice =
-        concat("this is slow: snapshots take long to reach the disk; choose a faster one for ", key);
-  }
-  return finding;
+  if (available < wanted_bytes)
+    return {name, Verdict::warning, found,
+            concat("about ", bytes_text(wanted_bytes),
+                   " will be written: free some space, or lower snapshot.keep")};
+  if (speed < slow_mib_per_second)
+    return {name, Verdict::warning, found,
+            concat("this is slow: snapshots take long to reach the disk; choose a faster one for ", key)};
+  return {name, Verdict::ok, found};
 }
 
 Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {

@@ -50,9 +50,10 @@ std::string as_f32(std::string bytes, DType dtype) {
 }  // namespace
 
 ModelFolder::ModelFolder(std::shared_ptr<ObjectStore> store) : store_(std::move(store)) {
-  const std::string json = needed_text(config_file);
-  config_ = parse_gpt2_config(json, store_->name_of(config_file));
-  described_ = json;
+  const std::optional<std::string> json = text(config_file);
+  require(json.has_value(), store_->name_of(config_file), " is missing");
+  config_ = parse_gpt2_config(*json, store_->name_of(config_file));
+  described_ = *json;
   const std::optional<WeightMap> index = store_->exists(model_file) ? std::nullopt : read_index();
   if (!index) {
     read_header(model_file, nullptr);
@@ -65,12 +66,6 @@ ModelFolder::ModelFolder(std::shared_ptr<ObjectStore> store) : store_(std::move(
               ": there is no tensor ", tensor, ", which ", index_file, " expects there");
   }
   require_all_tensors();
-}
-
-std::string ModelFolder::needed_text(const std::string& file) const {
-  const std::optional<std::string> found = text(file);
-  require(found.has_value(), store_->name_of(file), " is missing");
-  return *found;
 }
 
 std::optional<std::string> ModelFolder::text(const std::string& file) const {

@@ -46,7 +46,6 @@ class ModelFolder {
  private:
   using WeightMap = std::map<std::string, std::string>;  ///< [tensor]: its file
 
-  std::string needed_text(const std::string& file) const;
   std::optional<WeightMap> read_index() const;
   void read_header(const std::string& file, const WeightMap* index);
   void add(const std::string& name, TensorLocation place);

@@ -53,17 +53,6 @@ std::string values_of(const ModelFolder& folder, const std::string& name, Range 
   return values;
 }
 
-/// Runs the body and returns the message of its UserError. The text is empty without an error.
-template <class Body>
-std::string problem_of(Body body) {
-  try {
-    body();
-  } catch (const UserError& problem) {
-    return problem.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 SourceModel::SourceModel(const std::string& address, const World& world) : address_(address) {
@@ -181,7 +170,11 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
     for (int64_t begin = 0; begin < one.place.size() && problem.empty(); begin += piece_elements) {
       const Range piece{begin, std::min(one.place.size(), begin + piece_elements)};
       std::string values;
-      if (world.is_first()) problem = problem_of([&] { values = values_of(*folder_, one.name, piece); });
+      try {
+        if (world.is_first()) values = values_of(*folder_, one.name, piece);
+      } catch (const UserError& failure) {
+        problem = failure.what();
+      }
       values = world.communicator().broadcast_text(values, 0);  // empty if rank 0 has failed
       if (values.empty() && problem.empty()) problem = "rank 0 has failed";
       if (!values.empty())

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -15,7 +16,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
-#include "data/bytes.h"
 
 namespace lockstep {
 namespace {
@@ -70,14 +70,8 @@ std::string record_of(const Stamp& stamp, const CorpusFacts& facts) {
 
 /// Returns the facts of a record. Returns nothing if it is missing, damaged or of other files.
 std::optional<CorpusFacts> recorded_facts(const std::string& path, const Stamp& stamp) {
-  std::string record;
-  try {
-    const Bytes bytes = Bytes::of_file(path);
-    record.resize(static_cast<size_t>(bytes.size()));
-    bytes.read(0, std::as_writable_bytes(std::span(record)));
-  } catch (const Error&) {
-    return {};
-  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string record{std::istreambuf_iterator<char>(file), {}};
   const size_t end = record.size() - std::min<size_t>(record.size(), 16);
   if (hash_text(hash_of(std::string_view(record).substr(0, end))) != record.substr(end)) return {};
   std::istringstream text(record.substr(0, end));

@@ -2,8 +2,6 @@
 #include "language/language_data.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "core/hash.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <sys/resource.h>
+#include <utility>
 
 #include "dist/bucket_plan.h"
 #include "dist/reduction_plan.h"
@@ -123,15 +124,7 @@ class Builder {
   }
 
  private:
-  double left(const std::string& label) const {
-    const auto found = left_.find(label);
-    return found == left_.end() ? 0.0 : found->second;
-  }
-  double take(const std::string& label) {
-    const double bytes = left(label);
-    left_.erase(label);
-    return bytes;
-  }
+  double take(const std::string& label) { return std::exchange(left_[label], 0.0); }
   /// Takes the copy of all tensors for a snapshot. With a GPU it is on the host.
   double copy_for_snapshot() {
     if (!on_gpu_) return take("snapshot");
@@ -217,7 +210,7 @@ class Builder {
     if (!shares_) return;
     plan_.shared += all;
     // Before the first step each rank also has states of its own.
-    const double later = left("activations") + left("logits") + left("backward");
+    const double later = left_["activations"] + left_["logits"] + left_["backward"];
     shared_mapped_ += all + std::max(0.0, all - later);
   }
 

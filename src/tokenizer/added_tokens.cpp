@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 
@@ -23,11 +24,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     ++begin_of_byte_[first_byte(token.content) + 1u];
   }
   std::partial_sum(begin_of_byte_.begin(), begin_of_byte_.end(), begin_of_byte_.begin());
-  std::stable_sort(longest_first_.begin(), longest_first_.end(), [this](size_t a, size_t b) {
-    const std::string& one = tokens_[a].content;
-    const std::string& other = tokens_[b].content;
-    return first_byte(one) != first_byte(other) ? first_byte(one) < first_byte(other)
-                                                : one.size() > other.size();
+  std::ranges::stable_sort(longest_first_, {}, [this](size_t i) {
+    return std::pair(first_byte(tokens_[i].content), -std::ssize(tokens_[i].content));
   });
 }
 

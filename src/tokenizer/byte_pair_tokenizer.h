@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <memory>
 
 #include "tokenizer/byte_pair_model.h"
 #include "tokenizer/tokenizer.h"

@@ -24,8 +24,6 @@ class CharTokenizer : public Tokenizer {
   /// Returns the line end, or the first character of a vocabulary without line ends.
   std::vector<int32_t> beginning() const override;
 
-  bool operator==(const CharTokenizer& other) const { return characters_ == other.characters_; }
-
  private:
   std::u32string characters_;  // ascending
 };

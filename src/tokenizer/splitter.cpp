@@ -101,7 +101,8 @@ const char* Splitter::word(const char* at, const char* end) const {
   }
   const auto [kind, bytes] = classes_.at(at);
   const char* const next = at + bytes;
-  const bool begins_word = is_letter(kind) || (may_precede_word(at, kind) && is_letter_at(next, end));
+  const auto is_letter_next = [&] { return next < end && is_letter(classes_.at(next).kind); };
+  const bool begins_word = is_letter(kind) || (may_precede_word(at, kind) && is_letter_next());
   return begins_word ? end_of_run(next, end, is_letter) : at;
 }
 
@@ -187,10 +188,6 @@ const char* Splitter::contraction(const char* at, const char* end) const {
   if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
   if (first == 'l' && second == 'l') return at + 3;
   return rule_ != SplitRule::gpt2 && first == '\xC5' && second == '\xBF' ? at + 3 : at;
-}
-
-bool Splitter::is_letter_at(const char* at, const char* end) const {
-  return at < end && is_letter(classes_.at(at).kind);
 }
 
 bool Splitter::may_precede_word(const char* at, CharacterClass kind) const {

@@ -41,7 +41,6 @@ class Splitter {
   const char* punctuation(const char* at, const char* end) const;
   const char* white_space(const char* at, const char* end) const;
   const char* contraction(const char* at, const char* end) const;
-  bool is_letter_at(const char* at, const char* end) const;
   bool may_precede_word(const char* at, CharacterClass kind) const;
 
   SplitRule rule_;

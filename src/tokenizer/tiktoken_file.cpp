@@ -92,9 +92,8 @@ void find_merges(BytePairModel& model, const std::string& origin) {
       model.merges.push_back({left->second, right->second, rank, rank});
     }
   }
-  const auto order = [](const Merge& merge) { return std::tuple(merge.rank, merge.left, merge.right); };
-  std::sort(model.merges.begin(), model.merges.end(),
-            [&](const Merge& a, const Merge& b) { return order(a) < order(b); });
+  std::ranges::sort(model.merges, {},
+                    [](const Merge& merge) { return std::tuple(merge.rank, merge.left, merge.right); });
 }
 
 void add_special(BytePairModel& model, size_t id, const std::string& content) {

@@ -27,7 +27,7 @@ std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Field& place)
       place.refuse("gives ", spelled(token), " the id ", id.dump());
     tokens.emplace_back(token, id.get<int32_t>());
   }
-  std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::ranges::sort(tokens, {}, &std::pair<std::string, int32_t>::second);
   for (size_t i = 1; i < tokens.size(); ++i)
     if (tokens[i].second == tokens[i - 1].second)
       place.refuse("gives the id ", tokens[i].second, " to both ", spelled(tokens[i - 1].first), " and ",
@@ -35,8 +35,11 @@ std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Field& place)
   return tokens;
 }
 
-void require_null(const Field& place) {
-  if (!place.is_null()) place.refuse("is ", place.shown(), ", which is not supported");
+/// Refuses a setting that would change the ids and is not supported.
+void require_off(const Field& place) {
+  const Json& value = place.json();
+  const bool is_off = value.is_null() || value == false || value == 0.0 || value == Json(std::string());
+  if (!is_off) place.refuse("is ", place.shown(), ", which is not supported");
 }
 
 TokenizerFile read_characters(const Field& file) {
@@ -45,21 +48,14 @@ TokenizerFile read_characters(const Field& file) {
                         split["pattern"]["Regex"].json() == any_character &&
                         split["behavior"].json() == "Isolated" && !split["invert"].flag();
   if (!is_split) split.refuse("must be, for WordLevel, a Split into single characters (", any_character, ")");
-  require_null(file["normalizer"]);
-  require_null(file["post_processor"]);
+  require_off(file["normalizer"]);
+  require_off(file["post_processor"]);
   if (!file["added_tokens"].is_null() && !file["added_tokens"].elements().empty())
     file["added_tokens"].refuse("are not supported for WordLevel");
   TokenizerFile read;
   read.model = TokenizerFile::Model::characters;
   read.vocabulary = read_vocabulary(file["model"]["vocab"]);
   return read;
-}
-
-/// Refuses a setting that would change the ids and is not supported.
-void require_off(const Field& place) {
-  const Json& value = place.json();
-  const bool is_off = value.is_null() || value == false || value == 0.0 || value == Json(std::string());
-  if (!is_off) place.refuse("is ", place.shown(), ", which is not supported");
 }
 
 void read_pattern(const Field& split, TokenizerFile& file) {
@@ -163,7 +159,7 @@ TokenizerFile read_byte_pairs(const Field& file) {
   const bool does_nothing = normalizer.is_null() || (normalizer["type"].json() == "Sequence" &&
                                                      normalizer["normalizers"].elements().empty());
   if (!does_nothing) normalizer.refuse("is ", normalizer["type"].shown(), "; normalizers are not supported");
-  require_null(file["truncation"]);
+  require_off(file["truncation"]);
   if (!file["padding"].is_null() && file["padding"]["strategy"].json() != "BatchLongest")
     file["padding"].refuse("is to a fixed length, which is not supported");
   const Field decoder = file["decoder"]["type"];
@@ -247,8 +243,7 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
     token.id = *number;
     config.added.push_back({decoder[id].name(), token});
   }
-  std::sort(config.added.begin(), config.added.end(),
-            [](const auto& a, const auto& b) { return a.token.id < b.token.id; });
+  std::ranges::sort(config.added, {}, [](const NamedToken& added) { return added.token.id; });
   return config;
 }
 

@@ -30,8 +30,8 @@ TEST(CharTokenizer, EncodesAndDecodes) {
 
 TEST(CharTokenizer, ItsVocabularyMakesAnEqualOne) {
   const CharTokenizer tokenizer("the quick brown f\u00f6x \U0001F98A\n");
-  EXPECT_EQ(CharTokenizer(tokenizer.vocabulary()), tokenizer);
-  EXPECT_NE(CharTokenizer("the quick"), tokenizer);
+  EXPECT_EQ(CharTokenizer(tokenizer.vocabulary()).vocabulary(), tokenizer.vocabulary());
+  EXPECT_NE(CharTokenizer("the quick").vocabulary(), tokenizer.vocabulary());
 }
 
 TEST(CharTokenizer, NamesACharacterItDoesNotKnow) {
@@ -56,7 +56,7 @@ TEST(CharTokenizer, RefusesIdsOutsideTheVocabulary) {
 TEST(CharTokenizer, IsReadBackFromItsTokenizerJson) {
   const CharTokenizer tokenizer("\t\n\r \"\\<>aZ\x01\x7F\u00e9\u2028\U0001F98A");
   const auto again = tokenizer_from_json(tokenizer.to_json(), "tokenizer.json");
-  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again), tokenizer);
+  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again).vocabulary(), tokenizer.vocabulary());
   EXPECT_EQ(again->to_json(), tokenizer.to_json());
   EXPECT_EQ(tokenizer_config_json(tokenizer, 64),
             "{\n  \"clean_up_tokenization_spaces\": false,\n  \"model_max_length\": 64,\n"
@@ -70,7 +70,7 @@ TEST(CharTokenizer, ALargeVocabularyIsWrittenAndRead) {
   const CharTokenizer tokenizer(alphabet.text());
   EXPECT_EQ(tokenizer.vocabulary_size(), 0x40000);
   const auto again = tokenizer_from_json(tokenizer.to_json(), "tokenizer.json");
-  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again), tokenizer);
+  EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*again).vocabulary(), tokenizer.vocabulary());
 }
 
 TEST(CharTokenizer, RefusesWordLevelOfOtherKinds) {
