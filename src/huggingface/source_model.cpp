@@ -115,10 +115,6 @@ void SourceModel::open_snapshot(const World& world) {
   });
   world.communicator().broadcast(&rows, sizeof rows, 0);
   world.communicator().broadcast(&padding, sizeof padding, 0);
-  read_snapshot_sizes(rows, padding);
-}
-
-void SourceModel::read_snapshot_sizes(int64_t rows, int64_t padding) {
   const Config config =
       config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
   const ModelConfig& model = config.model;

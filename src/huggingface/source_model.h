@@ -52,7 +52,6 @@ class SourceModel {
 
  private:
   void open_snapshot(const World& world);
-  void read_snapshot_sizes(int64_t rows, int64_t padding);
 
   std::string address_;
   std::unique_ptr<ModelFolder> folder_;     ///< on rank 0, for a Hugging Face folder
