@@ -99,8 +99,9 @@ std::string ModelFolder::bytes_at(const std::string& file, int64_t begin, int64_
 }
 
 void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
-  const std::string bytes = SafeTensorsHeader::read(
-      store_->name_of(file), [&](int64_t begin, int64_t count) { return bytes_at(file, begin, count); });
+  const std::string bytes =
+      SafeTensorsHeader::read(store_->name_of(file) + " is damaged",
+                              [&](int64_t begin, int64_t count) { return bytes_at(file, begin, count); });
   const std::string header = bytes.substr(SafeTensorsHeader::length_bytes);
   const int64_t data = std::ssize(bytes);
   described_ += header;

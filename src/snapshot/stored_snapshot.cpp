@@ -180,7 +180,7 @@ SnapshotFile StoredSnapshot::open(const std::string& file) const {
   const auto read_at = [&](int64_t begin, int64_t count) {
     return store_->get(key(file), begin, count).value_or("");
   };
-  return file_of(file, SafeTensorsHeader::read(name_of(file), read_at));
+  return file_of(file, SafeTensorsHeader::read(name_of(file) + " is damaged", read_at));
 }
 
 SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string& header) const {

@@ -56,16 +56,6 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const J
   return {begin, std::move(entry)};
 }
 
-constexpr size_t length_bytes = SafeTensorsHeader::length_bytes;
-constexpr size_t piece_bytes = size_t{1} << 20;
-
-/// Reads the length of the header's text from the first bytes of a file.
-uint64_t text_bytes_in(std::string_view first_bytes) {
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, first_bytes.data(), length_bytes);
-  return bytes;
-}
-
 }  // namespace
 
 std::string SafeTensorsHeader::to_bytes() {
@@ -90,13 +80,15 @@ std::string SafeTensorsHeader::to_bytes() {
   return std::string(reinterpret_cast<const char*>(&text_bytes), sizeof(text_bytes)) + text;
 }
 
-std::string SafeTensorsHeader::read(const std::string& name, const ReadAt& read_at) {
+std::string SafeTensorsHeader::read(const std::string& complaint, const ReadAt& read_at) {
   std::string header = read_at(0, length_bytes);
-  require(header.size() == length_bytes, name, " is damaged: it is only ", header.size(), " bytes long");
-  const uint64_t bytes = text_bytes_in(header);
-  require(bytes <= most_text_bytes, name, " is damaged: its header would have ", bytes, " bytes");
+  require(header.size() == length_bytes, complaint, ": it is only ", header.size(), " bytes long");
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, header.data(), length_bytes);
+  // A file of another kind has a random length, of which nothing must be read.
+  require(bytes <= most_text_bytes, complaint, ": its header would have ", bytes, " bytes");
   header += read_at(length_bytes, static_cast<int64_t>(bytes));
-  require(header.size() == length_bytes + bytes, name, " is damaged: its header is cut off");
+  require(header.size() == length_bytes + bytes, complaint, ": its header is cut off");
   return header;
 }
 
@@ -134,119 +126,63 @@ SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
   return parsed;
 }
 
-/// Removes the header's bytes from the front of `piece`. Returns true once the header is complete.
-bool SafeTensorsReader::read_header(std::span<const std::byte>& piece) {
-  const auto take_all = [&](uint64_t missing) {
-    const std::span<const std::byte> part = piece.first(std::min<uint64_t>(missing, piece.size()));
-    header_.append(reinterpret_cast<const char*>(part.data()), part.size());
-    piece = piece.subspan(part.size());
-    return part.size() == missing;
-  };
-  if (has_header_) return true;
-  if (header_.size() < length_bytes && !take_all(length_bytes - header_.size())) return false;
-  const uint64_t text_bytes = text_bytes_in(header_);
-  // A wrong file has a random length, of which nothing must be read.
-  require(text_bytes <= SafeTensorsHeader::most_text_bytes, "its header would have ", text_bytes, " bytes");
-  if (!take_all(text_bytes - (header_.size() - length_bytes))) return false;
-  parse_header();
-  return has_header_ = true;
-}
-
-void SafeTensorsReader::parse_header() {
-  parsed_ = SafeTensorsHeader::parse(std::string_view(header_).substr(length_bytes));
-  targets_ = places_(parsed_.entries);
-  expect(targets_.size() == parsed_.entries.size(), targets_.size(), " places for ", parsed_.entries.size(),
-         " tensors");
-}
-
-void SafeTensorsReader::take(std::span<const std::byte> piece) {
-  if (!read_header(piece)) return;
-  while (!piece.empty()) {
-    while (next_ < parsed_.entries.size() && parsed_.entries[next_].end == position_) ++next_;
-    require(next_ < parsed_.entries.size(), "there are bytes after its last tensor");
-    const SafeTensorsEntry& entry = parsed_.entries[next_];
-    const int64_t count = std::min(entry.end - position_, static_cast<int64_t>(piece.size()));
-    if (const Tensor& target = targets_[next_]) {
-      const int64_t offset = position_ - (entry.end - entry.bytes());
-      expect(target.view().bytes() == entry.bytes(), entry.name, " has another size than its target tensor");
-      copy_bytes(static_cast<std::byte*>(target.view().data) + offset, target.stream(), piece.data(),
-                 cpu_stream(), count);
-    }
-    position_ += count;
-    piece = piece.subspan(static_cast<size_t>(count));
-  }
-}
-
-void SafeTensorsReader::finish() const {
-  require(header_.size() >= length_bytes, "it is only ", header_.size(), " bytes long");
-  require(has_header_, "its header is cut off");
-  for (size_t entry = next_; entry < parsed_.entries.size(); ++entry)
-    require(parsed_.entries[entry].end <= position_, "tensor ", parsed_.entries[entry].name,
-            ": its data are cut off");
-}
-
-SafeTensorsPieces::SafeTensorsPieces(const SafeTensors& content) {
-  SafeTensorsHeader header{.entries = {}, .metadata = content.metadata};
-  for (const auto& [name, tensor] : content.tensors) {
-    header.entries.push_back({.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()});
-    tensors_.push_back(to_stream(tensor, cpu_stream()));
-  }
-  header_ = header.to_bytes();
-}
-
-std::vector<std::span<const std::byte>> SafeTensorsPieces::pieces() const {
-  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(header_))};
-  for (const Tensor& tensor : tensors_)
-    pieces.emplace_back(static_cast<const std::byte*>(tensor.view().data),
-                        static_cast<size_t>(tensor.view().bytes()));
-  return pieces;
-}
-
 std::string to_safetensors(const SafeTensors& content) {
-  const SafeTensorsPieces file(content);
-  std::string bytes;
-  for (const auto& piece : file.pieces())
-    bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  SafeTensorsHeader header{.entries = {}, .metadata = content.metadata};
+  for (const auto& [name, tensor] : content.tensors)
+    header.entries.push_back({.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()});
+  std::string bytes = header.to_bytes();
+  for (const auto& [name, tensor] : content.tensors) {
+    const Tensor on_host = to_stream(tensor, cpu_stream());
+    const View view = on_host.view();
+    bytes.append(static_cast<const char*>(view.data), static_cast<size_t>(view.bytes()));
+  }
   return bytes;
 }
 
 namespace {
 
-/// Reads the file whose pieces `feed` passes to the reader.
-SafeTensors read_safetensors(const std::string& origin, const std::function<void(SafeTensorsReader&)>& feed) {
+SafeTensors read_safetensors(const std::string& origin, const SafeTensorsHeader::ReadAt& read_at) {
+  const std::string complaint = origin + " is not a valid safetensors file";
+  const std::string header = SafeTensorsHeader::read(complaint, read_at);
   SafeTensors content;
-  SafeTensorsReader reader([&](const std::vector<SafeTensorsEntry>& entries) {
-    std::vector<Tensor> tensors;
-    for (const SafeTensorsEntry& entry : entries) {
-      tensors.push_back(empty(entry.shape, entry.dtype, cpu_stream()));
-      content.tensors.push_back({entry.name, tensors.back()});
-    }
-    return tensors;
-  });
   try {
-    feed(reader);
-    reader.finish();
+    SafeTensorsHeader parsed =
+        SafeTensorsHeader::parse(std::string_view(header).substr(SafeTensorsHeader::length_bytes));
+    content.metadata = std::move(parsed.metadata);
+    int64_t begin = std::ssize(header);
+    for (const SafeTensorsEntry& entry : parsed.entries) {
+      const std::string data = read_at(begin, entry.bytes());
+      require(std::ssize(data) == entry.bytes(), "tensor ", entry.name, ": its data are cut off");
+      const Tensor tensor = empty(entry.shape, entry.dtype, cpu_stream());
+      copy_bytes(tensor.view().data, cpu_stream(), data.data(), cpu_stream(), entry.bytes());
+      content.tensors.push_back({entry.name, tensor});
+      begin += entry.bytes();
+    }
+    require(read_at(begin, 1).empty(), "there are bytes after its last tensor");
   } catch (const std::exception& problem) {
-    throw UserError(concat(origin, " is not a valid safetensors file: ", problem.what()));
+    throw UserError(concat(complaint, ": ", problem.what()));
   }
-  content.metadata = reader.metadata();
   return content;
 }
 
 }  // namespace
 
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin) {
-  return read_safetensors(origin,
-                          [&](SafeTensorsReader& reader) { reader.take(std::as_bytes(std::span(bytes))); });
+  return read_safetensors(origin, [&](int64_t begin, int64_t count) {
+    return bytes.substr(std::min(static_cast<size_t>(begin), bytes.size()), static_cast<size_t>(count));
+  });
 }
 
 SafeTensors load_safetensors(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
   require(file.good() && !std::filesystem::is_directory(path), "cannot read ", path);
-  return read_safetensors(path, [&](SafeTensorsReader& reader) {
-    std::string piece(piece_bytes, '\0');
-    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)
-      reader.take(std::as_bytes(std::span(piece.data(), static_cast<size_t>(file.gcount()))));
+  const int64_t size = file.tellg();
+  return read_safetensors(path, [&](int64_t begin, int64_t count) {
+    // A wrong header may ask for more than any memory holds.
+    std::string data(static_cast<size_t>(std::clamp<int64_t>(size - begin, 0, count)), '\0');
+    file.seekg(begin).read(data.data(), std::ssize(data));
+    data.resize(static_cast<size_t>(file.gcount()));
+    return data;
   });
 }
 
