@@ -58,11 +58,10 @@ std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_
 }
 
 BucketPlan one_bucket(int64_t count, int ranks) {
-  BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
+  BucketPlan plan;
   plan.elements = count;
   for (int rank = 0; rank < ranks; ++rank)
-    plan.owned[static_cast<size_t>(rank)] = {
-        {count / 16 * rank / ranks * 16, count / 16 * (rank + 1) / ranks * 16}};
+    plan.owned.push_back({{count / 16 * rank / ranks * 16, count / 16 * (rank + 1) / ranks * 16}});
   plan.buckets = {{.range = {0, count}, .owned = plan.owned}};
   return plan;
 }

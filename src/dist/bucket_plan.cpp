@@ -13,66 +13,47 @@ int64_t blocks_of(int64_t bytes) {
 
 }  // namespace
 
-BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& ownership)
-    : elements(reserved + trainable_elements), owned(ownership.size()) {
-  owned[0].push_back({0, reserved});
-  for (size_t rank = 0; rank < ownership.size(); ++rank)
-    for (const Range& range : ownership[rank])
-      owned[rank].push_back({reserved + range.begin, reserved + range.end});
-}
-
-BucketPlan::BucketPlan(int64_t trainable_elements, const Ownership& ownership, int64_t bucket_bytes)
-    : BucketPlan(trainable_elements, ownership) {
-  cut(bucket_bytes);
-}
-
 BucketPlan::BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes)
-    : BucketPlan(space.trainable_elements(), sharding.updates) {
+    : elements(reserved + space.trainable_elements()), owned(sharding.updates.size()) {
+  constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
+  const int64_t size = blocks_of(bucket_bytes);
+  owned[0].push_back({0, reserved});
+  for (size_t rank = 0; rank < owned.size(); ++rank)
+    for (const Range& range : sharding.updates[rank]) owned[rank].push_back(in_buffer(range));
   if (!sharding.cuts_gradients()) {
-    cut(bucket_bytes);
+    const int64_t first = std::min(elements, reserved + std::min(blocks_of(first_bucket_bytes), size));
+    cut({0, first}, first, 0);
+    cut({first, elements}, size, 0);
     return;
   }
   units.push_back({0, reserved});
   for (const Range& unit : space.units())
-    if (unit.begin < space.trainable_elements())
-      units.push_back({reserved + unit.begin, reserved + unit.end});
-  for (size_t unit = 0; unit < units.size(); ++unit)
-    for (int64_t begin = units[unit].begin; begin < units[unit].end;) {
-      const int64_t end = std::min(units[unit].end, begin + blocks_of(bucket_bytes));
-      add({begin, end}, static_cast<int>(unit));
-      begin = end;
+    if (unit.begin < space.trainable_elements()) units.push_back(in_buffer(unit));
+  for (size_t unit = 0; unit < units.size(); ++unit) cut(units[unit], size, static_cast<int>(unit));
+}
+
+/// Adds the buckets of a range of one unit.
+void BucketPlan::cut(Range range, int64_t most_elements, int unit) {
+  while (range.size() > 0) {
+    const Range next{range.begin, std::min(range.end, range.begin + most_elements)};
+    Bucket bucket{.range = next, .unit = unit, .owned = Ownership(owned.size())};
+    for (size_t rank = 0; rank < owned.size(); ++rank) {
+      // A binary search, because a plan of many ranks and units has many ranges.
+      auto part =
+          std::ranges::partition_point(owned[rank], [&](const Range& one) { return one.end <= next.begin; });
+      for (; part != owned[rank].end() && part->begin < next.end; ++part)
+        if (const Range both = intersection(*part, next); both.size() > 0) bucket.owned[rank].push_back(both);
     }
-}
-
-void BucketPlan::cut(int64_t bucket_bytes) {
-  constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
-  int64_t begin = 0;
-  do {
-    const int64_t size = blocks_of(begin == 0 ? std::min(first_bucket_bytes, bucket_bytes) : bucket_bytes);
-    const int64_t end = std::min(elements, (begin == 0 ? reserved : begin) + size);
-    add({begin, end}, 0);
-    begin = end;
-  } while (begin < elements);
-}
-
-void BucketPlan::add(Range range, int unit) {
-  Bucket bucket{.range = range, .unit = unit, .owned = Ownership(owned.size())};
-  for (size_t rank = 0; rank < owned.size(); ++rank) {
-    // A binary search, because a plan of many ranks and units has many ranges.
-    auto part =
-        std::ranges::partition_point(owned[rank], [&](const Range& one) { return one.end <= range.begin; });
-    for (; part != owned[rank].end() && part->begin < range.end; ++part)
-      if (const Range both = intersection(*part, range); both.size() > 0) bucket.owned[rank].push_back(both);
+    buckets.push_back(std::move(bucket));
+    range.begin = next.end;
   }
-  buckets.push_back(std::move(bucket));
 }
 
 std::pair<int, int> BucketPlan::buckets_of(Range in_space) const {
   const auto bucket_at = [&](int64_t element) {
-    return static_cast<int>(
-               std::ranges::upper_bound(buckets, element, {}, [](const Bucket& b) { return b.range.begin; }) -
-               buckets.begin()) -
-           1;
+    const auto begin_of = [](const Bucket& bucket) { return bucket.range.begin; };
+    const auto after = std::ranges::upper_bound(buckets, element, {}, begin_of);
+    return static_cast<int>(after - buckets.begin()) - 1;
   };
   const int first = bucket_at(reserved + in_space.begin);
   return {first, in_space.size() == 0 ? first : bucket_at(reserved + in_space.end - 1) + 1};

@@ -20,25 +20,25 @@ struct BucketPlan {
     Ownership owned;  ///< the ranges of this bucket that each rank owns
   };
 
+  BucketPlan() = default;
   /// Cuts buckets of about `bucket_bytes`. The first has at most about 1 MiB so that communication starts
-  /// early. `ownership` has the ranges of the space that each rank owns.
-  BucketPlan(int64_t trainable_elements, const Ownership& ownership, int64_t bucket_bytes);
-  /// Cuts buckets of about `bucket_bytes`. If gradients are sharded, each bucket is cut from one unit. Unit 0
-  /// is then the reserved elements.
+  /// early. If gradients are sharded, each bucket is cut from one unit, and unit 0 is the reserved elements.
   BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes);
 
+  /// Returns the elements of the buffer for a range of the space.
+  static constexpr Range in_buffer(Range in_space) {
+    return {reserved + in_space.begin, reserved + in_space.end};
+  }
   /// Returns the buckets [first, second) that overlap this range of the space.
   std::pair<int, int> buckets_of(Range in_space) const;
 
-  int64_t elements;             ///< including the reserved ones
+  int64_t elements = 0;         ///< including the reserved ones
   Ownership owned;              ///< [rank], ranges of these elements
   std::vector<Bucket> buckets;  ///< in order, without gaps; at least one
   std::vector<Range> units;     ///< empty unless gradients are stored unit by unit
 
  private:
-  BucketPlan(int64_t trainable_elements, const Ownership& ownership);
-  void cut(int64_t bucket_bytes);
-  void add(Range range, int unit);
+  void cut(Range range, int64_t most_elements, int unit);
 };
 
 }  // namespace lockstep

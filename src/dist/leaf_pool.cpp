@@ -14,8 +14,7 @@ LeafPool::LeafPool(const ParameterSpace& space, const BucketPlan& buckets, Alloc
     : allocate_(std::move(allocate)), stream_(space.stream()), unsettled_(buckets.units.size()) {
   std::vector<Range> parameters;
   for (const Parameter& parameter : space.parameters())
-    parameters.push_back(
-        {BucketPlan::reserved + parameter.place.begin, BucketPlan::reserved + parameter.place.end});
+    parameters.push_back(BucketPlan::in_buffer(parameter.place));
   std::ranges::sort(parameters, {}, &Range::begin);
   for (const Range& unit : buckets.units) {
     UnitGradients& place = places_.emplace_back(UnitGradients{.elements = unit.size()});

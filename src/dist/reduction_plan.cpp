@@ -69,19 +69,11 @@ class Folder {
   TreeFold fold;
   std::vector<ReductionPlan::Fold> pieces;
 
-  void push(TreeNode node, int input) {
+  /// Pushes the next node. `continues`: the input is added to the last node, which was unfinished.
+  void push(TreeNode node, int input, bool continues = false) {
     pieces.push_back({.program = {input}});
-    for (int additions = fold.push(node); additions > 0; --additions) add_last();
-  }
-
-  /// Pushes the next micro-batch.
-  void push(const MicroBatch& micro_batch, bool is_last, int input) {
-    const TreeNode node{is_last ? 0 : TreeNode::unfinished, micro_batch.replica};
-    if (micro_batch.index == 0) return push(node, input);
-    fold.pending.pop_back();
-    pieces.push_back({.program = {input}});
-    add_last();
-    for (int additions = fold.push(node); additions > 0; --additions) add_last();
+    if (continues) fold.pending.pop_back();
+    for (int additions = fold.push(node) + (continues ? 1 : 0); additions > 0; --additions) add_last();
   }
 
  private:
@@ -94,32 +86,7 @@ class Folder {
   }
 };
 
-std::string name_of_input(const Round& round, int input) {
-  if (input < round.partial_sums) return concat("partial sum ", input);
-  int rank = 0, slot = input - round.partial_sums;
-  for (; slot >= round.slots_of_rank[static_cast<size_t>(rank)]; ++rank)
-    slot -= round.slots_of_rank[static_cast<size_t>(rank)];
-  return concat("slot ", slot, " of rank ", rank);
-}
-
-/// Returns the program as an expression: "((a + b) + c)".
-std::string expression(const Round& round, const std::vector<int>& program) {
-  std::vector<std::string> stack;
-  for (const int step : program) {
-    if (step != Fold::add) {
-      stack.push_back(name_of_input(round, step));
-      continue;
-    }
-    const std::string right = stack.back();
-    stack.pop_back();
-    stack.back() = concat("(", stack.back(), " + ", right, ")");
-  }
-  return stack.back();
-}
-
 }  // namespace
-
-const char* name(Execution execution) { return execution == Execution::ranges ? "ranges" : "interleaved"; }
 
 std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks, int rank,
                                          Execution execution) {
@@ -165,8 +132,10 @@ ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int thi
       const std::vector<MicroBatch>& its = of_rank[static_cast<size_t>(r)];
       if (!is_range) {
         if (r == rank) round.replicas.push_back({.index = its[i].replica});
-        if (!its[i].is_empty) folder.push(its[i], its[i].index + 1 == micro_batches, inputs++);
         round.slots_of_rank.push_back(its[i].is_empty ? 0 : 1);
+        if (its[i].is_empty) continue;
+        const bool is_finished = its[i].index + 1 == micro_batches;
+        folder.push({is_finished ? 0 : TreeNode::unfinished, its[i].replica}, inputs++, its[i].index > 0);
         continue;
       }
       const LocalRound local(total, its, merges_last);
@@ -186,27 +155,6 @@ ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int thi
     }
     if (!is_last) partial_sums = std::max(partial_sums, static_cast<int>(kept.size()));
   }
-}
-
-std::string ReductionPlan::to_text() const {
-  std::string text =
-      concat("rank ", rank, " of ", ranks, ", ", total_replicas, " replicas, ", name(execution), "\n");
-  for (size_t i = 0; i < rounds.size(); ++i) {
-    const Round& round = rounds[i];
-    text += concat("round ", i, "\n");
-    for (size_t k = 0; k < round.replicas.size(); ++k) {
-      const Replica& replica = round.replicas[k];
-      text += concat("  replica ", replica.index, " writes slot ", replica.slot, "\n");
-      const bool is_left_to_owners = !merges_last && k + 1 == round.replicas.size();
-      for (int n = 0; n < replica.additions && !is_left_to_owners; ++n)
-        text += concat("  slot ", replica.slot - n - 1, " += slot ", replica.slot - n, "\n");
-    }
-    for (const Fold& fold : round.folds)
-      text += concat(
-          "  owners: ", fold.partial_sum == Fold::mean ? "sum" : concat("partial sum ", fold.partial_sum),
-          " = ", expression(round, fold.program), "\n");
-  }
-  return text;
 }
 
 }  // namespace lockstep

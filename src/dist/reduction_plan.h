@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -12,8 +11,6 @@ enum class Execution {
   interleaved,  ///< rank r runs micro-batches r, r + N, ... of all; one exchange per round; nodes wait on the
                 ///< owners of their elements
 };
-
-const char* name(Execution execution);
 
 /// A part of a replica's batch, for one forward and one backward.
 struct MicroBatch {
@@ -71,8 +68,6 @@ struct ReductionPlan {
   std::vector<MicroBatch> micro_batches() const {
     return micro_batches_of(total_replicas, accumulate, ranks, rank, execution);
   }
-  /// Returns a readable text with a line for each replica and each fold.
-  std::string to_text() const;
 
   int total_replicas;
   int accumulate;

@@ -42,7 +42,8 @@ TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
     EXPECT_EQ(end, plan.elements);
     EXPECT_EQ(plan.buckets.size(), bucket_bytes < 2 * block * 4 ? 9u : bucket_bytes > block * 40 ? 1u : 5u);
   }
-  const BucketPlan mibs(2000 * block, {{}}, int64_t{4} << 20);
+  const ParameterSpace large({{"weight", zeros({2000 * block}).set_requires_grad()}});
+  const BucketPlan mibs(large, Sharding(large, Shard::none, 1, 0), int64_t{4} << 20);
   EXPECT_EQ(mibs.buckets[0].range, (Range{0, BucketPlan::reserved + 64 * block})) << "1 MiB";
   EXPECT_EQ(mibs.buckets[1].range.size(), 256 * block) << "4 MiB";
 }
@@ -50,15 +51,12 @@ TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
 TEST(BucketPlan, WhereGradientsAreCutNoBucketMeetsTwoUnits) {
   const ParameterSpace space = small_space();
   const Sharding sharding(space, Shard::gradients, 2, 0);
-  const auto in_slot = [](Range range) {
-    return Range{BucketPlan::reserved + range.begin, BucketPlan::reserved + range.end};
-  };
   for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{25} << 20}) {
     const BucketPlan plan(space, sharding, bucket_bytes);
     EXPECT_EQ(plan.units, (std::vector<Range>{{0, BucketPlan::reserved},
-                                              in_slot({0, 3 * block}),
-                                              in_slot({3 * block, 4 * block}),
-                                              in_slot({4 * block, 9 * block})}));
+                                              BucketPlan::in_buffer({0, 3 * block}),
+                                              BucketPlan::in_buffer({3 * block, 4 * block}),
+                                              BucketPlan::in_buffer({4 * block, 9 * block})}));
     int64_t end = 0;
     for (const BucketPlan::Bucket& bucket : plan.buckets) {
       EXPECT_EQ(bucket.range.begin, end);
@@ -163,10 +161,9 @@ TEST(GradientReducer, NativeReductionIsNearTheMean) {
 
 /// Returns a plan with buckets that end at those elements. Every rank owns a range of each bucket.
 BucketPlan plan_of(const std::vector<int64_t>& ends, int ranks) {
-  BucketPlan plan(0, Ownership(static_cast<size_t>(ranks)), 0);
+  BucketPlan plan;
   plan.elements = ends.back();
-  plan.owned.assign(static_cast<size_t>(ranks), {});
-  plan.buckets.clear();
+  plan.owned.resize(static_cast<size_t>(ranks));
   int64_t begin = 0;
   for (const int64_t end : ends) {
     BucketPlan::Bucket& bucket =
