@@ -72,7 +72,7 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
 
   reducer_ = std::make_unique<GradientReducer>(communicator_, space, sharding_, options_);
   micro_batches_ = reducer_->plan().micro_batches();
-  place_values();
+  values_ = std::make_unique<DistributedValues>(space, sharding_, offload_, *communicator_, *reducer_);
   make_step_summary();
   votes_ = full({vote_kinds}, 0.0, DType::f32, space.stream());
   const int64_t elements = reducer_->buckets().elements;
@@ -112,7 +112,7 @@ void DataParallel::make_step_summary() {
   constexpr int64_t reserved = BucketPlan::reserved, floats_a_block = sizeof(double) / sizeof(float);
   Ownership owned = blocks_by_owner(sharding_.updates);
   const int64_t blocks = owned.back()[0].end, elements = reserved + floats_a_block * blocks;
-  const auto memory = reducer_->allocate(elements, false);
+  const auto memory = reducer_->movement().allocate(elements, false);
   step_summary_ = Tensor(memory, 0, {elements}, DType::f32);
   squares_by_owner_ = Tensor(memory, reserved * 4, {blocks}, DType::f64);
   own_squares_ = squares_by_owner_.slice(owned[rank()][0].begin, owned[rank()][0].end);
@@ -157,11 +157,7 @@ void DataParallel::expect_same_precision() const {
 
 void DataParallel::begin_step() {
   expect_same_precision();
-  if (units_) units_->open();
-}
-
-void DataParallel::forget_gathered() {
-  if (units_) units_->close();
+  values_->open();
 }
 
 void DataParallel::count_down(int bucket) {
@@ -256,7 +252,7 @@ void DataParallel::finish() { end_step(true); }
 float DataParallel::wait() {
   finish();
   const auto loss = static_cast<float>(item(mean_loss()));
-  reducer_->check();
+  check();
   return loss;
 }
 
@@ -271,7 +267,7 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   expect(!options_.scaler || optimizer.counts_on_device(),
          "a GradScaler may skip steps: call the optimizer's count_on_device() before prepare()");
   end_step(false);
-  forget_gathered();
+  values_->close();
   place_states(optimizer);
   const std::vector<Range>& mine = sharding_.updates[rank()];
   const Tensor on_the_way = step_summary_.slice(0, BucketPlan::reserved);
@@ -285,7 +281,7 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   norm_ = norm_of_blocks(ordered_squares(), max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
   optimizer.update(mine, norm_.factor);
   if (options_.scaler) options_.scaler->update(norm_.factor);
-  gather_updates();
+  values_->gather_updates();
   space_.set_gradients_are_whole(false);
 }
 
@@ -336,7 +332,7 @@ void DataParallel::vote(Vote what, bool wanted) {
 Tensor DataParallel::votes() const { return told_.slice(first_vote, first_vote + vote_kinds); }
 
 void DataParallel::replay(const Graph& step) {
-  reducer_->replay([&step] { step.launch(); });
+  reducer_->movement().replay([&step] { step.launch(); });
   is_scattered_ = updates_by_owners_;
   space_.set_gradients_are_whole(!is_scattered_ && !reducer_->cuts_gradients());
 }

@@ -7,8 +7,7 @@
 
 #include "comm/world.h"
 #include "core/graph.h"
-#include "dist/gradient_reducer.h"
-#include "dist/unit_pool.h"
+#include "dist/distributed_values.h"
 #include "parameters/grad_scaler.h"
 #include "parameters/optimizer.h"
 
@@ -77,7 +76,7 @@ class DataParallel {
     explicit Together(DataParallel& data_parallel) : data_parallel_(data_parallel) {
       data_parallel_.begin_step();
     }
-    ~Together() { data_parallel_.forget_gathered(); }
+    ~Together() { data_parallel_.values_->close(); }
     Together(const Together&) = delete;
     Together& operator=(const Together&) = delete;
 
@@ -109,10 +108,10 @@ class DataParallel {
   void place_states(Optimizer& optimizer);
   /// Updates the 16-bit copies on all ranks, after code other than a step has changed the values that ranks
   /// keep. All ranks call it.
-  void refresh_copies();
+  void refresh_copies() { values_->refresh_copies(); }
   /// Gathers the f32 values of a unit, `space.units()[unit]`, on all ranks. The memory is valid until the
   /// next call. All ranks call it. It costs nothing if every rank keeps all values.
-  Tensor gather_values(int unit);
+  Tensor gather_values(int unit) { return values_->gather(unit); }
 
   /// Returns the mean of the replicas' losses, one element on the parameters' device. The bits are equal on
   /// every rank. It is valid from the end of a step to the next backward().
@@ -128,32 +127,25 @@ class DataParallel {
 
   /// Returns whether backward() and finish() or update() may be recorded as a graph. One step must have run
   /// unrecorded before.
-  bool is_capturable() const { return offload_ == Offload::none && reducer_->is_capturable(); }
+  bool is_capturable() const { return offload_ == Offload::none && reducer_->is_queued(); }
   /// Starts a recorded step by step.launch(). Its communication has the deadline and an entry in the flight
   /// record.
   void replay(const Graph& step);
   /// Throws the error that occurred in the background, if any. Call it once the GPU's results are read.
-  void check() { reducer_->check(); }
+  void check() { reducer_->movement().check(); }
 
   /// Returns the GradScaler of the options, or null.
   const GradScaler* scaler() const { return options_.scaler; }
   /// Returns how gradients travel: "by NCCL", "through the host", ...
-  const char* transport() const { return reducer_->transport(); }
+  const char* transport() const { return reducer_->movement().name(); }
   /// Returns the seconds of the last step in which this rank waited for communication.
   double exposed_seconds() const { return reducer_->exposed_seconds(); }
   /// Returns the number of gradient buffers of this rank, each as large as the model.
   int gradient_sets() const { return reducer_->plan().slots; }
 
  private:
-  void place_values();
-  FlatBuffer make_buffer(const Ownership& ownership, DType dtype, bool on_host) const;
-  void fill_masters(const FlatBuffer& masters) const;
-  void broadcast(const Tensor& tensor) const;
-  void gather(const FlatBuffer& buffer, const TransferPlan& plan) const;
-  void gather_updates();
   void hook(size_t parameter);
   void bind_leaf(size_t parameter);
-  void forget_gathered();
   void make_step_summary();
   Tensor ordered_squares() const;
   void end_step(bool everything);
@@ -179,14 +171,13 @@ class DataParallel {
   Tensor squares_, place_of_block_;           ///< the squares in the order of the space; empty for one rank
   Tensor told_;                               ///< the averaged reserved elements of the last step
   std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before step_summary_, whose memory it made
-  std::unique_ptr<UnitPool> units_;           ///< only with full sharding
+  std::unique_ptr<DistributedValues> values_;
   std::vector<MicroBatch> micro_batches_;
-  std::optional<TransferPlan> summary_plan_, value_plan_, copies_plan_;
+  std::optional<TransferPlan> summary_plan_;
   GradientNorm norm_;
   Tensor votes_;                      ///< this rank's request for each Vote, in order: 0 or 1
   std::vector<Tensor> gradients_;     ///< [slot]: the trainable elements
   std::vector<Tensor> reserved_;      ///< [slot]: the reserved elements
-  Tensor gathered_;                   ///< the result of gather_values()
   std::vector<Tensor> known_states_;  ///< states that place_states() has placed
   bool updates_by_owners_ = false;    ///< in the last step each rank updated its owned ranges
   bool is_scattered_ = false;         ///< slot 0 holds the mean of this rank's owned ranges alone

@@ -1,56 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of DataParallel that places the values of a model on the ranks.
+#include "dist/distributed_values.h"
+
 #include <algorithm>
 #include <functional>
 
 #include "core/hash.h"
-#include "dist/data_parallel.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 
-/// Moves values to their final memory. Rank 0 sends its values to the ranks that keep them.
-void DataParallel::place_values() {
-  if (communicator_->size() == 1 && offload_ == Offload::none) return void(space_.values());
-  const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32, offload_ != Offload::none);
+DistributedValues::DistributedValues(ParameterSpace& space, const Sharding& sharding, Offload offload,
+                                     Communicator& communicator, GradientReducer& reducer)
+    : space_(space), sharding_(sharding), communicator_(communicator), reducer_(reducer) {
+  if (communicator.size() == 1 && offload == Offload::none) {
+    space_.values();
+    return;
+  }
+  const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32, offload != Offload::none);
   fill_masters(masters);
   space_.place_values(masters);
   release_cached_memory(space_.stream());  // frees the old memory of the values
   if (sharding_.cuts_reads())
-    units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_->movement(), communicator_->rank());
+    units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_.movement(), communicator_.rank());
   const std::vector<Placement> places = places_of(sharding_.reads);
-  value_plan_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_->rank());
+  value_plan_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_.rank());
   if (!space_.has_copies()) return;
-  const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision(), offload_ == Offload::all);
+  const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision(), offload == Offload::all);
   space_.place_copies(copies);
   if (sharding_.stage != Shard::none)
-    copies_plan_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_->rank());
+    copies_plan_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_.rank());
   refresh_copies();
 }
 
-void DataParallel::refresh_copies() {
+void DistributedValues::open() {
+  if (units_) units_->open();
+}
+
+void DistributedValues::close() {
+  if (units_) units_->close();
+}
+
+void DistributedValues::refresh_copies() {
   space_.refresh_copies();
-  if (copies_plan_) gather(space_.copies(), *copies_plan_);
+  if (copies_plan_) send(space_.copies(), *copies_plan_);
 }
 
 /// Returns zeroed memory for this rank's part of the space. Other ranks can reach it, and it is equally large
 /// on all ranks. `on_host`: pinned host memory, for this rank alone.
-FlatBuffer DataParallel::make_buffer(const Ownership& ownership, DType dtype, bool on_host) const {
+FlatBuffer DistributedValues::make_buffer(const Ownership& ownership, DType dtype, bool on_host) const {
   const MemoryScope scope("parameters");
   if (on_host) {
-    const FlatBuffer pinned = FlatBuffer::make(Placement(ownership[rank()]), dtype, cpu_stream(), true);
+    const FlatBuffer pinned = FlatBuffer::make(
+        Placement(ownership[static_cast<size_t>(communicator_.rank())]), dtype, cpu_stream(), true);
     fill(pinned.memory(), 0.0);
     return {pinned.memory(), pinned.placement(), true};
   }
   int64_t most = 0;
   for (const std::vector<Range>& ranges : ownership) most = std::max(most, size_of(ranges));
-  const Placement placement(ownership[rank()]);
+  const Placement placement(ownership[static_cast<size_t>(communicator_.rank())]);
   const bool is_part = std::ranges::adjacent_find(ownership, std::not_equal_to()) != ownership.end();
-  const auto memory = reducer_->allocate((most * bytes(dtype) + 3) / 4, false);
+  const auto memory = reducer_.movement().allocate((most * bytes(dtype) + 3) / 4, false);
   return {Tensor(memory, 0, {placement.elements()}, dtype), placement, is_part};
 }
 
-void DataParallel::fill_masters(const FlatBuffer& masters) const {
+void DistributedValues::fill_masters(const FlatBuffer& masters) const {
   if (masters.is_whole(space_.elements())) {
     space_.write_values({0, space_.elements()}, masters.memory());
     return broadcast(masters.memory());
@@ -58,15 +71,15 @@ void DataParallel::fill_masters(const FlatBuffer& masters) const {
   // No rank ever has all values. Each rank makes its own, or receives them unit by unit.
   const std::string rules = space_.initial_values();
   const uint64_t hash = hash_of(rules);
-  std::vector<uint64_t> hashes(static_cast<size_t>(communicator_->size()));
-  communicator_->all_gather(&hash, sizeof(hash), hashes.data());
+  std::vector<uint64_t> hashes(static_cast<size_t>(communicator_.size()));
+  communicator_.all_gather(&hash, sizeof(hash), hashes.data());
   if (!rules.empty() && std::ranges::count(hashes, hash) == std::ssize(hashes)) {
     for (const Range& range : masters.placement().ranges()) space_.write_values(range, masters.part(range));
     return;
   }
   for (const Range& unit : space_.units()) {
     const Tensor values = empty({unit.size()}, DType::f32, space_.stream());
-    if (communicator_->rank() == 0) space_.write_values(unit, values);
+    if (communicator_.rank() == 0) space_.write_values(unit, values);
     broadcast(values);
     for (const Range& kept : masters.placement().ranges())
       if (const Range both = intersection(kept, unit); both.size() > 0)
@@ -75,67 +88,67 @@ void DataParallel::fill_masters(const FlatBuffer& masters) const {
 }
 
 /// Copies rank 0's elements to all ranks.
-void DataParallel::broadcast(const Tensor& tensor) const {
+void DistributedValues::broadcast(const Tensor& tensor) const {
   constexpr int64_t piece_bytes = int64_t{64} << 20;
   auto* const values = static_cast<std::byte*>(tensor.view().data);
   const int64_t bytes = tensor.view().bytes();
   const Stream& stream = tensor.stream();
   if (mode_of(stream).is_dry) return;
-  if (device_of(stream) == Device::cpu) return communicator_->broadcast(values, bytes, 0);
+  if (device_of(stream) == Device::cpu) return communicator_.broadcast(values, bytes, 0);
   const std::shared_ptr<std::byte> on_host = allocate_pinned(std::min(bytes, piece_bytes));
   for (int64_t begin = 0; begin < bytes; begin += piece_bytes) {
     const int64_t size = std::min(piece_bytes, bytes - begin);
     copy_bytes(on_host.get(), cpu_stream(), values + begin, stream, size);
-    communicator_->broadcast(on_host.get(), size, 0);
+    communicator_.broadcast(on_host.get(), size, 0);
     copy_bytes(values + begin, stream, on_host.get(), cpu_stream(), size);
   }
 }
 
 /// Sends elements of one buffer from the ranks that computed them to the ranks that keep them. Does nothing
 /// if the buffer is on the host, where each rank computes the elements that it keeps.
-void DataParallel::gather(const FlatBuffer& buffer, const TransferPlan& plan) const {
+void DistributedValues::send(const FlatBuffer& buffer, const TransferPlan& plan) const {
   if (device_of(buffer.memory().stream()) != device_of(space_.stream())) return;
   const View view = buffer.memory().view();
   auto* const first = static_cast<std::byte*>(view.data);
-  reducer_->transfer({.plan = plan,
-                      .from = first,
-                      .from_bytes = view.bytes(),
-                      .to = first,
-                      .element_bytes = bytes(view.dtype),
-                      .is_lent = sharding_.stage != Shard::none});
+  reducer_.transfer({.plan = plan,
+                     .from = first,
+                     .from_bytes = view.bytes(),
+                     .to = first,
+                     .element_bytes = bytes(view.dtype),
+                     .is_lent = sharding_.stage != Shard::none});
 }
 
 /// Sends new values to all ranks that read them.
-void DataParallel::gather_updates() {
-  if (communicator_->size() == 1) return;
-  if (copies_plan_) return gather(space_.copies(), *value_plan_);
+void DistributedValues::gather_updates() {
+  if (communicator_.size() == 1) return;
+  if (copies_plan_) return send(space_.copies(), *value_plan_);
   // With a single group, a rank gathers other ranks' values when it reads them.
-  if (sharding_.cuts_reads() && sharding_.group == communicator_->size()) return;
-  gather(space_.values(), *value_plan_);
+  if (sharding_.cuts_reads() && sharding_.group == communicator_.size()) return;
+  send(space_.values(), *value_plan_);
   if (space_.has_copies()) space_.refresh_copies();
 }
 
-Tensor DataParallel::gather_values(int unit) {
+Tensor DistributedValues::gather(int unit) {
   const Range range = space_.units()[static_cast<size_t>(unit)];
   const FlatBuffer& masters = space_.values();
   if (masters.is_whole(space_.elements())) return masters.part(range);
   const TransferPlan plan =
       gather_of(sharding_.masters, places_of(sharding_.masters), range,
-                space_.has_copies() ? communicator_->size() : sharding_.group, communicator_->rank());
+                space_.has_copies() ? communicator_.size() : sharding_.group, communicator_.rank());
   if (!gathered_) {
     int64_t most = 0;
     for (const Range& one : space_.units()) most = std::max(most, one.size());
     const MemoryScope scope("gathered values");
-    const auto memory = reducer_->movement().allocate_arrivals(most * bytes(DType::f32), space_.stream());
+    const auto memory = reducer_.movement().allocate_arrivals(most * bytes(DType::f32), space_.stream());
     gathered_ = Tensor(memory, 0, {most}, DType::f32);
   }
   const View from = masters.memory().view();
-  reducer_->transfer({.plan = plan,
-                      .from = static_cast<const std::byte*>(from.data),
-                      .from_bytes = from.bytes(),
-                      .to = static_cast<std::byte*>(gathered_.view().data),
-                      .from_host = space_.is_offloaded(),
-                      .is_lent = true});
+  reducer_.transfer({.plan = plan,
+                     .from = static_cast<const std::byte*>(from.data),
+                     .from_bytes = from.bytes(),
+                     .to = static_cast<std::byte*>(gathered_.view().data),
+                     .from_host = space_.is_offloaded(),
+                     .is_lent = true});
   return gathered_.slice(0, range.size());
 }
 

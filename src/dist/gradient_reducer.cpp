@@ -69,8 +69,8 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, Buc
 
 void GradientReducer::make_partial_sums(const ParameterSpace& space) {
   const MemoryScope scope("gradients");
-  leaves_ =
-      std::make_unique<LeafPool>(space, buckets_, [this](int64_t count) { return allocate(count, false); });
+  leaves_ = std::make_unique<LeafPool>(space, buckets_,
+                                       [this](int64_t count) { return movement_->allocate(count, false); });
   owned_ = Placement(buckets_.owned[static_cast<size_t>(plan_.rank)]);
   const int64_t bytes = owned_.elements() * 4;
   partial_sums_ = Storage::make(std::max(plan_.partial_sums, 1) * bytes, movement_->stream());
@@ -256,7 +256,7 @@ void GradientReducer::finish(bool everything) {
          "each rank keeps only the gradients of its owned ranges (dist.shard = gradients or full): end the "
          "step with "
          "DataParallel::step()");
-  check();
+  movement_->check();
   while (round_ < plan_.rounds.size()) end_round();
   round_ = 0;
   if (leaves_) {

@@ -90,22 +90,9 @@ class GradientReducer final {
   /// Transfers elements from memory of allocate() to the ranks that need them; see Movement. All ranks call
   /// it.
   void transfer(const Movement::Transfer& route);
-  /// Returns `count` zeroed floats, from which transfer() is cheapest. `is_common`: one block for all ranks,
-  /// or null if they share no memory. All ranks call it.
-  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) const {
-    return movement_->allocate(count, is_common);
-  }
   Movement& movement() const { return *movement_; }
-
-  /// Throws the error that occurred in the background, if any.
-  void check() { movement_->check(); }
-  /// Returns how gradients travel, in words.
-  const char* transport() const { return movement_->name(); }
-  /// Returns whether a step can be recorded as a graph.
-  bool is_capturable() const { return is_queued(); }
-  /// Runs `launch`, which starts a recorded step, under the deadline of the transport.
-  void replay(const std::function<void()>& launch) { movement_->replay(launch); }
-
+  /// Returns whether all work is queued on a GPU. A step can then be recorded as a graph.
+  bool is_queued() const { return device_of(movement_->stream()) == Device::cuda; }
   /// Returns the seconds since begin(0) that the host has spent in communication that no computation hid. If
   /// all work is queued on a GPU, the host does not wait and the value has no meaning.
   double exposed_seconds() const { return exposed_seconds_; }
@@ -115,7 +102,6 @@ class GradientReducer final {
   using Round = ReductionPlan::Round;
 
   bool on_gpu() const { return device_of(stream_) == Device::cuda; }
-  bool is_queued() const { return device_of(movement_->stream()) == Device::cuda; }
   const Round& round() const { return plan_.rounds[round_]; }
   Movement::Scatter scatter_of(int bucket) const;
 

@@ -88,7 +88,7 @@ TEST(GpuReducer, OnlyWhatNeverWaitsOnTheHostIsCapturable) {
     const ParameterSpace space = three_blocks();
     for (const Transport transport : transports_for(1)) {
       GradientReducer reducer = reducer_of(communicator, space, {.transport = transport});
-      EXPECT_EQ(reducer.is_capturable(), transport != Transport::staged);
+      EXPECT_EQ(reducer.is_queued(), transport != Transport::staged);
       const auto step = [&] {
         reducer.begin(0);
         for (int bucket = 0; bucket < 3; ++bucket) reducer.complete(bucket, 0);

@@ -47,7 +47,7 @@ TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {
         for (int bucket = 0; bucket < 2; ++bucket) reducer.complete(bucket, 0);
         reducer.finish(true);
         synchronize(stream);
-        reducer.check();
+        reducer.movement().check();
       };
       step();
       communicator.barrier();

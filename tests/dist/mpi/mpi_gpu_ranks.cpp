@@ -69,7 +69,7 @@ std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const Data
     append(reducer.shard().data<float>(), reducer.shard().size());
     *owned = buckets.owned[static_cast<size_t>(ranks->rank())];
   }
-  reducer.check();
+  reducer.movement().check();
   return mean;
 }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "dist/gradient_reducer.h"
+#include "dist/unit_pool.h"
+
+namespace lockstep {
+
+/// The values of a model and their 16-bit copies in their final memory. Each rank keeps the parts that a
+/// Sharding gives it. All ranks call the same functions in the same order.
+class DistributedValues {
+ public:
+  /// Moves the values. Rank 0 sends its values to the ranks that keep them. Keeps references.
+  DistributedValues(ParameterSpace& space, const Sharding& sharding, Offload offload,
+                    Communicator& communicator, GradientReducer& reducer);
+
+  /// Begins and ends a pass in which operations read values that ranks gather; see UnitPool.
+  void open();
+  void close();
+  /// Sends new values to all ranks that read them.
+  void gather_updates();
+  void refresh_copies();
+  /// Gathers the f32 values of a unit on all ranks. The memory is valid until the next call.
+  Tensor gather(int unit);
+
+ private:
+  FlatBuffer make_buffer(const Ownership& ownership, DType dtype, bool on_host) const;
+  void fill_masters(const FlatBuffer& masters) const;
+  void broadcast(const Tensor& tensor) const;
+  void send(const FlatBuffer& buffer, const TransferPlan& plan) const;
+
+  ParameterSpace& space_;
+  const Sharding& sharding_;
+  Communicator& communicator_;
+  GradientReducer& reducer_;
+  std::unique_ptr<UnitPool> units_;  ///< only with full sharding
+  std::optional<TransferPlan> value_plan_, copies_plan_;
+  Tensor gathered_;  ///< the result of gather()
+};
+
+}  // namespace lockstep
