@@ -2,7 +2,6 @@
 #include <csignal>
 
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/log.h"
 #include "elastic/node.h"
 #include "elastic/rendezvous.h"

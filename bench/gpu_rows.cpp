@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "core/clock.h"
-#include "core/event.h"
 #include "core/graph.h"
 #include "core/memory.h"
+#include "core/stream.h"
 #include "core/text.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"

@@ -9,7 +9,6 @@
 
 #include "config/command_line.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/log.h"
 
 namespace lockstep {

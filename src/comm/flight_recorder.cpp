@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <span>
 #include <unistd.h>
 #include <utility>
@@ -58,17 +57,6 @@ void FlightRecorder::end(uint64_t sequence) {
 }
 
 uint64_t FlightRecorder::sequence() const { return ring_->sequence.load(std::memory_order_relaxed); }
-
-std::vector<FlightRecord> FlightRecorder::read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  auto ring = std::make_unique<Ring>();
-  if (!file.read(reinterpret_cast<char*>(ring.get()), sizeof(Ring))) return {};
-  std::vector<FlightRecord> records;
-  for (const FlightRecord& record : ring->records)
-    if (record.sequence != 0 && record.sequence <= ring->sequence.load()) records.push_back(record);
-  std::ranges::sort(records, {}, &FlightRecord::sequence);
-  return records;
-}
 
 std::string flight_path(const std::string& directory, int rank) {
   return concat(directory, "/flight.rank", rank, ".bin");

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace lockstep {
 
@@ -38,8 +37,6 @@ class FlightRecorder {
 
   /// Returns the number of collectives begun so far.
   uint64_t sequence() const;
-  /// Returns the records in the file of any rank, oldest first. Empty if it cannot be read.
-  static std::vector<FlightRecord> read(const std::string& path);
 
  private:
   struct Ring;

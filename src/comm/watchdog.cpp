@@ -8,8 +8,8 @@
 #include "comm/world.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/event.h"
 #include "core/graph.h"
+#include "core/stream.h"
 
 namespace lockstep {
 namespace {

@@ -21,7 +21,6 @@
 #include "comm/mpi_communicator.h"
 #include "core/environment.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/host.h"

@@ -6,7 +6,6 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"

@@ -31,35 +31,31 @@ struct float16 {
   uint16_t bits = 0;
 
   float16() = default;
-  explicit float16(float value);
-  explicit operator float() const;
-};
-
-inline float16::float16(float value) {
-  const uint32_t word = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (word >> 16) & 0x8000u;
-  const uint32_t magnitude = word & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) {
-    bits = static_cast<uint16_t>(sign | 0x7e00u);
-  } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more: infinity
-    bits = static_cast<uint16_t>(sign | 0x7c00u);
-  } else if (magnitude >= 0x38800000u) {  // normal
-    bits =
-        static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
-  } else {  // subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits of the mantissa
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+  explicit float16(float value) {
+    const uint32_t word = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = (word >> 16) & 0x8000u;
+    const uint32_t magnitude = word & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) {
+      bits = static_cast<uint16_t>(sign | 0x7e00u);
+    } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more: infinity
+      bits = static_cast<uint16_t>(sign | 0x7c00u);
+    } else if (magnitude >= 0x38800000u) {  // normal
+      bits =
+          static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
+    } else {  // subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits of the mantissa
+      const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+      bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+    }
   }
-}
-
-inline float16::operator float() const {
-  // After the shift the exponent is 112 too small. The product corrects it, for subnormals as well.
-  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
-  const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;  // infinities and NaN
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | special | sign);
-}
+  explicit operator float() const {
+    // After the shift the exponent is 112 too small. The product corrects it, for subnormals as well.
+    const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+    const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
+    const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;  // infinities and NaN
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | special | sign);
+  }
+};
 
 constexpr int64_t bytes(DType dtype) {
   if (dtype == DType::f64) return 8;

@@ -11,15 +11,13 @@ namespace lockstep {
 
 namespace detail {
 
-void append_number(std::string& text, long long number);
-void append_number(std::string& text, unsigned long long number);
-void append_number(std::string& text, double number);
 template <class T>
 constexpr bool is_character_code =
     std::is_integral_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool> &&
     (sizeof(T) == 1 || std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> ||
      std::is_same_v<T, char32_t>);
 
+void append_number(std::string& text, double number);
 /// Appends the text that `print` writes for `value`.
 void append_printed(std::string& text, void (*print)(std::ostream&, const void*), const void* value);
 
@@ -34,10 +32,8 @@ void append(std::string& text, const T& value) {
     text += value;
   else if constexpr (std::is_floating_point_v<T>)
     append_number(text, static_cast<double>(value));
-  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
-    append_number(text, static_cast<long long>(value));
   else if constexpr (std::is_integral_v<T>)
-    append_number(text, static_cast<unsigned long long>(value));
+    text += std::to_string(value);
   else
     append_printed(
         text, [](std::ostream& out, const void* any) { out << *static_cast<const T*>(any); }, &value);
@@ -74,6 +70,11 @@ class UserError : public Error {
   UserError(const std::string& message, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : Error(message, file, line) {}
 };
+
+// Exit codes that the caller of a program can act on. 0 is done; any other code is a failure.
+constexpr int exit_usage = 2;          ///< bad input: a restart does not help
+constexpr int exit_stopped = 75;       ///< stopped on request after a snapshot: start it again to resume
+constexpr int exit_interrupted = 130;  ///< ended at once by a second Ctrl-C
 
 /// A condition and the source location where it was written.
 struct Condition {

@@ -14,7 +14,6 @@ struct GpuProperties {
   std::string uuid;  ///< equal on ranks that share a GPU
   int major = 0;     ///< compute capability
   int minor = 0;
-  int multiprocessors = 0;
   int64_t memory_bytes = 0;
 };
 

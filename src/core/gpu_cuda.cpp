@@ -109,7 +109,6 @@ GpuProperties gpu_properties(int device) {
           .uuid = "GPU-" + hexadecimal({properties.uuid.bytes, sizeof properties.uuid.bytes}),
           .major = properties.major,
           .minor = properties.minor,
-          .multiprocessors = properties.multiProcessorCount,
           .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
 }
 

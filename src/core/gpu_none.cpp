@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/event.h"
 #include "core/gpu.h"
 #include "core/graph.h"
 #include "core/memory_pool.h"
+#include "core/stream.h"
 
 namespace lockstep {
 namespace {

@@ -3,9 +3,9 @@
 #include <exception>
 
 #include "core/cuda_check.h"
-#include "core/event.h"
 #include "core/graph.h"
 #include "core/memory_pool.h"
+#include "core/stream.h"
 
 namespace lockstep {
 namespace {

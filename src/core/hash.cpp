@@ -31,12 +31,6 @@ uint64_t Hasher::value() const { return XXH3_64bits_digest(&state_->xxh3); }
 
 uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-uint64_t hash_of(std::span<const std::span<const std::byte>> pieces) {
-  Hasher hasher;
-  for (const auto& piece : pieces) hasher.add(piece);
-  return hasher.value();
-}
-
 std::string hash_text(uint64_t hash) { return hexadecimal(hash, 16); }
 
 }  // namespace lockstep

@@ -29,8 +29,6 @@ class Hasher {
 
 /// Returns the XXH3-64 (seed 0) of some bytes.
 uint64_t hash_of(std::string_view bytes);
-/// Returns the XXH3-64 (seed 0) of the concatenation of several pieces of memory.
-uint64_t hash_of(std::span<const std::span<const std::byte>> pieces);
 
 /// Returns a hash as 16 hexadecimal digits.
 std::string hash_text(uint64_t hash);

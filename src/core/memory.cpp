@@ -11,9 +11,9 @@
 
 #include "core/environment.h"
 #include "core/error.h"
-#include "core/event.h"
 #include "core/graph.h"
 #include "core/memory_pool.h"
+#include "core/stream.h"
 
 namespace lockstep {
 namespace {
@@ -27,10 +27,6 @@ bool keeps_blocks() {
 }
 
 class CpuPool final : public MemoryPool {
- public:
-  ~CpuPool() override { release_cached(); }
-
- protected:
   std::byte* make(int64_t bytes) override {
     if (!is_mapped(bytes))
       return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
@@ -92,8 +88,6 @@ void spare_address_space() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) ::mallopt(M_ARENA_MAX, 1);
 }
-
-std::unique_ptr<MemoryPool> make_cpu_pool() { return std::make_unique<CpuPool>(); }
 
 std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, ReuseScope place) {
   expect(bytes >= 0, "an allocation of ", bytes, " bytes");

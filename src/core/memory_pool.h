@@ -58,9 +58,6 @@ class MemoryPool {
   MemoryUse total_{.label = "total"};
 };
 
-/// Makes a separate pool of host memory, which must outlive its blocks.
-std::unique_ptr<MemoryPool> make_cpu_pool();
-
 /// Returns the pool of a GPU. Throws Error in a build without CUDA.
 MemoryPool& gpu_pool(int device);
 

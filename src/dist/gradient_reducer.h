@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/transport.h"
-#include "core/event.h"
+#include "core/stream.h"
 #include "dist/leaf_pool.h"
 #include "dist/movement.h"
 

@@ -8,8 +8,8 @@
 
 #include "comm/world.h"
 #include "core/error.h"
-#include "core/event.h"
 #include "core/gpu.h"
+#include "core/stream.h"
 #include "dist/movement.h"
 #include "kernels/elementwise.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/event.h"
+#include "core/stream.h"
 #include "dist/bucket_plan.h"
 #include "tensor/storage.h"
 

@@ -5,9 +5,9 @@
 
 #include "comm/nccl_communicator.h"
 #include "comm/watchdog.h"
-#include "core/event.h"
 #include "core/gpu.h"
 #include "core/graph.h"
+#include "core/stream.h"
 #include "dist/movement.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_scale.h"

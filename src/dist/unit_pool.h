@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/event.h"
+#include "core/stream.h"
 #include "dist/movement.h"
 #include "dist/sharding.h"
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/file.h"
 #include "core/heartbeat.h"
 #include "core/host.h"

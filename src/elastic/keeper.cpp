@@ -10,7 +10,6 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/process.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <sys/prctl.h>
 
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"

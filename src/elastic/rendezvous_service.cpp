@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/clock.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "elastic/rendezvous.h"

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/exit_code.h"
 
 namespace lockstep {
 

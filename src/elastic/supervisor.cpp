@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"

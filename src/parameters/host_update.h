@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "core/event.h"
+#include "core/stream.h"
 #include "parameters/parameter_space.h"
 
 namespace lockstep {

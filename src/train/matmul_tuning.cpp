@@ -14,11 +14,11 @@
 #include "comm/stop_request.h"
 #include "core/clock.h"
 #include "core/descriptor.h"
-#include "core/event.h"
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/stream.h"
 #include "kernels/matmul_plans.h"
 #include "tensor/autograd.h"
 

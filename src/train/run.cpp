@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/clock.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "core/hash.h"
 #include "core/heartbeat.h"
 #include "core/log.h"

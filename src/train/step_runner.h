@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/event.h"
 #include "core/graph.h"
 #include "core/stream.h"
 #include "data/loader.h"

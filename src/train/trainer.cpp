@@ -10,7 +10,6 @@
 #include "comm/stop_request.h"
 #include "config/config_schema.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/gpu.h"
 #include "core/heartbeat.h"
 #include "core/host.h"

@@ -20,7 +20,6 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/heartbeat.h"
 #include "core/process.h"
 #include "support/eventually.h"

@@ -16,6 +16,7 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
+#include "support/flight_records.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {
@@ -30,7 +31,7 @@ class FlightRecorderTest : public testing::Test {
 TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {
   const std::string path = flight_path(directory_, 3);
   FlightRecorder recorder(path);
-  EXPECT_TRUE(FlightRecorder::read(path).empty());
+  EXPECT_TRUE(flight_records_in(path).empty());
   constexpr uint64_t collectives = 2 * FlightRecorder::capacity + 10;
   for (uint64_t i = 1; i <= collectives; ++i) {
     const char* operation = i % 2 ? "barrier" : "an_operation_with_a_very_long_name";
@@ -38,7 +39,7 @@ TEST_F(FlightRecorderTest, KeepsTheLastCollectivesInOrder) {
     if (i < collectives) recorder.end(i);
   }
   EXPECT_EQ(recorder.sequence(), collectives);
-  const std::vector<FlightRecord> records = FlightRecorder::read(path);
+  const std::vector<FlightRecord> records = flight_records_in(path);
   ASSERT_EQ(records.size(), static_cast<size_t>(FlightRecorder::capacity));
   for (size_t i = 0; i < records.size(); ++i) {
     const uint64_t sequence = collectives - FlightRecorder::capacity + 1 + i;
@@ -67,7 +68,7 @@ TEST_F(FlightRecorderTest, CollectivesMayEndInTheBackground) {
   const uint64_t second = recorder.begin("nccl_gather", 2);
   recorder.end(second);
   const auto is_done = [&](size_t i) {
-    return FlightRecorder::read(flight_path(directory_, 0))[i].end_nanoseconds != 0;
+    return flight_records_in(flight_path(directory_, 0))[i].end_nanoseconds != 0;
   };
   EXPECT_FALSE(is_done(0));
   EXPECT_TRUE(is_done(1));
@@ -88,7 +89,7 @@ TEST_F(FlightRecorderTest, SurvivesAKilledProcess) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  const std::vector<FlightRecord> records = FlightRecorder::read(path);
+  const std::vector<FlightRecord> records = flight_records_in(path);
   ASSERT_EQ(records.size(), 2u);
   EXPECT_STREQ(records[0].operation, "broadcast");
   EXPECT_NE(records[0].end_nanoseconds, 0);
@@ -168,7 +169,7 @@ TEST_F(FlightRecorderTest, TheCollectiveOfMostRanksIsTheRightOne) {
 TEST_F(FlightRecorderTest, ACutFileReadsAsEmpty) {
   const std::string path = flight_path(directory_, 0);
   std::ofstream(path) << "short";
-  EXPECT_TRUE(FlightRecorder::read(path).empty());
+  EXPECT_TRUE(flight_records_in(path).empty());
 }
 
 TEST_F(FlightRecorderTest, AFileThatCannotBeMadeIsNamed) {

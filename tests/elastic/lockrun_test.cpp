@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/open_mpi.h"
-#include "core/exit_code.h"
+#include "core/error.h"
 #include "tests/elastic/lockrun_job.h"
 
 namespace lockstep {

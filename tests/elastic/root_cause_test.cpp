@@ -5,7 +5,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
-#include "core/exit_code.h"
+#include "core/error.h"
 
 namespace lockstep {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "core/event.h"
 #include "core/gpu.h"
 #include "core/graph.h"
+#include "core/stream.h"
 #include "emulator/toy.h"
 
 namespace emulator {

@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "core/memory_pool.h"
 #include "core/text.h"
 #include "nn/adamw.h"
 #include "nn/layers.h"
 #include "plan/language_planner.h"
 #include "plan/memory_advice.h"
 #include "support/config_support.h"
+#include "support/counting_pool.h"
 #include "support/temporary_directory.h"
 #include "support/tiny_training.h"
 #include "tensor/create.h"
@@ -40,27 +40,6 @@ Config small(const std::vector<const char*>& words, const std::string& folder) {
   config.is_settled = true;
   return config;
 }
-
-/// A memory pool that records its largest size.
-class CountingPool final : public MemoryPool {
- public:
-  ~CountingPool() override { release_cached(); }
-  int64_t most() const { return most_; }
-
- protected:
-  std::byte* make(int64_t bytes) override {
-    most_ = std::max(most_, now_ += bytes);
-    return static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
-  }
-  void destroy(std::byte* block, int64_t bytes) override {
-    now_ -= bytes;
-    std::free(block);
-  }
-  std::string device() const override { return "memory"; }
-
- private:
-  int64_t now_ = 0, most_ = 0;
-};
 
 void run_on(MemoryPool& pool, const Config& config) {
   const StreamModeScope own({.memory = &pool});

@@ -6,8 +6,8 @@
 
 #include "core/cuda_check.h"
 #include "core/environment.h"
-#include "core/event.h"
 #include "core/log.h"
+#include "core/stream.h"
 
 namespace lockstep::cuda {
 namespace {

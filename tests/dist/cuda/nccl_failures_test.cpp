@@ -5,11 +5,12 @@
 
 #include "comm/watchdog.h"
 #include "core/error.h"
-#include "core/event.h"
+#include "core/stream.h"
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/cuda/gpu_training.h"
 #include "dist/gradient_reducer.h"
 #include "support/eventually.h"
+#include "support/flight_records.h"
 #include "support/temporary_directory.h"
 #include "tensor/create.h"
 
@@ -28,7 +29,7 @@ GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& spa
 }
 
 std::vector<FlightRecord> flights_of(const std::string& directory, int rank) {
-  return FlightRecorder::read(flight_path(directory, rank));
+  return flight_records_in(flight_path(directory, rank));
 }
 
 TEST(NcclFailures, ARankThatNeverComesIsNamedAtTheDeadline) {

@@ -17,7 +17,6 @@
 
 #include "comm/world.h"
 #include "core/error.h"
-#include "core/exit_code.h"
 #include "core/heartbeat.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "core/event.h"
 #include "core/graph.h"
+#include "core/stream.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul.h"
 #include "support/cuda.h"

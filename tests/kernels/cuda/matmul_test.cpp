@@ -4,8 +4,8 @@
 #include <array>
 #include <thread>
 
-#include "core/event.h"
 #include "core/graph.h"
+#include "core/stream.h"
 #include "kernels/kernel.h"
 #include "support/cuda.h"
 
