@@ -7,7 +7,7 @@
 
 #include "core/stream.h"
 #include "dist/bucket_plan.h"
-#include "tensor/storage.h"
+#include "tensor/tensor.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "dist/bucket_plan.h"
 #include "dist/reduction_plan.h"
 #include "dist/transfer_plan.h"
-#include "tensor/storage.h"
+#include "tensor/tensor.h"
 
 namespace lockstep {
 

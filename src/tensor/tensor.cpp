@@ -76,20 +76,16 @@ std::byte* TensorState::data() {
   return storage->data.get() + offset_bytes;
 }
 
-const Shape& Tensor::shape() const {
-  expect(state_ != nullptr, "the shape of an empty tensor");
-  return state_->shape;
+const TensorState& Tensor::state(const char* what) const {
+  expect(state_ != nullptr, "the ", what, " of an empty tensor");
+  return *state_;
 }
 
-DType Tensor::dtype() const {
-  expect(state_ != nullptr, "the dtype of an empty tensor");
-  return state_->dtype;
-}
+const Shape& Tensor::shape() const { return state("shape").shape; }
 
-const Stream& Tensor::stream() const {
-  expect(state_ != nullptr, "the stream of an empty tensor");
-  return state_->stream;
-}
+DType Tensor::dtype() const { return state("dtype").dtype; }
+
+const Stream& Tensor::stream() const { return state("stream").stream; }
 
 View Tensor::view() const {
   if (!state_) return {};

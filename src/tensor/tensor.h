@@ -5,10 +5,21 @@
 #include <memory>
 #include <string>
 
+#include "core/memory.h"
 #include "kernels/view.h"
-#include "tensor/storage.h"
 
 namespace lockstep {
+
+/// A block of memory that tensors share, on the stream it was made for.
+struct Storage {
+  std::shared_ptr<std::byte> data;  ///< own memory or a part of another owner's memory, kept alive by this
+  int64_t bytes = 0;
+  Stream stream;
+
+  static std::shared_ptr<Storage> make(int64_t bytes, const Stream& stream) {
+    return std::make_shared<Storage>(Storage{allocate(bytes, stream), bytes, stream});
+  }
+};
 
 struct TensorState;
 struct GradientNode;
@@ -77,6 +88,8 @@ class Tensor {
 
  private:
   friend class Tape;
+  /// Returns the state. Throws Error for an empty tensor, of which `what` was asked.
+  const TensorState& state(const char* what) const;
   /// Returns the elements from `first` on under another shape, off the tape.
   Tensor part(int64_t first, const Shape& shape) const;
 

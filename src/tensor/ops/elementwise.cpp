@@ -3,16 +3,28 @@
 
 #include "kernels/arithmetic.h"
 #include "kernels/convert.h"
+#include "kernels/dropout.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
 namespace {
 
-Tensor scaled(const Tensor& x, double factor) {
+/// Launches the kernel that `make_kernel` returns for an output like x. Returns the output.
+template <class MakeKernel>
+Tensor output_like(const Tensor& x, MakeKernel make_kernel) {
   const Tensor y = empty_like(x);
-  launch(x.stream(), Scale{.x = x.view(), .y = y.view(), .factor = factor});
+  launch(x.stream(), make_kernel(y.view()));
   return y;
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  return output_like(x, [&](View y) { return Scale{.x = x.view(), .y = y, .factor = factor}; });
+}
+
+Tensor masked(const Tensor& x, double probability, const RandomKey& key) {
+  return output_like(
+      x, [&](View y) { return Dropout{.x = x.view(), .y = y, .probability = probability, .key = key}; });
 }
 
 }  // namespace
@@ -20,6 +32,15 @@ Tensor scaled(const Tensor& x, double factor) {
 Tensor scale(const Tensor& x, double factor) {
   return record("scale", scaled(x, factor), {x},
                 [factor](const Tensor& dy) -> Gradients { return {scaled(dy, factor)}; });
+}
+
+Tensor dropout(const Tensor& x, double probability, const RandomKey& key) {
+  expect(probability >= 0.0 && probability < 1.0, "dropout: the probability must be in [0, 1), not ",
+         probability);
+  if (probability == 0.0) return x;
+  // The mask is a function of the key. So the gradient draws it again instead of storing it.
+  return record("dropout", masked(x, probability, key), {x},
+                [probability, key](const Tensor& dy) -> Gradients { return {masked(dy, probability, key)}; });
 }
 
 Tensor convert(const Tensor& x, DType dtype) {
@@ -31,52 +52,39 @@ Tensor convert(const Tensor& x, DType dtype) {
 }
 
 Tensor relu(const Tensor& x) {
-  const Tensor y = empty_like(x);
-  launch(x.stream(), ReluForward{.x = x.view(), .y = y.view()});
+  const Tensor y = output_like(x, [&](View out) { return ReluForward{.x = x.view(), .y = out}; });
   return record("relu", y, {x}, [x = x.detach()](const Tensor& dy) -> Gradients {
-    Tensor dx = empty_like(x);
-    launch(x.stream(), ReluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view()});
-    return {dx};
+    return {output_like(x, [&](View dx) { return ReluBackward{.x = x.view(), .dy = dy.view(), .dx = dx}; })};
   });
 }
 
 Tensor tanh(const Tensor& x) {
-  const Tensor y = empty_like(x);
-  launch(x.stream(), TanhForward{.x = x.view(), .y = y.view()});
+  const Tensor y = output_like(x, [&](View out) { return TanhForward{.x = x.view(), .y = out}; });
   return record("tanh", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
-    Tensor dx = empty_like(y);
-    launch(y.stream(), TanhBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
-    return {dx};
+    return {output_like(y, [&](View dx) { return TanhBackward{.y = y.view(), .dy = dy.view(), .dx = dx}; })};
   });
 }
 
 Tensor exp(const Tensor& x) {
-  const Tensor y = empty_like(x);
-  launch(x.stream(), Exp{.x = x.view(), .y = y.view()});
+  const Tensor y = output_like(x, [&](View out) { return Exp{.x = x.view(), .y = out}; });
   return record("exp", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
-    Tensor dx = empty_like(y);
-    launch(y.stream(), Multiply{.a = dy.view(), .b = y.view(), .y = dx.view()});
-    return {dx};
+    return {output_like(y, [&](View dx) { return Multiply{.a = dy.view(), .b = y.view(), .y = dx}; })};
   });
 }
 
 Tensor log(const Tensor& x) {
-  const Tensor y = empty_like(x);
-  launch(x.stream(), Log{.x = x.view(), .y = y.view()});
+  const Tensor y = output_like(x, [&](View out) { return Log{.x = x.view(), .y = out}; });
   return record("log", y, {x}, [x = x.detach()](const Tensor& dy) -> Gradients {
-    Tensor dx = empty_like(x);
-    launch(x.stream(), Divide{.a = dy.view(), .b = x.view(), .y = dx.view()});
-    return {dx};
+    return {output_like(x, [&](View dx) { return Divide{.a = dy.view(), .b = x.view(), .y = dx}; })};
   });
 }
 
 Tensor gelu(const Tensor& x, Gelu form) {
-  const Tensor y = empty_like(x);
-  launch(x.stream(), GeluForward{.x = x.view(), .y = y.view(), .form = form});
+  const Tensor y =
+      output_like(x, [&](View out) { return GeluForward{.x = x.view(), .y = out, .form = form}; });
   return record("gelu", y, {x}, [x = x.detach(), form](const Tensor& dy) -> Gradients {
-    Tensor dx = empty_like(x);
-    launch(x.stream(), GeluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view(), .form = form});
-    return {dx};
+    return {output_like(
+        x, [&](View dx) { return GeluBackward{.x = x.view(), .dy = dy.view(), .dx = dx, .form = form}; })};
   });
 }
 

@@ -7,43 +7,70 @@
 namespace lockstep {
 namespace {
 
-/// Data of the forward that the gradient of a linear layer needs.
-struct SavedLinear {
-  Tensor x;  ///< empty if the weight needs no gradient: only that gradient reads x
-  Tensor weight;
-  Tensor bias;  ///< empty if it needs no gradient
-  bool wants_dx;
+/// A linear layer as its gradients need it. A tensor that only an unneeded gradient would read is empty.
+struct SavedLayer {
+  Tensor x, weight, bias;
   bool is_out_in;  ///< the weight is [out, in]
+
+  SavedLayer(const Tensor& input, const Tensor& of_weight, const Tensor& of_bias, WeightOrder order)
+      : x(of_weight.requires_grad() ? input.detach() : Tensor()),
+        weight(of_weight.detach()),
+        bias(of_bias.requires_grad() ? of_bias.detach() : Tensor()),
+        is_out_in(order == WeightOrder::out_in) {}
+
+  /// Returns the gradient of the input from the gradient of the output.
+  Tensor input_gradient(const Tensor& dy) const {
+    const Tensor dx = empty(dy.shape().with_last(weight.shape()[is_out_in ? 1 : 0]), dy.dtype(), dy.stream());
+    launch(
+        dy.stream(),
+        MatMul{.a = dy.view(), .b = weight.operand(dy.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
+    return dx;
+  }
+
+  /// Returns dweight and dbias. `input` is the index of the weight among the operation's inputs. dbias is the
+  /// sum of dy's rows. The matmul for a weight [in, out] computes it too because it reads dy as its right
+  /// operand.
+  std::pair<Tensor, Tensor> weight_gradients(const Tensor& dy, GradientContext& context, size_t input) const {
+    const bool wants_weight = context.wants(input);
+    const auto [dweight, before] = wants_weight ? context.gradient_target(input, weight) : GradientTarget();
+    const Tensor dbias = bias ? context.gradient_memory(input + 1, bias) : Tensor();
+    if (wants_weight)
+      launch(dy.stream(), MatMul{.a = is_out_in ? dy.view() : x.view(),
+                                 .b = is_out_in ? x.view() : dy.view(),
+                                 .c = dweight.view(),
+                                 .residual = before.view(),
+                                 .column_sum = is_out_in ? View{} : dbias.view(),
+                                 .transpose_a = true});
+    if (dbias && (is_out_in || !wants_weight))
+      launch(dy.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
+    return {dweight, dbias};
+  }
 };
 
-/// Returns dx, dweight and dbias; an unneeded one is empty. dbias is the sum of dy's rows. The matmul for a
-/// weight [in, out] computes it too because it reads dy as its right operand.
-Gradients linear_gradients(const SavedLinear& saved, const Tensor& dy, GradientContext& context) {
-  const auto& [x, weight, bias, wants_dx, is_out_in] = saved;
-  const Stream& stream = dy.stream();
-  Tensor dx;
-  if (wants_dx) {
-    dx = empty(dy.shape().with_last(weight.shape()[is_out_in ? 1 : 0]), dy.dtype(), stream);
-    launch(
-        stream,
-        MatMul{.a = dy.view(), .b = weight.operand(dy.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
+/// The two layers of feed_forward() and `z`, the hidden layer before its GELU.
+struct SavedFeedForward {
+  SavedLayer in, out;
+  Tensor z;
+  Gelu form;
+
+  /// Computes five gradients with four matmuls. The matmul of the hidden layer's gradient also applies the
+  /// GELU's backward. Each bias's gradient is summed by the matmul that reads its rows.
+  Gradients gradients(const Tensor& dy, GradientContext& context) const {
+    const auto [dout, dbias_out] = out.weight_gradients(dy, context, 3);
+    const bool wants_dx = context.wants(0);
+    if (!wants_dx && !context.wants(1) && !in.bias) return {{}, {}, {}, dout, dbias_out, dy};
+    const Tensor dz = empty_like(z);
+    launch(dy.stream(), MatMul{.a = dy.view(),
+                               .b = out.weight.operand(dy.dtype()),
+                               .c = dz.view(),
+                               .pre_activation = z.view(),
+                               .transpose_b = true,
+                               .activation = form == Gelu::tanh ? Activation::gelu_tanh_backward
+                                                                : Activation::gelu_erf_backward});
+    const auto [din, dbias_in] = in.weight_gradients(dz, context, 1);
+    return {wants_dx ? in.input_gradient(dz) : Tensor(), din, dbias_in, dout, dbias_out, dy};
   }
-  if (!context.wants(1)) {
-    const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
-    if (dbias) launch(stream, ColumnSum{.x = dy.view(), .y = dbias.view()});
-    return {dx, Tensor(), dbias};
-  }
-  const auto [dweight, before] = context.gradient_target(1, weight);
-  const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
-  launch(stream, MatMul{.a = is_out_in ? dy.view() : x.view(),
-                        .b = is_out_in ? x.view() : dy.view(),
-                        .c = dweight.view(),
-                        .residual = before.view(),
-                        .column_sum = is_out_in ? View{} : dbias.view(),
-                        .transpose_a = true});
-  if (dbias && is_out_in) launch(stream, ColumnSum{.x = dy.view(), .y = dbias.view()});
-  return {dx, dweight, dbias};
-}
+};
 
 }  // namespace
 
@@ -61,14 +88,42 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .c = y.view(),
                             .residual = residual.view(),
                             .transpose_b = is_out_in});
-  const SavedLinear saved{weight.requires_grad() ? x.detach() : Tensor(), weight.detach(),
-                          bias.requires_grad() ? bias.detach() : Tensor(), x.requires_grad(), is_out_in};
-  return record("linear", y, {x, weight, bias, residual},
-                [saved](const Tensor& dy, GradientContext& context) -> Gradients {
-                  Gradients gradients = linear_gradients(saved, dy, context);
-                  gradients.push_back(dy);
-                  return gradients;
-                });
+  return record(
+      "linear", y, {x, weight, bias, residual},
+      [layer = SavedLayer(x, weight, bias, order)](const Tensor& dy, GradientContext& context) -> Gradients {
+        const Tensor dx = context.wants(0) ? layer.input_gradient(dy) : Tensor();
+        const auto [dweight, dbias] = layer.weight_gradients(dy, context, 1);
+        return {dx, dweight, dbias, dy};
+      });
+}
+
+Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form, const Tensor& residual) {
+  const auto& [in, bias_in, out, bias_out] = weights;
+  expect(in.shape().rank() == 2 && out.shape().rank() == 2 && x.shape().rank() >= 1 &&
+             x.shape()[-1] == in.shape()[0] && out.shape()[0] == in.shape()[1],
+         "feed_forward: x is ", x.shape(), ", its weights are ", in.shape(), " and ", out.shape(),
+         "; they must be [..., inputs], [inputs, hidden] and [hidden, outputs]");
+  const std::vector<Tensor> inputs{x, in, bias_in, out, bias_out, residual};
+  const Tensor h = empty(x.shape().with_last(in.shape()[1]), x.dtype(), x.stream());
+  const Tensor z = is_recorded(inputs) ? empty_like(h) : Tensor();
+  launch(x.stream(), MatMul{.a = x.view(),
+                            .b = in.operand(x.dtype()),
+                            .bias = bias_in.operand(x.dtype()),
+                            .c = h.view(),
+                            .pre_activation = z.view(),
+                            .activation = form == Gelu::tanh ? Activation::gelu_tanh : Activation::gelu_erf});
+  const Tensor y = empty(x.shape().with_last(out.shape()[1]), x.dtype(), x.stream());
+  launch(x.stream(), MatMul{.a = h.view(),
+                            .b = out.operand(x.dtype()),
+                            .bias = bias_out.operand(x.dtype()),
+                            .c = y.view(),
+                            .residual = residual.view()});
+  const SavedFeedForward saved{.in = {x, in, bias_in, WeightOrder::in_out},
+                               .out = {h, out, bias_out, WeightOrder::in_out},
+                               .z = z,
+                               .form = form};
+  return record("feed_forward", y, inputs,
+                [saved](const Tensor& dy, GradientContext& context) { return saved.gradients(dy, context); });
 }
 
 }  // namespace lockstep
