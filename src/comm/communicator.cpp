@@ -25,11 +25,16 @@ void Communicator::recorded(const char* name, int64_t bytes, const std::function
   try {
     operation();
   } catch (const Error& failure) {
-    const std::string behind = who_is_behind();
-    throw Error(concat(name, " of ", bytes, " bytes, collective ", sequence, ": ", failure.what(),
-                       behind.empty() ? "" : "; ", behind));
+    throw Error(failure_of(name, bytes, sequence, failure.what()));
   }
   recorder_->end(sequence);
+}
+
+std::string Communicator::failure_of(const char* name, int64_t bytes, uint64_t sequence,
+                                     const std::string& problem) const {
+  const std::string behind = who_is_behind();
+  return concat(name, " of ", bytes, " bytes, collective ", sequence, ": ", problem,
+                behind.empty() ? "" : "; ", behind);
 }
 
 std::string Communicator::who_is_behind() const {

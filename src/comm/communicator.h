@@ -79,8 +79,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Keeps the flight record in `directory`, in one file per rank. All ranks call it.
   void record_flights_in(const std::string& directory);
   FlightRecorder& recorder() { return *recorder_; }
-  /// Returns which ranks are behind, as far as the flight records show; empty if none are kept.
-  std::string who_is_behind() const;
+  /// Describes the failure of a collective, with the ranks that are behind if flight records are kept.
+  std::string failure_of(const char* name, int64_t bytes, uint64_t sequence,
+                         const std::string& problem) const;
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -92,6 +93,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual void do_native_all_reduce(float* values, int64_t count) = 0;
 
  private:
+  std::string who_is_behind() const;
+
   int rank_;
   int size_;
   double timeout_seconds_ = 60.0;

@@ -19,7 +19,7 @@ constexpr auto period = std::chrono::milliseconds(100);
 }  // namespace
 
 struct Watchdog::Work {
-  std::string name;
+  const char* name = "";
   int64_t bytes = 0;
   uint64_t sequence = 0;
   Event begin, end;
@@ -108,9 +108,7 @@ std::string Watchdog::problem(const std::string& background_error) {
     if (Clock::now() - *oldest.seen < std::chrono::duration<double>(host_.timeout())) return {};
     problem = concat("waited ", host_.timeout(), " s for the other ranks (dist.timeout_s)");
   }
-  const std::string behind = host_.who_is_behind();
-  return concat(oldest.name, " of ", oldest.bytes, " bytes, collective ", oldest.sequence, ": ", problem,
-                behind.empty() ? "" : "; ", behind);
+  return host_.failure_of(oldest.name, oldest.bytes, oldest.sequence, problem);
 }
 
 void Watchdog::fail(const std::string& message, std::unique_lock<std::mutex>& lock) {

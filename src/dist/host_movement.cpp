@@ -31,27 +31,68 @@ std::byte* grown(std::shared_ptr<Storage>& memory, int64_t bytes, const Stream& 
   return memory->data.get();
 }
 
-void transfer_as_messages(Communicator& communicator, const Movement::Transfer& what, const Stream& stream) {
-  copy_what_stays(what, stream);
-  if (communicator.size() == 1) return;
-  communicator.exchange(what.plan.message_rounds(what.from, what.to, what.element_bytes));
-}
+class AsMessages : public Movement {
+ public:
+  AsMessages(std::shared_ptr<Communicator> communicator, const Stream& stream)
+      : communicator_(std::move(communicator)), stream_(stream), copies_(stream) {
+    if (device_of(stream) == Device::cuda && !mode_of(stream).is_dry)
+      copies_ = make_gpu_stream(gpu_of(stream), true);
+  }
 
-std::vector<std::vector<const float*>> scatter_as_messages(Communicator& communicator,
-                                                           const Movement::Scatter& what,
-                                                           std::shared_ptr<Storage>& arrived,
-                                                           const Stream& stream) {
-  std::byte* const memory =
-      grown(arrived, 4 * arriving_elements(what.bucket, what.slots_of_rank, communicator.rank()), stream);
-  ScatterMessages messages(what, communicator.rank(), reinterpret_cast<float*>(memory));
-  if (communicator.size() > 1) communicator.exchange(messages.sends, messages.receives);
-  return std::move(messages.inputs);
-}
+  const char* name() const override { return communicator_->size() == 1 ? "in place" : "as messages"; }
+  // On a CPU this is the calling thread's stream, because two threads must not share a pool.
+  const Stream& stream() const override { return device_of(stream_) == Device::cpu ? cpu_stream() : stream_; }
+  const Stream& arrivals() const override {
+    return device_of(copies_) == Device::cpu ? cpu_stream() : copies_;
+  }
+  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
+    return is_common ? nullptr : private_memory(count, stream());
+  }
 
-class InSharedMemory final : public Movement {
+  std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
+    const int rank = communicator_->rank();
+    std::byte* const memory =
+        grown(arrived_, 4 * arriving_elements(what.bucket, what.slots_of_rank, rank), stream());
+    ScatterMessages messages(what, rank, reinterpret_cast<float*>(memory));
+    if (communicator_->size() > 1) communicator_->exchange(messages.sends, messages.receives);
+    return std::move(messages.inputs);
+  }
+  void transfer(const Transfer& what) override {
+    if (device_of(copies_) == Device::cpu) {
+      copy_what_stays(what, stream());
+      if (communicator_->size() > 1)
+        communicator_->exchange(what.plan.message_rounds(what.from, what.to, what.element_bytes));
+      return;
+    }
+    if (what.is_in_place() || what.plan.stays.empty()) return;
+    written_.record(stream_);
+    written_.hold(copies_);
+    copy_what_stays(what, copies_);
+    is_forked_ = true;
+  }
+  void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
+  void join() override {
+    if (!std::exchange(is_forked_, false)) return;
+    done_.record(copies_);
+    done_.hold(stream_);
+  }
+
+ protected:
+  std::shared_ptr<Communicator> communicator_;
+
+ private:
+  Stream stream_;
+  Stream copies_;  ///< on a GPU a queue of its own
+  Event written_, done_;
+  bool is_forked_ = false;
+  std::shared_ptr<Storage> arrived_;
+};
+
+/// Ranks of one host read each other's memory in place. Memory that is not shared is sent as messages.
+class InSharedMemory final : public AsMessages {
  public:
   explicit InSharedMemory(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)), rank_(static_cast<size_t>(communicator_->rank())) {
+      : AsMessages(std::move(communicator), cpu_stream()), rank_(static_cast<size_t>(communicator_->rank())) {
     mailboxes_ = communicator_->share(mailboxes_begin + 2 * mailbox_bytes);
     if (mailboxes_)
       // If ranks outnumber their cores, a rank that waits lets others run.
@@ -60,8 +101,6 @@ class InSharedMemory final : public Movement {
   }
 
   const char* name() const override { return "in shared memory"; }
-  // This is the calling thread's stream, because two threads must not share a pool.
-  const Stream& stream() const override { return cpu_stream(); }
 
   std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
     auto block = meeting_ ? communicator_->share(std::max<int64_t>(64, count * 4), is_common) : nullptr;
@@ -72,8 +111,7 @@ class InSharedMemory final : public Movement {
   }
 
   std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
-    if (!block_of(reinterpret_cast<const std::byte*>(what.first)))
-      return scatter_as_messages(*communicator_, what, arrived_, stream());
+    if (!block_of(reinterpret_cast<const std::byte*>(what.first))) return AsMessages::scatter(what);
     is_read_in_place_ = true;
     meet("tree_scatter", what.bucket.range.size() * 4);
     std::vector<std::vector<const float*>> inputs;
@@ -105,7 +143,7 @@ class InSharedMemory final : public Movement {
   }
 
   void transfer(const Transfer& what) override {
-    if (!block_of(what.from)) return transfer_as_messages(*communicator_, what, stream());
+    if (!block_of(what.from)) return AsMessages::transfer(what);
     is_read_in_place_ = true;
     if (!what.is_settled) meet("tree_gather", what.from_bytes);
     copy_what_stays(what, cpu_stream());
@@ -134,7 +172,6 @@ class InSharedMemory final : public Movement {
         });
   }
 
-  void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
   void release(const Scatter& what) override {
     const SharedMemory* const block = block_of(reinterpret_cast<const std::byte*>(what.first));
     for (size_t peer = 0; peer < what.slots_of_rank.size() && block != nullptr; ++peer)
@@ -173,58 +210,12 @@ class InSharedMemory final : public Movement {
     return reinterpret_cast<const float*>(of_peer(reinterpret_cast<const std::byte*>(mine), peer));
   }
 
-  std::shared_ptr<Communicator> communicator_;
   size_t rank_;
   std::shared_ptr<SharedMemory> mailboxes_;
   int turn_ = 0;
   std::unique_ptr<SharedBarrier> meeting_;
   bool is_read_in_place_ = false;  ///< since the last join(), other ranks' memory is read
   std::vector<std::shared_ptr<SharedMemory>> blocks_;
-  std::shared_ptr<Storage> arrived_;
-};
-
-class AsMessages final : public Movement {
- public:
-  AsMessages(std::shared_ptr<Communicator> communicator, const Stream& stream)
-      : communicator_(std::move(communicator)), stream_(stream), copies_(stream) {
-    if (device_of(stream) == Device::cuda && !mode_of(stream).is_dry)
-      copies_ = make_gpu_stream(gpu_of(stream), true);
-  }
-
-  const char* name() const override { return communicator_->size() == 1 ? "in place" : "as messages"; }
-  const Stream& stream() const override { return device_of(stream_) == Device::cpu ? cpu_stream() : stream_; }
-  const Stream& arrivals() const override {
-    return device_of(copies_) == Device::cpu ? cpu_stream() : copies_;
-  }
-  std::shared_ptr<Storage> allocate(int64_t count, bool is_common) override {
-    return is_common ? nullptr : private_memory(count, stream());
-  }
-
-  std::vector<std::vector<const float*>> scatter(const Scatter& what) override {
-    return scatter_as_messages(*communicator_, what, arrived_, stream());
-  }
-  void transfer(const Transfer& what) override {
-    if (device_of(copies_) == Device::cpu) return transfer_as_messages(*communicator_, what, stream());
-    if (what.is_in_place() || what.plan.stays.empty()) return;
-    written_.record(stream_);
-    written_.hold(copies_);
-    copy_what_stays(what, copies_);
-    is_forked_ = true;
-  }
-  void sum(float* values, int64_t count) override { communicator_->native_all_reduce(values, count); }
-  void join() override {
-    if (!std::exchange(is_forked_, false)) return;
-    done_.record(copies_);
-    done_.hold(stream_);
-  }
-
- private:
-  std::shared_ptr<Communicator> communicator_;
-  Stream stream_;
-  Stream copies_;  ///< on a GPU a queue of its own
-  Event written_, done_;
-  bool is_forked_ = false;
-  std::shared_ptr<Storage> arrived_;
 };
 
 /// The movement of ranks whose GPUs cannot communicate, or that share a GPU. Copies to the host run

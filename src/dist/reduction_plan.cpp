@@ -86,8 +86,6 @@ class Folder {
   }
 };
 
-}  // namespace
-
 std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks, int rank,
                                          Execution execution) {
   require(replicas >= ranks, "dist.replicas = ", replicas, " is fewer than the ", ranks,
@@ -107,6 +105,8 @@ std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks
   }
   return mine;
 }
+
+}  // namespace
 
 ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int this_rank, Execution policy,
                              bool merges)
@@ -155,6 +155,10 @@ ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int thi
     }
     if (!is_last) partial_sums = std::max(partial_sums, static_cast<int>(kept.size()));
   }
+}
+
+std::vector<MicroBatch> ReductionPlan::micro_batches() const {
+  return micro_batches_of(total_replicas, accumulate, ranks, rank, execution);
 }
 
 }  // namespace lockstep

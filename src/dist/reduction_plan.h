@@ -20,11 +20,6 @@ struct MicroBatch {
   bool operator==(const MicroBatch&) const = default;
 };
 
-/// Returns the micro-batches that `rank` of `ranks` executes, in order. If they are interleaved, all ranks
-/// have equally many rounds. Throws UserError if there are fewer replicas than ranks.
-std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks, int rank,
-                                         Execution execution);
-
 /// The additions of one step, as seen by one rank: their operands, their order and the ranks that make them.
 /// A plain value, made from four numbers, a policy and `merges_last`.
 ///
@@ -60,14 +55,13 @@ struct ReductionPlan {
   };
 
   /// `merges_last`: a rank makes the additions after a round's last replica itself. Otherwise they are part
-  /// of the folds, which saves a pass if owners read other ranks' slots in place.
+  /// of the folds, which saves a pass if owners read other ranks' slots in place. Throws UserError if there
+  /// are fewer replicas than ranks.
   ReductionPlan(int total_replicas, int accumulate, int ranks, int rank, Execution execution,
                 bool merges_last);
 
-  /// Returns the micro-batches of this rank, in order.
-  std::vector<MicroBatch> micro_batches() const {
-    return micro_batches_of(total_replicas, accumulate, ranks, rank, execution);
-  }
+  /// Returns the micro-batches of this rank, in order. All ranks have equally many if they are interleaved.
+  std::vector<MicroBatch> micro_batches() const;
 
   int total_replicas;
   int accumulate;

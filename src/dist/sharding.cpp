@@ -79,11 +79,7 @@ std::vector<int32_t> places_of_blocks(const Ownership& updates) {
   return places;
 }
 
-std::vector<Placement> places_of(const Ownership& ownership) {
-  std::vector<Placement> places;
-  for (const std::vector<Range>& ranges : ownership) places.emplace_back(ranges);
-  return places;
-}
+std::vector<Placement> places_of(const Ownership& ownership) { return {ownership.begin(), ownership.end()}; }
 
 TransferPlan gather_of(const Ownership& owned, std::span<const Placement> places, Range range, int group,
                        int rank) {

@@ -2,6 +2,7 @@
 #include "parameters/flat_buffer.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "tensor/create.h"
 
@@ -26,18 +27,13 @@ Placement::Placement(const std::vector<Range>& ranges) {
   }
 }
 
-int64_t Placement::find(Range range) const {
-  const auto after = std::ranges::upper_bound(ranges_, range.begin, {}, &Range::begin);
-  if (after == ranges_.begin()) return -1;
-  const auto i = static_cast<size_t>(after - ranges_.begin() - 1);
-  return range.end <= ranges_[i].end ? offsets_[i] + range.begin - ranges_[i].begin : -1;
-}
-
 int64_t Placement::offset_of(Range range) const {
-  const int64_t offset = range.size() == 0 ? 0 : find(range);
-  expect(offset >= 0, "elements [", range.begin, ", ", range.end,
-         ") are not in this rank's part, whose size is ", elements());
-  return offset;
+  if (range.size() == 0) return 0;
+  const auto after = std::ranges::upper_bound(ranges_, range.begin, {}, &Range::begin);
+  expect(after != ranges_.begin() && range.end <= std::prev(after)->end, "elements [", range.begin, ", ",
+         range.end, ") are not in this rank's part, whose size is ", elements());
+  const auto i = static_cast<size_t>(after - ranges_.begin() - 1);
+  return offsets_[i] + range.begin - ranges_[i].begin;
 }
 
 FlatBuffer::FlatBuffer(Tensor memory, Placement placement, bool is_part)

@@ -26,16 +26,12 @@ class Placement {
   const std::vector<Range>& ranges() const { return ranges_; }
   int64_t elements() const { return ranges_.empty() ? 0 : offsets_.back() + ranges_.back().size(); }
   bool is_whole(int64_t of_elements) const { return elements() == of_elements; }
-  /// Returns whether the buffer holds a range in one piece.
-  bool holds(Range range) const { return find(range) >= 0; }
   /// Returns the offset of a range in the buffer. Throws Error if the buffer does not hold it in one piece.
   int64_t offset_of(Range range) const;
 
   bool operator==(const Placement&) const = default;
 
  private:
-  int64_t find(Range range) const;
-
   std::vector<Range> ranges_;
   std::vector<int64_t> offsets_;  ///< offset of each range in the buffer
 };

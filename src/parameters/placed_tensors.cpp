@@ -4,16 +4,10 @@
 #include "core/memory.h"
 
 namespace lockstep {
-namespace {
-
-Ownership whole_on_each(int64_t elements, int ranks) {
-  return Ownership(static_cast<size_t>(ranks), {{0, elements}});
-}
-
-}  // namespace
 
 SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, int ranks)
-    : SpaceTensors(space, optimizer, whole_on_each(space.elements(), ranks), space.owned_ranges(ranks)) {}
+    : SpaceTensors(space, optimizer, Ownership(static_cast<size_t>(ranks), {{0, space.elements()}}),
+                   space.owned_ranges(ranks)) {}
 
 SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, const Ownership& values,
                            const Ownership& states)

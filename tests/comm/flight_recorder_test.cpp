@@ -217,7 +217,7 @@ TEST_F(FlightRecorderTest, AReportDoesNotWaitForStorageThatHangs) {
     std::filesystem::remove(flight_path(directory_, 0));
     // A reader of a pipe hangs until somebody writes to it.
     ASSERT_EQ(::mkfifo(flight_path(directory_, 0).c_str(), 0600), 0);
-    EXPECT_NE(rank.who_is_behind().find("storage does not answer"), std::string::npos);
+    EXPECT_NE(rank.failure_of("barrier", 0, 1, "late").find("storage does not answer"), std::string::npos);
   });
   // Ends the reader's wait. Nothing is written, because the reader may have closed its end by then.
   std::ofstream(flight_path(directory_, 0)).close();

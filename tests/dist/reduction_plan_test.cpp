@@ -185,7 +185,6 @@ TEST(ReductionPlan, EveryMicroBatchIsRunOnceInOrderAndTheLoadDiffersByOneAtMost)
           for (int rank = 0; rank < ranks; ++rank) {
             const ReductionPlan plan(replicas, accumulate, ranks, rank, execution, true);
             const std::vector<MicroBatch> mine = plan.micro_batches();
-            EXPECT_EQ(mine, micro_batches_of(replicas, accumulate, ranks, rank, execution));
             const int unit = execution == Execution::ranges ? accumulate : 1;
             int count = 0, last = -1;
             for (const MicroBatch& one : mine) {

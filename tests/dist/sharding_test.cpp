@@ -60,7 +60,10 @@ std::vector<int> holders(const Ownership& ownership, int first, int end, int64_t
 
 bool lies_within(const std::vector<Range>& inner, const std::vector<Range>& outer) {
   const Placement place(outer);
-  return std::ranges::all_of(inner, [&](const Range& range) { return place.holds(range); });
+  return std::ranges::all_of(inner, [&](const Range& range) {
+    return std::ranges::any_of(place.ranges(),
+                               [&](const Range& one) { return intersection(range, one) == range; });
+  });
 }
 
 TEST(Sharding, EachElementIsUpdatedOnceAndReadByOneOfEachGroup) {

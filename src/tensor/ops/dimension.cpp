@@ -11,34 +11,28 @@ namespace {
 
 Tensor times(const Tensor& x, double factor) { return factor == 1.0 ? x : scale(x, factor); }
 
-/// Returns the sums over a dimension times `factor`, rounded once. `kept` is the shape with 1 for that
-/// dimension.
-Tensor sum_times(const char* op, const Tensor& x, int dimension, const Shape& kept, double factor) {
-  int64_t inner = 1;
-  for (int i = dimension + 1; i < x.shape().rank(); ++i) inner *= x.shape()[i];
-  const Tensor sum = empty(kept, accumulator_dtype(x.dtype()), x.stream());
-  launch(x.stream(),
-         DimensionSum{.x = x.view(), .y = sum.view(), .count = x.shape()[dimension], .inner = inner});
-  const Tensor scaled = times(sum, factor);
-  return record(op, convert(scaled, x.dtype()), {x},
-                [shape = x.shape(), dimension, factor](const Tensor& dy) -> Gradients {
-                  Shape along{shape[dimension]};
-                  for (int i = dimension + 1; i < shape.rank(); ++i) along.append(1);
-                  // A multiplication by ones repeats dy along the dimension.
-                  return {combined<Multiply>(times(dy, factor), full(along, 1.0, dy.dtype(), dy.stream()))};
-                });
-}
-
+/// Returns the sums or means over a dimension, rounded once.
 Tensor reduced(const char* op, const Tensor& x, int dimension, bool keep_dimension, bool is_mean) {
   const Shape& shape = x.shape();
   const int place = place_of(dimension, shape, op);
-  Shape kept, dropped;
+  Shape kept, dropped, ones{shape[place]};
+  int64_t inner = 1;
   for (int i = 0; i < shape.rank(); ++i) {
     kept.append(i == place ? 1 : shape[i]);
     if (i != place) dropped.append(shape[i]);
+    if (i <= place) continue;
+    inner *= shape[i];
+    ones.append(1);
   }
+  const Tensor sum = empty(kept, accumulator_dtype(x.dtype()), x.stream());
+  launch(x.stream(), DimensionSum{.x = x.view(), .y = sum.view(), .count = shape[place], .inner = inner});
   // The mean over an empty dimension is 0 times infinity: NaN.
-  const Tensor y = sum_times(op, x, place, kept, is_mean ? 1.0 / static_cast<double>(shape[place]) : 1.0);
+  const double factor = is_mean ? 1.0 / static_cast<double>(shape[place]) : 1.0;
+  const Tensor y =
+      record(op, convert(times(sum, factor), x.dtype()), {x}, [ones, factor](const Tensor& dy) -> Gradients {
+        // A multiplication by ones repeats dy along the dimension.
+        return {combined<Multiply>(times(dy, factor), full(ones, 1.0, dy.dtype(), dy.stream()))};
+      });
   return keep_dimension ? y : y.reshape(dropped);
 }
 
