@@ -28,8 +28,7 @@ int64_t wrong_values(const AllReduceMethod& method, int64_t count, Communicator&
     for (int rank = 0; rank < communicator.size(); ++rank) sum += input(rank, i);
     wrong += values[static_cast<size_t>(i)] != sum * method.scale;
   }
-  std::vector<int64_t> of_rank(static_cast<size_t>(communicator.size()));
-  communicator.all_gather(&wrong, sizeof(wrong), of_rank.data());
+  const std::vector<int64_t> of_rank = communicator.all_gather_value(wrong);
   return *std::max_element(of_rank.begin(), of_rank.end());
 }
 
@@ -47,8 +46,7 @@ std::vector<Timing> times_of(const std::vector<AllReduceMethod>& methods, int64_
       for (int64_t call = 0; call < calls; ++call) methods[i].reduce();
       methods[i].finish();
       const double mine = seconds_since(begin) / static_cast<double>(calls);
-      std::vector<double> of_rank(static_cast<size_t>(communicator.size()));
-      communicator.all_gather(&mine, sizeof(mine), of_rank.data());
+      const std::vector<double> of_rank = communicator.all_gather_value(mine);
       const bool is_warm = sample >= 0;
       if (is_warm) of_method[i].push_back(*std::max_element(of_rank.begin(), of_rank.end()));
     }

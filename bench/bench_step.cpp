@@ -56,8 +56,7 @@ Options take_options(Arguments& arguments) {
 double peak_of(const World& world) {
   world.communicator().barrier();
   const double mine = peak_flops(std::get<CpuStream>(current_stream()));
-  std::vector<double> of_rank(static_cast<size_t>(world.size()));
-  world.communicator().all_gather(&mine, sizeof(mine), of_rank.data());
+  const std::vector<double> of_rank = world.communicator().all_gather_value(mine);
   return std::accumulate(of_rank.begin(), of_rank.end(), 0.0);
 }
 

@@ -85,10 +85,8 @@ void Communicator::native_all_reduce(float* values, int64_t count) {
 }
 
 std::vector<std::string> Communicator::all_gather_text(const std::string& mine) {
-  const int64_t length = static_cast<int64_t>(mine.size());
-  std::vector<int64_t> lengths(static_cast<size_t>(size_));
-  all_gather(&length, sizeof(length), lengths.data());
-  const int64_t longest = std::max<int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
+  const std::vector<int64_t> lengths = all_gather_value(std::ssize(mine));
+  const int64_t longest = std::max<int64_t>(1, std::ranges::max(lengths));
   std::string padded = mine;
   padded.resize(static_cast<size_t>(longest));
   std::string all(static_cast<size_t>(longest * size_), '\0');
@@ -109,10 +107,7 @@ std::string Communicator::broadcast_text(const std::string& text, int root) {
 }
 
 bool Communicator::on_every_rank(bool holds) {
-  const char mine = holds ? 1 : 0;
-  std::vector<char> all(static_cast<size_t>(size_));
-  all_gather(&mine, sizeof(mine), all.data());
-  return std::find(all.begin(), all.end(), 0) == all.end();
+  return std::ranges::count(all_gather_value<char>(holds ? 1 : 0), 0) == 0;
 }
 
 NoTimeout::NoTimeout(Communicator& communicator)

@@ -45,6 +45,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void broadcast(void* data, int64_t bytes, int root);
   /// Gathers a block of `bytes` from every rank into `all`, in rank order.
   void all_gather(const void* mine, int64_t bytes, void* all);
+  /// Gathers a number from every rank, in rank order.
+  template <class T>
+  std::vector<T> all_gather_value(const T& mine) {
+    std::vector<T> all(static_cast<size_t>(size_));
+    all_gather(&mine, sizeof mine, all.data());
+    return all;
+  }
   /// Sends and receives all messages at once. The k-th send to a peer matches that peer's k-th receive from
   /// this rank.
   void exchange(std::span<const Message> sends, std::span<const Message> receives);

@@ -21,17 +21,11 @@ void request_stop(int) { requested.store(true); }
 enum : char { no_request = 0, request = 1, at_end = 2 };
 
 /// Returns the words of all ranks, in the order of ranks.
-std::vector<char> exchange(const World& world, char mine) {
-  std::vector<char> all(static_cast<size_t>(world.size()));
-  world.communicator().all_gather(&mine, sizeof mine, all.data());
-  return all;
+std::vector<char> exchange(const World& world) {
+  return world.communicator().all_gather_value<char>(stop_was_requested() ? request : no_request);
 }
 
-char own_word() { return stop_was_requested() ? request : no_request; }
-
-bool holds_request(const std::vector<char>& words) {
-  return std::find(words.begin(), words.end(), request) != words.end();
-}
+bool holds_request(const std::vector<char>& words) { return std::ranges::count(words, request) > 0; }
 
 }  // namespace
 
@@ -49,14 +43,14 @@ void listen_for_stop_requests() {
 
 bool stop_was_requested() { return requested.load(); }
 
-bool any_rank_was_asked_to_stop(const World& world) { return holds_request(exchange(world, own_word())); }
+bool any_rank_was_asked_to_stop(const World& world) { return holds_request(exchange(world)); }
 
 bool on_all_ranks_in_parts(const World& world,
                            const std::function<void(const std::function<bool()>& go_on)>& work) {
   bool is_asked = false;
   work([&] {
     report_progress("writing");
-    is_asked |= holds_request(exchange(world, own_word()));
+    is_asked |= holds_request(exchange(world));
     return !is_asked;
   });
   return !is_asked;
@@ -67,11 +61,11 @@ bool on_first_rank_in_parts(const World& world,
   bool is_asked = false;
   if (world.is_first()) {
     is_asked = !on_all_ranks_in_parts(world, work);  // the other ranks answer below
-    is_asked |= holds_request(exchange(world, at_end));
+    is_asked |= holds_request(world.communicator().all_gather_value<char>(at_end));
   } else {
     for (std::vector<char> words; words.empty() || words.front() != at_end;) {
       report_progress("waiting");
-      words = exchange(world, own_word());
+      words = exchange(world);
       is_asked |= holds_request(words);
     }
   }

@@ -71,8 +71,7 @@ void DistributedValues::fill_masters(const FlatBuffer& masters) const {
   // No rank ever has all values. Each rank makes its own, or receives them unit by unit.
   const std::string rules = space_.initial_values();
   const uint64_t hash = hash_of(rules);
-  std::vector<uint64_t> hashes(static_cast<size_t>(communicator_.size()));
-  communicator_.all_gather(&hash, sizeof(hash), hashes.data());
+  const std::vector<uint64_t> hashes = communicator_.all_gather_value(hash);
   if (!rules.empty() && std::ranges::count(hashes, hash) == std::ssize(hashes)) {
     for (const Range& range : masters.placement().ranges()) space_.write_values(range, masters.part(range));
     return;

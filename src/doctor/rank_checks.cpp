@@ -26,12 +26,10 @@ constexpr double refused_by_buckets_seconds = 300.0;
 std::vector<double> compare_clocks(const World& world) {
   const auto ranks = static_cast<size_t>(world.size());
   std::vector<double> ahead(ranks, 0.0);
-  std::vector<double> now(ranks);
   for (int round = 0; round < clock_rounds; ++round) {
     world.communicator().barrier();
     const std::chrono::duration<double> since_epoch = std::chrono::system_clock::now().time_since_epoch();
-    const double mine = since_epoch.count();
-    world.communicator().all_gather(&mine, sizeof(mine), now.data());
+    const std::vector<double> now = world.communicator().all_gather_value(since_epoch.count());
     for (size_t rank = 0; rank < ranks; ++rank) {
       const double difference = now[rank] - now[0];
       if (round == 0 || std::abs(difference) < std::abs(ahead[rank])) ahead[rank] = difference;

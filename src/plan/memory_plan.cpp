@@ -234,9 +234,7 @@ PlannedRanks planned_ranks(const World& world, int64_t id_bytes) {
   place.program = process_memory();
   place.ids = static_cast<double>(id_bytes);
   const std::array mine = {place.program.resident, place.program.mapped, place.ids};
-  std::vector<std::array<double, 3>> all(static_cast<size_t>(world.size()));
-  world.communicator().all_gather(&mine, sizeof mine, all.data());
-  for (const auto& [resident, mapped, ids] : all) {
+  for (const auto& [resident, mapped, ids] : world.communicator().all_gather_value(mine)) {
     place.program.resident = std::max(place.program.resident, resident);
     place.program.mapped = std::max(place.program.mapped, mapped);
     place.ids = std::max(place.ids, ids);

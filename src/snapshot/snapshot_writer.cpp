@@ -177,8 +177,7 @@ void SnapshotWriter::look(double patience_seconds) {
 void SnapshotWriter::meet(double patience_seconds) {
   if (is_idle()) return;
   look(patience_seconds);
-  std::vector<Progress> all(static_cast<size_t>(world_.size()));
-  world_.communicator().all_gather(&progress_, sizeof progress_, all.data());
+  const std::vector<Progress> all = world_.communicator().all_gather_value(progress_);
   if (std::ranges::count(all, Progress::busy) > 0) return;
   std::ranges::count(all, Progress::failed) > 0 ? give_up() : advance();
 }

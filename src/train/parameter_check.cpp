@@ -37,9 +37,7 @@ uint64_t ParameterCheck::compare(int64_t step) {
   const Clock::time_point begin = Clock::now();
   const uint64_t mine = parameters_hash(space_, data_parallel_);
   seconds_ = seconds_since(begin);
-  std::vector<uint64_t> all(static_cast<size_t>(world_.size()));
-  world_.communicator().all_gather(&mine, sizeof mine, all.data());
-  require_same(all, step);
+  require_same(world_.communicator().all_gather_value(mine), step);
   return mine;
 }
 

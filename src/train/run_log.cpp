@@ -70,8 +70,7 @@ void log_memory(const World& world, const TrainingTask& task) {
   const bool on_gpu = device_of(current_stream()) == Device::cuda;
   const double mine = on_gpu ? static_cast<double>(memory_table(current_stream()).back().peak_bytes)
                              : process_memory().most_resident;
-  std::vector<double> all(static_cast<size_t>(world.size()));
-  world.communicator().all_gather(&mine, sizeof mine, all.data());
+  const std::vector<double> all = world.communicator().all_gather_value(mine);
   if (world.is_first())
     log_info(concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank, planned ",
                     bytes_text(task.planned_bytes)));
