@@ -11,9 +11,8 @@
 
 namespace lockstep {
 
-/// NCCL as a transport between GPUs. Every operation is enqueued on a stream. All ranks call the same
-/// operations in the same order. Calls throw Error with NCCL's message, or once the host's communicator is
-/// cancelled.
+/// NCCL as a transport between GPUs. Operations are enqueued on a stream, on all ranks in the same order.
+/// Calls throw Error with NCCL's message, or once the host's communicator is cancelled.
 class NcclCommunicator {
  public:
   virtual ~NcclCommunicator() = default;
@@ -25,9 +24,8 @@ class NcclCommunicator {
   /// Adds the values of all ranks in an order that NCCL chooses.
   virtual void all_reduce(float* values, int64_t count, const Stream& stream) = 0;
 
-  /// Allocates GPU memory that NCCL can send from and receive into without copies, if its version supports
-  /// that; plain GPU memory otherwise. All ranks call it in the same order. The memory lives as long as the
-  /// communicator.
+  /// Allocates GPU memory that NCCL sends from and receives into without copies, if its version supports
+  /// that. All ranks call it in the same order. The memory lives as long as the communicator.
   virtual std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) = 0;
 
   /// Returns the error that occurred in the background; empty without one. Any thread may call it; the call

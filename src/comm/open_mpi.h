@@ -38,9 +38,8 @@ class MpirunEnvironment {
   MpirunEnvironment& leave_failures();
   /// Keeps ranks from reading each other's memory through the kernel. Containers may forbid it.
   MpirunEnvironment& without_single_copy();
-  /// Prepares for ranks of this host alone. The launcher writes its temporary files below `folder`. Open MPI
-  /// 5 then prints no line per rank about interfaces that it cannot pair, because messages pass through
-  /// shared memory.
+  /// Prepares for ranks of this host alone. The launcher writes temporary files below `folder`. Messages pass
+  /// through shared memory, so Open MPI 5 prints no line per rank about interfaces that it cannot pair.
   MpirunEnvironment& on_this_host(const std::string& folder);
 
   const std::map<std::string, std::string>& variables() const { return variables_; }

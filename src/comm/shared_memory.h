@@ -22,8 +22,7 @@ struct SharedMemory {
 };
 
 /// Maps a named block of POSIX shared memory, which one process makes (`create`) and others open. Returns
-/// null with the reason in `problem` if that fails, for example because /dev/shm is small. The last owner
-/// unmaps it.
+/// null with the reason in `problem` if that fails, for example because /dev/shm is small.
 std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bool create,
                                       std::string& problem);
 void unlink_shared(const std::string& name);

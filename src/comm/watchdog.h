@@ -33,8 +33,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   /// Runs `enqueue`, which queues a collective on the stream. Its time begins when the GPU reaches it, or
-  /// when `has_begun` returns true. A collective that is recorded in a graph is not watched, but its launches
-  /// are.
+  /// when `has_begun` returns true. A graph's launches are watched instead of its recorded collectives.
   void watch(const char* name, int64_t bytes, const Stream& stream, const std::function<void()>& enqueue,
              std::function<bool()> has_begun = {});
 

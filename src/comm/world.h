@@ -14,8 +14,7 @@ namespace lockstep {
 class World {
  public:
   /// Returns the ranks of the job if mpirun or srun started this process, else this process alone. Throws
-  /// UserError if a launcher started several processes without MPI. Then run_program() lets only the first
-  /// process report it.
+  /// UserError if a launcher started several processes without MPI, which only the first reports.
   static World from_environment();
   static World alone();
   /// Makes the world of a rank in an existing group.
@@ -55,8 +54,7 @@ int count_ranks_on_my_cores(Communicator& communicator);
 bool is_launched_first();
 
 /// Returns whether this process is the one to report a message. The first rank of a launch on this host that
-/// claims a message keeps it until that rank ends. Needs no MPI, which may not have been started, and leaves
-/// nothing behind.
+/// claims a message keeps it until that rank ends. Needs no MPI and leaves nothing behind.
 bool claim_message(const std::string& message);
 
 /// Returns the GPU that each rank uses. `seen_by_rank` has a text for each rank, with one line for each GPU
@@ -79,10 +77,9 @@ struct Failure {
   int code = 1;
 };
 
-/// Reports a failure at once and ends the process, and with it all ranks, five seconds later. Call it before
-/// something that may wait for ever, such as storage that hangs. Until then the caller may clean up and end
-/// the program itself. Later failures of the process are consequences and are not reported. Does nothing
-/// outside of run_program().
+/// Reports a failure at once and ends all ranks five seconds later. Call it before something that may wait
+/// for ever, such as storage that hangs. The caller may end the program itself before. Later failures of the
+/// process are consequences and are not reported. Does nothing outside of run_program().
 void report_and_end_soon(const Failure& failure);
 
 /// Runs a part of a program. If it throws, calls report_and_end_soon() before the exception leaves, because

@@ -12,9 +12,8 @@
 namespace lockstep {
 
 /// A pool of buffers in which a backward leaves gradients, unit by unit, until their owners have read them.
-/// It has a buffer for each unit that is in progress at a time. The first backward assigns units to buffers.
-/// The assignment is the same on every rank and in every later backward, so ranks can read each other's
-/// gradients in place.
+/// The first backward makes a buffer for each unit in progress at a time. Every rank and every later backward
+/// assigns units to the same buffers, so ranks can read each other's gradients in place.
 class LeafPool {
  public:
   using Allocate = std::function<std::shared_ptr<Storage>(int64_t count)>;

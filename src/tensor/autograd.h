@@ -90,8 +90,7 @@ LeafGradient& leaf_gradient(const Tensor& leaf);
 /// loss. Throws Error if `loss` is not a scalar on the tape.
 void backward(const Tensor& loss, double seed = 1.0);
 /// Computes gradients multiplied by `scale` (one f32 element on the loss's device) for GradScaler. A loss
-/// that set_loss_scale() marked contains the factor already. Throws Error if `loss` was computed from such a
-/// loss.
+/// that set_loss_scale() marked contains the factor already. Throws Error for a loss made from such a loss.
 void backward(const Tensor& loss, double seed, const Tensor& scale);
 /// Computes gradients from a tensor `y` of any shape and its gradient `dy`.
 void backward(const Tensor& y, const Tensor& dy);

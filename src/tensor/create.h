@@ -32,9 +32,8 @@ double item(const Tensor& tensor);
 void copy(const Tensor& source, const Tensor& target);
 
 /// Fills with N(mean, std^2), and fill_uniform() with U[low, high). Each value is a function of (seed,
-/// stream_id, element index) alone. So all ranks get the same values. `stream_id` is the parameter's position
-/// in the model. With `first` the tensor is elements [first, first + size) of a larger one and gets their
-/// values.
+/// stream_id, element index) alone, equal on all ranks. `stream_id` is the parameter's position in the model.
+/// With `first` the tensor gets the values of elements [first, first + size) of a larger one.
 void fill_normal(const Tensor& tensor, double mean, double std, uint64_t seed, uint32_t stream_id,
                  int64_t first = 0);
 void fill_uniform(const Tensor& tensor, double low, double high, uint64_t seed, uint32_t stream_id,

@@ -42,9 +42,8 @@ void Tensor::initialize(InitialValues values) const {
   values.fill(part(0, {size()}), 0);
 }
 
-/// Frees the operations below without recursion, because a tape may have a million. A node that is freed
-/// frees the tensors that it has read, also those in its gradient function, and these add their nodes to a
-/// list.
+/// Frees the operations below without recursion, because a tape may have a million. A freed node frees the
+/// tensors that it has read, also those in its gradient function. These add their nodes to a list.
 TensorState::~TensorState() {
   thread_local std::vector<std::shared_ptr<GradientNode>>* list = nullptr;
   if (!node) return;
