@@ -36,7 +36,7 @@ struct LocalCommunicator::Group {
     const std::lock_guard lock(mutex_);
     members_[static_cast<size_t>(rank)] = member;
     // Another rank may have failed before this one begins.
-    if (failed_ && member) member->cancel();
+    if (first_failure && member) member->cancel();
   }
 
   /// Waits for all ranks.
@@ -46,8 +46,8 @@ struct LocalCommunicator::Group {
     const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
     while (rounds_ == round) {
       const bool late = Clock::now() >= deadline;
-      if (failed_ || cancelled.load() || late) {
-        const std::string problem = failed_ ? "another rank failed"
+      if (first_failure || cancelled.load() || late) {
+        const std::string problem = first_failure ? "another rank failed"
                                     : cancelled.load()
                                         ? "this rank is going down"
                                         : concat("waited ", timeout_seconds, " s; ", missing());
@@ -72,8 +72,7 @@ struct LocalCommunicator::Group {
 
   void fail(std::exception_ptr failure) {
     const std::lock_guard lock(mutex_);
-    if (!failed_) first_failure = failure;
-    failed_ = true;
+    if (!first_failure) first_failure = failure;
     for (Communicator* member : members_)
       if (member) member->cancel();
     all_here_.notify_all();
@@ -112,7 +111,6 @@ struct LocalCommunicator::Group {
   std::vector<bool> here_;
   std::vector<bool> gone_;  ///< gave up waiting
   uint64_t rounds_ = 0;
-  bool failed_ = false;
   std::exception_ptr copy_failure_;
 };
 

@@ -45,8 +45,7 @@ bool stop_was_requested() { return requested.load(); }
 
 bool any_rank_was_asked_to_stop(const World& world) { return holds_request(exchange(world)); }
 
-bool on_all_ranks_in_parts(const World& world,
-                           const std::function<void(const std::function<bool()>& go_on)>& work) {
+bool on_all_ranks_in_parts(const World& world, const WorkInParts& work) {
   bool is_asked = false;
   work([&] {
     report_progress("writing");
@@ -56,8 +55,7 @@ bool on_all_ranks_in_parts(const World& world,
   return !is_asked;
 }
 
-bool on_first_rank_in_parts(const World& world,
-                            const std::function<void(const std::function<bool()>& go_on)>& work) {
+bool on_first_rank_in_parts(const World& world, const WorkInParts& work) {
   bool is_asked = false;
   if (world.is_first()) {
     is_asked = !on_all_ranks_in_parts(world, work);  // the other ranks answer below

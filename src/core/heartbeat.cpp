@@ -14,13 +14,12 @@ namespace {
 constexpr const char* page_variable = "LOCKSTEP_HEARTBEAT";
 
 std::shared_ptr<HeartbeatPage> own_page() {
-  if (!is_supervised()) return std::make_shared<HeartbeatPage>();
   try {
-    return map_heartbeat(environment(page_variable), false);
+    if (is_supervised()) return map_heartbeat(environment(page_variable), false);
   } catch (const Error& failure) {
     log_warning(concat(failure.what(), "; a stuck rank will not be detected"));
-    return std::make_shared<HeartbeatPage>();
   }
+  return std::make_shared<HeartbeatPage>();
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ UnitPool::UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& mo
   }
   std::ranges::sort(sizes, std::greater());
   for (size_t i = 0; i < buffer_count; ++i) buffers_[i].elements = sizes[i];
-  space_.set_residency(this);
+  space_.set_residency([this](Range place, DType dtype) { return find(place, dtype); });
 }
 
 UnitPool::~UnitPool() { space_.set_residency(nullptr); }

@@ -17,13 +17,13 @@ namespace lockstep {
 ///
 /// All ranks of a group gather together, in the same order. So all must run the same operations between
 /// open() and close().
-class UnitPool final : public Residency {
+class UnitPool {
  public:
   static constexpr size_t buffer_count = 3;
 
   /// Keeps references to the space and the movement. `movement` connects the ranks of the sharding.
   UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& movement, int rank);
-  ~UnitPool() override;
+  ~UnitPool();
   UnitPool(const UnitPool&) = delete;
   UnitPool& operator=(const UnitPool&) = delete;
 
@@ -34,7 +34,7 @@ class UnitPool final : public Residency {
 
   /// Returns the address of the values in a buffer. Throws Error outside of a pass. Throws Error for an
   /// operation that reads more units at once than there are buffers.
-  std::byte* find(Range place, DType dtype) override;
+  std::byte* find(Range place, DType dtype);
 
  private:
   struct Buffer {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "kernels/convert.h"
 #include "tensor/create.h"
@@ -46,10 +47,10 @@ class ParameterSpace::Memory final : public ParameterMemory {
     if (buffer.is_whole(elements)) return static_cast<std::byte*>(buffer.view(place).data);
     expect(dtype == precision, "an operation reads a sharded parameter in ", dtype,
            ", but the model computes in ", precision, ": convert() the operation's other inputs");
-    expect(residency != nullptr,
+    expect(static_cast<bool>(residency),
            "this rank keeps a part of the parameters, and the DataParallel that gathers the rest no longer "
            "exists");
-    return residency->find(place, dtype);
+    return residency(place, dtype);
   }
   DType compute_dtype() const override { return precision; }
 
@@ -60,7 +61,7 @@ class ParameterSpace::Memory final : public ParameterMemory {
   FlatBuffer values;             ///< made at first use, like copies and gradients
   FlatBuffer copies;
   FlatBuffer gradients;
-  Residency* residency = nullptr;
+  Residency residency;
 };
 
 ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group,
@@ -190,7 +191,7 @@ void ParameterSpace::place_values(const FlatBuffer& buffer) {
   }
 }
 
-void ParameterSpace::set_residency(Residency* residency) { memory_->residency = residency; }
+void ParameterSpace::set_residency(Residency residency) { memory_->residency = std::move(residency); }
 
 std::vector<NamedTensor> ParameterSpace::named() const {
   std::vector<NamedTensor> all;

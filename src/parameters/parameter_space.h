@@ -41,13 +41,8 @@ struct Parameter {
   bool is_frozen = false;  ///< it requires no gradient, so it has neither gradient nor state
 };
 
-/// Provides values that a rank does not keep to operations that read them.
-class Residency {
- public:
-  virtual ~Residency() = default;
-  /// Returns the address of values, as ParameterMemory::find() does.
-  virtual std::byte* find(Range place, DType dtype) = 0;
-};
+/// A function that returns the address of values which a rank does not keep, as ParameterMemory::find() does.
+using Residency = std::function<std::byte*(Range place, DType dtype)>;
 
 /// All parameters of a model in one flat space. Every walk over parameters is a walk over it.
 ///
@@ -113,8 +108,8 @@ class ParameterSpace {
   void write_values(Range range, const Tensor& target) const;
   /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
   void place_values(const FlatBuffer& buffer);
-  /// Sets the object that provides values which this rank does not keep. It may be null.
-  void set_residency(Residency* residency);
+  /// Sets the function that provides values which this rank does not keep. It may be empty.
+  void set_residency(Residency residency);
   /// Returns whether values and optimizer states are on the host while the model computes on a GPU.
   bool is_offloaded() const;
   /// Returns the stream on which optimizers work.

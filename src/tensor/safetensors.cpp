@@ -41,16 +41,19 @@ std::pair<int64_t, int64_t> read_offsets(const Json& fields) {
   return {begin, end};
 }
 
-/// Returns the offset at which a tensor's bytes begin and the tensor's entry.
-std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Json& fields) {
-  SafeTensorsEntry entry{.name = name, .dtype = dtype_named(fields.at("dtype")), .shape = {}};
+/// Returns the offset at which a tensor's bytes begin and the tensor's entry. An ignored one may have any
+/// dtype and shape.
+std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Json& fields,
+                                                bool is_ignored) {
+  const auto [begin, end] = read_offsets(fields);
+  SafeTensorsEntry entry{.name = name, .shape = {}, .end = end};
+  if (is_ignored) return {begin, entry};
+  entry.dtype = dtype_named(fields.at("dtype"));
   int64_t tensor_bytes = bytes(entry.dtype);
   for (const Json& extent : fields.at("shape")) {
     entry.shape.append(integer(extent));
     require(!__builtin_mul_overflow(tensor_bytes, integer(extent), &tensor_bytes), "its shape is too large");
   }
-  const auto [begin, end] = read_offsets(fields);
-  entry.end = end;
   require(entry.end - begin == tensor_bytes, entry.shape, " of ", entry.dtype, " does not match its ",
           entry.end - begin, " bytes of data");
   return {begin, std::move(entry)};
@@ -104,11 +107,7 @@ SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
       continue;
     }
     try {
-      if (ignored && ignored(name))
-        found.push_back(
-            {read_offsets(fields).first, {.name = name, .shape = {}, .end = read_offsets(fields).second}});
-      else
-        found.push_back(read_entry(name, fields));
+      found.push_back(read_entry(name, fields, ignored && ignored(name)));
     } catch (const std::exception& problem) {
       throw UserError(concat("tensor ", name, ": ", problem.what()));
     }
