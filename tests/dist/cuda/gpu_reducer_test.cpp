@@ -99,7 +99,7 @@ TEST(GpuReducer, OnlyWhatNeverWaitsOnTheHostIsCapturable) {
       }
     }
     set_current_stream(cpu_stream());
-    EXPECT_FALSE(reducer_of(communicator, three_blocks(), {}).is_capturable());
+    EXPECT_FALSE(reducer_of(communicator, three_blocks(), {}).is_queued());
   });
 }
 
