@@ -45,13 +45,8 @@ std::vector<double> to_doubles(const Tensor& source) {
   if (mode_of(source.stream()).is_dry) return std::vector<double>(static_cast<size_t>(source.size()));
   const Tensor tensor = to_stream(source, cpu_stream());
   std::vector<double> values(static_cast<size_t>(tensor.size()));
-  if (tensor.dtype() == DType::i32) {
-    const int32_t* first = tensor.data<int32_t>();
-    values.assign(first, first + tensor.size());
-  } else {
-    const View target{values.data(), tensor.shape(), DType::f64};
-    launch(tensor.stream(), Convert{.x = tensor.view(), .y = target});
-  }
+  const View target{values.data(), tensor.shape(), DType::f64};
+  launch(tensor.stream(), Convert{.x = tensor.view(), .y = target});
   return values;
 }
 
