@@ -273,9 +273,7 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   const Tensor on_the_way = step_summary_.slice(0, BucketPlan::reserved);
   if (!reducer_->cuts_gradients() || rank() == 0) copy(reducer_->reserved_mean(), on_the_way);
   square_blocks(space_, mine, own_squares_);
-  auto* const summary = reinterpret_cast<std::byte*>(step_summary_.data<float>());
-  reducer_->transfer(
-      {.plan = *summary_plan_, .from = summary, .from_bytes = step_summary_.view().bytes(), .to = summary});
+  reducer_->transfer({.plan = *summary_plan_, .from = step_summary_.view(), .to = step_summary_.view()});
   if (!reducer_->cuts_gradients()) copy(on_the_way, told_);
   // Every rank computes it from the same numbers. So all ranks skip a step, or none does.
   norm_ = norm_of_blocks(ordered_squares(), max_norm, options_.scaler ? options_.scaler->scale() : Tensor());

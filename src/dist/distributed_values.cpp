@@ -108,13 +108,7 @@ void DistributedValues::broadcast(const Tensor& tensor) const {
 void DistributedValues::send(const FlatBuffer& buffer, const TransferPlan& plan) const {
   if (device_of(buffer.memory().stream()) != device_of(space_.stream())) return;
   const View view = buffer.memory().view();
-  auto* const first = static_cast<std::byte*>(view.data);
-  reducer_.transfer({.plan = plan,
-                     .from = first,
-                     .from_bytes = view.bytes(),
-                     .to = first,
-                     .element_bytes = bytes(view.dtype),
-                     .is_lent = sharding_.stage != Shard::none});
+  reducer_.transfer({.plan = plan, .from = view, .to = view, .is_lent = sharding_.stage != Shard::none});
 }
 
 /// Sends new values to all ranks that read them.
@@ -141,11 +135,9 @@ Tensor DistributedValues::gather(int unit) {
     const auto memory = reducer_.movement().allocate_arrivals(most * bytes(DType::f32), space_.stream());
     gathered_ = Tensor(memory, 0, {most}, DType::f32);
   }
-  const View from = masters.memory().view();
   reducer_.transfer({.plan = plan,
-                     .from = static_cast<const std::byte*>(from.data),
-                     .from_bytes = from.bytes(),
-                     .to = static_cast<std::byte*>(gathered_.view().data),
+                     .from = masters.memory().view(),
+                     .to = gathered_.view(),
                      .from_host = space_.is_offloaded(),
                      .is_lent = true});
   return gathered_.slice(0, range.size());

@@ -270,8 +270,8 @@ void GradientReducer::finish(bool everything) {
 }
 
 void GradientReducer::gather_slot() {
-  auto* const first = reinterpret_cast<std::byte*>(slot(0));
-  transfer({.plan = in_place_, .from = first, .from_bytes = buckets_.elements * 4, .to = first});
+  const View slot0{slot(0), {buckets_.elements}, DType::f32};
+  transfer({.plan = in_place_, .from = slot0, .to = slot0});
 }
 
 void GradientReducer::transfer(const Movement::Transfer& route) {
@@ -328,8 +328,8 @@ void GradientReducer::reduce(int bucket) {
   movement_->publish(scatter_of(bucket));
   if (!gathers_early_) return;
   const TransferPlan plan = TransferPlan::in_place(what.bucket.owned, buckets_.elements, plan_.rank);
-  auto* const slot0 = reinterpret_cast<std::byte*>(slot(0));
-  movement_->transfer({.plan = plan, .from = slot0, .from_bytes = buckets_.elements * 4, .to = slot0});
+  const View slot0{slot(0), {buckets_.elements}, DType::f32};
+  movement_->transfer({.plan = plan, .from = slot0, .to = slot0});
 }
 
 /// Scatters a bucket and folds the ranges that this rank owns. `what.first` has been staged.

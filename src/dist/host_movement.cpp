@@ -61,7 +61,7 @@ class AsMessages : public Movement {
     if (device_of(copies_) == Device::cpu) {
       copy_what_stays(what, stream());
       if (communicator_->size() > 1)
-        communicator_->exchange(what.plan.message_rounds(what.from, what.to, what.element_bytes));
+        communicator_->exchange(what.plan.message_rounds(what.source(), what.target(), what.element_bytes()));
       return;
     }
     if (what.is_in_place() || what.plan.stays.empty()) return;
@@ -143,9 +143,9 @@ class InSharedMemory final : public AsMessages {
   }
 
   void transfer(const Transfer& what) override {
-    if (!block_of(what.from)) return AsMessages::transfer(what);
+    if (!block_of(what.source())) return AsMessages::transfer(what);
     is_read_in_place_ = true;
-    if (!what.is_settled) meet("tree_gather", what.from_bytes);
+    if (!what.is_settled) meet("tree_gather", what.from.bytes());
     copy_what_stays(what, cpu_stream());
     if (mode_of(stream()).is_dry) return;
     constexpr int64_t piece_bytes = int64_t{1} << 18;
@@ -157,13 +157,13 @@ class InSharedMemory final : public AsMessages {
     std::vector<Part> parts;
     for (const TransferPlan::Copy& piece : what.plan.receives) {
       const std::byte* from =
-          of_peer(what.from, static_cast<size_t>(piece.peer)) + piece.from * what.element_bytes;
-      std::byte* const to = what.to + piece.to * what.element_bytes;
-      const int64_t bytes = piece.count * what.element_bytes;
+          of_peer(what.source(), static_cast<size_t>(piece.peer)) + piece.from * what.element_bytes();
+      std::byte* const to = what.target(piece.to);
+      const int64_t bytes = piece.count * what.element_bytes();
       for (int64_t begin = 0; begin < bytes; begin += piece_bytes)
         parts.push_back({from + begin, to + begin, std::min(bytes - begin, piece_bytes)});
     }
-    const SharedMemory& block = *block_of(what.from);
+    const SharedMemory& block = *block_of(what.source());
     std::get<CpuStream>(stream()).for_each_chunk(
         static_cast<int64_t>(parts.size()), 1, [&](int64_t index, int64_t) {
           const auto& [from, to, bytes] = parts[static_cast<size_t>(index)];
@@ -267,12 +267,14 @@ class ThroughHost final : public Movement {
     int64_t end = 0;
     for (const auto* pieces : {&what.plan.receives, &what.plan.stays})
       for (const TransferPlan::Copy& piece : *pieces) end = std::max(end, piece.to + piece.count);
-    std::byte* const from = what.from_host ? const_cast<std::byte*>(what.from) : copy_to_host(what);
-    std::byte* const to = what.is_in_place() ? from : grown(to_, end * what.element_bytes, cpu_stream());
-    on_host_->transfer({what.plan, from, what.from_bytes, to, what.element_bytes, what.is_settled});
+    const View from = what.from_host ? what.from : copy_to_host(what);
+    View to = from;
+    if (!what.is_in_place()) to.data = grown(to_, end * what.element_bytes(), cpu_stream());
+    const Transfer there{.plan = what.plan, .from = from, .to = to, .is_settled = what.is_settled};
+    on_host_->transfer(there);
     const auto copy_from_host = [&](const TransferPlan::Copy& piece) {
-      const int64_t at = piece.to * what.element_bytes;
-      copy_bytes(what.to + at, stream_, to + at, cpu_stream(), piece.count * what.element_bytes);
+      copy_bytes(what.target(piece.to), stream_, there.target(piece.to), cpu_stream(),
+                 piece.count * what.element_bytes());
     };
     std::ranges::for_each(what.plan.receives, copy_from_host);
     if (!what.is_in_place()) std::ranges::for_each(what.plan.stays, copy_from_host);
@@ -282,17 +284,16 @@ class ThroughHost final : public Movement {
 
  private:
   /// Copies to the host all elements that are sent or stay. Returns the buffer there.
-  std::byte* copy_to_host(const Transfer& what) {
-    std::byte* const from = grown(from_, what.from_bytes, cpu_stream());
+  View copy_to_host(const Transfer& what) {
+    std::byte* const from = grown(from_, what.from.bytes(), cpu_stream());
     std::map<int64_t, int64_t> count_at;  // most ranks receive the same elements
     for (const auto* pieces : {&what.plan.sends, &what.plan.stays})
       for (const TransferPlan::Copy& piece : *pieces)
         count_at[piece.from] = std::max(count_at[piece.from], piece.count);
-    for (const auto& [first, count] : count_at) {
-      const int64_t at = first * what.element_bytes;
-      copy_bytes(from + at, cpu_stream(), what.from + at, stream_, count * what.element_bytes);
-    }
-    return from;
+    for (const auto& [first, count] : count_at)
+      copy_bytes(from + first * what.element_bytes(), cpu_stream(), what.source(first), stream_,
+                 count * what.element_bytes());
+    return {from, what.from.shape, what.from.dtype};
   }
 
   /// Host memory that mirrors a block of GPU memory.
@@ -342,9 +343,8 @@ Message message(int peer, const float* begin, int64_t count) {
 void copy_what_stays(const Movement::Transfer& what, const Stream& stream) {
   if (what.is_in_place()) return;
   for (const TransferPlan::Copy& piece : what.plan.stays)
-    copy_bytes_in_background(what.to + piece.to * what.element_bytes,
-                             what.from + piece.from * what.element_bytes, piece.count * what.element_bytes,
-                             stream);
+    copy_bytes_in_background(what.target(piece.to), what.source(piece.from),
+                             piece.count * what.element_bytes(), stream);
 }
 
 std::unique_ptr<Movement> move_in_shared_memory(std::shared_ptr<Communicator> communicator) {

@@ -68,17 +68,23 @@ class Movement {
   /// Elements that are copied from one buffer to another, or to other parts of the same buffer.
   struct Transfer {
     const TransferPlan& plan;
-    const std::byte* from;  ///< this rank's buffer; other ranks reach it cheaply if allocate() made it
-    int64_t from_bytes;     ///< size of `from`
-    std::byte* to;          ///< from allocate() or allocate_arrivals(), as on every rank
-    int64_t element_bytes = 4;
+    View from;                ///< this rank's buffer; other ranks reach it cheaply if allocate() made it
+    View to;                  ///< from allocate() or allocate_arrivals(), as on every rank
     bool is_settled = false;  ///< `from` has not been written since ranks last met
     bool from_host = false;   ///< `from` is pinned host memory, and `to` is GPU memory
     /// The received elements are needed briefly. So other ranks' pages are released once read, and do not
     /// count as this rank's memory for longer.
     bool is_lent = false;
 
-    bool is_in_place() const { return from == to; }
+    bool is_in_place() const { return from.data == to.data; }
+    int64_t element_bytes() const { return bytes(from.dtype); }
+    const std::byte* source(int64_t element = 0) const { return address(from, element); }
+    std::byte* target(int64_t element = 0) const { return address(to, element); }
+
+   private:
+    std::byte* address(const View& view, int64_t element) const {
+      return static_cast<std::byte*>(view.data) + element * element_bytes();
+    }
   };
   /// Sends elements to other ranks, receives theirs, and copies the elements that stay.
   virtual void transfer(const Transfer& what) = 0;

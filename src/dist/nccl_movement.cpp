@@ -68,9 +68,9 @@ class ByNccl final : public Movement {
     if (communicator_->size() == 1) return;
     // NCCL sends from GPU memory alone.
     exchange("nccl_gather",
-             what.from_host ? what.plan.send_messages_from_there(what.to, what.element_bytes)
-                            : what.plan.send_messages(what.from, what.element_bytes),
-             what.plan.receive_messages(what.to, what.element_bytes));
+             what.from_host ? what.plan.send_messages_from_there(what.target(), what.element_bytes())
+                            : what.plan.send_messages(what.source(), what.element_bytes()),
+             what.plan.receive_messages(what.target(), what.element_bytes()));
   }
 
   void sum(float* values, int64_t elements) override {

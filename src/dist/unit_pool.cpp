@@ -69,12 +69,9 @@ UnitPool::Buffer* UnitPool::gather(int unit) {
   Buffer* const buffer = buffer_for(space_.units()[static_cast<size_t>(unit)].size());
   if (buffer == nullptr) return nullptr;
   const Tensor& memory = (space_.has_copies() ? space_.copies() : space_.values()).memory();
-  const View from = memory.view();
   movement_.transfer({.plan = transfers_[static_cast<size_t>(unit)],
-                      .from = static_cast<const std::byte*>(from.data),
-                      .from_bytes = from.bytes(),
-                      .to = buffer->memory->data.get(),
-                      .element_bytes = bytes(from.dtype),
+                      .from = memory.view(),
+                      .to = {buffer->memory->data.get(), {buffer->elements}, memory.dtype()},
                       .is_settled = is_settled_,
                       .from_host = device_of(memory.stream()) != device_of(space_.stream()),
                       .is_lent = true});
