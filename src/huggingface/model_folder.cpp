@@ -49,7 +49,7 @@ std::string as_f32(std::string bytes, DType dtype) {
 
 }  // namespace
 
-ModelFolder::ModelFolder(std::shared_ptr<ObjectStore> store) : store_(std::move(store)) {
+ModelFolder::ModelFolder(std::shared_ptr<ObjectReader> store) : store_(std::move(store)) {
   const std::optional<std::string> json = text(config_file);
   require(json.has_value(), store_->name_of(config_file), " is missing");
   config_ = parse_gpt2_config(*json, store_->name_of(config_file));

@@ -29,7 +29,7 @@ class ModelFolder {
 
   /// Reads config.json and the headers but no tensors. Throws UserError with file and place if something is
   /// damaged, missing, superfluous or unsupported. A shape that contradicts config.json is also an error.
-  explicit ModelFolder(std::shared_ptr<ObjectStore> store);
+  explicit ModelFolder(std::shared_ptr<ObjectReader> store);
 
   const Gpt2Config& config() const { return config_; }
   /// Returns the locations of tensors by their names in gpt2_tensors().
@@ -52,7 +52,7 @@ class ModelFolder {
   void require_all_tensors();
   std::string bytes_at(const std::string& file, int64_t begin, int64_t bytes) const;
 
-  std::shared_ptr<ObjectStore> store_;
+  std::shared_ptr<ObjectReader> store_;
   std::string described_;  ///< config.json and all headers
   Gpt2Config config_;
   std::map<std::string, TensorLocation> tensors_;

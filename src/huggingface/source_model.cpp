@@ -20,12 +20,6 @@ constexpr std::array text_files = {
     "merges.txt",     "added_tokens.json",     "generation_config.json"};
 constexpr const char* tokens_name = "transformer.wte.weight";
 
-std::shared_ptr<ObjectStore> open_source(const std::string& address) {
-  if (address.starts_with("http://") || address.starts_with("https://"))
-    return std::make_shared<HttpFolder>(address);
-  return open_store(address);
-}
-
 /// Replaces control characters. Names in untrusted files can contain any byte.
 std::string one_line(std::string text) {
   for (char& c : text)
@@ -59,9 +53,9 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
   std::string description;
   bool is_snapshot = false;
   on_first_rank(world, [&] {
-    const std::shared_ptr<ObjectStore> store = open_source(address);
-    const bool is_remote = dynamic_cast<const HttpFolder*>(store.get()) != nullptr;
-    is_snapshot = !is_remote && (store->exists(state_file) || !store->exists("config.json"));
+    const bool is_on_web = address.starts_with("http://") || address.starts_with("https://");
+    const std::shared_ptr<ObjectReader> store = is_on_web ? open_http_folder(address) : open_store(address);
+    is_snapshot = !is_on_web && (store->exists(state_file) || !store->exists("config.json"));
     if (is_snapshot) {
       try {
         snapshot_ = find_snapshot(address);

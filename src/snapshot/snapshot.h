@@ -62,12 +62,12 @@ class StoredSnapshot {
   /// Reads the state, the texts and the headers of `group`, and the sizes of its files. Throws UserError
   /// naming a file that is missing or damaged there. Tensors may still be damaged: reading them shows it. Of
   /// a snapshot in another format it reads only the state.
-  StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group);
+  StoredSnapshot(std::shared_ptr<ObjectReader> store, std::string group);
   /// Makes the snapshot on another rank, from the text() of the rank that read it. Without a store this rank
   /// cannot read its files.
   StoredSnapshot(const std::string& text, std::string name);
   /// Makes the snapshot on another rank that can read its files, from the text() of the rank that read it.
-  StoredSnapshot(const std::string& text, std::shared_ptr<ObjectStore> store, std::string group);
+  StoredSnapshot(const std::string& text, std::shared_ptr<ObjectReader> store, std::string group);
 
   /// Returns everything but the tensors.
   const Snapshot& state() const { return state_; }
@@ -122,7 +122,7 @@ class StoredSnapshot {
   const FileChecksums& checksums_of(const std::string& file) const;
   std::string name_of(const std::string& file) const;
 
-  std::shared_ptr<ObjectStore> store_;
+  std::shared_ptr<ObjectReader> store_;
   std::string group_;
   std::string name_;
   std::string text_;

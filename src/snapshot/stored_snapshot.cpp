@@ -98,7 +98,7 @@ std::string amended_state_text(const std::string& text, const Snapshot& snapshot
   return seal(state);
 }
 
-StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectStore> store, std::string group)
+StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectReader> store, std::string group)
     : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)) {
   const std::optional<std::string> text = store_->get(key(state_file));
   require(text.has_value(), name_, "/", state_file, " is missing");
@@ -116,7 +116,7 @@ StoredSnapshot::StoredSnapshot(const std::string& text, std::string name)
   parse();
 }
 
-StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectStore> store, std::string group)
+StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectReader> store, std::string group)
     : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)), text_(text) {
   parse();
 }

@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "store/http.h"
-#include "store/open_s3.h"
 #include "store/retry.h"
 #include "store/s3_address.h"
+#include "store/s3_store.h"
 #include "store/sha256.h"
 
 namespace lockstep {

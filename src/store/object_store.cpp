@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "store/folder_store.h"
-#include "store/open_s3.h"
 #include "store/s3_address.h"
+#include "store/s3_store.h"
 
 namespace lockstep {
 

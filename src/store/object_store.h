@@ -35,29 +35,34 @@ struct ObjectPart {
   std::span<const std::byte> bytes;
 };
 
-/// A store of objects by key ("a/b.txt") in a folder or a bucket. Failures of the network or the disk throw
-/// Error after retries. Mistakes that the user has to fix (address, credentials, permissions) throw
-/// UserError. Both name the object. One thread uses a store at a time.
-class ObjectStore {
+/// Objects by key ("a/b.txt") that can be read. Failures of the network or the disk throw Error after
+/// retries. Mistakes that the user has to fix (address, credentials, permissions) throw UserError. Both name
+/// the object. One thread uses it at a time.
+class ObjectReader {
  public:
-  virtual ~ObjectStore() = default;
+  virtual ~ObjectReader() = default;
 
-  /// Sets a function that is called before anything is renamed or deleted. If it throws, nothing changes.
-  void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
-
-  /// Writes an object. Concurrent readers see the old object or the new one, whole.
-  virtual void put(const std::string& key, Pieces contents) = 0;
   /// Returns an object, or nothing if there is no such object.
   virtual std::optional<std::string> get(const std::string& key) = 0;
   /// Returns at most `bytes` of an object from byte `begin`: fewer at its end, and none beyond it.
   virtual std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) = 0;
   virtual bool exists(const std::string& key) = 0;
+  /// Returns the full name of a key for messages: a path, or s3://bucket/key.
+  virtual std::string name_of(const std::string& key) const = 0;
+};
+
+/// A store of objects in a folder or a bucket. Its errors are those of ObjectReader.
+class ObjectStore : public ObjectReader {
+ public:
+  /// Sets a function that is called before anything is renamed or deleted. If it throws, nothing changes.
+  void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
+
+  /// Writes an object. Concurrent readers see the old object or the new one, whole.
+  virtual void put(const std::string& key, Pieces contents) = 0;
   /// Removes an object. It is no error if there is no such object.
   virtual void remove(const std::string& key) = 0;
   /// Returns the keys that start with `prefix`, in ASCII order. An empty folder has a slash at its end.
   virtual std::vector<std::string> list(const std::string& prefix) = 0;
-  /// Returns the full name of a key for messages: a path, or s3://bucket/key.
-  virtual std::string name_of(const std::string& key) const = 0;
 
   /// Begins a group of objects under group + "/" that several processes write. It is whole once its last
   /// object, with the key `last`, exists. `objects` are the others. Later calls get the result as `begun`.

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "store/s3_store.h"
@@ -16,6 +18,9 @@ using Json = nlohmann::json;
 
 constexpr int64_t most_parts = 10'000;
 constexpr int uploads_to_try = 3;
+
+/// An uploaded part: its number, from 1, and the server's tag of its contents.
+using SentPart = std::pair<int64_t, std::string>;
 
 /// Returns bytes [begin, begin + count) of the pieces.
 std::vector<std::span<const std::byte>> slice(Pieces pieces, size_t begin, size_t count) {
@@ -52,218 +57,242 @@ std::string text_of(const pugi::xml_document& document) {
   return text.str();
 }
 
-}  // namespace
+/// A store of objects under a prefix in a bucket of S3, or of a server that supports its protocol. An object
+/// larger than S3Options::part_bytes is uploaded in parts.
+class S3Store : public ObjectStore {
+ public:
+  S3Store(const S3Address& address, const S3Options& options)
+      : client_(address.bucket, options), prefix_(address.key.empty() ? "" : address.key + "/") {}
 
-S3Store::S3Store(const S3Address& address, const S3Options& options)
-    : client_(address.bucket, options), prefix_(address.key.empty() ? "" : address.key + "/") {}
-
-std::string S3Store::name_of(const std::string& key) const {
-  std::string name = client_.name_of(prefix_ + key);
-  if (key.empty() && name.ends_with('/')) name.pop_back();
-  return name;
-}
-
-void S3Store::put(const std::string& key, Pieces contents) {
-  if (total_bytes(contents) <= client_.options().part_bytes) {
-    const HttpReply reply = client_.send({.method = "PUT", .key = prefix_ + key, .body = contents});
-    expect(reply.status != 404, name_of(key), ": PUT was answered with 404");
-    return;
+  std::string name_of(const std::string& key) const override {
+    std::string name = client_.name_of(prefix_ + key);
+    if (key.empty() && name.ends_with('/')) name.pop_back();
+    return name;
   }
-  for (int tried = 0; tried < uploads_to_try; ++tried)
-    if (put_in_parts(key, contents)) return;
-  throw Error(concat(name_of(key), ": the server lost the multipart upload ", uploads_to_try, " times"));
-}
 
-int64_t S3Store::part_bytes(int64_t object_bytes) const {
-  const auto bytes = static_cast<int64_t>(client_.options().part_bytes);
-  // No part ends within an element of a tensor.
-  constexpr int64_t largest_element = 8;
-  return object_bytes / bytes < most_parts
-             ? bytes
-             : (object_bytes / (most_parts * largest_element) + 1) * largest_element;
-}
-
-std::string S3Store::begin_upload(const std::string& key) {
-  const HttpReply started =
-      client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploads", ""}}});
-  pugi::xml_document answer;
-  return parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key)).child_value("UploadId");
-}
-
-/// Uploads a part and returns the server's tag; nothing if the server does not know the upload (any more).
-std::optional<std::string> S3Store::send_part(const std::string& key, const std::string& upload,
-                                              int64_t number, Pieces contents) {
-  const HttpReply reply =
-      client_.send({.method = "PUT",
-                    .key = prefix_ + key,
-                    .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload}},
-                    .body = contents});
-  if (reply.status == 404) return std::nullopt;
-  const auto tag = reply.headers.find("etag");
-  expect(tag != reply.headers.end(), name_of(key), ": the server's answer to part ", number, " has no ETag");
-  return tag->second;
-}
-
-/// Completes an upload. Returns false if the server does not know it (any more): it was completed by a
-/// request whose answer was lost.
-bool S3Store::complete(const std::string& key, const std::string& upload,
-                       const std::vector<SentPart>& parts) {
-  pugi::xml_document document;
-  pugi::xml_node root = document.append_child("CompleteMultipartUpload");
-  for (const auto& [number, tag] : parts) {
-    pugi::xml_node sent = root.append_child("Part");
-    sent.append_child("PartNumber").text() = number;
-    sent.append_child("ETag").text() = tag.c_str();
+  void put(const std::string& key, Pieces contents) override {
+    if (total_bytes(contents) <= client_.options().part_bytes) {
+      const HttpReply reply = client_.send({.method = "PUT", .key = prefix_ + key, .body = contents});
+      expect(reply.status != 404, name_of(key), ": PUT was answered with 404");
+      return;
+    }
+    for (int tried = 0; tried < uploads_to_try; ++tried)
+      if (put_in_parts(key, contents)) return;
+    throw Error(concat(name_of(key), ": the server lost the multipart upload ", uploads_to_try, " times"));
   }
-  const std::string text = text_of(document);
-  const std::array body = {std::as_bytes(std::span(text))};
-  const HttpReply completed =
-      client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploadId", upload}}, .body = body});
-  return completed.status != 404;
-}
 
-/// Aborts an upload. Parts of an upload that is never completed cost money for ever.
-void S3Store::drop_upload(const std::string& key, const std::string& upload) noexcept {
-  try {
-    client_.send({.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}});
-  } catch (const std::exception&) {
-    // Only the first failure is reported.
+  int64_t part_bytes(int64_t object_bytes) const override {
+    const auto bytes = static_cast<int64_t>(client_.options().part_bytes);
+    // No part ends within an element of a tensor.
+    constexpr int64_t largest_element = 8;
+    return object_bytes / bytes < most_parts
+               ? bytes
+               : (object_bytes / (most_parts * largest_element) + 1) * largest_element;
   }
-}
 
-bool S3Store::put_in_parts(const std::string& key, Pieces contents) {
-  const size_t bytes = total_bytes(contents);
-  const auto whole_part = static_cast<size_t>(part_bytes(static_cast<int64_t>(bytes)));
-  const std::string upload = begin_upload(key);
-  try {
-    std::vector<SentPart> parts;
+  std::optional<std::string> get(const std::string& key) override {
+    HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key});
+    if (reply.status == 404) return std::nullopt;
+    return std::move(reply.body);
+  }
+
+  std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
+    HttpReply reply = client_.send({.method = "GET",
+                                    .key = prefix_ + key,
+                                    .headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)}});
+    if (reply.status == 404) return std::nullopt;
+    if (reply.status == 416) return "";
+    // A server that does not support ranges answers 200, with the whole object.
+    if (reply.status == 206) return std::move(reply.body);
+    const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
+    return reply.body.substr(from, static_cast<size_t>(bytes));
+  }
+
+  bool exists(const std::string& key) override {
+    return client_.send({.method = "HEAD", .key = prefix_ + key}).status != 404;
+  }
+
+  void remove(const std::string& key) override { client_.send({.method = "DELETE", .key = prefix_ + key}); }
+
+  std::vector<std::string> list(const std::string& prefix) override {
+    std::vector<std::string> keys;
+    std::map<std::string, std::string> query = {{"list-type", "2"}, {"prefix", prefix_ + prefix}};
+    while (true) {
+      const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query});
+      pugi::xml_document answer;
+      const pugi::xml_node page = parse_reply(answer, reply, "ListBucketResult", name_of(prefix));
+      for (const pugi::xml_node& element : page.children("Contents")) {
+        const std::string key = element.child_value("Key");
+        expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key),
+               ", which was not requested");
+        keys.push_back(key.substr(prefix_.size()));
+      }
+      if (std::string_view(page.child_value("IsTruncated")) != "true") break;
+      const std::string next = page.child_value("NextContinuationToken");
+      expect(!next.empty(), name_of(prefix), ": the server's list is cut off without a continuation token");
+      query["continuation-token"] = next;
+    }
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+
+  /// Starts an upload for every object of more than a part and returns the names of the uploads. A process
+  /// that writes parts needs permissions of its own.
+  std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
+                          const std::string& last) override {
+    ask_guard();
+    // With an old last object, a mixture of old and new objects would look whole.
+    remove(group + "/" + last);
+    Json uploads = Json::object();
+    try {
+      for (const auto& [key, bytes] : objects) {
+        if (bytes <= part_bytes(bytes)) continue;
+        // Removes the old object. If one exists later, it was completed by a request whose answer was lost.
+        remove(group + "/" + key);
+        uploads[key] = {{"upload", begin_upload(group + "/" + key)}, {"part_bytes", part_bytes(bytes)}};
+      }
+    } catch (const Error&) {
+      drop_group(group, uploads.dump());
+      throw;
+    }
+    return uploads.dump();
+  }
+
+  std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,
+                          std::span<const ObjectPart> parts) override {
+    const std::string object = group + "/" + key;
+    const Json uploads = Json::parse(begun);
+    std::vector<std::span<const std::byte>> contents;
+    for (const ObjectPart& part : parts) contents.push_back(part.bytes);
+    Json sent = Json::array();
+    if (!uploads.contains(key)) {
+      put(object, contents);
+      return sent.dump();
+    }
+    const auto whole_part = uploads.at(key).at("part_bytes").get<size_t>();
+    const size_t bytes = total_bytes(contents);
+    auto number = parts.empty() ? 0 : parts.front().begin / static_cast<int64_t>(whole_part);
     for (size_t begin = 0; begin < bytes; begin += whole_part) {
-      const auto tag = send_part(key, upload, std::ssize(parts) + 1, slice(contents, begin, whole_part));
-      if (!tag) return false;
-      parts.emplace_back(std::ssize(parts) + 1, *tag);
+      const auto tag =
+          send_part(object, uploads.at(key).at("upload"), ++number, slice(contents, begin, whole_part));
+      expect(tag.has_value(), name_of(object), ": the server lost the multipart upload");
+      sent.push_back({key, number, *tag});
     }
-    return complete(key, upload, parts);
-  } catch (const Error&) {
-    drop_upload(key, upload);
-    throw;
-  }
-}
-
-std::optional<std::string> S3Store::get(const std::string& key) {
-  HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key});
-  if (reply.status == 404) return std::nullopt;
-  return std::move(reply.body);
-}
-
-std::optional<std::string> S3Store::get(const std::string& key, int64_t begin, int64_t bytes) {
-  HttpReply reply = client_.send({.method = "GET",
-                                  .key = prefix_ + key,
-                                  .headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)}});
-  if (reply.status == 404) return std::nullopt;
-  if (reply.status == 416) return "";
-  // A server that does not support ranges answers 200, with the whole object.
-  if (reply.status == 206) return std::move(reply.body);
-  const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
-  return reply.body.substr(from, static_cast<size_t>(bytes));
-}
-
-bool S3Store::exists(const std::string& key) {
-  return client_.send({.method = "HEAD", .key = prefix_ + key}).status != 404;
-}
-
-void S3Store::remove(const std::string& key) { client_.send({.method = "DELETE", .key = prefix_ + key}); }
-
-std::vector<std::string> S3Store::list(const std::string& prefix) {
-  std::vector<std::string> keys;
-  std::map<std::string, std::string> query = {{"list-type", "2"}, {"prefix", prefix_ + prefix}};
-  while (true) {
-    const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query});
-    pugi::xml_document answer;
-    const pugi::xml_node page = parse_reply(answer, reply, "ListBucketResult", name_of(prefix));
-    for (const pugi::xml_node& element : page.children("Contents")) {
-      const std::string key = element.child_value("Key");
-      expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key),
-             ", which was not requested");
-      keys.push_back(key.substr(prefix_.size()));
-    }
-    if (std::string_view(page.child_value("IsTruncated")) != "true") break;
-    const std::string next = page.child_value("NextContinuationToken");
-    expect(!next.empty(), name_of(prefix), ": the server's list is cut off without a continuation token");
-    query["continuation-token"] = next;
-  }
-  std::sort(keys.begin(), keys.end());
-  return keys;
-}
-
-std::string S3Store::begin_group(const std::string& group, std::span<const PlannedObject> objects,
-                                 const std::string& last) {
-  ask_guard();
-  // With an old last object, a mixture of old and new objects would look whole.
-  remove(group + "/" + last);
-  Json uploads = Json::object();
-  try {
-    for (const auto& [key, bytes] : objects) {
-      if (bytes <= part_bytes(bytes)) continue;
-      // Removes the old object. If one exists later, it was completed by a request whose answer was lost.
-      remove(group + "/" + key);
-      uploads[key] = {{"upload", begin_upload(group + "/" + key)}, {"part_bytes", part_bytes(bytes)}};
-    }
-  } catch (const Error&) {
-    drop_group(group, uploads.dump());
-    throw;
-  }
-  return uploads.dump();
-}
-
-std::string S3Store::write_parts(const std::string& group, const std::string& begun, const std::string& key,
-                                 std::span<const ObjectPart> parts) {
-  const std::string object = group + "/" + key;
-  const Json uploads = Json::parse(begun);
-  std::vector<std::span<const std::byte>> contents;
-  for (const ObjectPart& part : parts) contents.push_back(part.bytes);
-  Json sent = Json::array();
-  if (!uploads.contains(key)) {
-    put(object, contents);
     return sent.dump();
   }
-  const auto whole_part = uploads.at(key).at("part_bytes").get<size_t>();
-  const size_t bytes = total_bytes(contents);
-  auto number = parts.empty() ? 0 : parts.front().begin / static_cast<int64_t>(whole_part);
-  for (size_t begin = 0; begin < bytes; begin += whole_part) {
-    const auto tag =
-        send_part(object, uploads.at(key).at("upload"), ++number, slice(contents, begin, whole_part));
-    expect(tag.has_value(), name_of(object), ": the server lost the multipart upload");
-    sent.push_back({key, number, *tag});
+
+  void end_group(const std::string& group, const std::string& begun, std::span<const std::string> written,
+                 const Object& last) override {
+    std::map<std::string, std::map<int64_t, std::string>> tags;
+    for (const std::string& text : written) {
+      const Json parts = Json::parse(text);
+      for (const Json& sent : parts) tags[sent.at(0)][sent.at(1)] = sent.at(2);
+    }
+    ask_guard();
+    const Json uploads = Json::parse(begun);
+    for (const auto& [key, upload] : uploads.items()) {
+      const std::string object = group + "/" + key;
+      const bool is_complete = complete(object, upload.at("upload"), {tags[key].begin(), tags[key].end()});
+      expect(is_complete || exists(object), name_of(object), ": the server lost the multipart upload");
+    }
+    put(group + "/" + last.key, last.pieces);
   }
-  return sent.dump();
+
+  void drop_group(const std::string& group, const std::string& begun) noexcept override {
+    const Json uploads = Json::parse(begun);
+    for (const auto& [key, upload] : uploads.items()) drop_upload(group + "/" + key, upload.at("upload"));
+  }
+
+  void remove_group(const std::string& group, const std::string& last) override {
+    ask_guard();
+    remove(group + "/" + last);
+    for (const std::string& key : list(group + "/")) remove(key);
+  }
+
+  bool has_atomic_groups() const override { return false; }
+
+ private:
+  bool put_in_parts(const std::string& key, Pieces contents) {
+    const size_t bytes = total_bytes(contents);
+    const auto whole_part = static_cast<size_t>(part_bytes(static_cast<int64_t>(bytes)));
+    const std::string upload = begin_upload(key);
+    try {
+      std::vector<SentPart> parts;
+      for (size_t begin = 0; begin < bytes; begin += whole_part) {
+        const auto tag = send_part(key, upload, std::ssize(parts) + 1, slice(contents, begin, whole_part));
+        if (!tag) return false;
+        parts.emplace_back(std::ssize(parts) + 1, *tag);
+      }
+      return complete(key, upload, parts);
+    } catch (const Error&) {
+      drop_upload(key, upload);
+      throw;
+    }
+  }
+
+  std::string begin_upload(const std::string& key) {
+    const HttpReply started =
+        client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploads", ""}}});
+    pugi::xml_document answer;
+    return parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key))
+        .child_value("UploadId");
+  }
+
+  /// Uploads a part and returns the server's tag; nothing if the server does not know the upload (any more).
+  std::optional<std::string> send_part(const std::string& key, const std::string& upload, int64_t number,
+                                       Pieces contents) {
+    const HttpReply reply =
+        client_.send({.method = "PUT",
+                      .key = prefix_ + key,
+                      .query = {{"partNumber", std::to_string(number)}, {"uploadId", upload}},
+                      .body = contents});
+    if (reply.status == 404) return std::nullopt;
+    const auto tag = reply.headers.find("etag");
+    expect(tag != reply.headers.end(), name_of(key), ": the server's answer to part ", number,
+           " has no ETag");
+    return tag->second;
+  }
+
+  /// Completes an upload. Returns false if the server does not know it (any more): it was completed by a
+  /// request whose answer was lost.
+  bool complete(const std::string& key, const std::string& upload, const std::vector<SentPart>& parts) {
+    pugi::xml_document document;
+    pugi::xml_node root = document.append_child("CompleteMultipartUpload");
+    for (const auto& [number, tag] : parts) {
+      pugi::xml_node sent = root.append_child("Part");
+      sent.append_child("PartNumber").text() = number;
+      sent.append_child("ETag").text() = tag.c_str();
+    }
+    const std::string text = text_of(document);
+    const std::array body = {std::as_bytes(std::span(text))};
+    const HttpReply completed =
+        client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploadId", upload}}, .body = body});
+    return completed.status != 404;
+  }
+
+  /// Aborts an upload. Parts of an upload that is never completed cost money for ever.
+  void drop_upload(const std::string& key, const std::string& upload) noexcept {
+    try {
+      client_.send({.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}});
+    } catch (const std::exception&) {
+      // Only the first failure is reported.
+    }
+  }
+
+  S3Client client_;
+  std::string prefix_;  ///< empty, or with a slash at its end
+};
+
+}  // namespace
+
+std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>& options) {
+  return std::make_unique<S3Store>(address, options ? *options : S3Options::from_environment());
 }
 
-void S3Store::end_group(const std::string& group, const std::string& begun,
-                        std::span<const std::string> written, const Object& last) {
-  std::map<std::string, std::map<int64_t, std::string>> tags;
-  for (const std::string& text : written) {
-    const Json parts = Json::parse(text);
-    for (const Json& sent : parts) tags[sent.at(0)][sent.at(1)] = sent.at(2);
-  }
-  ask_guard();
-  const Json uploads = Json::parse(begun);
-  for (const auto& [key, upload] : uploads.items()) {
-    const std::string object = group + "/" + key;
-    const bool is_complete = complete(object, upload.at("upload"), {tags[key].begin(), tags[key].end()});
-    expect(is_complete || exists(object), name_of(object), ": the server lost the multipart upload");
-  }
-  put(group + "/" + last.key, last.pieces);
-}
-
-void S3Store::drop_group(const std::string& group, const std::string& begun) noexcept {
-  const Json uploads = Json::parse(begun);
-  for (const auto& [key, upload] : uploads.items()) drop_upload(group + "/" + key, upload.at("upload"));
-}
-
-void S3Store::remove_group(const std::string& group, const std::string& last) {
-  ask_guard();
-  remove(group + "/" + last);
-  for (const std::string& key : list(group + "/")) remove(key);
+bool download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries) {
+  S3Options options = S3Options::from_environment();
+  options.retries = retries;
+  return S3Client(address.bucket, options).send({.key = address.key, .file = &file}).status != 404;
 }
 
 }  // namespace lockstep

@@ -32,12 +32,12 @@ class S3UploadTest : public S3Test {
   static std::vector<std::string> upload(const HttpServer& server) {
     S3Options small_parts = options(server);
     small_parts.part_bytes = 4;
-    S3Store store({.bucket = "bucket", .key = ""}, small_parts);
+    const auto store = open_s3({.bucket = "bucket", .key = ""}, small_parts);
     const std::string text = "0123456789";
     const std::array pieces = {std::as_bytes(std::span(text))};
     std::vector<std::string> steps;
     try {
-      store.put("key", pieces);
+      store->put("key", pieces);
     } catch (const Error& error) {
       steps.push_back("thrown");
     }
@@ -81,10 +81,10 @@ TEST_F(S3UploadTest, AbortsWhatItCannotFinish) {
 
 class S3GroupTest : public S3Test {
  protected:
-  static S3Store store(const HttpServer& server, size_t part_bytes = size_t{5} << 20) {
+  static std::unique_ptr<ObjectStore> store(const HttpServer& server, size_t part_bytes = size_t{5} << 20) {
     S3Options of_server = options(server);
     of_server.part_bytes = part_bytes;
-    return {{.bucket = "bucket", .key = "run"}, of_server};
+    return open_s3({.bucket = "bucket", .key = "run"}, of_server);
   }
 
   /// Returns the method and the path of each request, such as "PUT /bucket/run/g/a".
@@ -100,23 +100,23 @@ TEST_F(S3GroupTest, TheLastObjectVouchesForTheOthers) {
   const HttpServer server([](const std::string&) { return http_reply("200 OK"); });
   const std::string text = "text";
   const std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(text))};
-  S3Store bucket = store(server);
-  put_group(bucket, "g", std::array{Object{"z", pieces}, Object{"a", pieces}, Object{"last", pieces}});
+  const auto bucket = store(server);
+  put_group(*bucket, "g", std::array{Object{"z", pieces}, Object{"a", pieces}, Object{"last", pieces}});
   EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/z",
                                                      "PUT /bucket/run/g/a", "PUT /bucket/run/g/last"}));
 }
 
 TEST_F(S3GroupTest, SeveralWriteThePartsOfOneUpload) {
   const HttpServer server([](const std::string& request) { return good_answer(step_of(request)); });
-  S3Store first = store(server, 4), second = store(server, 4);
-  const std::string begun = first.begin_group("g", std::array{PlannedObject{"large", 10}}, "last");
+  const auto first = store(server, 4), second = store(server, 4);
+  const std::string begun = first->begin_group("g", std::array{PlannedObject{"large", 10}}, "last");
   const std::string text = "0123456789";
   const auto bytes = std::as_bytes(std::span(text));
   const std::string later =
-      second.write_parts("g", begun, "large", std::array{ObjectPart{8, bytes.subspan(8)}});
-  const std::string early = first.write_parts(
+      second->write_parts("g", begun, "large", std::array{ObjectPart{8, bytes.subspan(8)}});
+  const std::string early = first->write_parts(
       "g", begun, "large", std::array{ObjectPart{0, bytes.first(3)}, ObjectPart{3, bytes.subspan(3, 5)}});
-  first.end_group("g", begun, std::array{later, early}, {"last", {bytes.first(3)}});
+  first->end_group("g", begun, std::array{later, early}, {"last", {bytes.first(3)}});
   std::vector<std::string> numbers;
   for (const std::string& request : server.requests()) {
     const size_t number = request.find("partNumber=");
@@ -136,8 +136,8 @@ TEST_F(S3GroupTest, AGroupThatBreaksOffHasNoLastObject) {
   const HttpServer server([](const std::string& request) {
     return http_reply(request.starts_with("PUT /bucket/run/g/b") ? "403 Forbidden" : "200 OK");
   });
-  S3Store bucket = store(server);
-  EXPECT_THROW(put_group(bucket, "g", std::array{Object{"a", {}}, Object{"b", {}}, Object{"last", {}}}),
+  const auto bucket = store(server);
+  EXPECT_THROW(put_group(*bucket, "g", std::array{Object{"a", {}}, Object{"b", {}}, Object{"last", {}}}),
                UserError);
   EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "PUT /bucket/run/g/a",
                                                      "PUT /bucket/run/g/b"}));
@@ -151,7 +151,7 @@ TEST_F(S3GroupTest, TheLastObjectIsRemovedFirst) {
                             "<Contents><Key>run/g/a</Key></Contents></ListBucketResult>")
                : http_reply("204 No Content");
   });
-  store(server).remove_group("g", "last");
+  store(server)->remove_group("g", "last");
   EXPECT_EQ(lines(server), (std::vector<std::string>{"DELETE /bucket/run/g/last", "GET /bucket/",
                                                      "DELETE /bucket/run/g/a"}));
 }

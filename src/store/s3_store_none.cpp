@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refuses every address in a build without pugixml.
 #include "core/error.h"
-#include "store/open_s3.h"
+#include "store/s3_store.h"
 
 namespace lockstep {
 namespace {
@@ -14,7 +14,9 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const RetryPolicy&) { refuse(address); }
+std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>&) {
+  refuse(address);
+}
 
 bool download_from_s3(const S3Address& address, NewFile&, const RetryPolicy&) { refuse(address); }
 
