@@ -5,7 +5,6 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -70,9 +69,8 @@ Attempt::Outcome Attempt::run() {
   end();
   if (request_.is_cancelled() || left_early) return Outcome::left_early;
   if (!finished) return Outcome::failed;
-  const bool stopped = std::any_of(reports_.begin(), reports_.end(), [](const auto& entry) {
-    return entry.second.ending.code() == exit_stopped;
-  });
+  const bool stopped = std::ranges::any_of(
+      reports_, [](const auto& entry) { return entry.second.ending.code() == exit_stopped; });
   if (!stopped) return Outcome::done;
   return request_.is_asked() ? Outcome::stopped : Outcome::failed;
 }
@@ -153,9 +151,9 @@ void Attempt::look_at_launcher() {
   launcher_ending_ = launcher_->ending();
   attend();  // handles the last messages of the keepers
   // A killed launcher takes its keepers along. It is the cause, even if their loss was noticed first.
-  const bool took_keepers =
-      launcher_ending_->signal != 0 && std::all_of(ended_ranks_.begin(), ended_ranks_.end(),
-                                                   [&](int rank) { return reports_.at(rank).is_lost; });
+  const bool took_keepers = launcher_ending_->signal != 0 && std::ranges::all_of(ended_ranks_, [&](int rank) {
+                              return reports_.at(rank).is_lost;
+                            });
   if (all_have_left() || (failed_ && !took_keepers)) return;
   const std::string missing = missing_ranks();
   fail(concat(name(kind_), " ended (", describe(*launcher_ending_), ") before ",
@@ -246,7 +244,7 @@ std::string Attempt::missing_ranks() const {
 
 bool Attempt::all_started() const {
   const auto has_started = [](const auto& entry) { return entry.second.process != 0; };
-  return std::count_if(reports_.begin(), reports_.end(), has_started) == placement_.ranks();
+  return std::ranges::count_if(reports_, has_started) == placement_.ranks();
 }
 
 bool Attempt::all_have_left() const {
@@ -255,7 +253,7 @@ bool Attempt::all_have_left() const {
     const bool is_good = report.ending.is_success() || report.ending.code() == exit_stopped;
     return report.has_ended && !report.is_lost && is_good;
   };
-  return std::count_if(reports_.begin(), reports_.end(), has_left) == placement_.ranks();
+  return std::ranges::count_if(reports_, has_left) == placement_.ranks();
 }
 
 bool Attempt::is_over() const {
@@ -283,8 +281,8 @@ void Attempt::end() {
   nodes_.end_generation();
 }
 
-Failure Attempt::failure() const {
-  Failure failure{.reports = {}, .other_cause = other_cause_, .launcher_ending = launcher_ending_};
+AttemptFailure Attempt::failure() const {
+  AttemptFailure failure{.reports = {}, .other_cause = other_cause_, .launcher_ending = launcher_ending_};
   for (const int rank : ended_ranks_) failure.reports.push_back(reports_.at(rank));
   for (const auto& [rank, report] : reports_)
     if (!report.has_ended) failure.reports.push_back(report);
@@ -292,8 +290,7 @@ Failure Attempt::failure() const {
 }
 
 bool Attempt::has_begun() const {
-  return std::any_of(reports_.begin(), reports_.end(),
-                     [](const auto& entry) { return !entry.second.phase.empty(); });
+  return std::ranges::any_of(reports_, [](const auto& entry) { return !entry.second.phase.empty(); });
 }
 
 int64_t Attempt::most(int64_t RankReport::*field) const {

@@ -35,7 +35,7 @@ class Attempt {
   /// Starts the ranks and watches them until all have exited. If one fails, ends all of them.
   Outcome run();
   /// Returns the facts about the failure of this attempt.
-  Failure failure() const;
+  AttemptFailure failure() const;
   /// True if the attempt failed after lockrun had been asked to stop.
   bool failed_while_asked() const { return failed_while_asked_; }
   /// True once a rank has reported a heartbeat.

@@ -37,8 +37,7 @@ constexpr size_t told_lines = 20;
 /// Last bytes of stderr from which these lines are taken.
 constexpr size_t told_bytes = 16384;
 
-/// A rank's files in the folder that the ranks of a host share during an attempt. The destructor removes the
-/// files. The last rank's destructor removes the folder.
+/// A rank's files in the folder that the ranks of a host share during an attempt. The last rank removes it.
 class RankFolder {
  public:
   /// Throws Error if the folder belongs to another user or cannot be created.
@@ -123,8 +122,7 @@ class Keeper {
     if (*plan == end_message || *plan == stop_message) return;
     start(plan_from_json(*plan));
     while (!report_.has_ended) attend();
-    // The supervisor ends the attempt when it receives a failure. Until then the launcher must see all
-    // keepers alive.
+    // The supervisor ends a failed attempt. Until then the launcher must see all keepers alive.
     while (!report_.ending.is_success() && !is_over_) {
       wait();
       obey();

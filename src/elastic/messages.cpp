@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 
 #include "core/error.h"

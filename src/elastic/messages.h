@@ -13,8 +13,7 @@
 
 namespace lockstep {
 
-/// Seconds between heartbeats on a node's connection, in both directions. After node_silence_seconds without
-/// a message the other end counts as lost.
+/// Seconds between heartbeats on a node's connection, both ways, and until a silent end counts as lost.
 constexpr double node_beat_seconds = 1.0;
 constexpr double node_silence_seconds = 6.0;
 
@@ -64,8 +63,7 @@ struct NodeMessage {
   static NodeMessage decode(std::string_view bytes);
 };
 
-/// A keeper reports while its rank makes progress, and at least every keeper_beat_seconds. After
-/// keeper_silence_seconds without a message it counts as lost.
+/// Longest seconds between reports of a keeper, and until a silent keeper counts as lost.
 constexpr double keeper_beat_seconds = 5.0;
 constexpr double keeper_silence_seconds = 30.0;
 

@@ -9,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -73,8 +72,8 @@ void NodeProcesses::end_all() {
   for (auto children = own_children(); !children.empty(); children = own_children()) {
     for (auto& [number, process] : commands_) process.ending();
     for (const pid_t child : children) {
-      const bool is_command = std::any_of(commands_.begin(), commands_.end(),
-                                          [&](const auto& command) { return command.second.id() == child; });
+      const bool is_command =
+          std::ranges::any_of(commands_, [&](const auto& command) { return command.second.id() == child; });
       if (Clock::now() >= grace) ::kill(child, SIGKILL);
       if (!is_command) ::waitpid(child, nullptr, WNOHANG);
     }

@@ -110,7 +110,7 @@ int JobLayout::ranks() const {
 }
 
 bool JobLayout::is_on_this_host() const {
-  return std::all_of(hosts.begin(), hosts.end(), [&](const Host& host) {
+  return std::ranges::all_of(hosts, [&](const Host& host) {
     return host.mpirun_name.empty() ? hosts.size() == 1 : is_this_host(host.mpirun_name);
   });
 }

@@ -46,8 +46,7 @@ class Nodes {
  public:
   virtual ~Nodes() = default;
 
-  /// Waits at most `seconds` until an attempt can start. Returns nothing if it cannot start yet. Throws Error
-  /// naming the missing nodes after the rendezvous timeout.
+  /// Waits at most `seconds` until an attempt can start; nothing: not yet. Throws Error naming missing nodes.
   virtual std::optional<JobLayout> gather(double seconds) = 0;
   /// Returns a descriptor for poll(): readable while an event waits.
   virtual int events() const { return -1; }
@@ -88,8 +87,7 @@ enum class Launcher { mpirun, srun, none };
 /// Returns srun in a Slurm allocation unless hosts are named. Otherwise returns mpirun, or none for a single
 /// rank without mpirun. Throws UserError if the launcher cannot be used.
 Launcher choose_launcher(const LaunchOptions& options, const JobLayout& placement);
-/// Throws UserError unless the mpirun in PATH can start ranks on several nodes. Open MPI 5 cannot: its
-/// launcher calls agents in another way.
+/// Throws UserError unless the mpirun in PATH can use launch agents on other nodes. Open MPI 5 cannot.
 void require_mpirun_for_several_nodes();
 const char* name(Launcher launcher);
 

@@ -166,8 +166,8 @@ void Rendezvous::end_generation() {
   for (Member& member : members_)
     if (!member.generation_ended) send(member, {.kind = Kind::end_generation});
   const auto ended = [&] {
-    return std::all_of(members_.begin(), members_.end(),
-                       [](const Member& member) { return member.generation_ended || !member.lost.empty(); });
+    return std::ranges::all_of(
+        members_, [](const Member& member) { return member.generation_ended || !member.lost.empty(); });
   };
   // A node that does not answer must not delay the others. Its keepers lose the supervisor and end its ranks.
   if (!changed_.wait_for(lock, clock_duration(acknowledge_seconds), ended))

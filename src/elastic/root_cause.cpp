@@ -57,7 +57,7 @@ std::string where(const RankReport& report) {
 
 /// Returns whether the last lines of a rank's stderr say more than the failure that is reported already.
 bool says_more(const RankReport& report) {
-  return std::any_of(report.last_lines.begin(), report.last_lines.end(), [&](const std::string& line) {
+  return std::ranges::any_of(report.last_lines, [&](const std::string& line) {
     return report.failure.empty() || line.find(report.failure) == std::string::npos;
   });
 }
@@ -87,10 +87,8 @@ nlohmann::json told(const RankReport& report) {
 
 }  // namespace
 
-const RankReport* root_cause(const Failure& failure) {
-  const auto first = std::min_element(
-      failure.reports.begin(), failure.reports.end(),
-      [](const RankReport& a, const RankReport& b) { return remoteness(a) < remoteness(b); });
+const RankReport* root_cause(const AttemptFailure& failure) {
+  const auto first = std::ranges::min_element(failure.reports, {}, remoteness);
   if (first == failure.reports.end() || remoteness(*first) == none) return nullptr;
   if (remoteness(*first) == stuck || remoteness(*first) == consequence)
     if (const RankReport* rank = awaited(failure.reports)) return rank;
@@ -99,7 +97,7 @@ const RankReport* root_cause(const Failure& failure) {
   return &*first;
 }
 
-int exit_code(const Failure& failure) {
+int exit_code(const AttemptFailure& failure) {
   const RankReport* rank = root_cause(failure);
   const bool ended_itself = rank && !rank->was_ended && !rank->is_lost && !rank->ending.is_success();
   if (ended_itself && rank->ending.code() != exit_stopped) return rank->ending.code();
@@ -115,7 +113,7 @@ std::string ranks_behind(const std::vector<RankReport>& reports) {
   return ranks_behind(known);
 }
 
-std::string describe(const Failure& failure) {
+std::string describe(const AttemptFailure& failure) {
   const RankReport* rank = root_cause(failure);
   std::string text = rank ? concat(who(*rank), " ", how(*rank), where(*rank)) : failure.other_cause;
   if (rank && !rank->failure.empty()) text += ": " + rank->failure;
@@ -128,7 +126,7 @@ std::string describe(const Failure& failure) {
   return text;
 }
 
-std::string failure_json(const Failure& failure, int attempt) {
+std::string failure_json(const AttemptFailure& failure, int attempt) {
   const RankReport* rank = root_cause(failure);
   Json json = {{"message", describe(failure)},
                {"attempt", attempt},

@@ -79,7 +79,7 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
   if (outcome == Attempt::Outcome::done) return 0;
   if (outcome == Attempt::Outcome::stopped) return exit_stopped;
   if (outcome == Attempt::Outcome::left_early) return leave_early();
-  const Failure failure = attempt.failure();
+  const AttemptFailure failure = attempt.failure();
   report(failure);
   ++earlier_.all;
   if (attempt.has_begun()) ++earlier_.begun;
@@ -98,7 +98,7 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
   return std::nullopt;
 }
 
-void Supervisor::report(const Failure& failure) const {
+void Supervisor::report(const AttemptFailure& failure) const {
   log_error("lockrun: " + describe(failure));
   if (options_.log_directory.empty()) return;
   try {

@@ -21,8 +21,7 @@ class RestartBudget {
   int64_t newest_snapshot_ = -1;
 };
 
-/// Raises the limit of open files for `ranks` ranks. mpirun starts `here` of them on this host. Throws
-/// UserError if the system allows too few.
+/// Raises the limit of open files for `ranks` ranks, `here` of them on this host. Throws UserError.
 void provide_descriptors_for(int ranks, int here);
 
 /// A supervisor of a run: starts the ranks, and restarts them after failures, until they are done.
@@ -38,7 +37,7 @@ class Supervisor {
   std::optional<JobLayout> gather();
   /// Runs one attempt. Returns the exit code, or nothing if another attempt follows.
   std::optional<int> run_generation(JobLayout placement);
-  void report(const Failure& failure) const;
+  void report(const AttemptFailure& failure) const;
   /// Returns the exit code after a request to stop that needed no snapshot: 75, or 130 after a second SIGINT.
   int leave_early() const;
 

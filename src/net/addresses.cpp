@@ -181,7 +181,7 @@ std::vector<InterfaceAddress> shared_addresses() {
 
 std::string own_among(const std::vector<std::string>& numbers) {
   for (const InterfaceAddress& own : interface_addresses())
-    if (std::find(numbers.begin(), numbers.end(), own.address) != numbers.end()) return own.address;
+    if (std::ranges::count(numbers, own.address) > 0) return own.address;
   return "";
 }
 

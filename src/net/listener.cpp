@@ -94,7 +94,7 @@ std::unique_ptr<Channel> Listener::accept(const Secret& secret, double timeout_s
 
 void Listener::welcome() {
   SocketAddress peer;
-  Socket socket = socket_.accept(&peer);
+  Socket socket = socket_.accept(peer);
   if (!socket) {
     const bool lacks_something = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (lacks_something) rest(errno);

@@ -62,9 +62,8 @@ Socket Socket::connect(const SocketAddress& address, Clock::time_point deadline,
   return socket;
 }
 
-Socket Socket::accept(SocketAddress* peer) const {
-  return Socket(::accept4(descriptor(), peer != nullptr ? peer->get() : nullptr,
-                          peer != nullptr ? &peer->size : nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+Socket Socket::accept(SocketAddress& peer) const {
+  return Socket(::accept4(descriptor(), peer.get(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 Endpoint Socket::address() const {

@@ -29,7 +29,7 @@ class Socket {
   static Socket connect(const SocketAddress& address, Clock::time_point deadline,
                         std::string_view own_address = {});
   /// Accepts the next connection; `peer` gets its address. Returns no socket, with errno, if there is none.
-  Socket accept(SocketAddress* peer = nullptr) const;
+  Socket accept(SocketAddress& peer) const;
 
   explicit operator bool() const { return bool(descriptor_); }
   int descriptor() const { return descriptor_.get(); }
@@ -40,8 +40,7 @@ class Socket {
 
   /// Waits for input (POLLIN), or until connected or writable (POLLOUT). Returns false at the deadline.
   bool wait(short event, Clock::time_point deadline) const;
-  /// Appends at most `most_bytes` of the received data. Returns false if there is none. Throws
-  /// ConnectionClosed at the end of the connection.
+  /// Appends at most `most_bytes` received bytes. Returns false for none. Throws ConnectionClosed at the end.
   bool receive(std::string& text, size_t most_bytes) const;
   /// Receives `bytes` bytes. Throws ConnectionClosed, also if they do not arrive before the deadline.
   std::string receive_exactly(size_t bytes, Clock::time_point deadline) const;

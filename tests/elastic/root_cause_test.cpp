@@ -29,26 +29,27 @@ const std::string waited =
     "exchange of 64 bytes, collective 9: waited 60 s for the other ranks (dist.timeout_s)";
 
 TEST(RootCause, TheFirstThatEndedByItselfIsIt) {
-  const Failure failure{.reports = {ended(2, {.signal = SIGSEGV}), ended(0, {.exit_code = 1})}};
+  const AttemptFailure failure{.reports = {ended(2, {.signal = SIGSEGV}), ended(0, {.exit_code = 1})}};
   EXPECT_EQ(root_cause(failure)->rank, 2);
   EXPECT_EQ(exit_code(failure), 139);
   EXPECT_NE(describe(failure).find("rank 2 (host host-a, pid 102) was ended by SIGSEGV"), std::string::npos);
 }
 
 TEST(RootCause, WhoWaitedForOthersIsNotIt) {
-  const Failure failure{.reports = {ended(0, {.exit_code = 1}, waited), ended(1, {.signal = SIGKILL})}};
+  const AttemptFailure failure{
+      .reports = {ended(0, {.exit_code = 1}, waited), ended(1, {.signal = SIGKILL})}};
   EXPECT_EQ(root_cause(failure)->rank, 1);
 }
 
 TEST(RootCause, AStoppedRankComesBeforeThoseThatWaited) {
-  Failure failure{
+  AttemptFailure failure{
       .reports = {ended(0, {.exit_code = 1}, waited), ended_by_keeper(2, 9), ended_by_keeper(1, 8)}};
   failure.reports[2].was_stopped = true;
   EXPECT_EQ(root_cause(failure)->rank, 1);
 }
 
 TEST(RootCause, OfSeveralThatAreStuckItIsTheOneBehind) {
-  Failure failure{.reports = {ended_by_keeper(0, 9), ended_by_keeper(1, 8)}};
+  AttemptFailure failure{.reports = {ended_by_keeper(0, 9), ended_by_keeper(1, 8)}};
   for (RankReport& report : failure.reports) report.stuck_seconds = 62;
   EXPECT_EQ(root_cause(failure)->rank, 1);
   EXPECT_EQ(ranks_behind(failure.reports),
@@ -57,14 +58,14 @@ TEST(RootCause, OfSeveralThatAreStuckItIsTheOneBehind) {
 }
 
 TEST(RootCause, WhomTheOthersWaitedForIsNamedWithoutASignal) {
-  Failure failure{.reports = {ended(0, {.exit_code = 1}, waited), ended_by_keeper(1, 8)}};
+  AttemptFailure failure{.reports = {ended(0, {.exit_code = 1}, waited), ended_by_keeper(1, 8)}};
   failure.reports[0].last_collective = ended_by_keeper(0, 9).last_collective;
   EXPECT_EQ(root_cause(failure)->rank, 1);
   EXPECT_NE(describe(failure).find("made no progress, and the others waited for it"), std::string::npos);
 }
 
 TEST(RootCause, ALostRankIsNotTheCauseWhereItsLauncherIs) {
-  Failure failure{.reports = {ended(0, {})}};
+  AttemptFailure failure{.reports = {ended(0, {})}};
   failure.reports[0].is_lost = true;
   EXPECT_EQ(root_cause(failure)->rank, 0);
   failure.other_cause = "mpirun ended (SIGKILL (killed)) before its ranks";
@@ -75,15 +76,15 @@ TEST(RootCause, ALostRankIsNotTheCauseWhereItsLauncherIs) {
 }
 
 TEST(RootCause, ALostRankIsNotSaidToBeBehind) {
-  Failure failure{.reports = {ended_by_keeper(0, 17), ended_by_keeper(1, 16), ended(2, {})}};
+  AttemptFailure failure{.reports = {ended_by_keeper(0, 17), ended_by_keeper(1, 16), ended(2, {})}};
   failure.reports[2].is_lost = true;
   EXPECT_EQ(ranks_behind(failure.reports).find("rank 2"), std::string::npos) << ranks_behind(failure.reports);
   EXPECT_NE(ranks_behind(failure.reports).find("rank 1 never entered"), std::string::npos);
 }
 
 TEST(RootCause, ARankWithoutAFlightRecordIsNotAccused) {
-  Failure failure{.reports = {ended_by_keeper(0, 17), ended(3, {.signal = SIGKILL}), ended_by_keeper(1, 16),
-                              ended_by_keeper(2, 12)}};
+  AttemptFailure failure{.reports = {ended_by_keeper(0, 17), ended(3, {.signal = SIGKILL}),
+                                     ended_by_keeper(1, 16), ended_by_keeper(2, 12)}};
   failure.reports[1].was_ended = true;
   for (RankReport& report : failure.reports) report.stuck_seconds = 62;
   EXPECT_EQ(root_cause(failure)->rank, 2) << "the furthest behind";
@@ -91,13 +92,13 @@ TEST(RootCause, ARankWithoutAFlightRecordIsNotAccused) {
 }
 
 TEST(RootCause, LeavingWith75UnaskedIsAFailureWithoutThatCode) {
-  const Failure failure{.reports = {ended(0, {.exit_code = exit_stopped})}};
+  const AttemptFailure failure{.reports = {ended(0, {.exit_code = exit_stopped})}};
   EXPECT_NE(describe(failure).find("which lockrun had not asked for"), std::string::npos);
   EXPECT_EQ(exit_code(failure), 1);
 }
 
 TEST(RootCause, LastLinesAreToldWhereTheySayMore) {
-  Failure failure{.reports = {ended(0, {.exit_code = 1}, "the loss exploded")}};
+  AttemptFailure failure{.reports = {ended(0, {.exit_code = 1}, "the loss exploded")}};
   RankReport& report = failure.reports[0];
   report.last_lines = {"error: the loss exploded"};
   EXPECT_EQ(describe(failure).find("last lines"), std::string::npos);

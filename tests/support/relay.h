@@ -49,9 +49,10 @@ class Relay {
 
  private:
   void serve() {
-    while (turned_away_-- > 0 && somebody_came()) door_.accept();
+    SocketAddress peer;
+    while (turned_away_-- > 0 && somebody_came()) door_.accept(peer);
     if (!somebody_came()) return;
-    const Socket near = door_.accept();
+    const Socket near = door_.accept(peer);
     const Socket far = plain_connection(target_);
     try {
       while (!stop_) {
