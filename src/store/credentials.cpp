@@ -88,7 +88,7 @@ std::optional<Credentials> profile_credentials(std::string& tried) {
   if (!credentials.access_key.empty() && !credentials.secret_key.empty()) return credentials;
   tried += concat("; profile ", profile_name(), " holds no keys in ", credentials_file(), " or ",
                   configuration_file());
-  const bool needs_a_login = std::any_of(profile.begin(), profile.end(), [](const auto& entry) {
+  const bool needs_a_login = std::ranges::any_of(profile, [](const auto& entry) {
     return entry.first.starts_with("sso_") || entry.first == "role_arn" ||
            entry.first == "credential_process";
   });
@@ -108,7 +108,7 @@ std::string ask(HttpClient& client, HttpRequest request) {
   request.connect_seconds = 1.0;
   request.total_seconds = 2.0;
   const HttpReply reply = client.perform(request);
-  if (reply.status >= 500 || reply.status == 429) throw TransientError(concat("answered ", reply.status));
+  if (reply.is_busy()) throw TransientError(concat("answered ", reply.status));
   expect(reply.status == 200, "answered ", reply.status);
   return reply.body;
 }

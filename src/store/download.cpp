@@ -20,8 +20,7 @@ void download_url(const std::string& url, NewFile& file) {
   HttpClient client;
   const HttpReply reply = with_retries(download_retries, [&] {
     HttpReply answer = client.perform({.url = url, .file = &file, .may_redirect = true});
-    if (answer.status == 429 || answer.status >= 500)
-      throw TransientError(concat("the server answered ", answer.status));
+    if (answer.is_busy()) throw TransientError(concat("the server answered ", answer.status));
     return answer;
   });
   require(reply.status < 400, "the server answered ", reply.status);

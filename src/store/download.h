@@ -8,8 +8,7 @@
 namespace lockstep {
 
 /// Writes the contents of an http(s), file or s3 URL to a new file, which the caller publishes. Gives up
-/// within seconds if nothing answers. Throws UserError with the cause. Also throws it if `expected_sha256` is
-/// not empty and differs from that of the contents.
+/// within seconds without an answer. Throws UserError with the cause, such as another SHA-256 than expected.
 void download(const std::string& url, NewFile& file, const std::string& expected_sha256 = "");
 
 /// Returns the SHA-256 of a file, which is read as a whole.

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <limits>
 #include <unistd.h>
 
 #include "core/descriptor.h"
@@ -20,8 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs the body. Turns errors of the file system into an Error without the two paths that their text
-/// repeats.
+/// Runs the body. Removes the two paths that errors of the file system repeat in their text.
 template <class Body>
 void naming_failures(const std::string& what, Body body) {
   try {
@@ -83,12 +81,7 @@ void FolderStore::put(const std::string& key, Pieces contents) {
   });
 }
 
-std::optional<std::string> FolderStore::get(const std::string& key) {
-  return get(key, 0, std::numeric_limits<int64_t>::max());
-}
-
-/// Throws Error if a disk or a server fails to read. The object is not damaged then, and another try may
-/// succeed.
+/// Throws Error if a disk or a server fails to read. Another try may succeed: the object is not damaged.
 std::optional<std::string> FolderStore::get(const std::string& key, int64_t begin, int64_t bytes) {
   const std::string path = name_of(key);
   std::error_code problem;

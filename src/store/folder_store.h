@@ -5,23 +5,21 @@
 
 namespace lockstep {
 
-/// A store that keeps objects as files below a folder. The first put creates the folder. The data are synced
-/// to disk when put returns.
+/// A store of files below a folder, which the first put creates. put syncs the data to disk.
 class FolderStore : public ObjectStore {
  public:
   explicit FolderStore(std::string folder) : folder_(std::move(folder)) {}
 
   void put(const std::string& key, Pieces contents) override;
-  std::optional<std::string> get(const std::string& key) override;
-  std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override;
+  std::optional<std::string> get(const std::string& key, int64_t begin = 0,
+                                 int64_t bytes = all_bytes) override;
   bool exists(const std::string& key) override;
   void remove(const std::string& key) override;
   std::vector<std::string> list(const std::string& prefix) override;
   std::string name_of(const std::string& key) const override;
 
-  /// Begins a group in the folder <group>.<process>.tmp, whose name begin_group() returns. end_group()
-  /// exchanges it with an existing group. If the file system cannot exchange, the existing group is
-  /// <group>.old for a moment.
+  /// Begins a group in <group>.<process>.tmp and returns this name. end_group() exchanges it with an existing
+  /// group. If the file system cannot exchange, the existing group is <group>.old for a moment.
   std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                           const std::string& last) override;
   std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,

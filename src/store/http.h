@@ -29,17 +29,18 @@ struct HttpReply {
   long status = 0;                             ///< 0 for a file:// URL
   std::map<std::string, std::string> headers;  ///< names in lower case
   std::string body;                            ///< unless HttpRequest::file has it
+
+  /// Returns whether another try may succeed.
+  bool is_busy() const { return status == 429 || status >= 500; }
 };
 
-/// A client that sends requests one after the other and keeps the connection between them. TLS is always
-/// verified.
+/// A client that sends one request after the other on a kept connection. TLS is always verified.
 class HttpClient {
  public:
   HttpClient();
 
-  /// Sends a request and returns the reply, whatever its status. Throws TransientError if there was no reply
-  /// or only a part of one. Throws UserError for an address that cannot work or a certificate that is not
-  /// trusted.
+  /// Sends a request and returns the reply, whatever its status. Throws TransientError without a whole reply.
+  /// Throws UserError for an address that cannot work or a certificate that is not trusted.
   HttpReply perform(const HttpRequest& request);
 
  private:

@@ -20,17 +20,14 @@ class HttpFolder : public ObjectReader {
     while (address_.ends_with('/')) address_.pop_back();
   }
 
-  std::optional<std::string> get(const std::string& key) override {
-    HttpReply reply = ask(key, {});
-    if (reply.status == 404) return std::nullopt;
-    return std::move(reply.body);
-  }
-
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
     if (!whole_.contains(key)) {
       if (bytes <= 0) return exists(key) ? std::optional<std::string>("") : std::nullopt;
-      HttpReply reply = ask(key, {concat("Range: bytes=", begin, "-", begin + bytes - 1)});
+      std::vector<std::string> headers;
+      if (bytes < all_bytes) headers = {concat("Range: bytes=", begin, "-", begin + bytes - 1)};
+      HttpReply reply = ask(key, headers);
       if (reply.status == 404) return std::nullopt;
+      if (bytes == all_bytes) return std::move(reply.body);
       if (reply.status == 416) return "";
       if (reply.status == 206) return reply.body.substr(0, static_cast<size_t>(bytes));
       whole_[key] = std::move(reply.body);
@@ -51,8 +48,7 @@ class HttpFolder : public ObjectReader {
     try {
       return with_retries(folder_retries, [&] {
         HttpReply reply = client_.perform({.url = name_of(key), .headers = headers, .may_redirect = true});
-        if (reply.status == 429 || reply.status >= 500)
-          throw TransientError(concat("the server answered ", reply.status));
+        if (reply.is_busy()) throw TransientError(concat("the server answered ", reply.status));
         require(reply.status < 400 || reply.status == 404 || reply.status == 416, "the server answered ",
                 reply.status);
         return reply;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -42,10 +45,11 @@ class ObjectReader {
  public:
   virtual ~ObjectReader() = default;
 
-  /// Returns an object, or nothing if there is no such object.
-  virtual std::optional<std::string> get(const std::string& key) = 0;
-  /// Returns at most `bytes` of an object from byte `begin`: fewer at its end, and none beyond it.
-  virtual std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) = 0;
+  static constexpr int64_t all_bytes = std::numeric_limits<int64_t>::max();
+  /// Returns at most `bytes` of an object from byte `begin`: fewer at its end, and none beyond it. Returns
+  /// nothing if there is no such object.
+  virtual std::optional<std::string> get(const std::string& key, int64_t begin = 0,
+                                         int64_t bytes = all_bytes) = 0;
   virtual bool exists(const std::string& key) = 0;
   /// Returns the full name of a key for messages: a path, or s3://bucket/key.
   virtual std::string name_of(const std::string& key) const = 0;
@@ -59,6 +63,9 @@ class ObjectStore : public ObjectReader {
 
   /// Writes an object. Concurrent readers see the old object or the new one, whole.
   virtual void put(const std::string& key, Pieces contents) = 0;
+  void put_text(const std::string& key, std::string_view text) {
+    put(key, std::array{std::as_bytes(std::span(text))});
+  }
   /// Removes an object. It is no error if there is no such object.
   virtual void remove(const std::string& key) = 0;
   /// Returns the keys that start with `prefix`, in ASCII order. An empty folder has a slash at its end.
@@ -81,8 +88,7 @@ class ObjectStore : public ObjectReader {
   virtual int64_t part_bytes(int64_t object_bytes) const = 0;
   /// Removes all objects under group + "/", first `last`: a crash leaves no group that looks whole.
   virtual void remove_group(const std::string& group, const std::string& last) = 0;
-  /// Returns whether a group appears, and is replaced, in one step. If so, a group without its last object is
-  /// damaged. Otherwise it was never completed.
+  /// Returns whether groups appear in one step: one without its last object is damaged, not unfinished.
   virtual bool has_atomic_groups() const = 0;
 
  protected:

@@ -18,7 +18,7 @@ bool is_unreserved(char c) {
 bool is_bucket_name(std::string_view name) {
   // Allows the names that AWS allows now. Older buckets and other servers also have underscores and capitals.
   const auto may_hold = [](char c) { return is_unreserved(c) && c != '~'; };
-  return name.size() >= 3 && name.size() <= 255 && std::all_of(name.begin(), name.end(), may_hold);
+  return name.size() >= 3 && name.size() <= 255 && std::ranges::all_of(name, may_hold);
 }
 
 std::string without_slashes(std::string text) {
@@ -80,9 +80,8 @@ S3Endpoint s3_endpoint(const std::string& bucket, const std::string& region, con
   const std::string domain = region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com";
   const std::string service = concat("s3.", region, domain);
   // A host name cannot have capitals or underscores either.
-  const bool fits_host = std::all_of(bucket.begin(), bucket.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  });
+  const bool fits_host = std::ranges::all_of(
+      bucket, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
   if (fits_host) return {.host = concat("https://", bucket, ".", service), .path = ""};
   return {.host = "https://" + service, .path = in_path};
 }

@@ -13,16 +13,14 @@
 namespace lockstep {
 namespace {
 
-/// The XML answer of S3: the name of its root element. A failure also has a code, such as NoSuchKey, and a
-/// sentence.
+/// The XML answer of S3. A failure has a code, such as NoSuchKey, and a sentence.
 struct S3Answer {
   std::string root;
   std::string code;
   std::string message;
 };
 
-/// Parses an answer. All fields are empty for an incomplete answer, and for a proxy's page, which only
-/// repeats the status.
+/// Parses an answer. All fields are empty for an incomplete one and for a proxy's page.
 S3Answer answer_of(const HttpReply& reply) {
   pugi::xml_document document;
   if (!document.load_string(reply.body.c_str())) return {};
@@ -83,7 +81,6 @@ HttpReply S3Client::send(const S3Request& request) {
 
 HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sha256) {
   const S3Endpoint endpoint = s3_endpoint(bucket_, options_.region, options_.endpoint);
-  const Credentials& credentials = credentials_.current();
   const std::string url = concat(endpoint.host, endpoint.path, "/", percent_encode(request.key, true));
   const size_t host = url.find("://") + 3, path = url.find('/', host);
   S3Signed to_sign{.method = request.method,
@@ -92,18 +89,15 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                    .query = canonical_query(request.query),
                    .headers = request.headers,
                    .body_sha256 = body_sha256};
-  if (!credentials.session_token.empty())
-    to_sign.headers.push_back("x-amz-security-token: " + credentials.session_token);
   if (!request.body.empty()) to_sign.headers.emplace_back("content-type: application/octet-stream");
-  const S3Signer signer{
-      .region = options_.region, .access_key = credentials.access_key, .secret_key = credentials.secret_key};
-  const HttpRequest signed_request{.method = request.method,
-                                   .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
-                                   .headers = sign_s3(signer, to_sign, std::time(nullptr)),
-                                   .body = request.body,
-                                   .file = request.file,
-                                   .ca_bundle = options_.ca_bundle,
-                                   .stall_seconds = options_.stall_seconds};
+  const HttpRequest signed_request{
+      .method = request.method,
+      .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
+      .headers = sign_s3(credentials_.current(), options_.region, to_sign, std::time(nullptr)),
+      .body = request.body,
+      .file = request.file,
+      .ca_bundle = options_.ca_bundle,
+      .stall_seconds = options_.stall_seconds};
   const std::string what = concat(name_of(subject_of(request)), ": ", request.method, " failed: ");
   HttpReply reply;
   try {
@@ -119,8 +113,7 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
 
 void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_success = reply.status >= 200 && reply.status < 300;
-  // S3 starts its answer to the last request of an upload before it knows the result. So only the body of the
-  // answer counts.
+  // S3 starts to answer the last request of an upload before it knows the result. Only the body counts.
   const bool completes_upload = request.method == "POST" && request.query.contains("uploadId");
   if (is_success && (!completes_upload || answer_of(reply).root == "CompleteMultipartUploadResult")) return;
   const std::string code = answer_of(reply).code;
@@ -129,8 +122,8 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
                             region != reply.headers.end() && region->second != options_.region;
   if (is_elsewhere) options_.region = region->second;
-  const bool is_busy = reply.status >= 500 || reply.status == 429 || is_success || code == "RequestTimeout" ||
-                       code == "SlowDown" || code == "OperationAborted";
+  const bool is_busy = reply.is_busy() || is_success || code == "RequestTimeout" || code == "SlowDown" ||
+                       code == "OperationAborted";
   if (is_busy || is_elsewhere || (code == "ExpiredToken" && credentials_.renew()))
     throw TransientError(concat(name_of(subject_of(request)), ": ", request.method,
                                 " failed: the server answered ", describe(reply)));

@@ -31,18 +31,21 @@ std::map<std::string, std::string> by_name(const std::vector<std::string>& heade
 }
 
 /// Returns the signing key for one day, region and service.
-std::string signing_key(const S3Signer& signer, const std::string& day) {
-  std::string key = "AWS4" + signer.secret_key;
-  for (const std::string& part : {day, signer.region, std::string("s3"), std::string("aws4_request")})
+std::string signing_key(const std::string& secret_key, const std::string& day, const std::string& region) {
+  std::string key = "AWS4" + secret_key;
+  for (const std::string& part : {day, region, std::string("s3"), std::string("aws4_request")})
     key = hmac_sha256(key, part);
   return key;
 }
 
 }  // namespace
 
-std::vector<std::string> sign_s3(const S3Signer& signer, const S3Signed& request, std::time_t now) {
+std::vector<std::string> sign_s3(const Credentials& credentials, const std::string& region,
+                                 const S3Signed& request, std::time_t now) {
   const std::string day = utc(now, "%Y%m%d"), time = utc(now, "%Y%m%dT%H%M%SZ");
   std::vector<std::string> headers = request.headers;
+  if (!credentials.session_token.empty())
+    headers.push_back("x-amz-security-token: " + credentials.session_token);
   headers.push_back("host: " + request.host);
   headers.push_back("x-amz-content-sha256: " + request.body_sha256);
   headers.push_back("x-amz-date: " + time);
@@ -53,11 +56,12 @@ std::vector<std::string> sign_s3(const S3Signer& signer, const S3Signed& request
   }
   const std::string canonical = concat(request.method, "\n", request.path, "\n", request.query, "\n", lines,
                                        "\n", names, "\n", request.body_sha256);
-  const std::string scope = concat(day, "/", signer.region, "/s3/aws4_request");
+  const std::string scope = concat(day, "/", region, "/s3/aws4_request");
   const std::string to_sign = concat(algorithm, "\n", time, "\n", scope, "\n", sha256(canonical));
-  headers.push_back(concat("authorization: ", algorithm, " Credential=", signer.access_key, "/", scope,
+  const std::string key = signing_key(credentials.secret_key, day, region);
+  headers.push_back(concat("authorization: ", algorithm, " Credential=", credentials.access_key, "/", scope,
                            ", SignedHeaders=", names,
-                           ", Signature=", hexadecimal(hmac_sha256(signing_key(signer, day), to_sign))));
+                           ", Signature=", hexadecimal(hmac_sha256(key, to_sign))));
   return headers;
 }
 

@@ -5,14 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include "store/credentials.h"
 
-/// The key that signs requests to S3, and the region that it signs for.
-struct S3Signer {
-  std::string region;
-  std::string access_key;
-  std::string secret_key;
-};
+namespace lockstep {
 
 /// A request as it is sent.
 struct S3Signed {
@@ -25,8 +20,10 @@ struct S3Signed {
 };
 
 /// Returns the request's headers and those that sign it by AWS Signature Version 4. The signing headers are
-/// host, x-amz-content-sha256, x-amz-date and authorization. libcurl's versions sign paths and queries
-/// differently. Source: "Signature Calculations for the Authorization Header" in Amazon S3's API reference.
-std::vector<std::string> sign_s3(const S3Signer& signer, const S3Signed& request, std::time_t now);
+/// host, x-amz-content-sha256, x-amz-date, authorization and that of a session token. libcurl's versions sign
+/// paths and queries differently. Source: "Signature Calculations for the Authorization Header" in Amazon
+/// S3's API reference.
+std::vector<std::string> sign_s3(const Credentials& credentials, const std::string& region,
+                                 const S3Signed& request, std::time_t now);
 
 }  // namespace lockstep

@@ -57,8 +57,7 @@ std::string text_of(const pugi::xml_document& document) {
   return text.str();
 }
 
-/// A store of objects under a prefix in a bucket of S3, or of a server that supports its protocol. An object
-/// larger than S3Options::part_bytes is uploaded in parts.
+/// A store under a prefix in a bucket. Objects larger than S3Options::part_bytes are uploaded in parts.
 class S3Store : public ObjectStore {
  public:
   S3Store(const S3Address& address, const S3Options& options)
@@ -90,20 +89,14 @@ class S3Store : public ObjectStore {
                : (object_bytes / (most_parts * largest_element) + 1) * largest_element;
   }
 
-  std::optional<std::string> get(const std::string& key) override {
-    HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key});
-    if (reply.status == 404) return std::nullopt;
-    return std::move(reply.body);
-  }
-
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
-    HttpReply reply = client_.send({.method = "GET",
-                                    .key = prefix_ + key,
-                                    .headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)}});
+    S3Request request{.method = "GET", .key = prefix_ + key};
+    if (bytes < all_bytes) request.headers = {concat("range: bytes=", begin, "-", begin + bytes - 1)};
+    HttpReply reply = client_.send(request);
     if (reply.status == 404) return std::nullopt;
     if (reply.status == 416) return "";
     // A server that does not support ranges answers 200, with the whole object.
-    if (reply.status == 206) return std::move(reply.body);
+    if (reply.status == 206 || bytes == all_bytes) return std::move(reply.body);
     const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
     return reply.body.substr(from, static_cast<size_t>(bytes));
   }
@@ -136,8 +129,7 @@ class S3Store : public ObjectStore {
     return keys;
   }
 
-  /// Starts an upload for every object of more than a part and returns the names of the uploads. A process
-  /// that writes parts needs permissions of its own.
+  /// Starts an upload for every object of several parts. Processes that write need their own permissions.
   std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                           const std::string& last) override {
     ask_guard();

@@ -8,9 +8,10 @@ namespace {
 
 // The examples of Amazon S3's API reference, with the key, the date and the signatures given there.
 TEST(S3Signature, IsThatOfAmazonsExamples) {
-  const S3Signer signer{.region = "us-east-1",
-                        .access_key = "AKIAIOSFODNN7EXAMPLE",
-                        .secret_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+  const Credentials credentials{.access_key = "AKIAIOSFODNN7EXAMPLE",
+                                .secret_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                                .session_token = {},
+                                .source = {}};
   constexpr std::time_t may_24_2013 = 1369353600;
   const std::string nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
   const std::string host = "examplebucket.s3.amazonaws.com";
@@ -32,7 +33,7 @@ TEST(S3Signature, IsThatOfAmazonsExamples) {
       {{.method = "GET", .host = host, .path = "/", .query = "max-keys=2&prefix=J", .body_sha256 = nothing},
        "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"}};
   for (const auto& [request, signature] : examples) {
-    const std::string signs = sign_s3(signer, request, may_24_2013).back();
+    const std::string signs = sign_s3(credentials, "us-east-1", request, may_24_2013).back();
     EXPECT_TRUE(
         signs.starts_with("authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/"
                           "us-east-1/s3/aws4_request, SignedHeaders="))
