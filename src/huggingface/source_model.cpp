@@ -9,6 +9,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "snapshot/restore.h"
+#include "snapshot/snapshot_store.h"
 #include "store/http_folder.h"
 
 namespace lockstep {
@@ -95,7 +97,7 @@ SourceModel::SourceModel(const std::string& address, std::optional<StoredSnapsho
 
 void SourceModel::open_snapshot(const World& world) {
   const std::string text = world.communicator().broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
-  if (!snapshot_) snapshot_.emplace(text, address_);
+  if (!snapshot_) snapshot_.emplace(text, nullptr, address_);
   hash_ = hash_text(hash_of(text));
   int64_t rows = 0, padding = 0;
   on_first_rank(world, [&] {

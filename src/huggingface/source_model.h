@@ -11,7 +11,7 @@
 #include "huggingface/gpt2_config.h"
 #include "huggingface/model_folder.h"
 #include "parameters/placed_tensors.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/stored_snapshot.h"
 
 namespace lockstep {
 

@@ -27,15 +27,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the bits in hexadecimal. Replaces a NaN by quiet_NaN(), because processors produce NaNs of
-/// different signs.
+/// Returns the bits in hexadecimal. Processors produce NaNs of different signs, so all NaNs become one.
 std::string bits_of(float value) {
   const float named = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
   return hash_text(std::bit_cast<uint32_t>(named)).substr(8);
 }
 
-/// Returns the double whose shortest text equals the float's shortest text: 4.17 instead of
-/// 4.170000076293945.
+/// Returns the double with the float's shortest text: 4.17 instead of 4.170000076293945.
 double printable(float value) {
   std::array<char, 32> digits{};
   double shortest = value;
@@ -194,8 +192,7 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   }
   add_validation(lines.back().second, loss);
   const std::string line = lines.back().second.dump() + "\n";
-  // Overwrites the shorter line in one write, so the file has a whole line at any time. This needs a
-  // descriptor that does not append.
+  // One write, so the file has a whole line at any time. It needs a descriptor that does not append.
   const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
   const ssize_t written =
       file ? ::pwrite(file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "config/config_file.h"
@@ -15,12 +16,43 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "snapshot/metrics.h"
-#include "snapshot/snapshot.h"
-#include "store/folder_path.h"
+#include "snapshot/restore.h"
+#include "snapshot/snapshot_store.h"
 #include "store/object_store.h"
 
 namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
+
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+/// Returns the canonical path. "runs/a/", "runs/./a" and a link to it have the same one.
+fs::path canonical(const std::string& path) {
+  return without_slash(fs::weakly_canonical(fs::absolute(path)));
+}
+
+/// Returns the path without a slash at its end, so that a number can be appended.
+std::string plain(const std::string& path) {
+  return without_slash(fs::path(path).lexically_normal()).string();
+}
+
+/// Returns the first of path.1, path.2, ... that does not exist.
+std::string free_name(const std::string& path) {
+  int number = 1;
+  while (fs::exists(concat(plain(path), ".", number))) ++number;
+  return concat(plain(path), ".", number);
+}
+
+/// Renames the folder of an earlier run to free_name() and logs it. Throws UserError naming `key`.
+void rename_aside(const std::string& key, const std::string& folder) {
+  const std::string path = plain(folder), aside = free_name(path);
+  std::error_code problem;
+  fs::rename(path, aside, problem);
+  require(!problem, key, ": ", path, " holds an earlier run and cannot be moved to ", aside, ": ",
+          problem.message(), "; choose another ", key);
+  log_info(concat("the earlier run in ", path, " is now in ", aside));
+}
 
 std::string settings_path(const Config& config) { return config.log.dir + "/config.ini"; }
 std::string data_path(const Config& config) { return config.log.dir + "/data.hash"; }
@@ -39,11 +71,6 @@ std::vector<std::string> differences_of(const Config& there, int64_t step, const
   return differences;
 }
 
-/// Returns whether a run that stopped early would also stop with the patience of this start.
-bool has_run_out_of_patience(const FoundRun& run, const Config& config) {
-  return config.train.patience > 0 && config.train.patience <= run.patience;
-}
-
 }  // namespace
 
 RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
@@ -53,8 +80,8 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
   on_first_rank(world, [&] {
     take();
     decide();
-    const std::optional<FoundRun>& run = in_snapshots_ ? in_snapshots_ : in_log_folder_;
-    if (run) decay_steps_ = run->settings.train.decay_steps;
+    if (const auto& run = in_snapshots_ ? in_snapshots_ : in_log_folder_)
+      decay_steps_ = run->settings.train.decay_steps;
     log_opening();
   });
   const bool is_finished = communicator.broadcast_text(finished_run_ ? "finished" : "", 0) == "finished";
@@ -70,19 +97,16 @@ void RunFolder::share_snapshot() {
   const std::string text = communicator.broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
   const std::string group = communicator.broadcast_text(snapshot_ ? snapshot_->group() : "", 0);
   if (text.empty() || world_.is_first()) return;
-  if (is_shared_)
-    snapshot_.emplace(text, open_store(config_.snapshot.path), group);
-  else
-    snapshot_.emplace(text, config_.snapshot.path);
+  const std::string& path = config_.snapshot.path;
+  snapshot_.emplace(text, is_shared_ ? open_store(path) : nullptr, is_shared_ ? group : path);
 }
 
 void RunFolder::load(PlacedTensors& tensors) {
   if (!snapshot_) return;
   const NoTimeout no_timeout(world_.communicator());
-  for (bool is_loaded = false; !is_loaded;) {
+  while (true) {
     try {
-      restore(*snapshot_, world_, tensors);
-      is_loaded = true;
+      return restore(*snapshot_, world_, tensors);
     } catch (const UserError& damage) {
       on_first_rank(world_, [&] {
         fall_back(damage.what());
@@ -124,24 +148,23 @@ bool RunFolder::go_back(int64_t step, const std::string& problem, PlacedTensors&
 }
 
 void RunFolder::check() const {
-  for (const auto& owner : owners_) owner->check();
+  for (const FolderOwner& owner : owners_) owner.check();
 }
 
 void RunFolder::check_recently() const {
-  for (const auto& owner : owners_) owner->check_recently();
+  for (const FolderOwner& owner : owners_) owner.check_recently();
 }
 
 /// Takes ownership of the folders. Every location is tried before anything is computed.
 void RunFolder::take() {
   const std::string& path = config_.snapshot.path;
-  owners_.push_back(std::make_unique<FolderOwner>("log.dir", config_.log.dir));
+  owners_.emplace_back("log.dir", config_.log.dir);
   const std::optional<std::string> folder = local_path(path);
-  if (path.empty() || (folder && place_of(*folder) == place_of(config_.log.dir))) return;
+  if (path.empty() || (folder && canonical(*folder) == canonical(config_.log.dir))) return;
   // An earlier start of the run holds both folders. The wait for the first folder counts for the second.
-  const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front()->waited_seconds());
+  const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front().waited_seconds());
   if (folder)
-    owners_.push_back(
-        std::make_unique<FolderOwner>("snapshot.path", *folder, Owner::this_process(), patience));
+    owners_.emplace_back("snapshot.path", *folder, Owner::this_process(), patience);
   else
     SnapshotStore(path, config_.snapshot.keep).try_to_write();
 }
@@ -149,7 +172,7 @@ void RunFolder::take() {
 bool RunFolder::snapshots_are_inside() const {
   const std::optional<std::string> folder = local_path(config_.snapshot.path);
   if (!folder || config_.snapshot.path.empty()) return false;
-  const std::filesystem::path inside = place_of(*folder), around = place_of(config_.log.dir);
+  const fs::path inside = canonical(*folder), around = canonical(config_.log.dir);
   return std::mismatch(around.begin(), around.end(), inside.begin(), inside.end()).first == around.end();
 }
 
@@ -161,14 +184,11 @@ std::string RunFolder::none_is_left(const std::string& damage) const {
 /// Returns the newest snapshot of a step below `step` whose state is valid. Throws UserError if all of them
 /// are damaged, or if `damage` names a damaged one and there is no other.
 std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step, std::string damage) const {
-  const SnapshotConfig& snapshot = config_.snapshot;
-  auto found = SnapshotStore(snapshot.path, snapshot.keep)
-                   .newest(
-                       [&](const std::string& problem) {
-                         log_warning(concat(problem, "; trying an older snapshot"));
-                         damage = problem;
-                       },
-                       step);
+  const auto report = [&](const std::string& problem) {
+    log_warning(concat(problem, "; trying an older snapshot"));
+    damage = problem;
+  };
+  auto found = SnapshotStore(config_.snapshot.path, config_.snapshot.keep).newest(report, step);
   // Starting over would overwrite data that the user may still want to save.
   require(found || damage.empty(), none_is_left(damage));
   return found;
@@ -217,11 +237,12 @@ void RunFolder::decide() {
     in_snapshots_->is_finished &= in_log_folder_->step <= in_snapshots_->step;
     in_log_folder_->is_finished &= in_snapshots_->is_finished;
   }
-  // A snapshot stores the count of validations. So the resumed run decides itself whether its patience is
-  // over.
+  // A snapshot has the count of validations, so the resumed run decides whether its patience is over.
   const bool has_snapshot = in_snapshots_ && is_one_run;
-  const bool is_short = in_log_folder_ && in_log_folder_->step < config_.train.steps &&
-                        (has_snapshot || !has_run_out_of_patience(*in_log_folder_, config_));
+  const int64_t patience = config_.train.patience;
+  const bool is_patient = in_log_folder_ && (patience == 0 || patience > in_log_folder_->patience);
+  const bool is_short =
+      in_log_folder_ && in_log_folder_->step < config_.train.steps && (has_snapshot || is_patient);
   // Without a snapshot a finished run cannot get more steps.
   if (is_short && in_log_folder_->is_finished && !has_snapshot)
     in_log_folder_->differences.push_back(
@@ -235,13 +256,12 @@ void RunFolder::decide() {
   if (!is_over && !has_snapshot) require_same_snapshot_path();
 }
 
-/// Returns false if the run has the same meaning. Throws UserError if the meaning differs and the run has to
-/// stay.
+/// Returns false for a run of the same meaning. Throws UserError if the meaning differs and it has to stay.
 bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool may_move) const {
   if (run.differences.empty()) return false;
   const bool is_elsewhere = place == config_.snapshot.path && !snapshots_are_inside();
   const std::string key = is_elsewhere ? "snapshot.path" : "log.dir";
-  const std::string moved = free_name(plain(is_elsewhere ? place : config_.log.dir));
+  const std::string moved = free_name(is_elsewhere ? place : config_.log.dir);
   const std::string anew =
       local_path(place) ? concat("--fresh moves it to ", moved, " and starts from scratch; ") : "";
   require(run.is_finished && may_move, place, " holds ", run.is_finished ? "a run" : "an unfinished run",
@@ -250,8 +270,7 @@ bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool ma
   return true;
 }
 
-/// Throws UserError if an unfinished run keeps its snapshots elsewhere. A start without them would cut its
-/// metrics.
+/// Throws UserError if an unfinished run has its snapshots elsewhere: without them its metrics would be cut.
 void RunFolder::require_same_snapshot_path() const {
   const std::string& theirs = in_log_folder_->snapshot_path;
   require(theirs.empty() || theirs == config_.snapshot.path, config_.log.dir,
@@ -269,8 +288,8 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
           "--recursive ",
           path, ")");
   check();
-  if (log_folder || (snapshots && is_inside)) rename_aside("log.dir", plain(config_.log.dir));
-  if (snapshots && !is_inside) rename_aside("snapshot.path", plain(*folder));
+  if (log_folder || (snapshots && is_inside)) rename_aside("log.dir", config_.log.dir);
+  if (snapshots && !is_inside) rename_aside("snapshot.path", *folder);
   if (log_folder || snapshots) {
     owners_.clear();
     take();
@@ -283,10 +302,9 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
 
 void RunFolder::log_opening() const {
   if (finished_run_) return;
-  const std::string how_to_start_anew = restart_count() > 0 ? "" : "; --fresh starts from scratch";
   if (snapshot_)
     log_info(concat("resuming after step ", snapshot_->state().step, " from ", config_.snapshot.path,
-                    how_to_start_anew));
+                    restart_count() > 0 ? "" : "; --fresh starts from scratch"));
   else if (in_log_folder_)
     log_info(concat("the run in ", config_.log.dir, " has no snapshot: it starts again from the first step"));
 }
@@ -322,9 +340,9 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
     run.snapshot_path = settings.snapshot.path == default_snapshot_path(settings)
                             ? default_snapshot_path(config)
                             : settings.snapshot.path;
-    std::error_code ignored;
-    const bool has_hash = std::filesystem::exists(data_path(config), ignored);
-    if (has_hash && read_config_file(data_path(config)) != hash_lines(artifacts))
+    const std::string hashes = data_path(config);
+    if (std::error_code ignored;
+        fs::exists(hashes, ignored) && read_config_file(hashes) != hash_lines(artifacts))
       run.differences.emplace_back("data.dataset: the data differ");
   } catch (const UserError& problem) {
     run.differences = {concat("its settings cannot be read: ", problem.what())};
@@ -364,8 +382,8 @@ std::string settings_to_go_on_with(const Config& config) {
       is_finished = found->state().is_finished;
     }
   if (text.empty()) return "";
-  const Config there = config_of_earlier_run(text, "the earlier run");
   Config here = config;
+  const Config there = config_of_earlier_run(text, "the earlier run");
   adopt_unset(here, there);
   const bool is_other = !differences_of(there, step, here).empty() || here.data.dataset != there.data.dataset;
   return is_finished && is_other ? "" : text;
@@ -373,8 +391,7 @@ std::string settings_to_go_on_with(const Config& config) {
 
 std::optional<StoredSnapshot> snapshot_to_go_on_from(const Config& config) {
   const bool is_restart = restart_count() > 0;
-  const bool begins = config.snapshot.resume == "never" && !is_restart;
-  if (begins || config.snapshot.path.empty()) return std::nullopt;
+  if (config.snapshot.path.empty() || (config.snapshot.resume == "never" && !is_restart)) return std::nullopt;
   // RunFolder logs the damaged ones.
   auto found = SnapshotStore(config.snapshot.path, config.snapshot.keep).newest([](const std::string&) {});
   return found && (is_restart || !found->state().is_finished) ? std::move(found) : std::nullopt;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <list>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/world.h"
 #include "config/config.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/stored_snapshot.h"
 #include "store/folder_owner.h"
 
 namespace lockstep {
@@ -32,8 +32,7 @@ using Artifacts = std::map<std::string, std::string>;
 /// (the data) belong to the run that is to start. train.steps of `config` is resolved.
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
 
-/// Writes the files that find_run() compares into log.dir: the settings as config.ini and a hash of the data.
-/// Logs an error if they cannot be written.
+/// Writes what find_run() compares to log.dir: config.ini and a hash of the data. Logs a failure.
 void write_fingerprint(const Config& config, const Artifacts& artifacts);
 
 /// Returns a line for each artifact: its name and a hash.
@@ -42,9 +41,8 @@ std::string hash_lines(const Artifacts& artifacts);
 /// Returns the run that wrote a snapshot, compared with the run that is to start.
 FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts);
 
-/// Returns the settings, as INI, of the run in log.dir, else of the newest snapshot. Returns an empty text if
-/// there is no run to resume, or if it is finished and this start means another run. Throws UserError if the
-/// snapshots cannot be read.
+/// Returns the settings, as INI, of the run in log.dir, else of the newest snapshot. Returns an empty text
+/// without a run to resume, or if it is finished and this start means another. Throws UserError.
 std::string settings_to_go_on_with(const Config& config);
 
 /// Returns the newest snapshot of an unfinished run, or of any run if a supervisor restarts it. A start with
@@ -70,8 +68,7 @@ class RunFolder {
   /// damaged snapshots. Also throws it if snapshot.resume does not allow the state of the locations.
   RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
 
-  /// Returns on all ranks the snapshot to resume from, without its tensors. Null: the run starts from the
-  /// beginning.
+  /// Returns on all ranks the snapshot to resume from, without its tensors. Null: the run begins.
   const Snapshot* snapshot() const { return snapshot_ ? &snapshot_->state() : nullptr; }
   /// Returns train.decay_steps of the resumed run, or 0 if none is resumed.
   int64_t decay_steps() const { return decay_steps_; }
@@ -84,8 +81,7 @@ class RunFolder {
   bool go_back(int64_t step, const std::string& problem, PlacedTensors& tensors);
   /// Returns whether all ranks read and write snapshots. If not, rank 0 does it for all.
   bool is_shared() const { return is_shared_; }
-  /// Returns the run in log.dir if it is finished and needs no more steps. Only rank 0 has all fields; other
-  /// ranks only know that it is finished.
+  /// Returns the run in log.dir if it needs no more steps. Only rank 0 has its fields besides is_finished.
   const std::optional<FoundRun>& finished_run() const { return finished_run_; }
 
   /// Throws Error if the locations no longer belong to this run.
@@ -110,7 +106,7 @@ class RunFolder {
   const Config& config_;
   const World& world_;
   const Artifacts& artifacts_;
-  std::vector<std::unique_ptr<FolderOwner>> owners_;  ///< on rank 0
+  std::list<FolderOwner> owners_;  ///< on rank 0
   std::optional<FoundRun> in_log_folder_;
   std::optional<FoundRun> in_snapshots_;
   std::optional<StoredSnapshot> snapshot_;

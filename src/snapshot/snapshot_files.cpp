@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot/snapshot_files.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -62,8 +60,7 @@ SnapshotFile text_file(const std::string& key, const std::string& text) {
   return {.key = key, .header = text, .tensors = {}, .bytes = std::ssize(text)};
 }
 
-/// Puts the model into one file, or into several files and an index that lists them. The tensors of a file
-/// have at most `layout.most_bytes`, unless a single tensor is larger.
+/// Puts the model into one file, or into files of at most `layout.most_bytes` (or one tensor) and an index.
 std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, const ModelLayout& layout,
                                       std::map<std::string, std::string>& texts) {
   std::vector<std::vector<Content>> shards(1);
@@ -315,13 +312,8 @@ Deal deal_parts(const std::vector<SnapshotFile>& files, int ranks,
 }
 
 Deal deal_to_first(const std::vector<SnapshotFile>& files, int ranks) {
-  Deal deal(static_cast<size_t>(ranks));
-  for (RankShare& share : deal) share.bytes.resize(files.size());
-  for (size_t f = 0; f < files.size(); ++f) {
-    deal[0].bytes[f] = {0, files[f].bytes};
-    for (size_t t = files[f].first_held(); t < files[f].tensors.size(); ++t)
-      deal[0].pieces.push_back({f, t, files[f].tensors[t].place});
-  }
+  Deal deal = deal_parts(files, 1, [](int64_t bytes) { return std::max<int64_t>(bytes, 1); });
+  deal.resize(static_cast<size_t>(ranks), {.pieces = {}, .bytes = std::vector<Range>(files.size())});
   return deal;
 }
 

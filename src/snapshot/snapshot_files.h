@@ -20,14 +20,12 @@ inline constexpr const char* optimizer_file = "optimizer.safetensors";
 inline constexpr const char* padding_file = "padding.safetensors";
 inline constexpr const char* state_file = "state.json";
 
-/// Returns whether a file holds values of the model. A split model has model-00001-of-00002.safetensors and
-/// so on.
+/// Returns whether a file holds values of the model. A split model has model-00001-of-00002.safetensors, ...
 inline bool is_model_file(const std::string& key) {
   return key == padding_file || (key.starts_with("model") && key.ends_with(".safetensors"));
 }
 
-/// The layout that other programs expect of a snapshot's folder. It is a function of the model and its
-/// settings.
+/// The layout of a folder that other programs expect, a function of the model and its settings.
 struct ModelLayout {
   struct Zeros {
     std::string name;
@@ -39,8 +37,7 @@ struct ModelLayout {
   int64_t most_bytes = int64_t{2} << 30;          ///< limit of tensors in one file; a larger model is split
 };
 
-/// A file of a snapshot: its header and the positions of its tensors. In a snapshot to be written both follow
-/// from names and shapes alone.
+/// A file of a snapshot. Names and shapes alone determine its header and the positions of its tensors.
 struct SnapshotFile {
   std::string key;
   std::string header;                 ///< with its length in front; the whole content of a text file
@@ -69,12 +66,10 @@ struct RankShare {
   std::vector<Range> bytes;   ///< [file]: the rank writes only bytes within this range
 };
 
-/// The assignment of a snapshot's bytes to the ranks that write them, [rank]. It is a function of shapes,
-/// placement and number of ranks.
+/// Which rank writes which bytes, [rank]: a function of shapes, placement and number of ranks.
 using Deal = std::vector<RankShare>;
 
-/// Assigns each block to a rank that holds it. Several holders of a block take equal parts. Rank 0 writes the
-/// headers.
+/// Assigns blocks to ranks that hold them, in equal parts if several do. Rank 0 writes the headers.
 Deal deal_to_holders(const PlacedTensors& tensors, const std::vector<SnapshotFile>& files);
 /// Assigns parts of `part_bytes(bytes of the file)` to each rank, whichever ranks hold them.
 Deal deal_parts(const std::vector<SnapshotFile>& files, int ranks,
@@ -88,8 +83,7 @@ int64_t bytes_of(const std::vector<SnapshotFile>& files, const RankShare& share)
 /// The memory that collect() takes at most besides the pieces.
 inline constexpr int64_t most_staged_bytes = int64_t{8} << 20;
 
-/// Copies this rank's pieces to `memory`, one after another. Pieces that the rank does not hold are sent by
-/// ranks that do. All ranks call it.
+/// Copies this rank's pieces to `memory`, one after another. Other ranks send those that it does not hold.
 void collect(const World& world, const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
              const Deal& deal, std::byte* memory);
 

@@ -59,8 +59,7 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   snapshot_ = snapshot;
   kinds_.clear();
   if (purpose.step) kinds_.push_back(SnapshotStore::Kind::step);
-  // The last kind is written first. So no snapshot to resume from names a best loss whose snapshot is
-  // missing.
+  // The last kind is written first, so no snapshot to resume from names a best loss without a snapshot.
   if (purpose.best) kinds_.push_back(SnapshotStore::Kind::best);
   best_loss_before_ = best_loss_;
   if (purpose.best) best_loss_ = snapshot.best_validation_loss;
@@ -172,8 +171,7 @@ void SnapshotWriter::look(double patience_seconds) {
   }
 }
 
-/// Exchanges the progress of all ranks once. Advances to the next phase if every rank has completed its part,
-/// and gives up if one failed.
+/// Exchanges the progress of all ranks. Advances if all have done their part; gives up if one failed.
 void SnapshotWriter::meet(double patience_seconds) {
   if (is_idle()) return;
   look(patience_seconds);

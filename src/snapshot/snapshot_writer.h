@@ -11,7 +11,7 @@
 
 #include "comm/world.h"
 #include "core/clock.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_store.h"
 
 namespace lockstep {
 
@@ -52,14 +52,11 @@ class SnapshotWriter {
   /// Starts to replace the state of the newest snapshot, unless that is the same. The snapshot keeps its
   /// tensors. Call it when nothing is being written.
   void amend(const Snapshot& snapshot);
-  /// Starts the next phase of the current snapshot if all ranks have completed their part of the last phase.
-  /// Does not wait for writing. Call it regularly.
+  /// Starts the next phase if all ranks have completed the last one. Does not wait. Call it regularly.
   void go_on();
-  /// Returns the validation loss of the best snapshot that is kept or being written. A snapshot that could
-  /// not be written does not count.
+  /// Returns the validation loss of the best snapshot that is kept or being written, not of one that failed.
   std::optional<double> best_loss() const { return best_loss_; }
-  /// Waits without a deadline until nothing is being written. Returns the step of the newest snapshot that
-  /// was written, or -1 if there is none.
+  /// Waits until nothing is being written. Returns the step of the newest written snapshot; -1: none.
   int64_t finish();
 
  private:

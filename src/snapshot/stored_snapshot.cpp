@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "snapshot/stored_snapshot.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "snapshot/snapshot.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {
@@ -111,13 +112,12 @@ StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectReader> store, std::string 
       read_text(file);
 }
 
-StoredSnapshot::StoredSnapshot(const std::string& text, std::string name)
-    : name_(std::move(name)), text_(text) {
-  parse();
-}
-
-StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectReader> store, std::string group)
-    : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)), text_(text) {
+StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectReader> store,
+                               std::string group)
+    : store_(std::move(store)),
+      group_(std::move(group)),
+      name_(store_ ? store_->name_of(group_) : group_),
+      text_(text) {
   parse();
 }
 

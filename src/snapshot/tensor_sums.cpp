@@ -50,20 +50,13 @@ Range StoredTensor::whole_blocks(Range elements) const {
 }
 
 TensorSums::TensorSums(const std::vector<StoredTensor>& tensors) : tensors_(tensors) {
-  for (const StoredTensor& tensor : tensors)
-    sums_.push_back({.blocks = std::vector<uint64_t>(blocks_of(tensor)),
-                     .is_known = std::vector<bool>(blocks_of(tensor))});
+  for (const StoredTensor& tensor : tensors) sums_.emplace_back().blocks.resize(blocks_of(tensor));
 }
 
 void TensorSums::set(size_t tensor, size_t index, uint64_t hash) {
-  Sum& sum = sums_.at(tensor);
-  if (sum.is_known.at(index)) {
-    sum.is_disputed |= sum.blocks[index] != hash;
-    return;
-  }
-  sum.is_known[index] = true;
-  sum.blocks[index] = hash;
-  ++sum.known;
+  std::optional<uint64_t>& known = sums_.at(tensor).blocks.at(index);
+  sums_[tensor].is_disputed |= known.value_or(hash) != hash;
+  if (!known) known = hash;
 }
 
 void TensorSums::take(int64_t begin, std::span<const std::byte> bytes) {
@@ -103,11 +96,11 @@ std::string TensorSums::packed(const std::vector<bool>& wanted) const {
     const Sum& sum = sums_[tensor];
     if (!wanted.at(tensor)) continue;
     for (size_t begin = 0; begin < sum.blocks.size(); ++begin) {
-      if (!sum.is_known[begin]) continue;
+      if (!sum.blocks[begin]) continue;
       size_t end = begin;
-      while (end < sum.blocks.size() && sum.is_known[end]) ++end;
+      while (end < sum.blocks.size() && sum.blocks[end]) ++end;
       for (const uint64_t number : {tensor, begin, end}) append(text, number);
-      for (; begin < end; ++begin) append(text, sum.blocks[begin]);
+      for (; begin < end; ++begin) append(text, *sum.blocks[begin]);
     }
   }
   return text;
@@ -122,9 +115,12 @@ void TensorSums::add(const std::string& packed) {
 
 std::optional<uint64_t> TensorSums::of(size_t tensor) const {
   const Sum& sum = sums_.at(tensor);
-  if (sum.known < sum.blocks.size() || sum.is_disputed) return std::nullopt;
-  const auto bytes = std::as_bytes(std::span(sum.blocks));
-  return hash_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  std::string hashes;
+  for (const std::optional<uint64_t>& block : sum.blocks) {
+    if (!block || sum.is_disputed) return std::nullopt;
+    append(hashes, *block);
+  }
+  return hash_of(hashes);
 }
 
 std::string pack(std::span<const std::string> texts) {

@@ -39,14 +39,11 @@ class TensorSums {
   /// Keeps a reference to the tensors, which are in the order of their bytes.
   explicit TensorSums(const std::vector<StoredTensor>& tensors);
 
-  /// Adds bytes of the file that begin at byte `begin`. A block counts if it arrives whole, in one call or in
-  /// successive calls.
+  /// Adds bytes of the file from `begin` on. A block counts if it arrives whole, in successive calls.
   void take(int64_t begin, std::span<const std::byte> bytes);
-  /// Adds the checksums of blocks that another rank computed. If both ranks have a block, their checksums
-  /// have to agree.
+  /// Adds the checksums of blocks that another rank computed. They have to agree with those already known.
   void add(const std::string& packed);
-  /// Returns the checksums of the known blocks, for add() on another rank. Includes only tensors that are
-  /// `wanted` ([tensor]).
+  /// Returns the checksums of the known blocks of `wanted` tensors ([tensor]), for add() on another rank.
   std::string packed(const std::vector<bool>& wanted) const;
 
   /// Returns the checksum of a tensor. Returns nothing while blocks are missing, or if ranks differ.
@@ -54,9 +51,7 @@ class TensorSums {
 
  private:
   struct Sum {
-    std::vector<uint64_t> blocks;
-    std::vector<bool> is_known;
-    size_t known = 0;
+    std::vector<std::optional<uint64_t>> blocks;
     bool is_disputed = false;
   };
   void set(size_t tensor, size_t block, uint64_t hash);

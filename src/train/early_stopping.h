@@ -5,13 +5,12 @@
 #include <string>
 
 #include "config/config.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/stored_snapshot.h"
 
 namespace lockstep {
 
-/// Early stopping: a run is over after train.patience validations in a row without a better loss. A loss is
-/// better if it is below the best one by more than train.min_delta. The result depends on the validations
-/// only, so all ranks agree.
+/// Early stopping: a run is over after train.patience validations in a row without a loss that is better by
+/// more than train.min_delta. It depends on the validations only, so all ranks agree.
 class EarlyStopping {
  public:
   explicit EarlyStopping(const TrainConfig& train) : patience_(train.patience), min_delta_(train.min_delta) {}

@@ -11,8 +11,7 @@
 
 namespace lockstep {
 
-/// Names in Snapshot::artifacts, which a language model's snapshot stores besides tensors. See also
-/// source_artifact.
+/// Names in Snapshot::artifacts, which the snapshot of a language model stores. See also source_artifact.
 inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< the characters of a char tokenizer
 inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< tokenizer_hash() of any other tokenizer
 inline constexpr const char* corpus_artifact = "corpus";
@@ -29,8 +28,7 @@ std::unique_ptr<Gpt> make_gpt(const Config& config, int64_t vocabulary_size);
 /// null. Throws UserError if the source has no tokenizer.
 LanguageData language_data(const Config& config, const World& world, const SourceModel* source);
 
-/// Makes the trainer's task for that model. Training begins with the values of `source`, unless it is null.
-/// The task keeps references to all arguments.
+/// Makes the trainer's task, which begins with the values of `source` if it is not null. Keeps references.
 TrainingTask language_task(const Config& config, const Gpt& model, const LanguageData& data,
                            const SourceModel* source = nullptr);
 

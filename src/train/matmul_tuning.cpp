@@ -48,8 +48,7 @@ class PlansFile {
 
   const std::string& path() const { return path_; }
 
-  /// Replaces this process's plans with those of the file. Logs a warning and loads none if they are
-  /// unusable.
+  /// Replaces this process's plans with those of the file. Logs a warning and loads none if they are bad.
   void load() const {
     import_matmul_plans("");
     std::ifstream file(path_, std::ios::binary);
@@ -115,8 +114,7 @@ std::string tune(const Config& config, const TrainingTask& task) {
   set_matmul_tuning(false);
   const std::string all = export_matmul_plans();
   const bool is_kept = all == before || file.keep(all);
-  // Plans of shapes that this run has not used yet are dropped. Other runs tuned them, so they would make
-  // this run's bits depend on those runs.
+  // Other runs tuned the plans of shapes that this run has not used: its bits must not depend on them.
   const std::string used = export_matmul_plans(true);
   log_info(concat(
       "this run's bits depend on tuned matmul plans, ", hash_text(hash_of(used)),

@@ -8,13 +8,11 @@
 
 namespace lockstep {
 
-/// Returns whether a name matches a pattern. `*` matches any number of characters, including dots and none.
-/// `?` matches one character.
+/// Returns whether a name matches. `*` is any number of characters, including dots and none; `?` is one.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-/// Freezes the parameters that match train.freeze. Gives those that match train.groups their own learning
-/// rate and weight decay. Adds both to the task's description. Throws UserError naming an entry that is
-/// malformed or matches no parameter.
+/// Freezes the parameters that match train.freeze. Gives those that match train.groups their learning rate
+/// and weight decay. Describes both in the task. Throws UserError naming a bad entry or one without a match.
 void apply_parameter_rules(const TrainConfig& train, TrainingTask& task);
 
 }  // namespace lockstep

@@ -62,8 +62,7 @@ std::string bar(double share, int cells, bool unicode) {
   return unicode ? "▕" + text + "▏" : "[" + text + "]";
 }
 
-/// Returns `text` with a bar in front that fits into the display. Omits a bar of fewer than narrowest_bar
-/// cells.
+/// Returns `text` with a bar in front that fits into the display; without it below narrowest_bar cells.
 std::string bar_beside(const std::string& text, double done, double all, const Display& display) {
   // The last column stays free, because writing to it makes some terminals begin a new line.
   const int room = display.columns - 1;
@@ -72,8 +71,7 @@ std::string bar_beside(const std::string& text, double done, double all, const D
   return bar(std::clamp(all > 0 ? done / all : 0, 0.0, 1.0), cells, display.unicode) + "  " + text;
 }
 
-/// Returns whether the locale is UTF-8. POSIX takes it from LC_ALL, LC_CTYPE or LANG: the first one that is
-/// set.
+/// Returns whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set, as in POSIX.
 bool locale_is_utf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(variable);

@@ -30,8 +30,7 @@ struct Display {
   static Display of_stderr();
 };
 
-/// Formats a bar of at most `display.columns` columns. Leaves out the least important parts if they do not
-/// fit.
+/// Formats a bar of at most `display.columns` columns. The least important parts are left out first.
 std::string format_bar(const ProgressState& state, const Display& display);
 /// Formats a state as a line of plain text.
 std::string format_line(const ProgressState& state);
@@ -70,11 +69,9 @@ class Progress {
 
   /// Shows a step. Call it after each step; `step` steps are done.
   void update(int64_t step, double loss, double per_second);
-  /// Shows the progress of a validation: `done` of `batches` batches are done. Call it before each
-  /// batch, first with 0. Nothing is shown in the first two seconds.
+  /// Shows the progress of a validation before each batch, from `done` = 0. Shows nothing for two seconds.
   void validate(int64_t done, int64_t batches);
-  /// Marks the start of an epoch. The first epochs are shown one by one. Later ones are shown together, at a
-  /// ReadingPace.
+  /// Marks the start of an epoch. Shows the first ones singly and later ones together, at a ReadingPace.
   void begin_epoch(int64_t epoch, const EpochText& text);
   /// Shows other text above the bar: one or more lines.
   void print(const std::string& text);

@@ -16,8 +16,7 @@ struct RankDevice {
   std::string gpu_id;     ///< the beginning of the GPU's UUID, as in nvidia-smi -L
 };
 
-/// Describes the devices of all ranks, which are in the order of ranks. Returns a line for each host and
-/// model: "ranks 0-3 on node1: NVIDIA H200 (GPU-1b2c3d4e ...)".
+/// Returns a line for each host and model: "ranks 0-3 on node1: NVIDIA H200 (GPU-1b2c3d4e ...)".
 std::vector<std::string> rank_table(const std::vector<RankDevice>& places);
 
 /// Returns a warning if the ranks' processors are of different models; else an empty string.
@@ -26,8 +25,7 @@ std::string mixed_processors(const std::vector<RankDevice>& places);
 /// Returns the devices of all ranks, on every rank. All ranks call it.
 std::vector<RankDevice> gather_places(const World& world);
 
-/// Logs rank_table() and the warning of mixed_processors() on rank 0. Does nothing for a single rank. All
-/// ranks call it.
+/// Logs rank_table() and mixed_processors() on rank 0, unless it is the only rank. All ranks call it.
 void print_rank_table(const World& world);
 
 }  // namespace lockstep

@@ -17,7 +17,6 @@
 #include "core/log.h"
 #include "kernels/matmul_plans.h"
 #include "snapshot/metrics.h"
-#include "snapshot/run_folder.h"
 #include "train/early_stopping.h"
 #include "train/evaluation.h"
 #include "train/parameter_check.h"
@@ -61,7 +60,11 @@ class Run {
         early_stopping_(config.train) {}
 
   int operator()() {
-    resume();
+    // States are placed before they are read. A rank then allocates memory only for its own states.
+    engine_.data_parallel.place_states(*engine_.optimizer);
+    folder_.load(tensors_);
+    // A finished run has no steps left, but the last line of its metrics may be missing.
+    begin();
     on_first_rank(world_, [this] { open_files(); });
     loader_.seek(first_step_);
     report_progress("training");
@@ -75,22 +78,12 @@ class Run {
   }
 
  private:
-  /// Loads the snapshot to resume from, or the task's initial values. A finished run has no steps left, but
-  /// the last line of its metrics may be missing.
-  void resume() {
-    // States are placed before they are read. A rank then allocates memory only for its own states.
-    engine_.data_parallel.place_states(*engine_.optimizer);
-    folder_.load(tensors_);
-    begin();
-  }
-
   /// Sets everything but the tensors to the state of the snapshot that is loaded, if there is one.
   void begin() {
     const Snapshot* found = folder_.snapshot();  // an older one than before, if that was damaged
     if (found && world_.is_first()) compare_scope(*found, scope_of_bits(config_, world_));
-    snapshots_.emplace(
-        config_, world_, folder_, tensors_, task_.layout ? task_.layout() : ModelLayout(),
-        [this] { return snapshot(); }, [this] { writer_->sync(); });
+    snapshots_.emplace(config_, world_, folder_, tensors_, task_.layout ? task_.layout() : ModelLayout(),
+                       [this] { writer_->sync(); });
     if (found == nullptr && task_.initial_values) task_.initial_values(world_, tensors_);
     if (found != nullptr || task_.initial_values) engine_.data_parallel.refresh_copies();
     if (found == nullptr) return;
@@ -160,7 +153,7 @@ class Run {
     const uint64_t hash_value = parameter_check_.compare(total_steps_);
     const Snapshot* found = folder_.snapshot();
     const bool is_there = found && found->is_finished && found->step == total_steps_;
-    const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_->save_last(total_steps_);
+    const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_->save_last(snapshot());
     const NoTimeout no_timeout(world_.communicator());
     const bool is_kept = world_.communicator().on_every_rank(!is_lost);
     if (world_.is_first() && !is_kept)
@@ -180,7 +173,7 @@ class Run {
   int stop() {
     // Steps before this start are in a snapshot, or there were none. So only steps of this start need one.
     if (last_step_ != first_step_) parameter_check_.compare(last_step_);
-    const bool is_saved = last_step_ == first_step_ || snapshots_->save_last(last_step_);
+    const bool is_saved = last_step_ == first_step_ || snapshots_->save_last(snapshot());
     const NoTimeout no_timeout(world_.communicator());
     const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
     if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
@@ -247,14 +240,13 @@ class Run {
     write_sample(metrics.step);
   }
 
-  /// Ends the last step of a run that validates there. The snapshot comes first, so that a job that ends
-  /// during the validation loses nothing.
+  /// Ends the last step if it validates. The snapshot comes first: a job that ends meanwhile loses nothing.
   void finish_last(const StepMetrics& metrics) {
     folder_.check_recently();
     if (writer_) writer_->write(metrics);
     validation_is_pending_ = true;
     parameter_check_.compare_if_cheap(metrics.step);
-    snapshots_->save_last(metrics.step);
+    snapshots_->save_last(snapshot());
     validate_pending();
     if (!validation_is_pending_) write_sample(metrics.step);
   }
@@ -275,8 +267,7 @@ class Run {
     return metrics;
   }
 
-  /// Returns the validation loss if a validation is due after this step. Returns nothing if it is not due, or
-  /// if a request to stop interrupts it.
+  /// Returns the validation loss; nothing if none is due after this step or a request to stop interrupts it.
   std::optional<double> validate(int64_t step) {
     if (!validates(step)) return std::nullopt;
     const auto loss =
@@ -315,8 +306,9 @@ class Run {
 
   /// Saves a snapshot of the last step for these purposes, if any. All ranks call it.
   void save(SnapshotWriter::Purpose purpose) {
-    if (purpose.step || purpose.best) parameter_check_.compare_if_cheap(last_step_);
-    snapshots_->save(purpose);
+    if (!purpose.step && !purpose.best) return;
+    parameter_check_.compare_if_cheap(last_step_);
+    snapshots_->save(snapshot(), purpose);
   }
 
   /// Shows a sample text if one is due. After the last step it shows the result.

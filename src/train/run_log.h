@@ -11,17 +11,14 @@
 
 namespace lockstep {
 
-/// Logs the start of a run on rank 0: ranks and device, data and model, memory, length, folder of the
-/// results.
+/// Logs the start of a run on rank 0: ranks, device, data, model, memory, length and folder of the results.
 void log_start(const Config& config, const World& world, const TrainingTask& task,
                const DataParallel& data_parallel, int64_t steps);
 
-/// Logs the peak memory of the rank with the highest peak, next to the plan. Does nothing without a plan. All
-/// ranks call it.
+/// Logs the highest peak memory of a rank next to the plan, if there is one. All ranks call it.
 void log_memory(const World& world, const TrainingTask& task);
 
-/// Logs the end of a complete run: its result, and the command that uses the model. `reason` says why the run
-/// ended before its last step; it may be empty.
+/// Logs the result of a complete run and the command that uses the model. `reason`: why it ended early.
 void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
              const std::string& reason = "");
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "core/clock.h"
 #include "core/error.h"
 #include "core/heartbeat.h"
 #include "core/log.h"
@@ -17,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the bytes of the snapshots in a folder. Later snapshots can take their room. A file that is
-/// deleted meanwhile does not count.
+/// Returns the bytes of a folder's snapshots, whose room later ones can take. Skips files deleted meanwhile.
 int64_t bytes_of_snapshots(const std::string& folder) {
   std::error_code ignored;
   uintmax_t bytes = 0;
@@ -33,8 +31,7 @@ int64_t bytes_of_snapshots(const std::string& folder) {
   return static_cast<int64_t>(bytes);
 }
 
-/// Throws UserError if a folder's disk has no room for `bytes`. Snapshots already in the folder count as
-/// room.
+/// Throws UserError if a disk has no room for `bytes`. Snapshots already in the folder count as room.
 void require_room(const std::string& folder, double bytes) {
   std::error_code problem;
   const fs::space_info space = fs::space(folder, problem);
@@ -50,9 +47,9 @@ void require_room(const std::string& folder, double bytes) {
 }  // namespace
 
 RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-                           const PlacedTensors& tensors, const ModelLayout& layout, Take take,
+                           const PlacedTensors& tensors, const ModelLayout& layout,
                            std::function<void()> sync_metrics)
-    : config_(config), world_(world), folder_(folder), take_(std::move(take)) {
+    : config_(config), world_(world), folder_(folder) {
   const SnapshotConfig& snapshot = config_.snapshot;
   if (folder_.snapshot()) best_loss_ = folder_.snapshot()->best_validation_loss;
   if (!snapshot.path.empty())
@@ -101,14 +98,16 @@ void RunSnapshots::go_on() const {
   if (writer_) writer_->go_on();
 }
 
-bool RunSnapshots::save_last(int64_t step) {
+bool RunSnapshots::save_last(Snapshot snapshot) {
   if (!writer_) return false;
+  const int64_t step = snapshot.step;
+  snapshot.best_validation_loss = best_loss_;
   // lockrun allows a rank more time in this phase.
   report_progress("snapshot");
   if (writer_->finish() != step)
-    save({.step = true});
+    save(std::move(snapshot), {.step = true});
   else
-    writer_->amend(take());
+    writer_->amend(snapshot);
   return writer_->finish() == step;
 }
 
@@ -116,13 +115,7 @@ void RunSnapshots::finish() const {
   if (writer_) writer_->finish();
 }
 
-Snapshot RunSnapshots::take() const {
-  Snapshot snapshot = take_();
-  snapshot.best_validation_loss = best_loss_;
-  return snapshot;
-}
-
-void RunSnapshots::save(SnapshotWriter::Purpose purpose) {
+void RunSnapshots::save(Snapshot snapshot, SnapshotWriter::Purpose purpose) {
   if (purpose.step) {
     last_ = Clock::now();
     is_wanted_ = false;
@@ -130,8 +123,9 @@ void RunSnapshots::save(SnapshotWriter::Purpose purpose) {
   if (!writer_ || (!purpose.step && !purpose.best)) return;
   report_progress("snapshot");
   has_begun_any_ |= purpose.step;
+  snapshot.best_validation_loss = best_loss_;
   // Ranks wait here for the snapshot before this one, for at most half of dist.timeout_s.
-  writer_->save(take(), purpose, config_.dist.timeout_s / 2);
+  writer_->save(snapshot, purpose, config_.dist.timeout_s / 2);
 }
 
 }  // namespace lockstep

@@ -16,16 +16,11 @@ namespace lockstep {
 /// rank has one such object, and all ranks make the same calls.
 class RunSnapshots {
  public:
-  /// Returns the contents of a snapshot now. RunSnapshots adds the best validation loss.
-  using Take = std::function<Snapshot()>;
-
   /// Keeps references to its arguments. `sync_metrics` is called on rank 0, in the background.
   RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-               const PlacedTensors& tensors, const ModelLayout& layout, Take take,
-               std::function<void()> sync_metrics);
+               const PlacedTensors& tensors, const ModelLayout& layout, std::function<void()> sync_metrics);
 
-  /// Logs which snapshots are kept, and where. Throws UserError if the disk has no room for them. Call it on
-  /// rank 0.
+  /// Logs on rank 0 which snapshots are kept where. Throws UserError if the disk has no room for them.
   void describe(int64_t snapshot_bytes, bool has_best) const;
 
   /// True on rank 0 while a snapshot is due by its clock. Rank 0 then asks all ranks for one.
@@ -36,28 +31,24 @@ class RunSnapshots {
   /// Returns whether a snapshot is due by the step's number.
   bool is_due(int64_t step) const;
 
-  /// Returns whether a model with this validation loss is the best so far. Earlier models whose snapshot
-  /// could not be written do not count.
+  /// Returns whether this validation loss is the best so far, apart from models whose snapshot failed.
   bool is_best(double validation_loss);
   /// Continues a snapshot that is being written. Call it after each step.
   void go_on() const;
   /// Writes a snapshot for these purposes, if any. All ranks have ended the step.
-  void save(SnapshotWriter::Purpose purpose);
+  void save(Snapshot snapshot, SnapshotWriter::Purpose purpose);
   /// Waits for the snapshot that is being written. Then writes one of this step, unless there is one with the
   /// same state. Returns false if it cannot be written.
-  bool save_last(int64_t step);
+  bool save_last(Snapshot snapshot);
   /// Waits for the snapshot that is being written.
   void finish() const;
   /// Returns whether this object began to write a snapshot to resume from.
   bool has_begun_any() const { return has_begun_any_; }
 
  private:
-  Snapshot take() const;
-
   const Config& config_;
   const World& world_;
   const RunFolder& folder_;
-  Take take_;
   std::optional<double> best_loss_;
   bool is_wanted_ = false;
   bool has_begun_any_ = false;

@@ -21,8 +21,7 @@ class StepMeter {
   /// Keeps a reference to `task`. `peak_flops` is that of all ranks; 0: not known.
   StepMeter(const TrainingTask& task, double peak_flops) : task_(task), peak_flops_(peak_flops) {}
 
-  /// Adds the measurements of a step that started at `begin` and ends now. `samples` are those of all
-  /// replicas.
+  /// Adds the measurements of a step from `begin` until now. `samples` are those of all replicas.
   void measure(StepMetrics& metrics, Clock::time_point begin, int64_t samples);
   /// Leaves the time until now out of the next step: a validation ended.
   void skip() { last_end_ = Clock::now(); }

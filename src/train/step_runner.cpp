@@ -22,8 +22,7 @@ constexpr int64_t votes_offset = 16;
 constexpr int64_t scale_offset = 24;
 constexpr int64_t summary_bytes = scale_offset + sizeof(GradScale);
 
-/// Returns the bytes of a tensor whose batch has `samples` samples, padded to 256. So every tensor is aligned
-/// for 16-byte accesses.
+/// Returns the bytes of a tensor with `samples` samples, padded to 256: every tensor is aligned to 16 bytes.
 int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
   return (tensor.view().bytes() / tensor.shape()[0] * samples + 255) / 256 * 256;
 }
@@ -122,8 +121,7 @@ void StepRunner::start(const Step& step, double learning_rate) {
   copy_summary();
 }
 
-/// Returns whether a step can be recorded. The first step cannot, because it creates objects at their first
-/// use. A step with short batches cannot either.
+/// Returns whether a step can be recorded: not the first, which creates objects, nor one with short batches.
 bool StepRunner::can_record(const std::vector<Batch>& batches) const {
   return on_gpu() && config_.graph && started_ > 0 && data_parallel_.is_capturable() &&
          optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size / config_.accumulate;
@@ -228,8 +226,7 @@ BatchFeeder::BatchFeeder(const Stream& stream, int64_t most_samples)
   if (device_of(stream) == Device::cuda && !mode_of(stream).is_dry) copies_ = make_gpu_stream(gpu_of(stream));
 }
 
-/// Allocates the buffers at the first call. A run may begin with a short batch, so they have room for
-/// most_samples_ samples.
+/// Allocates the buffers at the first call, with room for most_samples_, because its batch may be short.
 void BatchFeeder::reserve(const std::vector<Batch>& batches) {
   if (loads_ > 0) return;
   const MemoryScope scope("batches");

@@ -17,9 +17,8 @@
 
 namespace lockstep {
 
-/// A copier of a step's batches to the device. On a GPU it uses pinned memory and its own stream, while
-/// earlier steps still run. Batches arrive at the same addresses in every step, as a recorded step requires.
-/// On the CPU it returns batches as they are.
+/// A copier of a step's batches to the device: on a GPU with pinned memory and its own stream, while earlier
+/// steps run, and to fixed addresses, which a recorded step needs. On the CPU it returns batches as they are.
 class BatchFeeder {
  public:
   /// `stream` is the stream that computes. No batch may have more than `most_samples` samples.
@@ -29,8 +28,7 @@ class BatchFeeder {
   std::vector<Batch> load(const std::vector<Batch>& batches);
 
  private:
-  /// A pair of staging buffers, pinned and on the device. There are two pairs: one step can arrive while
-  /// another is being read.
+  /// Staging buffers, pinned and on the device. Of two pairs, one receives a step while the other is read.
   struct Stage {
     std::shared_ptr<std::byte> pinned;
     std::shared_ptr<std::byte> on_device;
@@ -99,11 +97,9 @@ class StepRunner {
   StepRunner(const TrainConfig& config, const TrainingTask& task, TrainingEngine& engine,
              std::function<void()> before_votes);
 
-  /// Starts a step. On the CPU it is done when this returns. At most two steps may be started and not
-  /// collected.
+  /// Starts a step. On the CPU it is done when this returns. At most two steps may wait for collect().
   void start(const Step& step, double learning_rate);
-  /// Waits for the oldest step that was started. Throws errors from the background, such as a rank that timed
-  /// out.
+  /// Waits for the oldest started step. Throws errors from the background, such as a rank that timed out.
   StepResult collect();
 
  private:

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <utility>
 
 #include "comm/stop_request.h"
@@ -17,7 +16,6 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "data/loader.h"
 #include "kernels/processor.h"
 #include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
@@ -76,8 +74,7 @@ void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
                                                     : "the learning rate does not fall to train.min_lr"));
 }
 
-/// Returns true on all ranks if one was asked to stop before the first step: while data or snapshots were
-/// read, or matmuls tuned.
+/// Returns true on all ranks if one was asked to stop while data or snapshots were read, or matmuls tuned.
 bool is_stopped_before_start(const World& world) {
   if (!any_rank_was_asked_to_stop(world)) return false;
   if (world.is_first())
@@ -85,8 +82,7 @@ bool is_stopped_before_start(const World& world) {
   return true;
 }
 
-/// Replaces PyTorch's names of stages, and sets dist.group to the ranks of a host for HYBRID_SHARD. Checks
-/// the result before anything is made.
+/// Replaces PyTorch's names of stages. Sets dist.group to the ranks of a host for HYBRID_SHARD. Checks both.
 void settle_sharding(Config& config, const World& world) {
   DistConfig& dist = config.dist;
   if (dist.shard == "HYBRID_SHARD" && dist.group == 0) dist.group = world.local_size();
@@ -118,8 +114,7 @@ void settle_amx(const Config& config, const World& world) {
   use_bf16_unit(true);
 }
 
-/// Copies settings of an earlier run to keys that are not set. Rank 0 finds that run, and all ranks use its
-/// values.
+/// Copies settings of the earlier run that rank 0 finds to keys that are not set, on all ranks.
 void adopt_from_earlier_run(Config& config, const World& world) {
   std::string there;
   on_first_rank(world, [&] { there = settings_to_go_on_with(config); });

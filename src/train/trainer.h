@@ -35,15 +35,13 @@ struct TrainingTask {
 
   /// Optional: generates a sample text. After each token it calls go_on() and ends when that returns false.
   std::function<std::string(const std::function<bool()>& go_on)> sample_text;
-  /// Optional: loads the initial values of a new run, on all ranks. Without it a run begins with the model's
-  /// values.
+  /// Optional: loads the initial values of a new run, on all ranks. Without it they are the model's.
   std::function<void(const World& world, PlacedTensors& tensors)> initial_values;
   std::function<ModelLayout()> layout;  ///< optional: describes snapshots to other programs
   double planned_bytes = 0.0;           ///< the planned peak memory of a rank; 0: no plan
   std::string user_program = {};        ///< this build's program that uses the model: "generate"
   /// Optional: returns the text that rank 0 prints when epochs `first` to `last`, from 0, start: whole lines.
-  /// `batch_size` is the number of samples in a replica's first batch. `steps` is the number of steps per
-  /// epoch.
+  /// A replica's first batch has `batch_size` samples. An epoch has `steps` steps.
   std::function<std::string(int64_t first, int64_t last, int64_t batch_size, int64_t steps)> epoch_text;
 };
 
@@ -61,10 +59,9 @@ Offload offload_of(const std::string& what);
 /// Throws UserError if dist.shard or dist.offload does not fit the other keys or the number of ranks.
 void require_sharding(const Config& config, int ranks);
 
-/// Completes a configuration in the same way on all ranks; all call it. If an earlier run resumes, keys that
-/// are not set get its values, and this is logged. Sets the number of threads of each rank. Throws UserError
-/// naming the key and both values if ranks would compute different bits: their configurations or arithmetic
-/// versions differ.
+/// Completes a configuration in the same way on all ranks; all call it. Keys that are not set get the values
+/// of an earlier run that resumes, which is logged. Sets the number of threads of each rank. Throws UserError
+/// naming the key and both values if configurations or arithmetic versions of ranks differ.
 void settle(Config& config, const World& world);
 
 /// Prints a text that the user asked for, such as --version, once for all ranks. Returns the exit code 0.
@@ -72,8 +69,7 @@ int print_once(const std::string& text);
 /// Prints the text of --help like print_once(), wrapped for the terminal.
 int print_help(const std::string& text);
 
-/// Joins the other ranks, completes the configuration with settle(), and selects a GPU if train.device =
-/// cuda. Every training program calls it first.
+/// Joins the other ranks, calls settle(), and selects a GPU if train.device = cuda. Programs call it first.
 World start_world(Config& config);
 
 }  // namespace lockstep

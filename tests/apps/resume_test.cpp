@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_store.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
 

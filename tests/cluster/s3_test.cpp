@@ -5,6 +5,7 @@
 
 #include "comm/local_communicator.h"
 #include "core/file.h"
+#include "snapshot/restore.h"
 #include "snapshot/snapshot_writer.h"
 #include "store/download.h"
 #include "store/http.h"

@@ -8,6 +8,7 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
+#include "snapshot/restore.h"
 #include "snapshot/snapshot_writer.h"
 #include "store/folder_store.h"
 #include "tensor/safetensors.h"
@@ -131,8 +132,8 @@ TEST(ParallelSnapshot, WhatOthersSeeIsWholeWhoeverWritesAndReadsIt) {
         const World world(communicator.shared_from_this());
         HeldTensors tensors = tensors_of(ranks, HeldTensors::owned_ranges);
         const StoredSnapshot found = find_snapshot(directory / "1");
-        restore(by_each || world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere"), world,
-                tensors);
+        restore(by_each || world.is_first() ? found : StoredSnapshot(found.text(), nullptr, "elsewhere"),
+                world, tensors);
         expect_counted(tensors, world.rank(), 5.0);
       });
 }
@@ -236,7 +237,6 @@ TEST_P(PartsForABucket, AreWholeAndTheSameFile) {
 class CountingStore final : public FolderStore {
  public:
   using FolderStore::FolderStore;
-  using FolderStore::get;
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
     auto contents = FolderStore::get(key, begin, bytes);
     if (contents) read_[key.substr(key.find('/') + 1)] += std::ssize(*contents);
@@ -278,7 +278,8 @@ TEST(ParallelSnapshot, ThroughRankZeroAllGetTheSame) {
         const World world(communicator.shared_from_this());
         HeldTensors tensors = tensors_of(ranks, values);
         const StoredSnapshot found = find_snapshot(directory.path());
-        restore(world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere"), world, tensors);
+        restore(world.is_first() ? found : StoredSnapshot(found.text(), nullptr, "elsewhere"), world,
+                tensors);
         expect_counted(tensors, world.rank(), 3.0);
       });
 }
@@ -305,7 +306,7 @@ TEST(ParallelSnapshot, DamageIsNamedByFileAndTensorOnAllRanks) {
             const StoredSnapshot here =
                 world.is_first() ? StoredSnapshot(open_store(directory.path()), "step-00000003")
                 : by_each        ? StoredSnapshot(found.text(), open_store(directory.path()), "step-00000003")
-                                 : StoredSnapshot(found.text(), "elsewhere");
+                                 : StoredSnapshot(found.text(), nullptr, "elsewhere");
             expect_contains(user_error([&] { restore(here, world, tensors); }), named);
           });
         write_text(path, whole);

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "snapshot/restore.h"
 #include "snapshot/run_folder.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_store.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
@@ -53,7 +54,8 @@ TEST(Restore, EveryRankGetsWhatRankZeroReads) {
     const ParameterSpace space(parameters);
     SpaceTensors tensors(space, nullptr, 3);
     const StoredSnapshot found = find_snapshot(directory.path());
-    const StoredSnapshot stored = world.is_first() ? found : StoredSnapshot(found.text(), "elsewhere");
+    const StoredSnapshot stored =
+        world.is_first() ? found : StoredSnapshot(found.text(), nullptr, "elsewhere");
     restore(stored, world, tensors);
     EXPECT_EQ(to_doubles(parameters[0].tensor), to_doubles(counted_tensors(7)[1].tensor));
     EXPECT_EQ(to_doubles(parameters[1].tensor), to_doubles(counted_tensors(7)[0].tensor));

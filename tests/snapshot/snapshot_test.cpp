@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/snapshot.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "snapshot/snapshot_store.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"

@@ -70,12 +70,11 @@ TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   const RunFolder folder(config, world, {});
   const ParameterSpace space({{"weight", full({1}, 1.0)}});
   const SpaceTensors tensors(space, nullptr, 1);
-  RunSnapshots snapshots(
-      config, world, folder, tensors, {}, [] { return snapshot_of(1); }, [] {});
+  RunSnapshots snapshots(config, world, folder, tensors, {}, [] {});
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
   EXPECT_TRUE(snapshots.is_best(5.0)) << "the first finite loss is the best";
-  snapshots.save({.best = true});
+  snapshots.save(snapshot_of(1), {.best = true});
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_TRUE(snapshots.is_best(4.0));
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parameters/placed_tensors.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_store.h"
 
 namespace lockstep {
 

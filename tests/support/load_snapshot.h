@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_store.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "snapshot/restore.h"
+
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
-#include <utility>
 
 #include "core/error.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_files.h"
 
 namespace lockstep {
 namespace {
@@ -192,8 +193,7 @@ void read_through_first(const StoredSnapshot& snapshot, const World& world, cons
   });
 }
 
-/// Reads and verifies on each rank the tensors that it holds. A tensor that some ranks hold only in part is
-/// verified by all ranks together.
+/// Reads and verifies on each rank the tensors that it holds. All ranks together verify those held in parts.
 void read_by_each(const StoredSnapshot& snapshot, const World& world, const SnapshotFile& file,
                   Restoration& restoration) {
   TensorSums sums(file.tensors);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_store.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -63,8 +62,7 @@ std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string
   std::vector<std::pair<int64_t, std::string>> found;
   for (const auto& [name, has_state] : groups(prefix)) {
     const std::optional<int64_t> number = number_of(name, prefix);
-    // If groups are atomic, a group without a state has lost it. It stays in the list, so that the damage is
-    // reported.
+    // An atomic group without a state has lost it. It stays in the list, so that the damage is reported.
     if (number && (has_state || store_->has_atomic_groups())) found.emplace_back(*number, name);
   }
   std::sort(found.rbegin(), found.rend());
@@ -74,10 +72,8 @@ std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string
 }
 
 void SnapshotStore::try_to_write() {
-  const std::string key = "write-test";
-  const std::array contents = {std::as_bytes(std::span(key))};
-  store_->put(key, contents);
-  store_->remove(key);
+  store_->put_text("write-test", "test");
+  store_->remove("write-test");
 }
 
 bool SnapshotStore::holds_any() const {
@@ -132,54 +128,44 @@ void SnapshotStore::end(Kind kind, const Snapshot& snapshot, const std::string& 
     store_->end_group(group, begun, receipts,
                       {.key = state_file, .pieces = {std::as_bytes(std::span(state))}});
   });
-  make_room([&] {
+  try {
     remove_older(kind, group);
     const FailedStep failed = kind == Kind::step ? failed_step() : FailedStep();
     if (failed.passed_over == snapshot.step) set_failed_step({.step = failed.step});
-  });
+  } catch (const Error& problem) {
+    // The new snapshot is safe, and the old ones only take up space.
+    log_warning(
+        concat("older snapshots in ", store_->name_of(""), " could not be deleted: ", problem.what()));
+  }
 }
 
 void SnapshotStore::amend(const Snapshot& snapshot) {
   const std::string group = group_of(Kind::step, snapshot.step);
   naming(store_->name_of(group), [&] {
-    const std::string state = amended_state_text(StoredSnapshot(store_, group).text(), snapshot);
-    store_->put(concat(group, "/", state_file), std::array{std::as_bytes(std::span(state))});
+    store_->put_text(concat(group, "/", state_file),
+                     amended_state_text(StoredSnapshot(store_, group).text(), snapshot));
   });
 }
 
 SnapshotStore::FailedStep SnapshotStore::failed_step() const {
-  const auto json = nlohmann::json::parse(store_->get(failed_step_file).value_or(""), nullptr, false);
-  // The file is only a help. A damaged one counts as none.
-  const auto number = [&](const char* key) {
-    const bool is_there = json.is_object() && json.contains(key) && json[key].is_number_integer();
-    return is_there ? json[key].get<int64_t>() : int64_t{-1};
-  };
-  return {.step = number("failed_step"), .passed_over = number("passed_over")};
+  try {
+    const auto json = nlohmann::json::parse(store_->get(failed_step_file).value_or(""));
+    return {.step = json.at("failed_step"), .passed_over = json.at("passed_over")};
+  } catch (const nlohmann::json::exception&) {
+    return {};  // The file is only a help. A damaged one counts as none.
+  }
 }
 
 void SnapshotStore::set_failed_step(const FailedStep& failed) {
   const nlohmann::ordered_json json = {{"failed_step", failed.step}, {"passed_over", failed.passed_over}};
-  const std::string text = json.dump() + "\n";
-  store_->put(failed_step_file, std::array{std::as_bytes(std::span(text))});
+  store_->put_text(failed_step_file, json.dump() + "\n");
 }
 
 void SnapshotStore::drop(Kind kind, int64_t step, const std::string& begun) {
   store_->drop_group(group_of(kind, step), begun);
 }
 
-/// Deletes snapshots that are no longer kept. Only logs a failure: the new snapshot is safe, and the old ones
-/// only take up space.
-void SnapshotStore::make_room(const std::function<void()>& remove) const {
-  try {
-    remove();
-  } catch (const Error& problem) {
-    log_warning(
-        concat("older snapshots in ", store_->name_of(""), " could not be deleted: ", problem.what()));
-  }
-}
-
-/// Removes what killed writers left: snapshots that are not whole, and replaced ones that were not deleted
-/// yet.
+/// Removes what killed writers left: unfinished snapshots, and replaced ones that were not deleted yet.
 void SnapshotStore::remove_leftovers(const std::string& prefix) {
   for (const auto& [name, has_state] : groups(prefix)) {
     const bool is_beside = name.ends_with(".tmp") || name.ends_with(".old");
@@ -197,8 +183,7 @@ void SnapshotStore::remove_older(Kind kind, const std::string& saved) {
   }
   remove_leftovers(step_prefix);
   std::vector<std::string> names = snapshots_newest_first(step_prefix);
-  // Later snapshots are damaged, otherwise this run would have resumed from them. They do not count as kept
-  // ones.
+  // Later snapshots do not count: they are damaged, otherwise this run would have resumed from them.
   names.erase(names.begin(), std::find(names.begin(), names.end(), saved));
   for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
     store_->remove_group(names[i], state_file);
@@ -217,10 +202,7 @@ bool is_shared_by_all(const World& world, const std::string& path) {
     }
   };
   const std::shared_ptr<ObjectStore> store = open_store(path);
-  const auto put = [&] {
-    const std::string key = object(world.rank());
-    store->put(key, std::array{std::as_bytes(std::span(key))});
-  };
+  const auto put = [&] { store->put_text(object(world.rank()), object(world.rank())); };
   if (world.is_first()) attempt(put);
   world.communicator().barrier();
   if (!world.is_first()) {
@@ -261,8 +243,7 @@ std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(con
   return std::nullopt;
 }
 
-/// Returns the folder or bucket in which the run of a folder keeps its snapshots. Returns the folder itself
-/// if it is not that of a run.
+/// Returns where the run of a folder keeps its snapshots; the folder itself if it is not that of a run.
 std::string snapshots_of_run(const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path inside = fs::path(folder) / "snapshots", settings = fs::path(folder) / "config.ini";
