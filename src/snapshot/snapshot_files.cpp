@@ -56,10 +56,6 @@ Content part_of_tensor(const PlacedTensors::Entry& one, const std::string& name,
   return part;
 }
 
-SnapshotFile text_file(const std::string& key, const std::string& text) {
-  return {.key = key, .header = text, .tensors = {}, .bytes = std::ssize(text)};
-}
-
 /// Puts the model into one file, or into files of at most `layout.most_bytes` (or one tensor) and an index.
 std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, const ModelLayout& layout,
                                       std::map<std::string, std::string>& texts) {
@@ -264,7 +260,8 @@ std::vector<SnapshotFile> files_of(const PlacedTensors& tensors, const ModelLayo
   std::vector<SnapshotFile> files = model_files(model, layout, texts);
   files.push_back(make_file(optimizer_file, std::move(optimizer)));
   if (!padding.empty()) files.push_back(make_file(padding_file, std::move(padding)));
-  for (const auto& [key, text] : texts) files.push_back(text_file(key, text));
+  for (const auto& [key, text] : texts)
+    files.push_back({.key = key, .header = text, .tensors = {}, .bytes = std::ssize(text)});
   return files;
 }
 

@@ -190,8 +190,7 @@ std::optional<Credentials> container_credentials(std::string& tried) {
   }
 }
 
-/// Returns credentials from an EC2 instance's metadata service (IMDSv2). Returns nothing if there is none or
-/// it is disabled. Appends the reason to `tried`.
+/// Returns credentials from an EC2 instance's metadata service (IMDSv2), or the reason for none in `tried`.
 std::optional<Credentials> instance_credentials(std::string& tried) {
   if (environment("AWS_EC2_METADATA_DISABLED") == "true") {
     tried += "; the instance's metadata service is disabled (AWS_EC2_METADATA_DISABLED)";

@@ -114,10 +114,9 @@ using HeaderList = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 HeaderList make_headers(const HttpRequest& request) {
   HeaderList list(nullptr, curl_slist_free_all);
   for (const std::string& header : request.headers) {
-    curl_slist* longer = curl_slist_append(list.get(), header.c_str());
-    expect(longer != nullptr, "libcurl cannot add a header");
-    static_cast<void>(list.release());
-    list.reset(longer);
+    curl_slist* first = curl_slist_append(list.get(), header.c_str());
+    expect(first != nullptr, "libcurl cannot add a header");
+    if (!list) list.reset(first);
   }
   return list;
 }

@@ -57,7 +57,7 @@ class Run {
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
-        early_stopping_(config.train) {}
+        early_stopping_{.patience = config.train.patience, .min_delta = config.train.min_delta} {}
 
   int operator()() {
     // States are placed before they are read. A rank then allocates memory only for its own states.
@@ -90,7 +90,7 @@ class Run {
     engine_.optimizer->set_steps_taken(found->optimizer_steps);
     if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
     first_step_ = last_step_ = found->step;
-    early_stopping_.set_state(found->validations);
+    early_stopping_.record = found->validations;
     if (early_stopping_.is_over()) total_steps_ = found->step;
     // The resumed run may have turned this validation off.
     validation_is_pending_ = found->is_validation_pending && validates(found->step);
@@ -327,7 +327,7 @@ class Run {
             .is_finished = last_step_ == total_steps_ && !validation_is_pending_,
             .is_validation_pending = validation_is_pending_,
             .best_validation_loss = {},
-            .validations = early_stopping_.state(),
+            .validations = early_stopping_.record,
             .grad_scale = engine_.scaler ? std::optional(engine_.scaler->state()) : std::nullopt,
             .configuration = to_ini(config_),
             .artifacts = task_.artifacts,

@@ -49,9 +49,9 @@ void require_room(const std::string& folder, double bytes) {
 RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
                            const PlacedTensors& tensors, const ModelLayout& layout,
                            std::function<void()> sync_metrics)
-    : config_(config), world_(world), folder_(folder) {
+    : config_(config), world_(world) {
   const SnapshotConfig& snapshot = config_.snapshot;
-  if (folder_.snapshot()) best_loss_ = folder_.snapshot()->best_validation_loss;
+  if (folder.snapshot()) best_loss_ = folder.snapshot()->best_validation_loss;
   if (!snapshot.path.empty())
     writer_ = std::make_unique<SnapshotWriter>(world, tensors,
                                                SnapshotWriter::Options{.path = snapshot.path,

@@ -48,7 +48,6 @@ class RunSnapshots {
  private:
   const Config& config_;
   const World& world_;
-  const RunFolder& folder_;
   std::optional<double> best_loss_;
   bool is_wanted_ = false;
   bool has_begun_any_ = false;

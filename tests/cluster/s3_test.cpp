@@ -63,10 +63,7 @@ class S3 : public testing::Test {
   std::unique_ptr<S3Server> server_;
 };
 
-void put(ObjectStore& store, const std::string& key, const std::string& text) {
-  const std::array pieces = {std::as_bytes(std::span(text))};
-  store.put(key, pieces);
-}
+void put(ObjectStore& store, const std::string& key, const std::string& text) { store.put_text(key, text); }
 
 /// Returns pseudo-random bytes, so that all parts differ.
 std::string some_bytes(size_t count) {
@@ -170,9 +167,9 @@ TEST_F(S3, AServerThatIsNotThereEndsInAnError) {
   ::setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1", 1);
   S3Options options = S3Options::from_environment();
   options.retries = {.attempts = 3, .first_delay_seconds = 0.01};
-  S3Store store({.bucket = "training", .key = "a"}, options);
+  const auto store = open_s3({.bucket = "training", .key = "a"}, options);
   try {
-    store.get("b");
+    store->get("b");
     FAIL() << "nothing was thrown";
   } catch (const UserError& error) {
     FAIL() << "an outage is not the user's fault: " << error.what();

@@ -11,15 +11,8 @@
 namespace lockstep {
 namespace {
 
-EarlyStopping patient(int64_t patience, double min_delta = 0.0) {
-  TrainConfig train;
-  train.patience = patience;
-  train.min_delta = min_delta;
-  return EarlyStopping(train);
-}
-
 TEST(EarlyStopping, CountsValidationsSinceTheBest) {
-  EarlyStopping stopping = patient(2);
+  EarlyStopping stopping{.patience = 2};
   for (const double loss : {3.0, 2.0, 2.5, 1.9, 1.9}) stopping.judge(10, loss);
   EXPECT_FALSE(stopping.is_over());
   EXPECT_EQ(stopping.reason(), "");
@@ -30,12 +23,12 @@ TEST(EarlyStopping, CountsValidationsSinceTheBest) {
 }
 
 TEST(EarlyStopping, BetterIsByMoreThanADifference) {
-  EarlyStopping stopping = patient(2, 0.5);
+  EarlyStopping stopping{.patience = 2, .min_delta = 0.5};
   for (const double loss : {3.0, 2.5, 2.4}) stopping.judge(1, loss);
-  EXPECT_EQ(stopping.state().best_loss, 2.4);
+  EXPECT_EQ(stopping.record.best_loss, 2.4);
   for (const double loss : {2.0, 1.9}) stopping.judge(2, loss);
   EXPECT_TRUE(stopping.is_over()) << "neither loss is below 2.4 by 0.5";
-  EarlyStopping never = patient(0);
+  EarlyStopping never{.patience = 0};
   for (int i = 0; i < 100; ++i) never.judge(i, 1.0);
   EXPECT_FALSE(never.is_over());
 }
