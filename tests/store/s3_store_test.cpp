@@ -106,6 +106,18 @@ TEST_F(S3GroupTest, TheLastObjectVouchesForTheOthers) {
                                                      "PUT /bucket/run/g/a", "PUT /bucket/run/g/last"}));
 }
 
+TEST_F(S3GroupTest, APartWithoutAnEndBeginsWhereItShould) {
+  const HttpServer ranges([](const std::string& request) {
+    return contains(request, "bytes=2-") ? http_reply("206 Partial Content", "xt")
+                                         : http_reply("200 OK", "text");
+  });
+  const HttpServer no_ranges([](const std::string&) { return http_reply("200 OK", "text"); });
+  for (const HttpServer* server : {&ranges, &no_ranges}) {
+    EXPECT_EQ(store(*server)->get("a", 2), "xt");
+    EXPECT_EQ(store(*server)->get("a"), "text");
+  }
+}
+
 TEST_F(S3GroupTest, SeveralWriteThePartsOfOneUpload) {
   const HttpServer server([](const std::string& request) { return good_answer(step_of(request)); });
   const auto first = store(server, 4), second = store(server, 4);
