@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "comm/world.h"
@@ -64,33 +65,28 @@ void print_ids_of_texts(const Tokenizer& tokenizer, const std::string& texts, co
 }
 
 struct Request {
-  // An argument cannot contain a NUL, so this value means that the option was not given.
-  static constexpr std::string_view none{"\0", 1};
-
   std::string tokenizer;
-  std::string ids{none}, decode{none}, ids_of_file{none}, ids_of_texts{none};
+  std::optional<std::string> ids, decode, ids_of_file, ids_of_texts;
   bool special = false;
   bool json = false;
 };
 
 void answer(const Request& request) {
-  const auto is_given = [](const std::string& option) { return option != Request::none; };
-  const int given = is_given(request.ids) + is_given(request.decode) + is_given(request.ids_of_file) +
-                    is_given(request.ids_of_texts) + request.json;
+  const int given = request.ids.has_value() + request.decode.has_value() + request.ids_of_file.has_value() +
+                    request.ids_of_texts.has_value() + request.json;
   require(given == 1, "give exactly one of --ids, --decode, --ids-of-file, --ids-of-texts and --json");
   const auto tokenizer = load_tokenizer(request.tokenizer);
   if (request.json) {
     std::cout << tokenizer->to_json();
-  } else if (is_given(request.decode)) {
-    std::cout << tokenizer->decode(parse_ids(text_of(request.decode), tokenizer->vocabulary_size()))
+  } else if (request.decode) {
+    std::cout << tokenizer->decode(parse_ids(text_of(*request.decode), tokenizer->vocabulary_size()))
               << (request.decode == "-" ? "" : "\n");
-  } else if (is_given(request.ids_of_texts)) {
-    print_ids_of_texts(*tokenizer, read_file(request.ids_of_texts), request.ids_of_texts);
+  } else if (request.ids_of_texts) {
+    print_ids_of_texts(*tokenizer, read_file(*request.ids_of_texts), *request.ids_of_texts);
   } else {
-    const bool is_file = is_given(request.ids_of_file);
-    std::vector<int32_t> ids = is_file
-                                   ? tokenizer->encode(read_file(request.ids_of_file), request.ids_of_file)
-                                   : tokenizer->encode(text_of(request.ids), "--ids");
+    const std::optional<std::string>& file = request.ids_of_file;
+    std::vector<int32_t> ids = file ? tokenizer->encode(read_file(*file), *file)
+                                    : tokenizer->encode(text_of(*request.ids), "--ids");
     print_ids(request.special ? tokenizer->with_special_tokens(std::move(ids)) : ids);
   }
 }

@@ -22,7 +22,7 @@ void CommandLine::add(const std::string& names, Value& value, const std::string&
   CLI::Option& option = *app_->add_option(names, value, help)->required(rules.is_required);
   if constexpr (std::is_same_v<Value, std::vector<std::string>>)
     option.allow_extra_args(false);  // by default CLI11 reads "[x]" as a list
-  else
+  else if constexpr (!std::is_same_v<Value, std::optional<std::string>>)
     option.capture_default_str();
   if (!rules.type.empty()) option.type_name(rules.type);
   if (rules.least)
@@ -39,6 +39,8 @@ void CommandLine::add(const std::string& names, Value& value, const std::string&
 }
 
 template void CommandLine::add(const std::string&, std::string&, const std::string&, const OptionRules&);
+template void CommandLine::add(const std::string&, std::optional<std::string>&, const std::string&,
+                               const OptionRules&);
 template void CommandLine::add(const std::string&, int&, const std::string&, const OptionRules&);
 template void CommandLine::add(const std::string&, int64_t&, const std::string&, const OptionRules&);
 template void CommandLine::add(const std::string&, uint64_t&, const std::string&, const OptionRules&);
