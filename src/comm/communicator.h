@@ -31,8 +31,8 @@ struct MessageRound {
 int64_t bytes_of(std::span<const Message> messages);
 
 /// A group of ranks that exchange memory. It is only a transport: the engine fixes the order of additions,
-/// except for native_all_reduce(). All ranks call the same operations in the same order. The flight record
-/// has every call. At its deadline a call throws Error naming the missing rank, if it is known.
+/// except for native_all_reduce(). All ranks call the same operations in the same order. Every call is
+/// written to the flight record. At its deadline a call throws Error naming the missing rank, if it is known.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   virtual ~Communicator() = default;

@@ -24,8 +24,8 @@ class NcclCommunicator {
   /// Adds the values of all ranks in an order that NCCL chooses.
   virtual void all_reduce(float* values, int64_t count, const Stream& stream) = 0;
 
-  /// Allocates GPU memory that NCCL sends from and receives into without copies, if its version supports
-  /// that. All ranks call it in the same order. The memory lives as long as the communicator.
+  /// Allocates GPU memory that NCCL uses without copies if its version supports that. Otherwise it is plain
+  /// GPU memory. All ranks call it in the same order. It lives as long as the communicator.
   virtual std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) = 0;
 
   /// Returns the error that occurred in the background; empty without one. Any thread may call it; the call

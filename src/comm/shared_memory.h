@@ -21,8 +21,8 @@ struct SharedMemory {
   void release(const std::byte* from, int64_t size) const;
 };
 
-/// Maps a named block of POSIX shared memory, which one process makes (`create`) and others open. Returns
-/// null with the reason in `problem` if that fails, for example because /dev/shm is small.
+/// Maps a named block of POSIX shared memory, which one process makes (`create`) and others open. The last
+/// owner unmaps it. Returns null with the reason in `problem` if that fails: /dev/shm may be small.
 std::shared_ptr<std::byte> map_shared(const std::string& name, int64_t bytes, bool create,
                                       std::string& problem);
 void unlink_shared(const std::string& name);

@@ -14,7 +14,7 @@ namespace lockstep {
 class World {
  public:
   /// Returns the ranks of the job if mpirun or srun started this process, else this process alone. Throws
-  /// UserError if a launcher started several processes without MPI, which only the first reports.
+  /// UserError if a launcher started several processes without MPI. Only the first process reports it.
   static World from_environment();
   static World alone();
   /// Makes the world of a rank in an existing group.
@@ -77,9 +77,9 @@ struct Failure {
   int code = 1;
 };
 
-/// Reports a failure at once and ends all ranks five seconds later. Call it before something that may wait
-/// for ever, such as storage that hangs. The caller may end the program itself before. Later failures of the
-/// process are consequences and are not reported. Does nothing outside of run_program().
+/// Reports a failure at once and ends all ranks five seconds later. Within that time the caller may clean up
+/// and end the program itself. Call it before something that may wait for ever, such as storage that hangs.
+/// Later failures are consequences and are not reported. Does nothing outside of run_program().
 void report_and_end_soon(const Failure& failure);
 
 /// Runs a part of a program. If it throws, calls report_and_end_soon() before the exception leaves, because

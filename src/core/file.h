@@ -43,7 +43,7 @@ class NewFile {
 void write_file(const std::string& path, std::string_view bytes);
 
 /// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one,
-/// which its processes keep. Without it the file must exist. Throws Error with path and reason.
+/// which processes that mapped it keep. Without it the file must exist. Throws Error with path and reason.
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create);
 
 /// Returns the folder for rebuildable data: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.

@@ -13,7 +13,8 @@ namespace lockstep {
 class Graph {
  public:
   /// Records the work that `body` enqueues on the GPU stream and on streams that wait for its events. Nothing
-  /// runs. Throws Error if the stream is not a GPU's or `body` cannot be recorded: it may wait on the host.
+  /// runs. Throws Error if the stream is not a GPU's or `body` cannot be recorded, for example because it
+  /// waits on the host.
   Graph(const Stream& stream, const std::function<void()>& body);
   ~Graph();
   Graph(const Graph&) = delete;

@@ -23,7 +23,7 @@ uint32_t random_word(uint64_t seed, int64_t index, int64_t position) {
                 {low(position / 4), low(index), low(index >> 32), 0})[static_cast<size_t>(position % 4)];
 }
 
-/// Returns a number in [0, end) from that word.
+/// Returns a number in [0, end) from random_word().
 int64_t drawn_below(int64_t end, uint64_t seed, int64_t index, int64_t position) {
   const uint64_t word = random_word(seed, index, position);
   return static_cast<int64_t>(word * static_cast<uint64_t>(end) >> 32);

@@ -9,7 +9,8 @@ namespace lockstep {
 
 /// The layout of a gradient buffer and its buckets. The first `reserved` elements hold other numbers that are
 /// averaged like gradients, such as the loss. Rank 0 owns them. The trainable elements of a space follow. A
-/// bucket is whole blocks of 4096 elements. It may cut a parameter. Ownership does not depend on it.
+/// bucket consists of whole blocks of 4096 elements that are sent together. It may cut a parameter. Ownership
+/// does not depend on buckets.
 struct BucketPlan {
   static constexpr int64_t reserved = 64;
 

@@ -22,6 +22,7 @@ class DistributedValues {
   void close();
   /// Sends new values to all ranks that read them.
   void gather_updates();
+  /// Updates the 16-bit copies after code other than a step has changed the values that ranks keep.
   void refresh_copies();
   /// Gathers the f32 values of a unit on all ranks. The memory is valid until the next call.
   Tensor gather(int unit);

@@ -37,7 +37,8 @@ constexpr size_t told_lines = 20;
 /// Last bytes of stderr from which these lines are taken.
 constexpr size_t told_bytes = 16384;
 
-/// A rank's files in the folder that the ranks of a host share during an attempt. The last rank removes it.
+/// A rank's files in the folder that the ranks of a host share during an attempt. The destructor removes the
+/// files. The last rank's destructor removes the folder.
 class RankFolder {
  public:
   /// Throws Error if the folder belongs to another user or cannot be created.

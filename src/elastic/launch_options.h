@@ -59,7 +59,8 @@ bool hosts_rendezvous(const NodeOptions& options);
 /// Returns the endpoint's address here. Throws UserError if this host has none that other nodes can reach.
 std::string rendezvous_address(const NodeOptions& options);
 
-/// Returns the run's secret from the file or the environment. Throws UserError that says how to make one.
+/// Returns the run's secret from the file or the environment. If there is none, throws UserError that says
+/// how to make one.
 Secret run_secret(const NodeOptions& options);
 
 }  // namespace lockstep

@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-/// Seconds between heartbeats on a node's connection, both ways, and until a silent end counts as lost.
-constexpr double node_beat_seconds = 1.0;
-constexpr double node_silence_seconds = 6.0;
+/// Heartbeats on a node's connection, in both directions.
+constexpr double node_beat_seconds = 1.0;     ///< between two heartbeats
+constexpr double node_silence_seconds = 6.0;  ///< without a message, after which the other end counts as lost
 
 /// Facts about a node, which it sends when it joins.
 struct NodeFacts {
@@ -63,9 +63,9 @@ struct NodeMessage {
   static NodeMessage decode(std::string_view bytes);
 };
 
-/// Longest seconds between reports of a keeper, and until a silent keeper counts as lost.
-constexpr double keeper_beat_seconds = 5.0;
-constexpr double keeper_silence_seconds = 30.0;
+/// Reports of a keeper. It also reports whenever its rank makes progress.
+constexpr double keeper_beat_seconds = 5.0;      ///< at most between two reports
+constexpr double keeper_silence_seconds = 30.0;  ///< without a report, after which the keeper counts as lost
 
 /// A keeper's report about its rank.
 struct RankReport {

@@ -46,7 +46,8 @@ class Nodes {
  public:
   virtual ~Nodes() = default;
 
-  /// Waits at most `seconds` until an attempt can start; nothing: not yet. Throws Error naming missing nodes.
+  /// Waits at most `seconds` until an attempt can start. Returns nothing if it cannot start yet. Throws Error
+  /// naming the missing nodes after the rendezvous timeout.
   virtual std::optional<JobLayout> gather(double seconds) = 0;
   /// Returns a descriptor for poll(): readable while an event waits.
   virtual int events() const { return -1; }

@@ -31,7 +31,8 @@ std::string describe(const AttemptFailure& failure);
 /// Describes a failure as JSON, for programs.
 std::string failure_json(const AttemptFailure& failure, int attempt);
 
-/// Lists ranks behind: "rank 3 never entered collective 1841 (exchange, 1048576 bytes)"; empty without any.
+/// Lists the ranks that are behind: "rank 3 never entered collective 1841 (exchange, 1048576 bytes)". Empty
+/// if all ranks have entered the same last collective.
 std::string ranks_behind(const std::vector<RankReport>& reports);
 
 }  // namespace lockstep

@@ -21,7 +21,8 @@ class RestartBudget {
   int64_t newest_snapshot_ = -1;
 };
 
-/// Raises the limit of open files for `ranks` ranks, `here` of them on this host. Throws UserError.
+/// Raises the limit of open files for `ranks` ranks. mpirun starts `here` of them on this host. Throws
+/// UserError if the system allows too few.
 void provide_descriptors_for(int ranks, int here);
 
 /// A supervisor of a run: starts the ranks, and restarts them after failures, until they are done.

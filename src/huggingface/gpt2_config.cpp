@@ -30,7 +30,7 @@ Gelu activation_of(const Field& field) {
   return Gelu::tanh;
 }
 
-/// Throws UserError if a setting is neither missing nor the only supported one.
+/// Throws UserError unless each of these settings is missing or has the only supported value.
 void require_computed(const Field& file, int64_t width) {
   const std::pair<const char*, Json> computed[] = {{"scale_attn_weights", true},
                                                    {"scale_attn_by_inverse_layer_idx", false},

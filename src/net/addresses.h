@@ -13,7 +13,8 @@ struct Endpoint {
   std::string host;  ///< a name or a numeric address, without brackets
   int port = 0;
 
-  /// Parses an endpoint; `default_port` replaces a missing port (-1: an error). Throws UserError naming it.
+  /// Parses an endpoint. A text without a port gets `default_port` (-1: an error). Throws UserError naming
+  /// the text if it is not an endpoint.
   static Endpoint parse(const std::string& text, int default_port = -1);
   std::string text() const;
 };

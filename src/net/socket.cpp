@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// The limit to ask for. It is not millions, because some programs close every descriptor up to the limit.
+/// The limit that this process asks for. It is low: some programs close every descriptor up to the limit.
 constexpr rlim_t plenty = 65536;
 
 rlimit limits() {

@@ -40,7 +40,8 @@ class Socket {
 
   /// Waits for input (POLLIN), or until connected or writable (POLLOUT). Returns false at the deadline.
   bool wait(short event, Clock::time_point deadline) const;
-  /// Appends at most `most_bytes` received bytes. Returns false for none. Throws ConnectionClosed at the end.
+  /// Appends at most `most_bytes` of the received data. Returns false if there is none. Throws
+  /// ConnectionClosed at the end of the connection.
   bool receive(std::string& text, size_t most_bytes) const;
   /// Receives `bytes` bytes. Throws ConnectionClosed, also if they do not arrive before the deadline.
   std::string receive_exactly(size_t bytes, Clock::time_point deadline) const;

@@ -17,7 +17,8 @@ namespace lockstep {
 ///     scaler.update();
 ///
 /// The scale is stored on the parameters' device, and kernels decide. The host neither waits for the decision
-/// nor learns it. It counts at most 2^31 - 1 steps of the optimizer. Calls in another order throw Error naming the missing call.
+/// nor learns it. A GradScaler counts at most 2^31 - 1 steps of the optimizer. Calls in another order throw
+/// Error naming the missing call.
 class GradScaler {
  public:
   struct Options {

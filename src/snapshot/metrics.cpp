@@ -27,7 +27,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the bits in hexadecimal. Processors produce NaNs of different signs, so all NaNs become one.
+/// Returns the bits in hexadecimal. Every NaN becomes quiet_NaN(): processors give NaNs different signs.
 std::string bits_of(float value) {
   const float named = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
   return hash_text(std::bit_cast<uint32_t>(named)).substr(8);
@@ -192,7 +192,7 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   }
   add_validation(lines.back().second, loss);
   const std::string line = lines.back().second.dump() + "\n";
-  // One write, so the file has a whole line at any time. It needs a descriptor that does not append.
+  // Overwrites the shorter line in one write, so the file always has a whole line. It must not use O_APPEND.
   const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
   const ssize_t written =
       file ? ::pwrite(file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};

@@ -44,7 +44,7 @@ class MetricsWriter {
   void add_validation_loss(int64_t step, double loss);
   /// Syncs the lines written so far to disk. Any thread may call it.
   void sync();
-  /// Appends the last line of a complete run. `patience`: with which the run stopped early; 0: it did not.
+  /// Appends the last line of a complete run. `patience`: that of a run that stopped early, else 0.
   void finish(uint64_t parameters_hash, int64_t patience = 0);
 
  private:
@@ -67,7 +67,7 @@ struct MetricsEnd {
 /// Reads the end of a metrics.jsonl.
 MetricsEnd read_metrics_end(const std::string& path);
 
-/// Returns the line of a step, without the newline. A loss that is not finite is null; loss_bits has it.
+/// Returns a step's line, without the newline. A loss that is not finite is null; loss_bits has its bits.
 std::string to_json(const StepMetrics& metrics);
 
 }  // namespace lockstep

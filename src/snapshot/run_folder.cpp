@@ -270,7 +270,7 @@ bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool ma
   return true;
 }
 
-/// Throws UserError if an unfinished run has its snapshots elsewhere: without them its metrics would be cut.
+/// Throws UserError if an unfinished run has its snapshots elsewhere: a start without them cuts its metrics.
 void RunFolder::require_same_snapshot_path() const {
   const std::string& theirs = in_log_folder_->snapshot_path;
   require(theirs.empty() || theirs == config_.snapshot.path, config_.log.dir,

@@ -32,7 +32,7 @@ using Artifacts = std::map<std::string, std::string>;
 /// (the data) belong to the run that is to start. train.steps of `config` is resolved.
 std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifacts);
 
-/// Writes what find_run() compares to log.dir: config.ini and a hash of the data. Logs a failure.
+/// Writes into log.dir what find_run() compares: config.ini and a hash of the data. Logs a failure.
 void write_fingerprint(const Config& config, const Artifacts& artifacts);
 
 /// Returns a line for each artifact: its name and a hash.
@@ -41,8 +41,9 @@ std::string hash_lines(const Artifacts& artifacts);
 /// Returns the run that wrote a snapshot, compared with the run that is to start.
 FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts& artifacts);
 
-/// Returns the settings, as INI, of the run in log.dir, else of the newest snapshot. Returns an empty text
-/// without a run to resume, or if it is finished and this start means another. Throws UserError.
+/// Returns the settings, as INI, of the run in log.dir, else of the newest snapshot. Returns an empty text if
+/// there is no run to resume, or if it is finished and this start means another. Throws UserError if the
+/// snapshots cannot be read.
 std::string settings_to_go_on_with(const Config& config);
 
 /// Returns the newest snapshot of an unfinished run, or of any run if a supervisor restarts it. A start with
@@ -68,7 +69,7 @@ class RunFolder {
   /// damaged snapshots. Also throws it if snapshot.resume does not allow the state of the locations.
   RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
 
-  /// Returns on all ranks the snapshot to resume from, without its tensors. Null: the run begins.
+  /// Returns on all ranks the snapshot to resume from, without its tensors; null if the run starts anew.
   const Snapshot* snapshot() const { return snapshot_ ? &snapshot_->state() : nullptr; }
   /// Returns train.decay_steps of the resumed run, or 0 if none is resumed.
   int64_t decay_steps() const { return decay_steps_; }

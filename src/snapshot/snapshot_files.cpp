@@ -56,7 +56,8 @@ Content part_of_tensor(const PlacedTensors::Entry& one, const std::string& name,
   return part;
 }
 
-/// Puts the model into one file, or into files of at most `layout.most_bytes` (or one tensor) and an index.
+/// Puts the model into one file, or into several files and an index that lists them. The tensors of a file
+/// have at most `layout.most_bytes`, unless a single tensor is larger.
 std::vector<SnapshotFile> model_files(const std::vector<Content>& contents, const ModelLayout& layout,
                                       std::map<std::string, std::string>& texts) {
   std::vector<std::vector<Content>> shards(1);

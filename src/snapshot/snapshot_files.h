@@ -25,7 +25,7 @@ inline bool is_model_file(const std::string& key) {
   return key == padding_file || (key.starts_with("model") && key.ends_with(".safetensors"));
 }
 
-/// The layout of a folder that other programs expect, a function of the model and its settings.
+/// The layout that other programs expect of a snapshot's folder. It follows from the model and its settings.
 struct ModelLayout {
   struct Zeros {
     std::string name;
@@ -66,7 +66,7 @@ struct RankShare {
   std::vector<Range> bytes;   ///< [file]: the rank writes only bytes within this range
 };
 
-/// Which rank writes which bytes, [rank]: a function of shapes, placement and number of ranks.
+/// The bytes that each rank writes, [rank]: a function of shapes, placement and number of ranks.
 using Deal = std::vector<RankShare>;
 
 /// Assigns blocks to ranks that hold them, in equal parts if several do. Rank 0 writes the headers.
@@ -83,7 +83,8 @@ int64_t bytes_of(const std::vector<SnapshotFile>& files, const RankShare& share)
 /// The memory that collect() takes at most besides the pieces.
 inline constexpr int64_t most_staged_bytes = int64_t{8} << 20;
 
-/// Copies this rank's pieces to `memory`, one after another. Other ranks send those that it does not hold.
+/// Copies this rank's pieces to `memory`, one after another. Other ranks send pieces that this rank does not
+/// hold. All ranks call it.
 void collect(const World& world, const PlacedTensors& tensors, const std::vector<SnapshotFile>& files,
              const Deal& deal, std::byte* memory);
 

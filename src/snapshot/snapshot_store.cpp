@@ -243,7 +243,7 @@ std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(con
   return std::nullopt;
 }
 
-/// Returns where the run of a folder keeps its snapshots; the folder itself if it is not that of a run.
+/// Returns where a folder's run keeps its snapshots, or the folder itself if it is not that of a run.
 std::string snapshots_of_run(const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path inside = fs::path(folder) / "snapshots", settings = fs::path(folder) / "config.ini";

@@ -87,7 +87,7 @@ class SnapshotStore {
 StoredSnapshot find_snapshot(const std::string& path);
 
 /// Returns whether all ranks can write to `path` and see what rank 0 wrote there: on a shared disk, or in a
-/// bucket if each rank has credentials. All ranks call it. Rank 0 logs the reason if it does not hold.
+/// bucket if each rank has credentials. If not, rank 0 logs the reason. All ranks call it.
 bool is_shared_by_all(const World& world, const std::string& path);
 
 }  // namespace lockstep

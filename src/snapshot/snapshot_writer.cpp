@@ -59,7 +59,7 @@ void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double pati
   snapshot_ = snapshot;
   kinds_.clear();
   if (purpose.step) kinds_.push_back(SnapshotStore::Kind::step);
-  // The last kind is written first, so no snapshot to resume from names a best loss without a snapshot.
+  // The last kind is written first, so no snapshot to resume from names a best loss without its snapshot.
   if (purpose.best) kinds_.push_back(SnapshotStore::Kind::best);
   best_loss_before_ = best_loss_;
   if (purpose.best) best_loss_ = snapshot.best_validation_loss;

@@ -56,7 +56,7 @@ class SnapshotWriter {
   void go_on();
   /// Returns the validation loss of the best snapshot that is kept or being written, not of one that failed.
   std::optional<double> best_loss() const { return best_loss_; }
-  /// Waits until nothing is being written. Returns the step of the newest written snapshot; -1: none.
+  /// Waits for all writing, without a deadline. Returns the step of the newest written snapshot; -1: none.
   int64_t finish();
 
  private:

@@ -25,7 +25,7 @@ struct ValidationRecord {
   bool operator==(const ValidationRecord&) const = default;
 };
 
-/// The state of a run. With its tensors it can resume the run, or use the model, at any number of ranks.
+/// The state of a run. With its tensors it suffices to resume the run or use its model at any rank count.
 struct Snapshot {
   int64_t step = 0;  ///< completed steps; also the data cursor, since data is a function of the step
   int64_t optimizer_steps = 0;         ///< successful updates
@@ -58,8 +58,9 @@ std::string amended_state_text(const std::string& text, const Snapshot& snapshot
 /// A snapshot in a folder or bucket. Only its state and the headers of its files are in memory.
 class StoredSnapshot {
  public:
-  /// Reads the state, the texts and headers of `group` and the sizes of its files; only the state in another
-  /// format. Throws UserError naming a missing or damaged file. Reading shows whether tensors are damaged.
+  /// Reads the state, the texts and the headers of `group`, and the sizes of its files. Of a snapshot in
+  /// another format it reads only the state. Throws UserError naming a missing or damaged file. Damage of
+  /// tensors shows only when they are read.
   StoredSnapshot(std::shared_ptr<ObjectReader> store, std::string group);
   /// Makes the snapshot on another rank, from the text() of the rank that read it. Without a store this rank
   /// cannot read its files, and `group` is the name in messages.
@@ -90,7 +91,8 @@ class StoredSnapshot {
   void read(const std::string& file, Range bytes, const Take& take) const;
   /// Reads all tensors of a file once, in pieces. Then throws UserError naming one with a wrong checksum.
   void read(const SnapshotFile& file, const Take& take) const;
-  /// Throws UserError naming the first tensor whose checksum differs, or is unknown but `wanted` ([tensor]).
+  /// Throws UserError naming the first tensor whose checksum differs. An unknown checksum is an error only if
+  /// the tensor is `wanted` ([tensor]).
   void compare(const SnapshotFile& file, const TensorSums& sums, const std::vector<bool>& wanted) const;
   /// Reads all tensors. Throws UserError naming the first damaged one. Call it on the rank that read the
   /// snapshot, and only if nothing loads it: loading verifies too.

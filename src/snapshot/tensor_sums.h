@@ -39,7 +39,7 @@ class TensorSums {
   /// Keeps a reference to the tensors, which are in the order of their bytes.
   explicit TensorSums(const std::vector<StoredTensor>& tensors);
 
-  /// Adds bytes of the file from `begin` on. A block counts if it arrives whole, in successive calls.
+  /// Adds bytes of the file from `begin` on. A block counts if it arrives whole, in one or successive calls.
   void take(int64_t begin, std::span<const std::byte> bytes);
   /// Adds the checksums of blocks that another rank computed. They have to agree with those already known.
   void add(const std::string& packed);

@@ -190,7 +190,7 @@ std::optional<Credentials> container_credentials(std::string& tried) {
   }
 }
 
-/// Returns credentials from an EC2 instance's metadata service (IMDSv2), or the reason for none in `tried`.
+/// Returns credentials from an EC2 instance's metadata service (IMDSv2), or appends a reason to `tried`.
 std::optional<Credentials> instance_credentials(std::string& tried) {
   if (environment("AWS_EC2_METADATA_DISABLED") == "true") {
     tried += "; the instance's metadata service is disabled (AWS_EC2_METADATA_DISABLED)";

@@ -30,14 +30,16 @@ struct Owner {
 
 /// Ownership of a folder that one run at a time writes to. The file .owner names the owner, is locked (flock)
 /// and touched every second. The lock decides. If locks are missing or known to one host alone, a file that
-/// is still touched has an owner. A later start of a run takes the folder from an earlier one.
+/// is still touched has an owner. A later start of the same run takes the folder from an earlier one that
+/// still runs.
 class FolderOwner {
  public:
   static constexpr double patience_seconds = 5.0;
 
-  /// Creates the folder and takes it. Throws UserError naming `key` if it cannot be written, or the host,
-  /// process and start of another run that owns it. `patience`: seconds before the folder is taken from an
-  /// earlier start that holds the lock. Without a conclusive lock the file is watched for touches that long.
+  /// Creates the folder and takes it. Throws UserError naming `key` if it cannot be written. If another run
+  /// owns it, the error names the host, process and start of the owner. `patience`: seconds before the folder
+  /// is taken from an earlier start of the same run that holds the lock. If the lock is not conclusive, the
+  /// file is watched for a touch during these seconds.
   FolderOwner(std::string key, std::string folder, Owner self = Owner::this_process(),
               double patience = patience_seconds);
   /// Releases the folder.

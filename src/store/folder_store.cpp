@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs the body. Removes the two paths that errors of the file system repeat in their text.
+/// Runs the body. Errors of the file system become an Error without the two paths that their text repeats.
 template <class Body>
 void naming_failures(const std::string& what, Body body) {
   try {

@@ -88,7 +88,8 @@ class ObjectStore : public ObjectReader {
   virtual int64_t part_bytes(int64_t object_bytes) const = 0;
   /// Removes all objects under group + "/", first `last`: a crash leaves no group that looks whole.
   virtual void remove_group(const std::string& group, const std::string& last) = 0;
-  /// Returns whether groups appear in one step: one without its last object is damaged, not unfinished.
+  /// Returns whether a group appears, and is replaced, in one step. If so, a group without its last object is
+  /// damaged. Otherwise it was never completed.
   virtual bool has_atomic_groups() const = 0;
 
  protected:

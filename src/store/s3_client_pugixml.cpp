@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// The XML answer of S3. A failure has a code, such as NoSuchKey, and a sentence.
+/// The XML answer of S3: the name of its root element. A failure also has a code (NoSuchKey) and a sentence.
 struct S3Answer {
   std::string root;
   std::string code;

@@ -131,7 +131,8 @@ class S3Store : public ObjectStore {
     return keys;
   }
 
-  /// Starts an upload for every object of several parts. Processes that write need their own permissions.
+  /// Starts an upload for every object of more than a part and returns the names of the uploads. A process
+  /// that writes parts needs permissions of its own.
   std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                           const std::string& last) override {
     ask_guard();

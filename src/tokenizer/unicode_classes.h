@@ -16,8 +16,8 @@ inline bool is_letter(CharacterClass kind) {
   return kind == CharacterClass::lower || kind == CharacterClass::upper || kind == CharacterClass::caseless;
 }
 
-/// Runs of characters, starting at U+0000. Each entry is length * 8 + class. Class 7 is upper and lower in
-/// turns.
+/// Runs of characters, starting at U+0000. Each entry is length * 8 + class. Class 7 alternates between upper
+/// and lower, starting with upper.
 inline constexpr size_t class_run_count = 2203;
 extern const std::array<uint32_t, class_run_count> class_runs;
 

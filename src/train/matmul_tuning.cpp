@@ -114,7 +114,7 @@ std::string tune(const Config& config, const TrainingTask& task) {
   set_matmul_tuning(false);
   const std::string all = export_matmul_plans();
   const bool is_kept = all == before || file.keep(all);
-  // Other runs tuned the plans of shapes that this run has not used: its bits must not depend on them.
+  // Drops plans of shapes that this run has not used: bits must not depend on the runs that tuned them.
   const std::string used = export_matmul_plans(true);
   log_info(concat(
       "this run's bits depend on tuned matmul plans, ", hash_text(hash_of(used)),

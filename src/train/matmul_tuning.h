@@ -11,7 +11,8 @@ namespace lockstep {
 
 /// Decides how a GPU computes each matmul of a step: once for all ranks, before the first step. A resumed run
 /// keeps the plans of its snapshot (`from_snapshot`; empty if there is none). A new run uses cuBLASLt's first
-/// choices. With train.tune_matmul it uses plans from earlier runs' file, and rank 0 times new shapes.
+/// choices. With train.tune_matmul it uses the plans that earlier runs saved in a file, and rank 0 times new
+/// shapes in a forward and backward of its own.
 void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot);
 

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// A check, by hash, that all ranks have the same parameters. It finds a rank that computes or stores wrong
-/// values at the next snapshot instead of after the run. All ranks make the same calls.
+/// values at the next snapshot instead of after the run. All ranks call its functions in the same order.
 class ParameterCheck {
  public:
   /// Keeps references to all arguments.
@@ -20,7 +20,8 @@ class ParameterCheck {
   /// Returns this rank's hash after comparing those of all ranks. Throws Error naming the ranks that differ
   /// from the majority. Without a majority it names all ranks.
   uint64_t compare(int64_t step);
-  /// Calls compare() unless it takes over a hundredth of the time since the last snapshot, by rank 0's clock.
+  /// Calls compare() before a snapshot, unless that would take more than a hundredth of the time since the
+  /// last snapshot. Rank 0's clock decides.
   void compare_if_cheap(int64_t step);
 
  private:

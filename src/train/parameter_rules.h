@@ -8,11 +8,12 @@
 
 namespace lockstep {
 
-/// Returns whether a name matches. `*` is any number of characters, including dots and none; `?` is one.
+/// Returns whether a name matches a pattern. `*` matches any number of characters, including dots and none.
+/// `?` matches one character.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-/// Freezes the parameters that match train.freeze. Gives those that match train.groups their learning rate
-/// and weight decay. Describes both in the task. Throws UserError naming a bad entry or one without a match.
+/// Freezes the parameters that match train.freeze. Gives those that match train.groups their own learning
+/// rate and weight decay. Describes both in the task. Throws UserError naming a malformed or unmatched entry.
 void apply_parameter_rules(const TrainConfig& train, TrainingTask& task);
 
 }  // namespace lockstep

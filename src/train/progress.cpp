@@ -62,7 +62,7 @@ std::string bar(double share, int cells, bool unicode) {
   return unicode ? "▕" + text + "▏" : "[" + text + "]";
 }
 
-/// Returns `text` with a bar in front that fits into the display; without it below narrowest_bar cells.
+/// Returns `text` with a bar in front that fits into the display. Omits a bar below narrowest_bar cells.
 std::string bar_beside(const std::string& text, double done, double all, const Display& display) {
   // The last column stays free, because writing to it makes some terminals begin a new line.
   const int room = display.columns - 1;

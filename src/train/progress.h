@@ -69,7 +69,8 @@ class Progress {
 
   /// Shows a step. Call it after each step; `step` steps are done.
   void update(int64_t step, double loss, double per_second);
-  /// Shows the progress of a validation before each batch, from `done` = 0. Shows nothing for two seconds.
+  /// Shows the progress of a validation: `done` of `batches` batches are done. Call it before each batch,
+  /// first with 0. Nothing is shown in the first two seconds.
   void validate(int64_t done, int64_t batches);
   /// Marks the start of an epoch. Shows the first ones singly and later ones together, at a ReadingPace.
   void begin_epoch(int64_t epoch, const EpochText& text);

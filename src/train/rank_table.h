@@ -16,7 +16,8 @@ struct RankDevice {
   std::string gpu_id;     ///< the beginning of the GPU's UUID, as in nvidia-smi -L
 };
 
-/// Returns a line for each host and model: "ranks 0-3 on node1: NVIDIA H200 (GPU-1b2c3d4e ...)".
+/// Describes the devices of all ranks, which are in the order of ranks. Returns a line for each host and
+/// device model: "ranks 0-3 on node1: NVIDIA H200 (GPU-1b2c3d4e ...)".
 std::vector<std::string> rank_table(const std::vector<RankDevice>& places);
 
 /// Returns a warning if the ranks' processors are of different models; else an empty string.

@@ -240,7 +240,8 @@ class Run {
     write_sample(metrics.step);
   }
 
-  /// Ends the last step if it validates. The snapshot comes first: a job that ends meanwhile loses nothing.
+  /// Ends the last step of a run that validates there. The snapshot comes first, so that a job that ends
+  /// during the validation loses nothing.
   void finish_last(const StepMetrics& metrics) {
     folder_.check_recently();
     if (writer_) writer_->write(metrics);

@@ -15,7 +15,7 @@ namespace lockstep {
 void log_start(const Config& config, const World& world, const TrainingTask& task,
                const DataParallel& data_parallel, int64_t steps);
 
-/// Logs the highest peak memory of a rank next to the plan, if there is one. All ranks call it.
+/// Logs the highest peak memory of a rank next to the plan; nothing without a plan. All ranks call it.
 void log_memory(const World& world, const TrainingTask& task);
 
 /// Logs the result of a complete run and the command that uses the model. `reason`: why it ended early.

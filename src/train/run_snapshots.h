@@ -20,7 +20,7 @@ class RunSnapshots {
   RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
                const PlacedTensors& tensors, const ModelLayout& layout, std::function<void()> sync_metrics);
 
-  /// Logs on rank 0 which snapshots are kept where. Throws UserError if the disk has no room for them.
+  /// Logs which snapshots are kept and where. Throws UserError if the disk lacks room. Call it on rank 0.
   void describe(int64_t snapshot_bytes, bool has_best) const;
 
   /// True on rank 0 while a snapshot is due by its clock. Rank 0 then asks all ranks for one.
@@ -31,7 +31,7 @@ class RunSnapshots {
   /// Returns whether a snapshot is due by the step's number.
   bool is_due(int64_t step) const;
 
-  /// Returns whether this validation loss is the best so far, apart from models whose snapshot failed.
+  /// Returns whether this validation loss is the best so far. Models whose snapshot failed do not count.
   bool is_best(double validation_loss);
   /// Continues a snapshot that is being written. Call it after each step.
   void go_on() const;

@@ -17,8 +17,9 @@
 
 namespace lockstep {
 
-/// A copier of a step's batches to the device: on a GPU with pinned memory and its own stream, while earlier
-/// steps run, and to fixed addresses, which a recorded step needs. On the CPU it returns batches as they are.
+/// A copier of a step's batches to the device. On a GPU it uses pinned memory and its own stream, while
+/// earlier steps still run. Batches arrive at the same addresses in every step, as a recorded step requires.
+/// On the CPU it returns batches as they are.
 class BatchFeeder {
  public:
   /// `stream` is the stream that computes. No batch may have more than `most_samples` samples.
@@ -28,7 +29,7 @@ class BatchFeeder {
   std::vector<Batch> load(const std::vector<Batch>& batches);
 
  private:
-  /// Staging buffers, pinned and on the device. Of two pairs, one receives a step while the other is read.
+  /// Staging buffers, pinned and on the device. One of two pairs receives a step while the other is read.
   struct Stage {
     std::shared_ptr<std::byte> pinned;
     std::shared_ptr<std::byte> on_device;

@@ -114,7 +114,8 @@ void settle_amx(const Config& config, const World& world) {
   use_bf16_unit(true);
 }
 
-/// Copies settings of the earlier run that rank 0 finds to keys that are not set, on all ranks.
+/// Copies settings of an earlier run to keys that are not set. Rank 0 finds that run, and all ranks use its
+/// values.
 void adopt_from_earlier_run(Config& config, const World& world) {
   std::string there;
   on_first_rank(world, [&] { there = settings_to_go_on_with(config); });

@@ -69,7 +69,8 @@ int print_once(const std::string& text);
 /// Prints the text of --help like print_once(), wrapped for the terminal.
 int print_help(const std::string& text);
 
-/// Joins the other ranks, calls settle(), and selects a GPU if train.device = cuda. Programs call it first.
+/// Joins the other ranks, completes the configuration with settle(), and selects a GPU if train.device =
+/// cuda. Every training program calls it first.
 World start_world(Config& config);
 
 }  // namespace lockstep

@@ -27,8 +27,9 @@ struct SavedLayer {
     return dx;
   }
 
-  /// Returns dweight and dbias, the sum of dy's rows. `input` is the index of the weight among the
-  /// operation's inputs. The matmul for a weight [in, out] computes both because dy is its right operand.
+  /// Returns dweight and dbias, the sum of dy's rows. An unneeded one is empty. `input` is the index of the
+  /// weight among the operation's inputs. The matmul for a weight [in, out] computes both because dy is its
+  /// right operand.
   std::pair<Tensor, Tensor> weight_gradients(const Tensor& dy, GradientContext& context, size_t input) const {
     const bool wants_weight = context.wants(input);
     const auto [dweight, before] = wants_weight ? context.gradient_target(input, weight) : GradientTarget();
