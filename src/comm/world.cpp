@@ -26,7 +26,6 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/text.h"
 #include "core/thread_pool.h"
 
 namespace lockstep {
@@ -253,15 +252,19 @@ int World::share_of_cores() const { return std::max(1, available_cores() / ranks
 bool World::has_spare_core(int threads) const { return available_cores() > threads * ranks_on_my_cores_; }
 
 std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share) {
-  std::map<std::string, int> ranks_before;
+  std::map<std::string, int> ranks_that_see;
   std::vector<int> gpus;
   for (const std::string& seen : seen_by_rank) {
-    const auto ranks = std::ranges::count(seen_by_rank, seen);
-    const auto count = static_cast<int>(std::ranges::count(seen, '\n'));
-    require(may_share || count == 0 || ranks <= count, ranks, " ranks of a host see ", counted(count, "GPU"),
+    const auto count = static_cast<int>(std::count(seen.begin(), seen.end(), '\n'));
+    const int before = ranks_that_see[seen]++;
+    gpus.push_back(count == 0 ? -1 : before % count);
+  }
+  for (const auto& [seen, ranks] : ranks_that_see) {
+    const auto count = std::count(seen.begin(), seen.end(), '\n');
+    require(may_share || count == 0 || ranks <= count, ranks, " ranks of a host see ", count,
+            count == 1 ? " GPU" : " GPUs",
             ": start at most one rank per GPU, or set LOCKSTEP_SHARE_GPU=1 to let ranks share GPUs "
             "(for experiments only: gradients then pass through host memory)");
-    gpus.push_back(count == 0 ? -1 : ranks_before[seen]++ % count);
   }
   return gpus;
 }
