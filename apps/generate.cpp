@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "comm/world.h"
 #include "config/command_line.h"
@@ -55,9 +56,9 @@ void describe(CommandLine& line, Options& options) {
 
 std::string read_input(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(path, std::ios::binary);
-  require(file.good(), "--input: ", path, " cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::optional<std::string> text = read_file(path);
+  require(text.has_value(), "--input: ", path, " cannot be read");
+  return *std::move(text);
 }
 
 /// Generates a single text and prints it token by token.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "comm/world.h"
 #include "config/command_line.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "tokenizer/load_tokenizer.h"
 
@@ -15,20 +17,16 @@ using namespace lockstep;
 
 namespace {
 
-std::string read_all(std::istream& in) {
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), "cannot read ", path);
-  return read_all(file);
+std::string text_in(const std::string& path) {
+  std::optional<std::string> text = read_file(path);
+  require(text.has_value(), "cannot read ", path);
+  return *std::move(text);
 }
 
 /// Returns the text of an option, or the standard input for "-".
-std::string text_of(const std::string& option) { return option == "-" ? read_all(std::cin) : option; }
+std::string text_of(const std::string& option) {
+  return option == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : option;
+}
 
 /// Prints a line of ids.
 void print_ids(const std::vector<int32_t>& ids) {
@@ -82,11 +80,11 @@ void answer(const Request& request) {
     std::cout << tokenizer->decode(parse_ids(text_of(*request.decode), tokenizer->vocabulary_size()))
               << (request.decode == "-" ? "" : "\n");
   } else if (request.ids_of_texts) {
-    print_ids_of_texts(*tokenizer, read_file(*request.ids_of_texts), *request.ids_of_texts);
+    print_ids_of_texts(*tokenizer, text_in(*request.ids_of_texts), *request.ids_of_texts);
   } else {
     const std::optional<std::string>& file = request.ids_of_file;
-    std::vector<int32_t> ids = file ? tokenizer->encode(read_file(*file), *file)
-                                    : tokenizer->encode(text_of(*request.ids), "--ids");
+    std::vector<int32_t> ids =
+        file ? tokenizer->encode(text_in(*file), *file) : tokenizer->encode(text_of(*request.ids), "--ids");
     print_ids(request.special ? tokenizer->with_special_tokens(std::move(ids)) : ids);
   }
 }

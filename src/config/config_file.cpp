@@ -3,13 +3,14 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -82,10 +83,9 @@ std::string find_config_file(const std::string& name) {
 }
 
 std::string read_config_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  require(file.good() && !file.bad(), "--config ", path, ": the file cannot be read");
-  return text;
+  std::optional<std::string> text = read_file(path);
+  require(text.has_value(), "--config ", path, ": the file cannot be read");
+  return *std::move(text);
 }
 
 std::vector<Setting> parse_ini(const std::string& text, const std::string& file) {

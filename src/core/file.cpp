@@ -8,9 +8,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 #include "core/descriptor.h"
 #include "core/environment.h"
@@ -81,6 +83,14 @@ void write_file(const std::string& path, std::string_view bytes) {
   NewFile file(path);
   file.write(0, std::as_bytes(std::span(bytes)));
   file.publish();
+}
+
+std::optional<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  file >> std::noskipws >> text.rdbuf();
+  // Only a read that succeeds ends at the end of the file.
+  return file.eof() ? std::optional(std::move(text).str()) : std::nullopt;
 }
 
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ class NewFile {
 
 /// Writes a whole file so that a crash leaves either the old or the new one: see NewFile.
 void write_file(const std::string& path, std::string_view bytes);
+
+/// Returns the contents of a file, or nothing if it cannot be read. A stream's iterators would throw an error
+/// without the path where the file system fails, or where the file is one of a process that has just ended.
+std::optional<std::string> read_file(const std::string& path);
 
 /// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one,
 /// which processes that mapped it keep. Without it the file must exist. Throws Error with path and reason.

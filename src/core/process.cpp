@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -84,8 +83,7 @@ bool catches(pid_t process, int number) {
 
 /// Returns the fields of /proc/<pid>/stat after the name (it may contain anything), from the state on.
 std::istringstream status_of(pid_t process) {
-  std::ifstream file(concat("/proc/", process, "/stat"));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_file(concat("/proc/", process, "/stat")).value_or("");
   return std::istringstream(text.substr(text.rfind(')') + 1));
 }
 

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <sys/ioctl.h>
@@ -15,6 +14,7 @@
 #include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/process.h"
 
 namespace lockstep {
@@ -34,8 +34,7 @@ bool is_launcher(pid_t process) {
 pid_t outermost_launcher() {
   pid_t outermost = 0;
   for (pid_t process = ::getppid(); process > 1 && is_launcher(process); process = parent_of(process)) {
-    std::ifstream command_line(place_of(process) + "/cmdline");
-    if (redirects_output({std::istreambuf_iterator<char>(command_line), {}})) return 0;
+    if (redirects_output(read_file(place_of(process) + "/cmdline").value_or(""))) return 0;
     outermost = process;
   }
   return outermost;

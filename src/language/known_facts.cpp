@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -70,8 +69,7 @@ std::string record_of(const Stamp& stamp, const CorpusFacts& facts) {
 
 /// Returns the facts of a record. Returns nothing if it is missing, damaged or of other files.
 std::optional<CorpusFacts> recorded_facts(const std::string& path, const Stamp& stamp) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string record{std::istreambuf_iterator<char>(file), {}};
+  const std::string record = read_file(path).value_or("");
   const size_t end = record.size() - std::min<size_t>(record.size(), 16);
   if (hash_text(hash_of(std::string_view(record).substr(0, end))) != record.substr(end)) return {};
   std::istringstream text(record.substr(0, end));

@@ -174,7 +174,7 @@ std::vector<std::string> StoredSnapshot::files() const {
 SnapshotFile StoredSnapshot::open(const std::string& file) const {
   const int64_t bytes = checksums_of(file).bytes;
   // get() returns fewer bytes if the file ends before.
-  const std::optional<std::string> end = store_->get(key(file), bytes - 1, 2);
+  const std::optional<std::string> end = store_->get(key(file), std::max<int64_t>(bytes - 1, 0), 2);
   require(end.has_value(), name_of(file), " is missing");
   require(std::ssize(*end) == 1, name_of(file), " is damaged: its size is not ", bytes, " bytes");
   const auto read_at = [&](int64_t begin, int64_t count) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/download.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "core/error.h"
 #include "store/http.h"
 #include "store/retry.h"
@@ -34,12 +31,7 @@ void download_object(const std::string& url, NewFile& file) {
 
 }  // namespace
 
-std::string sha256_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return sha256(text.str());
-}
+std::string sha256_of_file(const std::string& path) { return sha256(read_file(path).value_or("")); }
 
 void download(const std::string& url, NewFile& file, const std::string& expected_sha256) {
   try {

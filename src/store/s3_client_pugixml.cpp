@@ -90,10 +90,11 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                    .headers = request.headers,
                    .body_sha256 = body_sha256};
   if (!request.body.empty()) to_sign.headers.emplace_back("content-type: application/octet-stream");
+  const Credentials credentials = credentials_.current();  // may ask a server, so the time is taken later
   const HttpRequest signed_request{
       .method = request.method,
       .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
-      .headers = sign_s3(credentials_.current(), options_.region, to_sign, std::time(nullptr)),
+      .headers = sign_s3(credentials, options_.region, to_sign, std::time(nullptr)),
       .body = request.body,
       .file = request.file,
       .ca_bundle = options_.ca_bundle,

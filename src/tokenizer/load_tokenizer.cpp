@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "tokenizer/byte_pair_tokenizer.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/tiktoken_file.h"
@@ -20,16 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr uintmax_t largest_file = 512ull << 20;
 
-std::string read_file(const std::string& path) {
+std::string text_in(const std::string& path) {
   std::error_code problem;
   const uintmax_t bytes = fs::file_size(path, problem);
   require(!problem, "cannot read ", path, ": ", problem.message());
   require(bytes <= largest_file, path, " has ", bytes, " bytes, which is too large for a tokenizer");
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  require(file.good(), "cannot read ", path);
-  return text.str();
+  std::optional<std::string> text = read_file(path);
+  require(text.has_value(), "cannot read ", path);
+  return *std::move(text);
 }
 
 std::shared_ptr<const Tokenizer> characters_from(const TokenizerFile& file, const std::string& origin) {
@@ -70,13 +69,13 @@ TokenizerConfig config_beside(const fs::path& path) {
   const auto beside = [&](const char* name) { return (path.parent_path() / name).string(); };
   TokenizerConfig config;
   const std::string file = beside("tokenizer_config.json");
-  if (fs::exists(file)) config = read_tokenizer_config(read_file(file), file);
+  if (fs::exists(file)) config = read_tokenizer_config(text_in(file), file);
   // `transformers` reads the other files only if tokenizer_config.json lists no added tokens.
   if (config.has_added) return config;
   const std::string roles = beside("special_tokens_map.json");
-  if (fs::exists(roles)) read_special_tokens_map(read_file(roles), roles, config);
+  if (fs::exists(roles)) read_special_tokens_map(text_in(roles), roles, config);
   const std::string added = beside("added_tokens.json");
-  if (fs::exists(added)) read_added_tokens_map(read_file(added), added, config);
+  if (fs::exists(added)) read_added_tokens_map(text_in(added), added, config);
   return config;
 }
 
@@ -152,7 +151,7 @@ std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::str
 std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const std::string& folder) {
   const std::string merges = folder + "merges.txt";
   require(fs::exists(merges), path, " needs its merges, but there is no ", merges);
-  TokenizerFile file = read_vocabulary_and_merges(read_file(path), path, read_file(merges), merges);
+  TokenizerFile file = read_vocabulary_and_merges(text_in(path), path, text_in(merges), merges);
   const TokenizerConfig config = config_beside(path);
   apply(config, file);
   BytePairModel model = byte_pair_model(file, path);
@@ -182,7 +181,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
           " does not exist: a tokenizer is tokenizer.json, vocab.json with merges.txt, ",
           "a *.tiktoken file, or a folder with one of the first two");
   if (path.ends_with("vocab.json")) return from_vocabulary(path, path.substr(0, path.size() - 10));
-  const std::string text = read_file(path);
+  const std::string text = text_in(path);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (path.ends_with(".json") || (first != std::string::npos && text[first] == '{'))
     return from_json(text, path, config_beside(path));

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <locale>
 #include <numeric>
+#include <optional>
 #include <sys/file.h>
 #include <thread>
 
@@ -51,10 +51,10 @@ class PlansFile {
   /// Replaces this process's plans with those of the file. Logs a warning and loads none if they are bad.
   void load() const {
     import_matmul_plans("");
-    std::ifstream file(path_, std::ios::binary);
-    if (!file) return;
+    const std::optional<std::string> plans = read_file(path_);
+    if (!plans) return;
     try {
-      import_matmul_plans({std::istreambuf_iterator<char>(file), {}});
+      import_matmul_plans(*plans);
     } catch (const UserError& problem) {
       log_warning(concat(path_, ": ", problem.what(), "; its plans are tuned again"));
     }

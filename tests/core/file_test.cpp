@@ -122,6 +122,18 @@ TEST(File, AFailureNamesThePathAndLeavesNothingBehind) {
   EXPECT_EQ(count_entries(folder.path()), 1);
 }
 
+TEST(File, IsReadWholeOrNotAtAll) {
+  const TemporaryDirectory directory;
+  const std::string bytes(" \n\0a\xFF\r\n", 7);
+  write_file(directory / "file", bytes);
+  EXPECT_EQ(read_file(directory / "file"), bytes);
+  write_file(directory / "file", "");
+  EXPECT_EQ(read_file(directory / "file"), "");
+  EXPECT_EQ(read_file(directory / "none"), std::nullopt);
+  EXPECT_EQ(read_file(directory.path()), std::nullopt) << "a folder opens, but reading it fails";
+  EXPECT_EQ(read_file("/proc/self/mem"), std::nullopt) << "a file whose first byte cannot be read";
+}
+
 TEST(File, AReadOnlyFolderIsNamed) {
   if (::geteuid() == 0) GTEST_SKIP() << "nothing is read-only for root";
   const TemporaryDirectory folder;

@@ -128,6 +128,9 @@ TEST_F(LargeText, ADamagedRecordIsNotUsed) {
     write_text(record, whole.substr(0, length));
     EXPECT_GE(bytes_to_measure(path_, facts), std::ssize(text_)) << length;
   }
+  fs::remove(record);
+  fs::create_directory(record);
+  EXPECT_GE(bytes_to_measure(path_, facts), std::ssize(text_)) << "a record that cannot be read";
 }
 
 TEST_F(LargeText, OfAFolderIsReadAgainIfAnyDocumentChanges) {
