@@ -116,9 +116,9 @@ void TensorSums::add(const std::string& packed) {
 std::optional<uint64_t> TensorSums::of(size_t tensor) const {
   const Sum& sum = sums_.at(tensor);
   std::string hashes;
-  for (const std::optional<uint64_t>& block : sum.blocks) {
-    if (!block || sum.is_disputed) return std::nullopt;
-    append(hashes, *block);
+  for (const std::optional<uint64_t>& hash : sum.blocks) {
+    if (!hash || sum.is_disputed) return std::nullopt;
+    append(hashes, *hash);
   }
   return hash_of(hashes);
 }

@@ -36,19 +36,19 @@ struct Case {
 };
 
 TEST(StagedExchange, TakesAConstantBesidesTheShareAndBringsEveryElement) {
-  for (const auto& [ranks, values, first_writes_all] :
-       {Case{2, HeldTensors::owned_ranges, false}, Case{3, HeldTensors::everything, false},
-        Case{3, HeldTensors::groups, false}, Case{3, HeldTensors::owned_ranges, true}}) {
+  for (const Case& one : {Case{2, HeldTensors::owned_ranges, false}, Case{3, HeldTensors::everything, false},
+                          Case{3, HeldTensors::groups, false}, Case{3, HeldTensors::owned_ranges, true}}) {
+    const int ranks = one.ranks;
     const auto group = LocalCommunicator::make_group(ranks);
     run_ranks(ranks, [&](Communicator& launched) {
       const auto recording = std::make_shared<Recording>(group, launched.rank());
       const World world(recording);
       // The reversed order of sizes gives each rank pieces of every other rank.
       HeldTensors tensors({{"bias", {7}}, {"tall", {1900, 1700}}, {"wide", {700, 2900}}},
-                          {"exp_avg", "exp_avg_sq"}, ranks, values, HeldTensors::owned_ranges);
+                          {"exp_avg", "exp_avg_sq"}, ranks, one.values, HeldTensors::owned_ranges);
       tensors.count(world.rank(), 1.0);
       const std::vector<SnapshotFile> planned = files_of(tensors);
-      const Deal deal = first_writes_all
+      const Deal deal = one.first_writes_all
                             ? deal_to_first(planned, ranks)
                             : deal_parts(planned, ranks, [](int64_t) { return int64_t{5} << 20; });
       const RankShare& share = deal[static_cast<size_t>(world.rank())];
