@@ -97,13 +97,12 @@ std::vector<std::string> Communicator::all_gather_text(const std::string& mine) 
   return texts;
 }
 
-std::string Communicator::broadcast_text(const std::string& text, int root) {
+std::string Communicator::broadcast_text(std::string text, int root) {
   int64_t length = static_cast<int64_t>(text.size());
   broadcast(&length, sizeof(length), root);
-  std::string received = text;
-  received.resize(static_cast<size_t>(length));
-  if (length > 0) broadcast(received.data(), length, root);
-  return received;
+  text.resize(static_cast<size_t>(length));
+  if (length > 0) broadcast(text.data(), length, root);
+  return text;
 }
 
 bool Communicator::on_every_rank(bool holds) {

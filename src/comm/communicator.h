@@ -61,7 +61,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Gathers texts of any length, in rank order.
   std::vector<std::string> all_gather_text(const std::string& mine);
-  std::string broadcast_text(const std::string& text, int root);
+  std::string broadcast_text(std::string text, int root);
   /// Returns true on all ranks if `holds` is true on each of them.
   bool on_every_rank(bool holds);
 

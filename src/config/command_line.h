@@ -32,9 +32,9 @@ class CommandLine {
   explicit CommandLine(const std::string& description = "");
   ~CommandLine();
 
-  /// Adds an option whose value is a std::string, int, int64_t, uint64_t, double, std::optional<std::string>
-  /// or std::vector<std::string>. --help shows the present value of the first five types. Each use of a
-  /// vector's option adds one text, literally.
+  /// Adds an option that writes a std::string, int, int64_t, uint64_t or double, whose present value --help
+  /// shows. It may also write a std::optional<std::string>, or a std::vector<std::string>, to which each use
+  /// adds one text, literally.
   template <class Value>
   void add(const std::string& names, Value& value, const std::string& help = "",
            const OptionRules& rules = {});

@@ -14,14 +14,14 @@ inline constexpr int64_t most_permuted = UINT32_MAX / 20 - 1;
 std::vector<uint32_t> random_permutation(int64_t count, uint64_t seed);
 
 /// Returns element `index` of another random order of [0, count), for any count below 2^62. It needs no
-/// memory: a Feistel network with Philox as its function is a permutation of some 2^k numbers. Those from
+/// memory: a Feistel network with Philox as its function is a permutation of some 2^k numbers. Results from
 /// `count` on are permuted again.
 int64_t permuted(int64_t index, int64_t count, uint64_t seed);
 
-/// The samples that each replica sees in an epoch, bit-identical to torch.utils.data.DistributedSampler. More
-/// than most_permuted samples have the order of permuted().
-/// Replica r takes positions r, r + replicas, ... of one order. At its end the order starts again until all
-/// replicas have equally many samples.
+/// The samples that each replica sees in an epoch, bit-identical to torch.utils.data.DistributedSampler. Data
+/// sets of more than most_permuted samples have the order of permuted(). Replica r takes positions r,
+/// r + replicas, ... of one order. At its end the order starts again until all replicas have equally many
+/// samples.
 class DistributedSampler {
  public:
   struct Options {

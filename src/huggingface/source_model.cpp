@@ -115,7 +115,8 @@ void SourceModel::open_snapshot(const World& world) {
       config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
   const ModelConfig& model = config.model;
   has_own_vocabulary_ = !model.from.empty();
-  const int64_t multiple = vocabulary_multiple_ = std::max<int64_t>(1, model.vocab_multiple);
+  const int64_t multiple = std::max<int64_t>(1, model.vocab_multiple);
+  vocabulary_multiple_ = multiple;
   // Padding for matmuls has fewer rows than a multiple. A larger padding takes part in the softmax.
   int64_t vocabulary = padding < multiple ? rows : rows + padding;
   if (model.vocab_size > 0) vocabulary = model.vocab_size;
@@ -167,7 +168,7 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
       } catch (const UserError& failure) {
         problem = failure.what();
       }
-      values = world.communicator().broadcast_text(values, 0);  // empty if rank 0 has failed
+      values = world.communicator().broadcast_text(std::move(values), 0);  // empty if rank 0 has failed
       if (values.empty() && problem.empty()) problem = "rank 0 has failed";
       if (!values.empty())
         keep(world, tensors, {one.place.begin + piece.begin, one.place.begin + piece.end}, values);

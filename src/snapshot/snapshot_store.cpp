@@ -128,10 +128,10 @@ void SnapshotStore::end(Kind kind, const Snapshot& snapshot, const std::string& 
     store_->end_group(group, begun, receipts,
                       {.key = state_file, .pieces = {std::as_bytes(std::span(state))}});
   });
+  const FailedStep failed = kind == Kind::step ? failed_step() : FailedStep();
+  if (failed.passed_over == snapshot.step) set_failed_step({.step = failed.step});
   try {
     remove_older(kind, group);
-    const FailedStep failed = kind == Kind::step ? failed_step() : FailedStep();
-    if (failed.passed_over == snapshot.step) set_failed_step({.step = failed.step});
   } catch (const Error& problem) {
     // The new snapshot is safe, and the old ones only take up space.
     log_warning(

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "store/object_store.h"
 
@@ -24,6 +27,13 @@ struct HttpRequest {
   double stall_seconds = 10.0;  ///< limit of the time without a byte
   double total_seconds = 0.0;   ///< 0: no limit
 };
+
+/// Returns the header that requests a part of an object, as ObjectReader::get() does; none for the whole.
+inline std::vector<std::string> range_header(int64_t begin, int64_t bytes) {
+  constexpr int64_t all = ObjectReader::all_bytes;
+  if (begin == 0 && bytes == all) return {};
+  return {concat("Range: bytes=", begin, "-", begin + std::min(bytes, all - begin) - 1)};
+}
 
 struct HttpReply {
   long status = 0;                             ///< 0 for a file:// URL

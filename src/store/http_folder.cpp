@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/http_folder.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -24,13 +23,10 @@ class HttpFolder : public ObjectReader {
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
     if (!whole_.contains(key)) {
       if (bytes <= 0) return exists(key) ? std::optional<std::string>("") : std::nullopt;
-      std::vector<std::string> headers;
-      const bool is_whole = begin == 0 && bytes == all_bytes;
-      const int64_t last = begin + std::min(bytes, all_bytes - begin) - 1;
-      if (!is_whole) headers = {concat("Range: bytes=", begin, "-", last)};
-      HttpReply reply = ask(key, headers);
+      const std::vector<std::string> range = range_header(begin, bytes);
+      HttpReply reply = ask(key, range);
       if (reply.status == 404) return std::nullopt;
-      if (is_whole) return std::move(reply.body);
+      if (range.empty()) return std::move(reply.body);
       if (reply.status == 416) return "";
       if (reply.status == 206) return reply.body.substr(0, static_cast<size_t>(bytes));
       whole_[key] = std::move(reply.body);

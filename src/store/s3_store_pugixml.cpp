@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "store/http.h"
 #include "store/s3_store.h"
 
 namespace lockstep {
@@ -90,15 +91,12 @@ class S3Store : public ObjectStore {
   }
 
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
-    S3Request request{.method = "GET", .key = prefix_ + key};
-    const bool is_whole = begin == 0 && bytes == all_bytes;
-    const int64_t last = begin + std::min(bytes, all_bytes - begin) - 1;
-    if (!is_whole) request.headers = {concat("range: bytes=", begin, "-", last)};
-    HttpReply reply = client_.send(request);
+    const std::vector<std::string> range = range_header(begin, bytes);
+    HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key, .headers = range});
     if (reply.status == 404) return std::nullopt;
     if (reply.status == 416) return "";
     // A server that does not support ranges answers 200, with the whole object.
-    if (reply.status == 206 || is_whole) return std::move(reply.body);
+    if (reply.status == 206 || range.empty()) return std::move(reply.body);
     const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
     return reply.body.substr(from, static_cast<size_t>(bytes));
   }

@@ -6,11 +6,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 
-#include "core/memory.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -140,9 +141,16 @@ std::string to_safetensors(const SafeTensors& content) {
 
 namespace {
 
-SafeTensors read_safetensors(const std::string& origin, const SafeTensorsHeader::ReadAt& read_at) {
+/// Reads bytes of a file, which has as many, from `begin` on.
+using ReadInto = std::function<void(int64_t begin, std::span<std::byte> target)>;
+
+SafeTensors read_safetensors(const std::string& origin, int64_t file_bytes, const ReadInto& read) {
   const std::string complaint = origin + " is not a valid safetensors file";
-  const std::string header = SafeTensorsHeader::read(complaint, read_at);
+  const std::string header = SafeTensorsHeader::read(complaint, [&](int64_t begin, int64_t count) {
+    std::string bytes(static_cast<size_t>(std::clamp<int64_t>(file_bytes - begin, 0, count)), '\0');
+    read(begin, std::as_writable_bytes(std::span(bytes)));
+    return bytes;
+  });
   SafeTensors content;
   try {
     SafeTensorsHeader parsed =
@@ -150,14 +158,14 @@ SafeTensors read_safetensors(const std::string& origin, const SafeTensorsHeader:
     content.metadata = std::move(parsed.metadata);
     int64_t begin = std::ssize(header);
     for (const SafeTensorsEntry& entry : parsed.entries) {
-      const std::string data = read_at(begin, entry.bytes());
-      require(std::ssize(data) == entry.bytes(), "tensor ", entry.name, ": its data are cut off");
+      // A wrong header may describe more than any memory holds.
+      require(entry.bytes() <= file_bytes - begin, "tensor ", entry.name, ": its data are cut off");
       const Tensor tensor = empty(entry.shape, entry.dtype, cpu_stream());
-      copy_bytes(tensor.view().data, cpu_stream(), data.data(), cpu_stream(), entry.bytes());
+      read(begin, {static_cast<std::byte*>(tensor.view().data), static_cast<size_t>(entry.bytes())});
       content.tensors.push_back({entry.name, tensor});
       begin += entry.bytes();
     }
-    require(read_at(begin, 1).empty(), "there are bytes after its last tensor");
+    require(begin == file_bytes, "there are bytes after its last tensor");
   } catch (const std::exception& problem) {
     throw UserError(concat(complaint, ": ", problem.what()));
   }
@@ -167,21 +175,18 @@ SafeTensors read_safetensors(const std::string& origin, const SafeTensorsHeader:
 }  // namespace
 
 SafeTensors from_safetensors(const std::string& bytes, const std::string& origin) {
-  return read_safetensors(origin, [&](int64_t begin, int64_t count) {
-    return bytes.substr(std::min(static_cast<size_t>(begin), bytes.size()), static_cast<size_t>(count));
+  return read_safetensors(origin, std::ssize(bytes), [&](int64_t begin, std::span<std::byte> target) {
+    std::ranges::copy(std::as_bytes(std::span(bytes)).subspan(static_cast<size_t>(begin), target.size()),
+                      target.begin());
   });
 }
 
 SafeTensors load_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   require(file.good() && !std::filesystem::is_directory(path), "cannot read ", path);
-  const int64_t size = file.tellg();
-  return read_safetensors(path, [&](int64_t begin, int64_t count) {
-    // A wrong header may ask for more than any memory holds.
-    std::string data(static_cast<size_t>(std::clamp<int64_t>(size - begin, 0, count)), '\0');
-    file.seekg(begin).read(data.data(), std::ssize(data));
-    data.resize(static_cast<size_t>(file.gcount()));
-    return data;
+  return read_safetensors(path, file.tellg(), [&](int64_t begin, std::span<std::byte> target) {
+    file.seekg(begin).read(reinterpret_cast<char*>(target.data()), std::ssize(target));
+    require(file.good(), "cannot read ", path);
   });
 }
 

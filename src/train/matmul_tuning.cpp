@@ -104,7 +104,7 @@ void run_once(const Config& config, const TrainingTask& task) {
 
 /// Returns the plans of this run's matmuls. Times the shapes that no earlier run has tuned.
 std::string tune(const Config& config, const TrainingTask& task) {
-  // The other ranks wait without a deadline, so this one is the limit of what they wait for the file.
+  // The other ranks wait without a deadline. Only this limit keeps them from waiting for ever.
   const PlansFile file(config.dist.timeout_s);
   if (stop_was_requested()) return {};
   file.load();

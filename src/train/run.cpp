@@ -309,7 +309,8 @@ class Run {
   void save(SnapshotWriter::Purpose purpose) {
     if (!purpose.step && !purpose.best) return;
     parameter_check_.compare_if_cheap(last_step_);
-    snapshots_->save(snapshot(), purpose);
+    // Taking a snapshot waits for a GPU.
+    if (!config_.snapshot.path.empty()) snapshots_->save(snapshot(), purpose);
   }
 
   /// Shows a sample text if one is due. After the last step it shows the result.

@@ -120,7 +120,6 @@ void RunSnapshots::save(Snapshot snapshot, SnapshotWriter::Purpose purpose) {
     last_ = Clock::now();
     is_wanted_ = false;
   }
-  if (!writer_ || (!purpose.step && !purpose.best)) return;
   report_progress("snapshot");
   has_begun_any_ |= purpose.step;
   snapshot.best_validation_loss = best_loss_;

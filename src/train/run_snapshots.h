@@ -35,7 +35,8 @@ class RunSnapshots {
   bool is_best(double validation_loss);
   /// Continues a snapshot that is being written. Call it after each step.
   void go_on() const;
-  /// Writes a snapshot for these purposes, if any. All ranks have ended the step.
+  /// Writes a snapshot for these purposes, of which there is one. All ranks have ended the step. Needs a
+  /// snapshot.path.
   void save(Snapshot snapshot, SnapshotWriter::Purpose purpose);
   /// Waits for the snapshot that is being written. Then writes one of this step, unless there is one with the
   /// same state. Returns false if it cannot be written.

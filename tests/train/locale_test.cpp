@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library user may set the program's locale. Names, files and bits of a run do not depend on it.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 
+#include "core/file.h"
 #include "tests/support/foreign_locale.h"
 #include "tests/support/tiny_training.h"
 
@@ -26,13 +25,11 @@ Outcome outcome_of(Config config) {
   Outcome outcome{.result = train_on(1, 1, config), .files = {}};
   for (const auto& entry : fs::recursive_directory_iterator(config.log.dir)) {
     const std::string name = fs::relative(entry.path(), config.log.dir).string();
-    std::string& bytes = outcome.files[name];
+    std::string& bytes = outcome.files[name];  // a folder has none
     const std::string ending = entry.path().extension();
     const bool has_times =
         ending == ".jsonl" || ending == ".log" || ending == ".bin" || name.ends_with("state.json");
-    if (!entry.is_regular_file() || has_times) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    if (entry.is_regular_file() && !has_times) bytes = read_file(entry.path()).value();
   }
   return outcome;
 }
