@@ -105,6 +105,7 @@ class ExampleBlocks : public Dataset {
     int64_t example = 0;
     int64_t token = 0;
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer in a defaulted comparison
     auto operator<=>(const Place&) const = default;
   };
 
