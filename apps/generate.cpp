@@ -2,7 +2,6 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
-#include <utility>
 
 #include "comm/world.h"
 #include "config/command_line.h"
@@ -56,9 +55,7 @@ void describe(CommandLine& line, Options& options) {
 
 std::string read_input(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::optional<std::string> text = read_file(path);
-  require(text.has_value(), "--input: ", path, " cannot be read");
-  return *std::move(text);
+  return read_named_file(path, "--input");
 }
 
 /// Generates a single text and prints it token by token.

@@ -17,12 +17,6 @@ using namespace lockstep;
 
 namespace {
 
-std::string text_in(const std::string& path) {
-  std::optional<std::string> text = read_file(path);
-  require(text.has_value(), "cannot read ", path);
-  return *std::move(text);
-}
-
 /// Returns the text of an option, or the standard input for "-".
 std::string text_of(const std::string& option) {
   return option == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : option;
@@ -80,11 +74,11 @@ void answer(const Request& request) {
     std::cout << tokenizer->decode(parse_ids(text_of(*request.decode), tokenizer->vocabulary_size()))
               << (request.decode == "-" ? "" : "\n");
   } else if (request.ids_of_texts) {
-    print_ids_of_texts(*tokenizer, text_in(*request.ids_of_texts), *request.ids_of_texts);
+    print_ids_of_texts(*tokenizer, read_named_file(*request.ids_of_texts), *request.ids_of_texts);
   } else {
     const std::optional<std::string>& file = request.ids_of_file;
-    std::vector<int32_t> ids =
-        file ? tokenizer->encode(text_in(*file), *file) : tokenizer->encode(text_of(*request.ids), "--ids");
+    std::vector<int32_t> ids = file ? tokenizer->encode(read_named_file(*file), *file)
+                                    : tokenizer->encode(text_of(*request.ids), "--ids");
     print_ids(request.special ? tokenizer->with_special_tokens(std::move(ids)) : ids);
   }
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <span>
-#include <sstream>
 #include <vector>
 
 #include "comm/world.h"
 #include "config/command_line.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "data/encode.h"
@@ -19,14 +18,6 @@
 using namespace lockstep;
 
 namespace {
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), "cannot read ", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
@@ -47,7 +38,7 @@ int main(int argc, char** argv) {
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
     const auto tokenizer = load_tokenizer(path);
-    const std::string text = read_file(text_path);
+    const std::string text = read_named_file(text_path, "--text");
     ThreadPool pool(threads);
     const Corpus corpus = corpus_of_file(text_path, "Text", text_path, text_path);
     std::vector<int32_t> ids = tokenizer->encode(text, text_path);

@@ -98,8 +98,7 @@ std::vector<std::string> Communicator::all_gather_text(const std::string& mine) 
 }
 
 std::string Communicator::broadcast_text(std::string text, int root) {
-  int64_t length = static_cast<int64_t>(text.size());
-  broadcast(&length, sizeof(length), root);
+  const int64_t length = broadcast_value(std::ssize(text), root);
   text.resize(static_cast<size_t>(length));
   if (length > 0) broadcast(text.data(), length, root);
   return text;

@@ -44,6 +44,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void broadcast(void* data, int64_t bytes, int root);
   /// Gathers a block of `bytes` from every rank into `all`, in rank order.
   void all_gather(const void* mine, int64_t bytes, void* all);
+  /// Returns the number of rank `root` on all ranks.
+  template <class T>
+  T broadcast_value(T value, int root) {
+    broadcast(&value, sizeof value, root);
+    return value;
+  }
   /// Gathers a number from every rank, in rank order.
   template <class T>
   std::vector<T> all_gather_value(const T& mine) {

@@ -211,8 +211,7 @@ ncclUniqueId agree_on_id(Communicator& host) {
   }
   problem = host.broadcast_text(problem, 0);
   expect(problem.empty(), problem);
-  host.broadcast(&id, sizeof(id), 0);
-  return id;
+  return host.broadcast_value(id, 0);
 }
 
 }  // namespace

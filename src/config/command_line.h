@@ -32,9 +32,9 @@ class CommandLine {
   explicit CommandLine(const std::string& description = "");
   ~CommandLine();
 
-  /// Adds an option that writes a std::string, int, int64_t, uint64_t or double, whose present value --help
-  /// shows. It may also write a std::optional<std::string>, or a std::vector<std::string>, to which each use
-  /// adds one text, literally.
+  /// Adds an option. It writes a std::string, int, int64_t, uint64_t or double, and --help shows the present
+  /// value. It may also write a std::optional<std::string> or a std::vector<std::string>. Each use adds one
+  /// literal text to a vector.
   template <class Value>
   void add(const std::string& names, Value& value, const std::string& help = "",
            const OptionRules& rules = {});

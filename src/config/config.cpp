@@ -8,6 +8,7 @@
 #include "config/config_file.h"
 #include "config/config_schema.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/gpu.h"
 #include "core/text.h"
 
@@ -235,7 +236,7 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
   std::string name = arguments.program;
   if (!arguments.config_file.empty()) {
     const std::string path = find_config_file(arguments.config_file);
-    layers.push_back(parse_ini(read_config_file(path), path));
+    layers.push_back(parse_ini(read_named_file(path, "--config"), path));
     name = std::filesystem::path(path).stem().string();
   }
   layers.push_back(arguments.overrides);

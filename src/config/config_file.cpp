@@ -4,13 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -80,12 +77,6 @@ std::string find_config_file(const std::string& name) {
   const std::string shipped = find_shipped(name);
   if (!shipped.empty()) return shipped;
   throw UserError(concat("--config ", name, ": no such file; shipped configurations: ", shipped_names()));
-}
-
-std::string read_config_file(const std::string& path) {
-  std::optional<std::string> text = read_file(path);
-  require(text.has_value(), "--config ", path, ": the file cannot be read");
-  return *std::move(text);
 }
 
 std::vector<Setting> parse_ini(const std::string& text, const std::string& file) {

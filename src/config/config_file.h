@@ -16,9 +16,6 @@ std::string find_config_file(const std::string& name);
 /// Returns true if `name` is an INI file that exists, or the name of a shipped configuration.
 bool is_config_file(const std::string& name);
 
-/// Returns the text of the file. Throws UserError if it cannot be read.
-std::string read_config_file(const std::string& path);
-
 /// Returns the lines "key = value" of an INI text, with `file` and line as their origin. Sections are in
 /// brackets. A comment starts with # or ; at the beginning of a line or after a blank. A value in double
 /// quotes is taken literally. Throws UserError for any other line, and for a key that is set twice.

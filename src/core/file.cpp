@@ -93,6 +93,12 @@ std::optional<std::string> read_file(const std::string& path) {
   return file.eof() ? std::optional(std::move(text).str()) : std::nullopt;
 }
 
+std::string read_named_file(const std::string& path, const std::string& option) {
+  std::optional<std::string> text = read_file(path);
+  require(text.has_value(), option, option.empty() ? "" : " ", path, " cannot be read");
+  return *std::move(text);
+}
+
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {
   // Truncating a file that a process of an earlier run still has mapped would kill that process.
   if (create) ::unlink(path.c_str());

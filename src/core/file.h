@@ -46,9 +46,13 @@ void write_file(const std::string& path, std::string_view bytes);
 /// Returns the contents of a file, or nothing if it cannot be read. A stream's iterators would throw an error
 /// without the path where the file system fails, or where the file is one of a process that has just ended.
 std::optional<std::string> read_file(const std::string& path);
+/// Returns the contents of a file that the user named. Throws UserError with the path, and the `option` that
+/// had it, if the file cannot be read.
+std::string read_named_file(const std::string& path, const std::string& option = "");
 
-/// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one,
-/// which processes that mapped it keep. Without it the file must exist. Throws Error with path and reason.
+/// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one. A
+/// process that mapped the older file keeps it. Without `create` the file must exist. Throws Error with path
+/// and reason.
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create);
 
 /// Returns the folder for rebuildable data: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.

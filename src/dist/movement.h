@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// A way to send gradients and values between ranks. ReductionPlan defines what is added to what. All ranks
-/// call the same operations in the same order. If stream() is a GPU's, operations are queued.
+/// A way to send gradients and values between ranks. ReductionPlan defines the additions. All ranks call the
+/// same operations in the same order. If stream() is a GPU's, operations are queued.
 class Movement {
  public:
   /// A bucket that is sent to the owners of its elements.

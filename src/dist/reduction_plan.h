@@ -54,9 +54,9 @@ struct ReductionPlan {
     std::vector<Fold> folds;         ///< made by every owner, in order
   };
 
-  /// `merges_last`: a rank makes the additions after a round's last replica itself. Otherwise they are part
-  /// of the folds, which saves a pass if owners read other ranks' slots in place. Throws UserError if there
-  /// are fewer replicas than ranks.
+  /// `merges_last`: a rank makes the additions after a round's last replica itself. Otherwise the folds make
+  /// them. That saves a pass if owners read other ranks' slots in place. Throws UserError if there are fewer
+  /// replicas than ranks.
   ReductionPlan(int total_replicas, int accumulate, int ranks, int rank, Execution execution,
                 bool merges_last);
 

@@ -57,8 +57,8 @@ struct Sharding {
   Ownership reads;    ///< [rank], of all elements: those that it keeps for operations, as values or copies
 };
 
-/// Returns the blocks of the norm that each rank sends, counted in the order of the exchange: those of rank
-/// 0, then those of rank 1, ... So a rank's blocks are one range, although it owns a range of each unit.
+/// Returns the blocks of the norm that each rank sends. The exchange counts the blocks of rank 0, then those
+/// of rank 1, and so on. So a rank's blocks are one range, although it owns a range of each unit.
 Ownership blocks_by_owner(const Ownership& updates);
 /// Returns the place of each block of the space in that order.
 std::vector<int32_t> places_of_blocks(const Ownership& updates);

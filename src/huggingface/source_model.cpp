@@ -77,8 +77,7 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
     }
     config_ = folder_->config();
   });
-  is_snapshot = world.communicator().broadcast_text(is_snapshot ? "snapshot" : "", 0) == "snapshot";
-  if (is_snapshot) {
+  if (world.communicator().broadcast_value(is_snapshot, 0)) {
     open_snapshot(world);
     return;
   }
@@ -109,8 +108,8 @@ void SourceModel::open_snapshot(const World& world) {
     }
     require(rows > 0, snapshot_->name(), " is not a snapshot of a GPT: it has no tensor ", tokens_name);
   });
-  world.communicator().broadcast(&rows, sizeof rows, 0);
-  world.communicator().broadcast(&padding, sizeof padding, 0);
+  rows = world.communicator().broadcast_value(rows, 0);
+  padding = world.communicator().broadcast_value(padding, 0);
   const Config config =
       config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
   const ModelConfig& model = config.model;

@@ -219,8 +219,7 @@ Kept hand_out(const World& world, uint64_t key, const Kept& mine, bool needs,
               const std::optional<std::string>& path) {
   Communicator& communicator = world.communicator();
   if (communicator.on_every_rank(!needs)) return mine;
-  int64_t size = mine.image.bytes().size();
-  communicator.broadcast(&size, sizeof size, 0);
+  const int64_t size = communicator.broadcast_value(mine.image.bytes().size(), 0);
   const auto receive = [&](NewImage* image) {
     std::vector<std::byte> memory(static_cast<size_t>(std::min(piece_bytes, size)));
     for (int64_t begin = 0; begin < size; begin += piece_bytes) {

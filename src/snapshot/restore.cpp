@@ -168,16 +168,15 @@ void read_through_first(const StoredSnapshot& snapshot, const World& world, cons
     int64_t bytes = 0;
     std::vector<std::byte> received;
     for (int64_t begin = std::ssize(file.header); !world.is_first(); begin += bytes) {
-      communicator.broadcast(&bytes, sizeof bytes, 0);
+      bytes = communicator.broadcast_value(bytes, 0);
       if (bytes == 0) return;
       received.resize(static_cast<size_t>(bytes));
       communicator.broadcast(received.data(), bytes, 0);
       restoration.take(begin, received);
     }
     const auto hand_on = [&](std::span<const std::byte> piece) {
-      bytes = std::ssize(piece);
       if (world.size() == 1) return;
-      communicator.broadcast(&bytes, sizeof bytes, 0);
+      bytes = communicator.broadcast_value(std::ssize(piece), 0);
       if (bytes > 0) communicator.broadcast(const_cast<std::byte*>(piece.data()), bytes, 0);
     };
     try {

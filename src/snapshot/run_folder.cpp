@@ -7,7 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "config/config_file.h"
 #include "config/config_schema.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -84,9 +83,9 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
       decay_steps_ = run->settings.train.decay_steps;
     log_opening();
   });
-  const bool is_finished = communicator.broadcast_text(finished_run_ ? "finished" : "", 0) == "finished";
+  const bool is_finished = communicator.broadcast_value(finished_run_.has_value(), 0);
   if (is_finished && !world.is_first()) finished_run_ = FoundRun{.is_finished = true};
-  communicator.broadcast(&decay_steps_, sizeof decay_steps_, 0);
+  decay_steps_ = communicator.broadcast_value(decay_steps_, 0);
   is_shared_ = is_finished || is_shared_by_all(world, config.snapshot.path);
   share_snapshot();
 }
@@ -334,7 +333,7 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
                .patience = end.patience};
   try {
     const Config& settings = run.settings =
-        config_of_earlier_run(read_config_file(settings_path(config)), settings_path(config));
+        config_of_earlier_run(read_named_file(settings_path(config)), settings_path(config));
     run.differences = differences_of(settings, run.step, config);
     // A folder that was moved still contains its snapshots.
     run.snapshot_path = settings.snapshot.path == default_snapshot_path(settings)
@@ -342,7 +341,7 @@ std::optional<FoundRun> find_run(const Config& config, const Artifacts& artifact
                             : settings.snapshot.path;
     const std::string hashes = data_path(config);
     if (std::error_code ignored;
-        fs::exists(hashes, ignored) && read_config_file(hashes) != hash_lines(artifacts))
+        fs::exists(hashes, ignored) && read_named_file(hashes) != hash_lines(artifacts))
       run.differences.emplace_back("data.dataset: the data differ");
   } catch (const UserError& problem) {
     run.differences = {concat("its settings cannot be read: ", problem.what())};
@@ -371,7 +370,7 @@ std::string settings_to_go_on_with(const Config& config) {
   bool is_finished = !end.parameters_hash.empty();
   std::string text;
   try {
-    if (step > 0) text = read_config_file(settings_path(config));
+    if (step > 0) text = read_named_file(settings_path(config));
   } catch (const UserError&) {
     return "";  // find_run() reports the problem
   }

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "config/config.h"
-#include "config/config_file.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -252,7 +252,7 @@ std::string snapshots_of_run(const std::string& folder) {
     return inside.string();
   if (!fs::is_regular_file(settings, ignored)) return folder;
   const std::string path =
-      config_of_earlier_run(read_config_file(settings.string()), settings.string()).snapshot.path;
+      config_of_earlier_run(read_named_file(settings.string()), settings.string()).snapshot.path;
   require(!path.empty(), folder,
           ": this run did not keep its model (snapshot.path = none in its config.ini)");
   return path;

@@ -43,11 +43,10 @@ SnapshotWriter::SnapshotWriter(const World& world, const PlacedTensors& tensors,
 
 void SnapshotWriter::save(const Snapshot& snapshot, Purpose purpose, double patience_seconds) {
   const Clock::time_point begin = Clock::now();
-  for (char is_over = 0; !is_idle() && is_over == 0;) {
+  for (bool is_over = false; !is_idle() && !is_over;) {
     meet(std::max(0.0, patience_seconds - seconds_since(begin)));
     // Rank 0's clock decides, so that all ranks skip the snapshot.
-    is_over = seconds_since(begin) >= patience_seconds ? 1 : 0;
-    world_.communicator().broadcast(&is_over, sizeof is_over, 0);
+    is_over = world_.communicator().broadcast_value(seconds_since(begin) >= patience_seconds, 0);
   }
   if (!is_idle()) {
     if (world_.is_first())

@@ -38,8 +38,9 @@ class S3Client {
  public:
   S3Client(std::string bucket, S3Options options);
 
-  /// Sends a request and returns the reply if its status is 2xx, 404 or 416. Throws UserError, with what was
-  /// tried, for mistakes of the user (403, no bucket, no credentials). Throws Error if no attempt succeeded.
+  /// Sends a request and returns the reply if its status is 2xx, 404 or 416. Throws UserError for mistakes of
+  /// the user (403, no bucket, no credentials); it lists the tried places. Throws Error if no attempt
+  /// succeeded.
   HttpReply send(const S3Request& request);
 
   std::string name_of(const std::string& key) const;

@@ -80,9 +80,9 @@ Tensor add_positions(const Tensor& x, const Tensor& table);
 /// batch is cut.
 Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
 
-/// Returns the causal self-attention [batch, time, heads * size] of a packed `qkv` [batch, time, 3 * heads *
-/// size]: queries, keys and values, each head-major. Scores are scaled by 1/sqrt(size). No time x time matrix
-/// is stored. `dropout` > 0 drops attention weights, keyed on logical coordinates.
+/// Returns the causal self-attention [batch, time, heads * size]. `qkv` [batch, time, 3 * heads * size] packs
+/// queries, keys and values, each head-major. Scores are scaled by 1/sqrt(size). No time x time matrix is
+/// stored. `dropout` > 0 drops attention weights, keyed on logical coordinates.
 Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, const RandomKey& key = {});
 
 /// Keys and values of texts that cached_attention() has read. CachedAttention defines their layout.

@@ -15,8 +15,8 @@
 namespace lockstep {
 
 /// Parses JSON that another program or a person wrote. `Json` is nlohmann::json or ordered_json. Throws
-/// UserError if the text is no JSON, is nested more than 64 levels deep, names a key twice in one object or
-/// has a number that double precision cannot hold. The error begins with `origin`: "prompts.jsonl, line 3".
+/// UserError if the text is not JSON or has more than 64 levels. A key that appears twice in one object and a
+/// number beyond double precision are errors too. The error begins with `origin`: "prompts.jsonl, line 3".
 template <class Json>
 Json parse_json(std::string_view text, const std::string& origin);
 

@@ -26,9 +26,7 @@ std::string text_in(const std::string& path) {
   const uintmax_t bytes = fs::file_size(path, problem);
   require(!problem, "cannot read ", path, ": ", problem.message());
   require(bytes <= largest_file, path, " has ", bytes, " bytes, which is too large for a tokenizer");
-  std::optional<std::string> text = read_file(path);
-  require(text.has_value(), "cannot read ", path);
-  return *std::move(text);
+  return read_named_file(path);
 }
 
 std::shared_ptr<const Tokenizer> characters_from(const TokenizerFile& file, const std::string& origin) {

@@ -43,8 +43,8 @@ std::unique_ptr<SourceModel> open_source_model(const Config& config, const World
   const NoTimeout no_timeout(world.communicator());
   std::optional<StoredSnapshot> of_run;
   on_first_rank(world, [&] { of_run = snapshot_begun_with_source(config); });
-  const bool goes_on = world.communicator().broadcast_text(of_run ? "goes on" : "", 0) == "goes on";
-  if (goes_on) return std::make_unique<SourceModel>(address, std::move(of_run), world);
+  if (world.communicator().broadcast_value(of_run.has_value(), 0))
+    return std::make_unique<SourceModel>(address, std::move(of_run), world);
   try {
     return std::make_unique<SourceModel>(address, world);
   } catch (const UserError& problem) {

@@ -42,11 +42,10 @@ uint64_t ParameterCheck::compare(int64_t step) {
 }
 
 void ParameterCheck::compare_if_cheap(int64_t step) {
-  char is_cheap = seconds_ <= 0.01 * seconds_since(last_) ? 1 : 0;
+  const bool is_cheap = seconds_ <= 0.01 * seconds_since(last_);
   last_ = Clock::now();
   if (world_.size() == 1) return;
-  world_.communicator().broadcast(&is_cheap, sizeof is_cheap, 0);
-  if (is_cheap != 0) compare(step);
+  if (world_.communicator().broadcast_value(is_cheap, 0)) compare(step);
 }
 
 }  // namespace lockstep

@@ -175,7 +175,7 @@ class Run {
     if (last_step_ != first_step_) parameter_check_.compare(last_step_);
     const bool is_saved = last_step_ == first_step_ || snapshots_->save_last(snapshot());
     const NoTimeout no_timeout(world_.communicator());
-    const bool is_everybodys = world_.communicator().broadcast_text(is_saved ? "saved" : "", 0) == "saved";
+    const bool is_everybodys = world_.communicator().broadcast_value(is_saved, 0);
     if (!world_.is_first()) return is_everybodys ? exit_stopped : 1;
     log_stop(config_, last_step_, validation_is_pending_, is_saved);
     return is_saved ? exit_stopped : 1;
@@ -297,8 +297,7 @@ class Run {
     early_stopping_.judge(last_step_, *validation_loss);
     if (early_stopping_.is_over()) total_steps_ = last_step_;
     // Rank 0 decides for all ranks. It knows whether the best snapshot so far could be written.
-    const bool is_best = world_.communicator().broadcast_text(
-                             snapshots_->is_best(*validation_loss) ? "best" : "", 0) == "best";
+    const bool is_best = world_.communicator().broadcast_value(snapshots_->is_best(*validation_loss), 0);
     if (progress_)
       progress_->print(concat("step ", last_step_, ": validation loss ", *validation_loss,
                               is_best ? " (best so far)" : ""));

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "config/config_schema.h"
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "tensor/create.h"
@@ -74,8 +73,7 @@ Config config_of(const TemporaryDirectory& directory, const std::string& from) {
   config.log.dir = directory / "run";
   config.log.every_steps = 1000;
   config.snapshot.path = directory / "run/snapshots";
-  for (const ConfigKey& key : config_schema())
-    if (key.name.starts_with("model.")) config.unset.insert(key.name);
+  unset_model(config);
   return config;
 }
 

@@ -4,7 +4,6 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "config/config_schema.h"
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "tensor/create.h"
@@ -42,8 +41,7 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
     config.train.steps = config.train.decay_steps = 10;
     config.snapshot.path = directory_ / "run/snapshots";
     config.log.dir = directory_ / "run";
-    for (const ConfigKey& key : config_schema())
-      if (key.name.starts_with("model.") && key.name != "model.from") config.unset.insert(key.name);
+    unset_model(config);
     return config;
   }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "config/config_schema.h"
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
 #include "tests/support/tiny_training.h"
@@ -85,8 +84,7 @@ TEST_F(TextEnds, ReachSnapshotsAndWriters) {
     Config next = tiny_config(directory_, 1);
     next.model.from = directory_ / place;
     next.data.dataset = directory_ / "examples.jsonl";
-    for (const ConfigKey& key : config_schema())
-      if (key.name.starts_with("model.")) next.unset.insert(key.name);
+    unset_model(next);
     const auto source = settle_model(next, World::alone());
     const LanguageData data = language_data(next, World::alone(), source.get());
     EXPECT_EQ(data.tokenizer->to_json(), json_) << place;
@@ -109,8 +107,7 @@ TEST(ModelFromWithoutTokenizer, TakesRandomTokens) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 1);
   config.model.from = LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied";
-  for (const ConfigKey& key : config_schema())
-    if (key.name.starts_with("model.")) config.unset.insert(key.name);
+  unset_model(config);
   const auto source = settle_model(config, World::alone());
   expect_contains(user_error([&] { language_data(config, World::alone(), source.get()); }),
                   {"has no tokenizer", "data.tokenizer = auto"});

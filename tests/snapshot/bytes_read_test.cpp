@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "config/config_schema.h"
 #include "huggingface/load_gpt.h"
 #include "snapshot/run_folder.h"
 #include "tests/support/held_tensors.h"
@@ -159,8 +158,7 @@ TEST_F(BytesRead, OfARunThatBeganWithAModelAreEachRanksShareToo) {
   next.model.from = first.log.dir;
   next.log.dir = directory_ / "run";
   next.snapshot.path = directory_ / "run/snapshots";
-  for (const ConfigKey& key : config_schema())
-    if (key.name.starts_with("model.") && key.name != "model.from") next.unset.insert(key.name);
+  unset_model(next);
   const std::vector<int64_t> at_its_begin = train_and_count(2, next);
   EXPECT_LE(at_its_begin[0], values + most_besides) << "rank 0 sends the values to the others";
   EXPECT_EQ(at_its_begin[1], 0);

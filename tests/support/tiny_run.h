@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "config/config_schema.h"
 #include "data/corpus.h"
 #include "data/examples.h"
 #include "support/run_result.h"
@@ -33,6 +34,12 @@ inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
   config.snapshot.path = "none";
   config.snapshot.resume = "never";
   return config;
+}
+
+/// Leaves the sizes of the model to model.from.
+inline void unset_model(Config& config) {
+  for (const ConfigKey& key : config_schema())
+    if (key.name.starts_with("model.") && key.name != "model.from") config.unset.insert(key.name);
 }
 
 /// Returns the shared corpus, shortened to `lines` lines so that the evaluation at the end is fast.

@@ -142,6 +142,15 @@ TEST_F(SecondStart, AnUnfinishedRunOfAnotherMeaningIsNamedByKeyAndStays) {
   EXPECT_FALSE(fs::exists(directory_ / "run.1"));
 }
 
+TEST_F(SecondStart, SettingsThatCannotBeReadAreNamedByTheirFile) {
+  train_on(1, 1, config_);
+  cut_after_fourth_step();
+  fs::remove(in_run("config.ini"));
+  fs::create_directory(in_run("config.ini"));
+  expect_contains(user_error([&] { train_on(1, 1, config_); }),
+                  {"its settings cannot be read: " + in_run("config.ini") + " cannot be read"});
+}
+
 TEST_F(SecondStart, FreshMovesAnyRunAndARestartNone) {
   const RunResult first = train_on(1, 1, config_);
   cut_after_fourth_step();
