@@ -2,6 +2,7 @@
 #include "store/credentials.h"
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <fstream>
 #include <map>
@@ -139,13 +140,9 @@ Credentials parse_credentials(const std::string& reply, const std::string& sourc
 /// Returns whether credentials may be requested from a URL: no other host of the network can impersonate it.
 bool is_trusted(const std::string& url) {
   if (url.starts_with("https://")) return true;
-  for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]", "http://169.254.170.2",
-                           "http://169.254.170.23", "http://[fd00:ec2::23]"}) {
-    const size_t length = std::string(host).size();
-    if (url.starts_with(host) && (url.size() == length || url[length] == ':' || url[length] == '/'))
-      return true;
-  }
-  return false;
+  constexpr std::array hosts = {"127.0.0.1",     "localhost",      "[::1]",
+                                "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+  return url.starts_with("http://") && std::ranges::count(hosts, host_of_url(url)) > 0;
 }
 
 std::string container_authorization() {
@@ -169,7 +166,8 @@ Credentials ask_instance(HttpClient& client, const std::string& service) {
 }
 
 /// Returns credentials from a container's metadata service. Returns nothing if the environment names no
-/// service, or if the request failed. For a failed request, appends the service and the reason to `tried`.
+/// service, or if it refused. For a refusal, appends the service and the reason to `tried`. Throws
+/// TransientError if the service does not answer.
 std::optional<Credentials> container_credentials(std::string& tried) {
   const std::string relative = environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const std::string url =
@@ -180,12 +178,15 @@ std::optional<Credentials> container_credentials(std::string& tried) {
   HttpRequest request{.url = url};
   const std::string authorization = container_authorization();
   if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
+  const std::string service = concat("the container's service ", url, ": ");
   try {
     HttpClient client;
-    return with_retries(metadata_retries,
-                        [&] { return parse_credentials(ask(client, request), "the container's role"); });
+    return parse_credentials(ask(client, request), "the container's role");
+  } catch (const TransientError& problem) {
+    // The environment names the service, so it exists and may answer later.
+    throw TransientError(service + problem.what());
   } catch (const Error& problem) {
-    tried += concat("; the container's service ", url, ": ", problem.what());
+    tried += concat("; ", service, problem.what());
     return std::nullopt;
   }
 }
@@ -234,6 +235,8 @@ const Credentials& CredentialsProvider::current() {
   if (!found) found = instance_credentials(tried);
   // If the metadata service is down for a moment, credentials that are still valid stay in use.
   const bool still_valid = found_ && found_->expires && std::chrono::system_clock::now() < *found_->expires;
+  if (!found && found_ && !still_valid)
+    throw TransientError(concat("the credentials for S3 have expired, and no new ones were found: ", tried));
   require(found || still_valid, "no credentials for S3 were found: ", tried);
   if (found) found_ = std::move(found);
   return *found_;

@@ -25,7 +25,8 @@ std::string aws_endpoint();
 /// It keeps them, and renews expiring ones five minutes before they expire.
 class CredentialsProvider {
  public:
-  /// Returns valid credentials. Throws UserError that lists what was tried, and never a secret.
+  /// Returns valid credentials. Throws UserError that lists what was tried, and never a secret. Throws
+  /// TransientError if credentials of before have expired, or if the container's service does not answer.
   const Credentials& current();
   /// Searches for others after the server refused these as expired. Returns false if there are none.
   bool renew();

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "core/file.h"
 #include "store/object_store.h"
 
@@ -24,16 +22,14 @@ struct HttpRequest {
   bool may_redirect = false;
   bool may_use_proxy = true;
   double connect_seconds = 5.0;
-  double stall_seconds = 10.0;  ///< limit of the time without a byte
-  double total_seconds = 0.0;   ///< 0: no limit
+  double stall_seconds = 10.0;  ///< limit of the time with fewer than `least_rate` bytes per second
+  double total_seconds = 0.0;   ///< limit of the whole request; 0: a limit that grows with its bytes
+  int64_t least_rate = 1024;    ///< bytes per second; 1 for a server that may think long
+  int64_t most_bytes = int64_t{1} << 30;  ///< limit of a reply's body in memory
 };
 
 /// Returns the header that requests a part of an object, as ObjectReader::get() does; none for the whole.
-inline std::vector<std::string> range_header(int64_t begin, int64_t bytes) {
-  constexpr int64_t all = ObjectReader::all_bytes;
-  if (begin == 0 && bytes == all) return {};
-  return {concat("Range: bytes=", begin, "-", begin + std::min(bytes, all - begin) - 1)};
-}
+std::vector<std::string> range_header(int64_t begin, int64_t bytes);
 
 struct HttpReply {
   long status = 0;                             ///< 0 for a file:// URL
@@ -43,6 +39,14 @@ struct HttpReply {
   /// Returns whether another try may succeed.
   bool is_busy() const { return status == 429 || status >= 500; }
 };
+
+/// Returns the bytes [begin, begin + bytes) of an object from the reply to a request with range_header(). A
+/// server without ranges replies with the whole object. Throws TransientError for bytes that are not those
+/// of the range.
+std::string ranged_body(HttpReply reply, int64_t begin, int64_t bytes);
+
+/// Returns the host of a URL in lower case, "[::1]" for an IPv6 address; empty if it is not a URL.
+std::string host_of_url(const std::string& url);
 
 /// A client that sends one request after the other on a kept connection. TLS is always verified.
 class HttpClient {

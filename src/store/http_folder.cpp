@@ -28,7 +28,7 @@ class HttpFolder : public ObjectReader {
       if (reply.status == 404) return std::nullopt;
       if (range.empty()) return std::move(reply.body);
       if (reply.status == 416) return "";
-      if (reply.status == 206) return reply.body.substr(0, static_cast<size_t>(bytes));
+      if (reply.status == 206) return ranged_body(std::move(reply), begin, bytes);
       whole_[key] = std::move(reply.body);
     }
     const std::string& all = whole_[key];

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refuses every request in a build without libcurl.
+#include <string>
+
 #include "core/error.h"
 #include "store/http.h"
 
@@ -13,6 +15,8 @@ constexpr const char* no_curl =
 }  // namespace
 
 HttpClient::HttpClient() : curl_(nullptr, [](void*) {}) { throw UserError(no_curl); }
+
+std::string host_of_url(const std::string& /*url*/) { return ""; }
 
 HttpReply HttpClient::perform(const HttpRequest&) { throw UserError(no_curl); }
 

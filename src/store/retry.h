@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <thread>
+#include <functional>
+#include <optional>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -16,11 +18,19 @@ class TransientError : public Error {
   using Error::Error;
 };
 
+/// A clock that tests replace.
+struct RetryClock {
+  std::function<Clock::time_point()> now;
+  std::function<void(double seconds)> sleep;
+};
+
 /// The number of attempts and the delays between them. Delays double and are the same in every run.
 struct RetryPolicy {
   int attempts = 8;
   double first_delay_seconds = 0.1;
   double longest_delay_seconds = 10.0;
+  double outage_seconds = 0.0;        ///< more attempts follow until an outage has lasted this long
+  const RetryClock* clock = nullptr;  ///< null: the real one
 
   /// Returns the delay after this number of failures (from 1 on).
   double delay_seconds(int failures) const {
@@ -28,17 +38,33 @@ struct RetryPolicy {
   }
 };
 
-/// Repeats a call while it throws TransientError. After the last attempt throws an Error that counts them.
+/// The failures of one call so far.
+class Outage {
+ public:
+  explicit Outage(const RetryPolicy& policy);
+
+  /// Waits until the next attempt. Logs that it waits after ten seconds and then each minute. After the last
+  /// attempt it throws Error instead, which tells the number of attempts.
+  void wait(const TransientError& problem);
+
+ private:
+  const RetryPolicy& policy_;
+  const RetryClock& clock_;
+  Clock::time_point began_;
+  int failures_ = 0;
+  double logged_at_seconds_ = -1.0;  ///< since the first failure; -1: not yet
+};
+
+/// Repeats a call while it throws TransientError, as the policy says.
 template <class Call>
 auto with_retries(const RetryPolicy& policy, Call call) {
-  for (int failures = 1;; ++failures) {
+  for (std::optional<Outage> outage;;) {
     try {
       return call();
     } catch (const TransientError& problem) {
-      if (failures >= policy.attempts)
-        throw Error(concat(problem.what(), " (given up after ", failures, " attempts)"));
+      if (!outage) outage.emplace(policy);
+      outage->wait(problem);
     }
-    std::this_thread::sleep_for(std::chrono::duration<double>(policy.delay_seconds(failures)));
   }
 }
 

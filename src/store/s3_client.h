@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,10 +18,10 @@ struct S3Options {
   std::string ca_bundle = {};  ///< empty: the system's certificates
   size_t part_bytes = size_t{32} << 20;
   double stall_seconds = 20.0;
-  RetryPolicy retries = {};
+  RetryPolicy retries = {.outage_seconds = 600.0};
 
-  /// Reads region, endpoint and AWS_CA_BUNDLE like AWS's own tools. Also reads LOCKSTEP_S3_PART_MIB and
-  /// LOCKSTEP_S3_STALL_SECONDS. Throws UserError for a wrong value.
+  /// Reads region, endpoint and AWS_CA_BUNDLE like AWS's own tools. Also reads LOCKSTEP_S3_PART_MIB,
+  /// LOCKSTEP_S3_STALL_SECONDS and LOCKSTEP_S3_OUTAGE_SECONDS. Throws UserError for a wrong value.
   static S3Options from_environment();
 };
 
@@ -31,6 +32,10 @@ struct S3Request {
   std::vector<std::string> headers = {};  ///< "name: value"
   Pieces body = {};
   NewFile* file = nullptr;  ///< receives the body of a successful reply
+  /// A part of the object, as in ObjectReader::get(). The reply's body is this part.
+  int64_t begin = 0;
+  int64_t bytes = ObjectReader::all_bytes;
+  bool may_wait = true;  ///< whether the request outlasts an outage of the server
 };
 
 /// A client of one bucket, which signs and retries requests.

@@ -13,6 +13,10 @@
 namespace lockstep {
 namespace {
 
+constexpr double seconds_to_complete = 900.0;
+/// An object may arrive whole from a server that ignores ranges.
+constexpr int64_t most_bytes_in_memory = int64_t{64} << 30;
+
 /// The XML answer of S3: the name of its root element. A failure also has a code (NoSuchKey) and a sentence.
 struct S3Answer {
   std::string root;
@@ -33,11 +37,12 @@ std::string describe(const HttpReply& reply) {
   return concat(reply.status, code.empty() ? "" : " ", code, message.empty() ? "" : ": ", message);
 }
 
-double number_from(const char* variable, double otherwise) {
+double number_from(const char* variable, double otherwise, int64_t least = 1, int64_t most = 5000) {
   const std::string text = environment(variable);
   if (text.empty()) return otherwise;
-  const double number = number_in<double>(text).value_or(0.0);
-  require(number >= 1.0 && number <= 5000.0, variable, " = ", text, " is not a number from 1 to 5000");
+  const double number = number_in<double>(text).value_or(-1.0);
+  const bool is_within = number >= static_cast<double>(least) && number <= static_cast<double>(most);
+  require(is_within, variable, " = ", text, " is not a number from ", least, " to ", most);
   return number;
 }
 
@@ -45,6 +50,10 @@ double number_from(const char* variable, double otherwise) {
 std::string subject_of(const S3Request& request) {
   const auto prefix = request.query.find("prefix");
   return prefix == request.query.end() ? request.key : prefix->second;
+}
+
+bool completes_upload(const S3Request& request) {
+  return request.method == "POST" && request.query.contains("uploadId");
 }
 
 const char* permission_for(const S3Request& request) {
@@ -62,6 +71,9 @@ S3Options S3Options::from_environment() {
   const double mebibytes = number_from("LOCKSTEP_S3_PART_MIB", static_cast<double>(options.part_bytes >> 20));
   options.part_bytes = static_cast<size_t>(mebibytes) << 20;
   options.stall_seconds = number_from("LOCKSTEP_S3_STALL_SECONDS", options.stall_seconds);
+  constexpr int64_t day = 86400;
+  double& outage_seconds = options.retries.outage_seconds;
+  outage_seconds = number_from("LOCKSTEP_S3_OUTAGE_SECONDS", outage_seconds, 0, day);
   return options;
 }
 
@@ -76,7 +88,9 @@ std::string S3Client::name_of(const std::string& key) const {
 
 HttpReply S3Client::send(const S3Request& request) {
   const std::string body_sha256 = sha256(request.body);
-  return with_retries(options_.retries, [&] { return attempt(request, body_sha256); });
+  RetryPolicy retries = options_.retries;
+  if (!request.may_wait) retries.outage_seconds = 0.0;
+  return with_retries(retries, [&] { return attempt(request, body_sha256); });
 }
 
 HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sha256) {
@@ -87,8 +101,9 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                    .host = url.substr(host, path - host),
                    .path = url.substr(path),
                    .query = canonical_query(request.query),
-                   .headers = request.headers,
+                   .headers = range_header(request.begin, request.bytes),
                    .body_sha256 = body_sha256};
+  to_sign.headers.insert(to_sign.headers.end(), request.headers.begin(), request.headers.end());
   if (!request.body.empty()) to_sign.headers.emplace_back("content-type: application/octet-stream");
   const Credentials credentials = credentials_.current();  // may ask a server, so the time is taken later
   const HttpRequest signed_request{
@@ -98,7 +113,11 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
       .body = request.body,
       .file = request.file,
       .ca_bundle = options_.ca_bundle,
-      .stall_seconds = options_.stall_seconds};
+      .stall_seconds = options_.stall_seconds,
+      // S3 may take minutes to join the parts of an object. It sends a blank now and then.
+      .total_seconds = completes_upload(request) ? seconds_to_complete : 0.0,
+      .least_rate = completes_upload(request) ? 1 : HttpRequest().least_rate,
+      .most_bytes = most_bytes_in_memory};
   const std::string what = concat(name_of(subject_of(request)), ": ", request.method, " failed: ");
   HttpReply reply;
   try {
@@ -109,14 +128,23 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
     throw UserError(what + problem.what());
   }
   judge(request, reply);
+  const bool is_part = request.begin > 0 || request.bytes < ObjectReader::all_bytes;
+  const bool has_body = reply.status == 200 || reply.status == 206;
+  if (is_part && has_body && request.file == nullptr) {
+    try {
+      reply.body = ranged_body(std::move(reply), request.begin, request.bytes);
+    } catch (const TransientError& problem) {
+      throw TransientError(what + problem.what());
+    }
+  }
   return reply;
 }
 
 void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_success = reply.status >= 200 && reply.status < 300;
   // S3 starts to answer the last request of an upload before it knows the result. Only the body counts.
-  const bool completes_upload = request.method == "POST" && request.query.contains("uploadId");
-  if (is_success && (!completes_upload || answer_of(reply).root == "CompleteMultipartUploadResult")) return;
+  if (is_success && (!completes_upload(request) || answer_of(reply).root == "CompleteMultipartUploadResult"))
+    return;
   const std::string code = answer_of(reply).code;
   if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416) return;
   const auto region = reply.headers.find("x-amz-bucket-region");

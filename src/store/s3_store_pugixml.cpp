@@ -91,14 +91,9 @@ class S3Store : public ObjectStore {
   }
 
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
-    const std::vector<std::string> range = range_header(begin, bytes);
-    HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key, .headers = range});
+    HttpReply reply = client_.send({.method = "GET", .key = prefix_ + key, .begin = begin, .bytes = bytes});
     if (reply.status == 404) return std::nullopt;
-    if (reply.status == 416) return "";
-    // A server that does not support ranges answers 200, with the whole object.
-    if (reply.status == 206 || range.empty()) return std::move(reply.body);
-    const size_t from = std::min(static_cast<size_t>(begin), reply.body.size());
-    return reply.body.substr(from, static_cast<size_t>(bytes));
+    return reply.status == 416 ? "" : std::move(reply.body);
   }
 
   bool exists(const std::string& key) override {
@@ -266,7 +261,8 @@ class S3Store : public ObjectStore {
   /// Aborts an upload. Parts of an upload that is never completed cost money for ever.
   void drop_upload(const std::string& key, const std::string& upload) noexcept {
     try {
-      client_.send({.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}});
+      client_.send(
+          {.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}, .may_wait = false});
     } catch (const std::exception&) {
       // Only the first failure is reported.
     }

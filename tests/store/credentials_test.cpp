@@ -4,6 +4,7 @@
 #include <atomic>
 #include <ctime>
 
+#include "store/retry.h"
 #include "tests/store/aws_support.h"
 #include "tests/support/http_server.h"
 #include "tests/support/user_error.h"
@@ -134,9 +135,26 @@ TEST_F(CredentialsTest, AContainerIsAskedWithItsAuthorization) {
   set("AWS_CONTAINER_AUTHORIZATION_TOKEN", "wrong");
   expect_contains(failure(), {service.url() + "/keys", "403"});
   // A server at these addresses would receive the authorization.
-  for (const char* url : {"http://example.com/keys", "http://127.0.0.1.example.com/keys"}) {
+  for (const char* url :
+       {"http://example.com/keys", "http://127.0.0.1.example.com/keys", "http://127.0.0.1:80@example.com/",
+        "http://[::1]@example.com/keys", "http://localhost.:80\\@example.com"}) {
     set("AWS_CONTAINER_CREDENTIALS_FULL_URI", url);
     expect_contains(failure(), {"AWS_CONTAINER_CREDENTIALS_FULL_URI", url});
+  }
+}
+
+TEST_F(CredentialsTest, AContainersServiceThatDoesNotAnswerIsWaitedFor) {
+  for (const std::string& reply : {http_reply("500 Error", "hush"), std::string()}) {
+    const HttpServer service([&](const std::string&) { return reply; });
+    set("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
+    try {
+      CredentialsProvider().current();
+      ADD_FAILURE() << "there are no credentials";
+    } catch (const TransientError& problem) {
+      const std::string message = problem.what();
+      expect_contains(message, {service.url()});
+      EXPECT_EQ(message.find("hush"), std::string::npos) << message;
+    }
   }
 }
 
@@ -145,7 +163,7 @@ TEST_F(CredentialsTest, ABrokenMetadataServiceLeaksNothing) {
        {http_reply("200 OK", R"({"AccessKeyId": "a", "SecretAccessKey": "hush", "Expira)"),
         http_reply("200 OK", R"({"SecretAccessKey": "hush", "Expiration": "2026-01-01T00:00:00Z"})"),
         http_reply("200 OK", R"({"AccessKeyId": "a", "SecretAccessKey": "hush", "Expiration": "soon"})"),
-        http_reply("200 OK", "[\"hush\"]"), http_reply("500 Error", "hush"), std::string()}) {
+        http_reply("200 OK", "[\"hush\"]")}) {
     const HttpServer service([&](const std::string&) { return reply; });
     set("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
     const std::string message = failure();

@@ -62,6 +62,29 @@ TEST_F(S3ClientTest, TriesAgainWhatIsBusyOrBroken) {
   }
 }
 
+TEST_F(S3ClientTest, ReadsAgainWhatAProxyCutShort) {
+  std::atomic<int> count = 0;
+  const HttpServer server([&](const std::string&) {
+    const std::string body = ++count < 3 ? "ab" : "abcd";
+    return http_reply("206 Partial Content", body, "Content-Range: bytes 4-7/100\r\n");
+  });
+  EXPECT_EQ(S3Client("bucket", options(server)).send({.key = "a", .begin = 4, .bytes = 4}).body, "abcd");
+  EXPECT_EQ(count, 3);
+}
+
+TEST_F(S3ClientTest, WaitsForAnOutageUnlessItMayNot) {
+  Clock::time_point now = Clock::now();
+  const Clock::time_point end = now + clock_duration(599.0);
+  const RetryClock clock = {.now = [&] { return now; },
+                            .sleep = [&](double seconds) { now += clock_duration(seconds); }};
+  const HttpServer server([&](const std::string&) { return now < end ? "" : http_reply("200 OK", "back"); });
+  S3Options patient = options(server);
+  patient.retries = {.outage_seconds = 600.0, .clock = &clock};
+  EXPECT_THROW(S3Client("bucket", patient).send({.key = "a", .may_wait = false}), Error);
+  EXPECT_LT(now, end);
+  EXPECT_EQ(S3Client("bucket", patient).send({.key = "a"}).body, "back");
+}
+
 TEST_F(S3ClientTest, GivesUpAtLast) {
   const HttpServer server([](const std::string&) { return http_reply("503 Slow Down", busy); });
   const std::string message = failure_of<Error>(server, {.key = "a/b"});
@@ -129,6 +152,12 @@ TEST_F(S3ClientTest, OptionsComeFromTheEnvironment) {
     set("LOCKSTEP_S3_PART_MIB", wrong);
     EXPECT_THROW(S3Options::from_environment(), UserError) << wrong;
   }
+  set("LOCKSTEP_S3_PART_MIB", "5");
+  EXPECT_EQ(S3Options::from_environment().retries.outage_seconds, 600.0);
+  set("LOCKSTEP_S3_OUTAGE_SECONDS", "0");
+  EXPECT_EQ(S3Options::from_environment().retries.outage_seconds, 0.0);
+  set("LOCKSTEP_S3_OUTAGE_SECONDS", "-5");
+  EXPECT_THROW(S3Options::from_environment(), UserError);
 }
 
 }  // namespace

@@ -108,8 +108,9 @@ TEST_F(S3GroupTest, TheLastObjectVouchesForTheOthers) {
 
 TEST_F(S3GroupTest, APartWithoutAnEndBeginsWhereItShould) {
   const HttpServer ranges([](const std::string& request) {
-    return contains(request, "bytes=2-") ? http_reply("206 Partial Content", "xt")
-                                         : http_reply("200 OK", "text");
+    return contains(request, "bytes=2-")
+               ? http_reply("206 Partial Content", "xt", "Content-Range: bytes 2-3/4\r\n")
+               : http_reply("200 OK", "text");
   });
   const HttpServer no_ranges([](const std::string&) { return http_reply("200 OK", "text"); });
   for (const HttpServer* server : {&ranges, &no_ranges}) {

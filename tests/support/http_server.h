@@ -24,8 +24,13 @@ inline std::string http_reply(const std::string& status, const std::string& body
 class HttpServer {
  public:
   using Answer = std::function<std::string(const std::string& request)>;
+  /// An answer that can also write to the connection itself.
+  using SlowAnswer = std::function<std::string(const std::string& request, int peer)>;
 
   explicit HttpServer(Answer answer)
+      : HttpServer(
+            [answer = std::move(answer)](const std::string& request, int) { return answer(request); }) {}
+  explicit HttpServer(SlowAnswer answer)
       : answer_(std::move(answer)), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -83,12 +88,12 @@ class HttpServer {
       const std::lock_guard lock(mutex_);
       requests_.push_back(request);
     }
-    const std::string reply = answer_(request);
+    const std::string reply = answer_(request, peer);
     ::send(peer, reply.data(), reply.size(), MSG_NOSIGNAL);
     return reply.find("Connection: keep-alive") != std::string::npos;
   }
 
-  Answer answer_;
+  SlowAnswer answer_;
   int socket_;
   int port_ = 0;
   std::thread thread_;

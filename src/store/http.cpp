@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/http.h"
+
+#include <optional>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "store/retry.h"
+
+namespace lockstep {
+
+std::vector<std::string> range_header(int64_t begin, int64_t bytes) {
+  constexpr int64_t all = ObjectReader::all_bytes;
+  if (begin == 0 && bytes == all) return {};
+  return {concat("Range: bytes=", begin, "-", begin + std::min(bytes, all - begin) - 1)};
+}
+
+std::string ranged_body(HttpReply reply, int64_t begin, int64_t bytes) {
+  if (reply.status != 206) {
+    const auto from = static_cast<size_t>(std::min<int64_t>(begin, std::ssize(reply.body)));
+    return from == 0 && bytes >= std::ssize(reply.body) ? std::move(reply.body)
+                                                        : reply.body.substr(from, static_cast<size_t>(bytes));
+  }
+  // "bytes 100-199/1000". The size behind the slash is "*" if the server does not know it.
+  const std::string range = reply.headers["content-range"];
+  const size_t space = range.find(' '), dash = range.find('-'), slash = range.find('/');
+  const auto number = [&](size_t from, size_t to) {
+    return from == std::string::npos || to == std::string::npos || from >= to
+               ? std::nullopt
+               : number_in<int64_t>(range.substr(from + 1, to - from - 1));
+  };
+  const auto first = number(space, dash), last = number(dash, slash), all = number(slash, range.size());
+  const int64_t wanted = std::min(bytes, all.value_or(begin + std::ssize(reply.body)) - begin);
+  const bool is_whole = first == begin && last == begin + wanted - 1 && std::ssize(reply.body) == wanted;
+  if (!is_whole)
+    throw TransientError(concat("bytes from ", begin, " on were requested, but the server sent ",
+                                reply.body.size(), " bytes, \"", range.substr(0, 80), "\""));
+  return std::move(reply.body);
+}
+
+}  // namespace lockstep
