@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -97,6 +100,24 @@ std::string read_named_file(const std::string& path, const std::string& option) 
   std::optional<std::string> text = read_file(path);
   require(text.has_value(), option, option.empty() ? "" : " ", path, " cannot be read");
   return *std::move(text);
+}
+
+OpenedFile open_own_file(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+  struct stat status {};
+  const int error = file && ::fstat(file.get(), &status) == 0 ? 0 : errno;
+  // O_NOFOLLOW reports a link by ELOOP, and O_NONBLOCK a FIFO without a reader by ENXIO.
+  if (error == ELOOP) return {.file = {}, .error = EINVAL, .reason = "it is a symbolic link"};
+  if (error == ENXIO || (error == 0 && !S_ISREG(status.st_mode)))
+    return {.file = {}, .error = EINVAL, .reason = "it is not a regular file"};
+  if (error != 0) return {.file = {}, .error = error, .reason = std::strerror(error)};
+  return {.file = std::move(file)};
+}
+
+bool may_pass(int error) {
+  constexpr std::array errors = {ENOSPC, EDQUOT, EIO,    ENOMEM,    EMFILE,     ENFILE, EAGAIN,
+                                 EINTR,  ESTALE, ENOLCK, ETIMEDOUT, ECONNRESET, EBUSY};
+  return std::find(errors.begin(), errors.end(), error) != errors.end();
 }
 
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {

@@ -50,6 +50,28 @@ std::optional<std::string> read_file(const std::string& path);
 /// had it, if the file cannot be read.
 std::string read_named_file(const std::string& path, const std::string& option = "");
 
+/// A file that was opened, or the reason why not.
+struct OpenedFile {
+  Descriptor file;
+  int error = 0;  ///< errno; EINVAL for a file of a wrong kind
+  std::string reason = {};
+};
+/// Opens a file that a run writes in a folder that others may share. Refuses a symbolic link, which could
+/// lead anywhere, and whatever is not a regular file: a FIFO would block.
+OpenedFile open_own_file(const std::string& path, int flags);
+
+/// Returns whether an error of the system is not the user's mistake: a full or failing disk, a lack of
+/// memory, a lost connection to a file server. The same start may succeed later.
+bool may_pass(int error);
+/// Throws Error with the joined message if the condition fails by an error that may pass, else UserError.
+template <class... Args>
+void require_of_system(Condition condition, int error, const Args&... message) {
+  if (may_pass(error))
+    expect(condition, message...);
+  else
+    require(condition, message...);
+}
+
 /// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one. A
 /// process that mapped the older file keeps it. Without `create` the file must exist. Throws Error with path
 /// and reason.

@@ -23,7 +23,7 @@ constexpr size_t longest_bytes = 4096;
 Secret Secret::random() { return Secret(hexadecimal(random_bytes(32))); }
 
 Secret Secret::from_file(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   require(bool(file), "cannot read the secret ", path, ": ", std::strerror(errno));
   struct stat facts {};
   require(::fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode), "the secret ", path, " is not a file");

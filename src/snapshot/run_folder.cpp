@@ -14,7 +14,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "snapshot/metrics.h"
+#include "metrics/metrics.h"
 #include "snapshot/restore.h"
 #include "snapshot/snapshot_store.h"
 #include "store/object_store.h"

@@ -16,7 +16,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "kernels/matmul_plans.h"
-#include "snapshot/metrics.h"
+#include "metrics/metrics.h"
 #include "train/early_stopping.h"
 #include "train/evaluation.h"
 #include "train/parameter_check.h"
@@ -109,6 +109,7 @@ class Run {
 
   void open_metrics() {
     progress_.reset();
+    writer_.reset();
     writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_,
                                               [this] { folder_.check(); });
     progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
@@ -161,12 +162,12 @@ class Run {
                        " steps are done, but the final snapshot could not be written to ",
                        config_.snapshot.path, ": fix the error above and run the same command again"));
     if (is_kept) log_memory(world_, task_);
-    if (world_.is_first() && is_kept) {
-      folder_.check_recently();
-      writer_->finish(hash_value, early_stopping_.is_over() ? config_.train.patience : 0);
-      log_end(config_, task_, total_steps_, hash_text(hash_value), early_stopping_.reason());
-    }
-    return is_kept ? 0 : 1;
+    if (!world_.is_first() || !is_kept) return is_kept ? 0 : 1;
+    folder_.check_recently();
+    const bool is_recorded =
+        writer_->finish(hash_value, early_stopping_.is_over() ? config_.train.patience : 0);
+    log_end(config_, task_, total_steps_, hash_text(hash_value), early_stopping_.reason());
+    return is_recorded ? 0 : 1;
   }
 
   /// Ends the run after a request to stop. It can be resumed if there is a snapshot. Returns the exit code.

@@ -6,7 +6,7 @@
 #include "comm/world.h"
 #include "config/config.h"
 #include "core/clock.h"
-#include "snapshot/metrics.h"
+#include "metrics/metrics.h"
 #include "train/trainer.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/metrics.h"
+#include "metrics/metrics.h"
 
 #include <algorithm>
 #include <array>
@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {
@@ -59,11 +61,16 @@ void add_validation(Json& line, double loss) {
 }
 
 constexpr int64_t tail_bytes = 65536;
+constexpr size_t most_kept_lines = 100'000;
 
 /// A reader of the whole lines of a file from any byte. It reads pieces of 8 KiB.
 class Lines {
  public:
-  explicit Lines(const std::string& path) : file_(path, std::ios::binary | std::ios::ate) {
+  explicit Lines(const std::string& path) {
+    // A FIFO would block. MetricsWriter refuses whatever is not a regular file.
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) return;
+    file_.open(path, std::ios::binary | std::ios::ate);
     bytes_ = std::max<int64_t>(0, file_.tellg());
   }
 
@@ -165,14 +172,28 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step, std::
     : path_(path), guard_(std::move(guard)) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  OpenedFile opened = open_own_file(path, O_WRONLY | O_CREAT | O_APPEND);
+  require_of_system(bool(opened.file), opened.error, "log.dir: ", path,
+                    " cannot be written: ", opened.reason);
+  file_ = std::move(opened.file);
   const int64_t kept = bytes_up_to(path, resume_step);
-  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  require(bool(file_), "log.dir: ", path, " cannot be written: ", std::strerror(errno));
   const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
-  require(is_cut, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno));
+  require_of_system(is_cut, errno, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ",
+                    std::strerror(errno));
   // An earlier start that still runs sees that the file is another's, even if nothing was cut.
   ::futimens(file_.get(), nullptr);
   changed_ = changed();
+}
+
+MetricsWriter::~MetricsWriter() {
+  if (kept_.empty()) return;
+  try {
+    if (guard_) guard_();
+    if (write_kept()) return;
+  } catch (const Error&) {
+    // The file belongs to another start of the run.
+  }
+  log_error(missing());
 }
 
 struct timespec MetricsWriter::changed() const {
@@ -184,6 +205,13 @@ struct timespec MetricsWriter::changed() const {
 void MetricsWriter::write(const StepMetrics& metrics) { append(to_json(metrics)); }
 
 void MetricsWriter::add_validation_loss(int64_t step, double loss) {
+  if (!kept_.empty()) {
+    Json line = Json::parse(kept_.back());
+    if (step_of(line) != step) return;
+    add_validation(line, loss);
+    kept_.back() = line.dump() + "\n";
+    return;
+  }
   auto lines = last_lines(path_);
   if (lines.empty() || step_of(lines.back().second) != step) {
     log_warning(
@@ -193,40 +221,67 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
   add_validation(lines.back().second, loss);
   const std::string line = lines.back().second.dump() + "\n";
   // Overwrites the shorter line in one write, so the file always has a whole line. It must not use O_APPEND.
-  const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+  const OpenedFile opened = open_own_file(path_, O_WRONLY);
   const ssize_t written =
-      file ? ::pwrite(file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};
-  if (written != static_cast<ssize_t>(line.size()))
-    log_error(
-        concat(path_, ": the validation loss of step ", step, " cannot be added: ", std::strerror(errno)));
+      opened.file ? ::pwrite(opened.file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};
+  if (written != static_cast<ssize_t>(line.size())) {
+    // A full disk leaves the shorter line, or a torn one, which is cut off. The line waits in memory.
+    reason_ = std::strerror(errno);
+    if (::ftruncate(file_.get(), lines.back().first) == 0) kept_.push_back(line);
+    log_error(concat(path_, ": the line of step ", step, " waits in memory: ", reason_));
+  }
   changed_ = changed();
 }
 
 void MetricsWriter::sync() { ::fsync(file_.get()); }
 
-void MetricsWriter::finish(uint64_t parameters_hash, int64_t patience) {
+bool MetricsWriter::finish(uint64_t parameters_hash, int64_t patience) {
   Json line{{"done", true}, {"parameters_hash", hash_text(parameters_hash)}};
   if (patience > 0) line.update({{"stopped_early", true}, {"patience", patience}});
   append(line.dump());
   sync();
+  const bool is_complete = kept_.empty() && dropped_ == 0;
+  if (!is_complete) log_error(missing());
+  kept_.clear();
+  return is_complete;
 }
 
-void MetricsWriter::append(std::string line) {
+void MetricsWriter::append(const std::string& line) {
   const auto [seconds, nanoseconds] = changed();
   if (guard_ && (seconds != changed_.tv_sec || nanoseconds != changed_.tv_nsec)) guard_();
-  line += '\n';
-  const ssize_t written = ::write(file_.get(), line.data(), line.size());
+  const bool was_complete = kept_.empty();
+  if (kept_.size() < most_kept_lines)
+    kept_.push_back(line + "\n");
+  else
+    ++dropped_;
+  const bool is_complete = write_kept();
+  if (was_complete && !is_complete)
+    log_error(concat(path_, ": lines wait in memory: ", reason_, "; training continues"));
+  if (!was_complete && is_complete) log_info(concat(path_, ": the lines that waited in memory are written"));
+}
+
+/// Writes the lines in memory as far as the disk takes them. Returns whether none is left.
+bool MetricsWriter::write_kept() {
+  for (; !kept_.empty(); kept_.pop_front()) {
+    const std::string& line = kept_.front();
+    const ssize_t written = ::write(file_.get(), line.data(), line.size());
+    if (written == static_cast<ssize_t>(line.size())) continue;
+    reason_ = written < 0 ? std::strerror(errno) : "the disk is full";
+    struct stat status {};
+    // A partial line would corrupt the next one.
+    const bool is_whole = written <= 0 || (::fstat(file_.get(), &status) == 0 &&
+                                           ::ftruncate(file_.get(), status.st_size - written) == 0);
+    if (!is_whole) reason_ += "; the last line is torn";
+    break;
+  }
   changed_ = changed();
-  if (written == static_cast<ssize_t>(line.size())) return;
-  const std::string reason = written < 0 ? std::strerror(errno) : "the disk is full";
-  struct stat status {};
-  // A partial line would corrupt the next one.
-  const bool is_whole = written <= 0 || (::fstat(file_.get(), &status) == 0 &&
-                                         ::ftruncate(file_.get(), status.st_size - written) == 0);
-  if (failed_) return;
-  failed_ = true;
-  log_error(concat(path_, ": lines are missing: ", reason, is_whole ? "" : "; the last line is torn",
-                   "; training continues"));
+  return kept_.empty();
+}
+
+/// Describes the lines that the file lacks.
+std::string MetricsWriter::missing() const {
+  const int64_t lines = std::ssize(kept_) + dropped_;
+  return concat(path_, " lacks its last ", lines > 1 ? counted(lines, "line") : "line", ": ", reason_);
 }
 
 }  // namespace lockstep

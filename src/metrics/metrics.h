@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,32 +31,41 @@ struct StepMetrics {
 };
 
 /// A writer of metrics.jsonl, on rank 0 only. Each step appends one whole line, which leaves the process at
-/// once. If the disk is full, the line is omitted whole and training continues. An error is logged once.
+/// once. If the disk is full, lines wait in memory for the next step, and training continues.
 class MetricsWriter {
  public:
   /// Creates the folder. Keeps the lines up to `resume_step` (0: none) and cuts off the rest in place, which
   /// reads some hundred KiB of a file of any length. Throws UserError naming log.dir if the file cannot be
-  /// written. `guard` is called before a line if another process has changed the file. It throws if the file
-  /// belongs to a later start of the run.
+  /// written, and Error if its disk is full or fails. `guard` is called before a line if another process has
+  /// changed the file. It throws if the file belongs to a later start of the run.
   MetricsWriter(const std::string& path, int64_t resume_step, std::function<void()> guard = {});
+  /// Tries once more to write the lines in memory. Logs how many are lost.
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   void write(const StepMetrics& metrics);
   /// Adds a validation loss to the line of `step`, which is the last line.
   void add_validation_loss(int64_t step, double loss);
   /// Syncs the lines written so far to disk. Any thread may call it.
   void sync();
-  /// Appends the last line of a complete run. `patience`: that of a run that stopped early, else 0.
-  void finish(uint64_t parameters_hash, int64_t patience = 0);
+  /// Appends the last line of a complete run. `patience`: that of a run that stopped early, else 0. Returns
+  /// false, and logs it, if the file lacks lines.
+  [[nodiscard]] bool finish(uint64_t parameters_hash, int64_t patience = 0);
 
  private:
-  void append(std::string line);
+  void append(const std::string& line);
+  bool write_kept();
+  std::string missing() const;
   struct timespec changed() const;
 
   std::string path_;
   std::function<void()> guard_;
   Descriptor file_;
-  struct timespec changed_ {};  ///< time of this process's last change
-  bool failed_ = false;
+  struct timespec changed_ {};    ///< time of this process's last change
+  std::deque<std::string> kept_;  ///< whole lines that are not in the file yet
+  int64_t dropped_ = 0;           ///< lines beyond the most that are kept
+  std::string reason_ = {};       ///< why the file lacks lines
 };
 
 /// The state of a run, from the end of its metrics.jsonl.

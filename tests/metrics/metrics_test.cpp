@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/metrics.h"
+#include "metrics/metrics.h"
 
 #include <csignal>
 #include <filesystem>
@@ -8,12 +8,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "snapshot/parameters_hash.h"
-#include "support/temporary_directory.h"
-#include "tensor/create.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -88,7 +87,7 @@ TEST_F(Metrics, LinesAreInTheFileAtOnceAndTheLastSaysDone) {
   MetricsWriter writer(path_, 0);
   writer.write({.step = 1, .loss = 2.0f});
   EXPECT_EQ(content(), to_json({.step = 1, .loss = 2.0f}) + "\n");
-  writer.finish(0xabcdef);
+  EXPECT_TRUE(writer.finish(0xabcdef));
   EXPECT_TRUE(content().ends_with("\n{\"done\":true,\"parameters_hash\":\"0000000000abcdef\"}\n"));
 }
 
@@ -168,68 +167,84 @@ TEST_F(Metrics, AFileThatCannotBeWrittenIsRefusedByName) {
   }
 }
 
-TEST_F(Metrics, AFullDiskIsReportedOnceAndNoLineIsTorn) {
-  const std::string line = to_json({.step = 1, .loss = 1.0f}) + "\n";
+/// A full disk: no file of this process grows beyond `bytes` until this object ends.
+class FullDisk {
+ public:
+  explicit FullDisk(size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+std::string line_of(int64_t step) { return to_json({.step = step, .loss = 1.0f}) + "\n"; }
+
+TEST_F(Metrics, LinesWaitForRoomOnAFullDisk) {
   MetricsWriter writer(path_, 0);
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  // A limit on the file size inside the second line acts like a full disk.
-  const rlimit limit{line.size() + line.size() / 2, before.rlim_max};
   testing::internal::CaptureStderr();
-  setrlimit(RLIMIT_FSIZE, &limit);
-  for (int64_t step = 1; step <= 4; ++step) writer.write({.step = step, .loss = 1.0f});
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
-  const std::string report = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(content(), line);
-  const size_t first = report.find("lines are missing");
-  EXPECT_NE(first, std::string::npos) << report;
-  EXPECT_EQ(report.find("lines are missing", first + 1), std::string::npos) << report;
+  {
+    // The limit is inside the second line.
+    const FullDisk disk(line_of(1).size() * 3 / 2);
+    for (int64_t step = 1; step <= 4; ++step) writer.write({.step = step, .loss = 1.0f});
+    writer.add_validation_loss(4, 2.5);
+    EXPECT_EQ(content(), line_of(1)) << "no line is torn";
+  }
   writer.write({.step = 5, .loss = 1.0f});
-  EXPECT_EQ(content(), line + to_json({.step = 5, .loss = 1.0f}) + "\n");
+  const std::string report = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(content(), line_of(1) + line_of(2) + line_of(3) +
+                           to_json({.step = 4, .loss = 1.0f, .validation_loss = 2.5}) + "\n" + line_of(5));
+  const std::string waits = path_ + ": lines wait in memory: ";
+  EXPECT_NE(report.find(waits), std::string::npos) << report;
+  EXPECT_EQ(report.find(waits), report.rfind(waits)) << "it is logged once: " << report;
+  EXPECT_TRUE(report.ends_with(path_ + ": the lines that waited in memory are written\n")) << report;
+  EXPECT_TRUE(writer.finish(1));
 }
 
-std::vector<NamedTensor> example() {
-  return {{"b.weight", from_values<float>({1, 2, 3, 4, 5, 6}, {2, 3})},
-          {"a.bias", from_values<float>({0.5f}, {1})}};
+TEST_F(Metrics, LinesThatAreLostAreToldAtTheEnd) {
+  testing::internal::CaptureStderr();
+  {
+    MetricsWriter writer(path_, 0);
+    writer.write({.step = 1, .loss = 1.0f});
+    const FullDisk disk(line_of(1).size());
+    for (int64_t step = 2; step <= 3; ++step) writer.write({.step = step, .loss = 1.0f});
+    EXPECT_FALSE(writer.finish(1));
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(path_ + " lacks its last 3 lines: "),
+            std::string::npos);
+  testing::internal::CaptureStderr();
+  {
+    const FullDisk disk(line_of(1).size());
+    MetricsWriter writer(path_, 1);
+    writer.write({.step = 2, .loss = 1.0f});
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(path_ + " lacks its last line: "), std::string::npos)
+      << "a stopped run tells it too";
+  EXPECT_EQ(content(), line_of(1));
 }
 
-TEST(ParametersHash, IsTheOneOfTheDocumentedBytes) {
-  // Computed by the reference implementation (xxhash.xxh3_64 of Python) over:
-  //   "a.bias\0", int64 1, fp32 0.5, "b.weight\0", int64 2, int64 3, fp32 1 2 3 4 5 6.
-  EXPECT_EQ(hash_text(parameters_hash(example())), "2d31ef423beedfca");
-}
-
-TEST(ParametersHash, DoesNotDependOnTheOrderOfTheList) {
-  std::vector<NamedTensor> parameters = example();
-  std::swap(parameters[0], parameters[1]);
-  EXPECT_EQ(parameters_hash(parameters), parameters_hash(example()));
-}
-
-TEST(ParametersHash, SeesNamesShapesAndEveryBit) {
-  const uint64_t hash = parameters_hash(example());
-  std::vector<NamedTensor> renamed = example(), reshaped = example(), changed = example();
-  renamed[0].name = "b.weighs";
-  reshaped[0].tensor = reshaped[0].tensor.reshape({3, 2});
-  changed[1].tensor.data<float>()[0] = 0x1.000002p-1f;
-  EXPECT_NE(parameters_hash(renamed), hash);
-  EXPECT_NE(parameters_hash(reshaped), hash);
-  EXPECT_NE(parameters_hash(changed), hash);
-}
-
-TEST(ParametersHash, ATiedWeightCountsOnce) {
-  std::vector<NamedTensor> tied = example();
-  tied.push_back({"z.weight", tied[0].tensor});
-  EXPECT_EQ(parameters_hash(tied), parameters_hash(example()));
-  std::vector<NamedTensor> equal = example();
-  equal.push_back({"z.weight", example()[0].tensor});
-  EXPECT_NE(parameters_hash(equal), parameters_hash(example()));
-}
-
-TEST(ParametersHash, TextHasSixteenDigits) {
-  EXPECT_EQ(hash_text(0), "0000000000000000");
-  EXPECT_EQ(hash_text(~uint64_t{0}), "ffffffffffffffff");
+TEST_F(Metrics, AFileThatIsNoFileOfTheRunIsRefused) {
+  fs::create_directories(folder_ / "results");
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto refusal = [&] { return user_error([&] { MetricsWriter(path_, 0); }); };
+  EXPECT_EQ(read_metrics_end(path_).step, 0);
+  expect_contains(refusal(), {path_, "it is not a regular file"});
+  fs::remove(path_);
+  write_text(folder_ / "theirs", "mine\n");
+  fs::create_symlink("../theirs", path_);
+  expect_contains(refusal(), {path_, "it is a symbolic link"});
+  EXPECT_EQ(read_text(folder_ / "theirs"), "mine\n");
+  fs::remove(path_);
+  fs::create_symlink("../absent", path_);
+  expect_contains(refusal(), {path_, "it is a symbolic link"});
+  EXPECT_FALSE(fs::exists(folder_ / "absent"));
 }
 
 }  // namespace
