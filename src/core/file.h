@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/descriptor.h"
+#include "core/error.h"
 
 namespace lockstep {
 

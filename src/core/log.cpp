@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/log.h"
 
+#include <fcntl.h>
 #include <memory>
 #include <mutex>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/terminal.h"
 
 namespace lockstep {
@@ -29,6 +31,9 @@ struct Log {
   void open_file() {
     if (file.empty()) return;
     const std::string path = std::exchange(file, "");
+    // spdlog would follow a link and wait for the reader of a FIFO.
+    if (const OpenedFile opened = open_own_file(path, O_WRONLY | O_CREAT | O_APPEND); !opened.file)
+      return logger.warn("{}warning: cannot open the log file {}: {}", prefix, path, opened.reason);
     try {
       auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
       sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");

@@ -103,10 +103,15 @@ void RunFolder::share_snapshot() {
 void RunFolder::load(PlacedTensors& tensors) {
   if (!snapshot_) return;
   const NoTimeout no_timeout(world_.communicator());
-  while (true) {
+  for (bool is_again = false;; is_again = !is_again) {
     try {
       return restore(*snapshot_, world_, tensors);
     } catch (const UserError& damage) {
+      // A single reply of a server may be wrong.
+      if (!is_again && !local_path(config_.snapshot.path)) {
+        if (world_.is_first()) log_warning(concat(damage.what(), "; reading it again"));
+        continue;
+      }
       on_first_rank(world_, [&] {
         fall_back(damage.what());
         // This start has the settings of the damaged snapshot. They have to be those of this one too.
@@ -225,7 +230,7 @@ void RunFolder::decide() {
   const bool is_restart = restart_count() > 0;
   if (config_.snapshot.resume == "never" && !is_restart) {
     move_aside(in_log_folder_.has_value(),
-               !path.empty() && SnapshotStore(path, config_.snapshot.keep).holds_any());
+               !path.empty() && !SnapshotStore(path, config_.snapshot.keep).names().empty());
     return;
   }
   find();
@@ -282,10 +287,9 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
   const std::string& path = config_.snapshot.path;
   const std::optional<std::string> folder = local_path(path);
   // A bucket cannot rename, so the user has to decide.
-  require(!snapshots || folder, path,
-          " holds the snapshots of an earlier run; use another snapshot.path, or delete them (aws s3 rm "
-          "--recursive ",
-          path, ")");
+  require(!snapshots || folder, path, " holds the snapshots of an earlier run (",
+          joined(SnapshotStore(path, config_.snapshot.keep).names()),
+          "), and nothing in a bucket can be moved aside: choose another snapshot.path");
   check();
   if (log_folder || (snapshots && is_inside)) rename_aside("log.dir", config_.log.dir);
   if (snapshots && !is_inside) rename_aside("snapshot.path", *folder);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snapshot/snapshot_files.h"
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -240,6 +241,14 @@ class StagedExchange {
 };
 
 }  // namespace
+
+bool is_snapshot_file(const std::string& key) {
+  std::string shape = key;
+  std::replace_if(
+      shape.begin(), shape.end(), [](char one) { return one >= '0' && one <= '9'; }, '0');
+  return shape == "model-00000-of-00000.safetensors" || key == concat(model_file, ".index.json") ||
+         key == model_file || key == optimizer_file || key == padding_file || key == state_file;
+}
 
 std::vector<SnapshotFile> files_of(const PlacedTensors& tensors, const ModelLayout& layout) {
   std::vector<Content> model, optimizer, padding;

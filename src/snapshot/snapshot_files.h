@@ -25,6 +25,9 @@ inline bool is_model_file(const std::string& key) {
   return key == padding_file || (key.starts_with("model") && key.ends_with(".safetensors"));
 }
 
+/// Returns whether a file has a name that all snapshots give to files. Text files have names of the model.
+bool is_snapshot_file(const std::string& key);
+
 /// The layout that other programs expect of a snapshot's folder. It follows from the model and its settings.
 struct ModelLayout {
   struct Zeros {

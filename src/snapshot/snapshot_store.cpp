@@ -2,8 +2,10 @@
 #include "snapshot/snapshot_store.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "config/config.h"
 #include "core/error.h"
@@ -19,16 +21,33 @@ constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
 constexpr const char* failed_step_file = "failed-step.json";
+constexpr int most_reads = 2;
+constexpr std::chrono::milliseconds pause_between_reads{500};
 
 /// Returns "step-00001000" for "step-" and 1000.
 std::string numbered(const std::string& prefix, int64_t step) { return prefix + zero_padded(step, 8); }
 
+/// Returns the step in a name that numbered() makes; nothing for any other name.
 std::optional<int64_t> number_of(const std::string& name, const std::string& prefix) {
-  const std::string digits = name.substr(std::min(prefix.size(), name.size()));
-  const bool is_number =
-      !digits.empty() && digits.size() < 19 && digits.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_number) return std::nullopt;
-  return std::stoll(digits);
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const std::optional<int64_t> number = number_in<int64_t>(std::string_view(name).substr(prefix.size()));
+  return number && *number >= 0 && name == numbered(prefix, *number) ? number : std::nullopt;
+}
+
+/// Returns the name of the group that a writer left unfinished or replaced under the name `left`, as
+/// FolderStore names it: "<group>.tmp", "<group>.old" or "<group>.<process>.tmp"; empty for another name.
+std::string group_of_leftover(const std::string& left) {
+  const bool is_old = left.ends_with(".old"), is_unfinished = left.ends_with(".tmp");
+  if (!is_old && !is_unfinished) return "";
+  const std::string name = left.substr(0, left.size() - 4), group = name.substr(0, name.find('.'));
+  const std::string mark = name.substr(group.size());
+  const size_t dash = mark.find('-');
+  const auto is_number = [&](size_t begin, size_t end) {
+    return begin < end && end <= mark.size() && mark.find_first_not_of("0123456789", begin) >= end;
+  };
+  const bool is_mark =
+      is_unfinished && dash != std::string::npos && is_number(1, dash) && is_number(dash + 1, mark.size());
+  return mark.empty() || is_mark ? group : "";
 }
 
 /// Runs the body and adds the name of the snapshot to its errors.
@@ -41,11 +60,27 @@ auto naming(const std::string& name, Body body) {
   }
 }
 
+/// Opens a snapshot. In a bucket, damage counts only if a second read finds it too: a proxy may have cut a
+/// reply short, and an object may be missing for a moment.
+StoredSnapshot read_snapshot(const std::shared_ptr<ObjectStore>& store, const std::string& group) {
+  for (int reads = 1;; ++reads) {
+    try {
+      return {store, group};
+    } catch (const UserError&) {
+      if (store->has_atomic_groups() || reads == most_reads) throw;
+    }
+    std::this_thread::sleep_for(pause_between_reads);
+  }
+}
+
 }  // namespace
 
 SnapshotStore::SnapshotStore(const std::string& path, int64_t keep, std::function<void()> guard)
     : store_(open_store(path)), keep_(keep) {
   expect(keep_ >= 1, "snapshot.keep is ", keep_);
+  store_->set_own_files([texts = text_files_](const std::string& name) {
+    return is_snapshot_file(name) || texts->contains(name);
+  });
   store_->set_guard(std::move(guard));
 }
 
@@ -53,7 +88,9 @@ std::map<std::string, bool> SnapshotStore::groups(const std::string& prefix) con
   std::map<std::string, bool> found;
   for (const std::string& key : store_->list(prefix)) {
     const size_t slash = key.find('/');
-    if (slash != std::string::npos) found[key.substr(0, slash)] |= key.substr(slash + 1) == state_file;
+    if (slash == std::string::npos) continue;
+    const std::string file = key.substr(slash + 1);
+    if (is_snapshot_file(file)) found[key.substr(0, slash)] |= file == state_file;
   }
   return found;
 }
@@ -72,12 +109,16 @@ std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string
 }
 
 void SnapshotStore::try_to_write() {
-  store_->put_text("write-test", "test");
-  store_->remove("write-test");
+  const std::string key = concat("write-test-", process_mark());
+  store_->put_text(key, "test");
+  store_->remove(key);
 }
 
-bool SnapshotStore::holds_any() const {
-  return !snapshots_newest_first(step_prefix).empty() || !groups(best_name).empty();
+std::vector<std::string> SnapshotStore::names() const {
+  std::vector<std::string> names = snapshots_newest_first(step_prefix);
+  for (const std::string& name : snapshots_newest_first(best_prefix)) names.push_back(name);
+  if (store_->has_atomic_groups() && groups(best_name).contains(best_name)) names.emplace_back(best_name);
+  return names;
 }
 
 std::string SnapshotStore::group_of(Kind kind, int64_t step) const {
@@ -88,7 +129,10 @@ std::string SnapshotStore::group_of(Kind kind, int64_t step) const {
 
 std::string SnapshotStore::begin(Kind kind, int64_t step, const std::vector<SnapshotFile>& files) {
   std::vector<PlannedObject> objects;
-  for (const SnapshotFile& file : files) objects.push_back({file.key, file.bytes});
+  for (const SnapshotFile& file : files) {
+    objects.push_back({file.key, file.bytes});
+    if (file.tensors.empty()) text_files_->insert(file.key);
+  }
   return naming(name_of(kind, step),
                 [&] { return store_->begin_group(group_of(kind, step), objects, state_file); });
 }
@@ -166,23 +210,28 @@ void SnapshotStore::drop(Kind kind, int64_t step, const std::string& begun) {
 }
 
 /// Removes what killed writers left: unfinished snapshots, and replaced ones that were not deleted yet.
-void SnapshotStore::remove_leftovers(const std::string& prefix) {
+void SnapshotStore::remove_leftovers(Kind kind) {
+  const std::string prefix = kind == Kind::step ? step_prefix : best_name;
+  const auto is_ours = [&](const std::string& group) {
+    return number_of(group, kind == Kind::step ? step_prefix : best_prefix) ||
+           (kind == Kind::best && group == best_name);
+  };
   for (const auto& [name, has_state] : groups(prefix)) {
-    const bool is_beside = name.ends_with(".tmp") || name.ends_with(".old");
-    const bool is_unfinished = !has_state && !store_->has_atomic_groups();
+    const bool is_beside = store_->has_atomic_groups() && is_ours(group_of_leftover(name));
+    const bool is_unfinished = !has_state && !store_->has_atomic_groups() && is_ours(name);
     if (is_beside || is_unfinished) store_->remove_group(name, state_file);
   }
 }
 
 void SnapshotStore::remove_older(Kind kind, const std::string& saved) {
-  if (kind == Kind::best && store_->has_atomic_groups()) return remove_leftovers(best_name);
+  remove_leftovers(kind);
+  if (kind == Kind::best && store_->has_atomic_groups()) return;
+  std::vector<std::string> names = snapshots_newest_first(kind == Kind::step ? step_prefix : best_prefix);
   if (kind == Kind::best) {
-    for (const auto& [name, has_state] : groups(best_prefix))
-      if (name != saved) store_->remove_group(name, state_file);
+    std::erase(names, saved);
+    for (const std::string& name : names) store_->remove_group(name, state_file);
     return;
   }
-  remove_leftovers(step_prefix);
-  std::vector<std::string> names = snapshots_newest_first(step_prefix);
   // Later snapshots do not count: they are damaged, otherwise this run would have resumed from them.
   names.erase(names.begin(), std::find(names.begin(), names.end(), saved));
   for (size_t i = static_cast<size_t>(keep_); i < names.size(); ++i)
@@ -226,21 +275,34 @@ bool is_shared_by_all(const World& world, const std::string& path) {
 std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
                                                     int64_t end) const {
   const int64_t passed_over = failed_step().passed_over;
-  for (const std::string& name : snapshots_newest_first(step_prefix)) {
-    const int64_t step = *number_of(name, step_prefix);
-    if (step >= end || step == passed_over) continue;
+  std::vector<std::string> problems;
+  for (int reads = 1;; ++reads) {
+    problems.clear();
     std::optional<StoredSnapshot> found;
-    try {
-      found.emplace(store_, name);
-    } catch (const UserError& problem) {
-      report(problem.what());
+    for (const std::string& name : snapshots_newest_first(step_prefix)) {
+      const int64_t step = *number_of(name, step_prefix);
+      if (step >= end || step == passed_over) continue;
+      try {
+        found.emplace(read_snapshot(store_, name));
+      } catch (const UserError& problem) {
+        problems.emplace_back(problem.what());
+        continue;
+      }
+      found->require_readable();
+      if (found->state().step == step) break;
+      problems.push_back(
+          concat(found->name(), "/", state_file, " is damaged: it is that of step ", found->state().step));
+      found.reset();
+    }
+    // An earlier start of the run may have deleted a snapshot after it was listed, and written a newer one.
+    const bool is_settled = found || problems.empty() || store_->has_atomic_groups() || reads == most_reads;
+    if (!is_settled) {
+      std::this_thread::sleep_for(pause_between_reads);
       continue;
     }
-    found->require_readable();
-    if (found->state().step == step) return found;
-    report(concat(found->name(), "/", state_file, " is damaged: it is that of step ", found->state().step));
+    for (const std::string& problem : problems) report(problem);
+    return found;
   }
-  return std::nullopt;
 }
 
 /// Returns where a folder's run keeps its snapshots, or the folder itself if it is not that of a run.
@@ -248,7 +310,7 @@ std::string snapshots_of_run(const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path inside = fs::path(folder) / "snapshots", settings = fs::path(folder) / "config.ini";
   std::error_code ignored;
-  if (fs::is_directory(inside, ignored) && SnapshotStore(inside.string(), 1).holds_any())
+  if (fs::is_directory(inside, ignored) && !SnapshotStore(inside.string(), 1).names().empty())
     return inside.string();
   if (!fs::is_regular_file(settings, ignored)) return folder;
   const std::string path =
@@ -268,7 +330,7 @@ StoredSnapshot find_snapshot(const std::string& place) {
   if (is_one) best = {""};
   for (const std::string& name : best) {
     try {
-      StoredSnapshot found(snapshots.store_, name);
+      StoredSnapshot found = read_snapshot(snapshots.store_, name);
       found.require_readable();
       return found;
     } catch (const UserError& problem) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,20 +65,24 @@ class SnapshotStore {
 
   /// Writes and removes a small object. Throws the errors of ObjectStore, which give the reason.
   void try_to_write();
-  /// Returns whether there is any snapshot, valid or not.
-  bool holds_any() const;
+  /// Returns the names of all snapshots, valid or not. A folder or prefix of another name, or without a file
+  /// that a snapshot has, belongs to others.
+  std::vector<std::string> names() const;
 
  private:
   friend StoredSnapshot find_snapshot(const std::string& path);
 
-  /// Returns the groups (the keys up to their slash), and whether each of them has a state.
+  /// Returns the groups (the keys up to their slash) that have files of a snapshot, and whether each of them
+  /// has a state.
   std::map<std::string, bool> groups(const std::string& prefix) const;
   std::vector<std::string> snapshots_newest_first(const std::string& prefix) const;
   std::string group_of(Kind kind, int64_t step) const;
-  void remove_leftovers(const std::string& prefix);
+  void remove_leftovers(Kind kind);
   void remove_older(Kind kind, const std::string& saved);
 
   std::shared_ptr<ObjectStore> store_;
+  /// Names of text files that this object has written. Files of other names in a folder are not ours.
+  std::shared_ptr<std::set<std::string>> text_files_ = std::make_shared<std::set<std::string>>();
   int64_t keep_;
 };
 

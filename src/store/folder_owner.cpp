@@ -20,6 +20,7 @@
 #include "core/clock.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/host.h"
 #include "core/log.h"
 
@@ -94,8 +95,8 @@ FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double
       patience_(patience) {
   std::error_code problem;
   std::filesystem::create_directories(folder_, problem);
-  require(!problem, key_, ": ", folder_, " cannot be created: ", problem.message(), "; choose another ",
-          key_);
+  require_of_system(!problem, problem.value(), key_, ": ", folder_, " cannot be created: ", problem.message(),
+                    "; choose another ", key_);
   const Clock::time_point begin = Clock::now();
   take();
   waited_seconds_ = seconds_since(begin);
@@ -124,11 +125,12 @@ void FolderOwner::take() {
 
 /// Returns nothing once the folder is taken, else the owner that still holds it.
 std::optional<Owner> FolderOwner::try_to_take() {
-  Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  OpenedFile opened = open_own_file(path_, O_RDWR | O_CREAT);
   // The file may belong to another user of a shared folder. A lock only needs read access.
-  if (!file && errno == EACCES) file = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  require(bool(file), key_, ": ", folder_, " cannot be written: ", std::strerror(errno), "; choose another ",
-          key_);
+  if (opened.error == EACCES) opened = open_own_file(path_, O_RDONLY);
+  const Descriptor& file = opened.file;
+  require_of_system(bool(file), opened.error, key_, ": ", path_, " cannot be written: ", opened.reason,
+                    "; choose another ", key_);
   const Lock state = lock(file.get());
   // If the file was replaced between the two calls, the new file counts.
   if (place_of(file.get()) != Possession::own) return unknown_owner;
@@ -161,22 +163,23 @@ FolderOwner::Lock FolderOwner::lock(int file) {
 /// Renames a new file into place. A process that has the old file open sees that it is no longer the owner.
 void FolderOwner::make_own_file() {
   const std::string beside = concat(path_, ".", process_mark());
-  file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   const std::string text = Json(self_).dump() + "\n";
   const bool is_written =
       file_ && ::write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const std::string reason = std::strerror(errno);
+  int error = errno;
   if (is_written) lock(file_.get());
   const bool is_placed = is_written && ::rename(beside.c_str(), path_.c_str()) == 0;
+  if (is_written && !is_placed) error = errno;
   if (!is_placed) ::unlink(beside.c_str());
-  require(is_placed, key_, ": ", folder_, " cannot be written: ", is_written ? std::strerror(errno) : reason,
-          "; choose another ", key_);
+  require_of_system(is_placed, error, key_, ": ", folder_, " cannot be written: ", std::strerror(error),
+                    "; choose another ", key_);
 }
 
 /// Returns whether the path still leads to this open file. Opens the path again, because a network file
 /// system then asks its server. The server may not answer for a while.
 FolderOwner::Possession FolderOwner::place_of(int file) const {
-  const Descriptor now(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor now(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!now)
     return errno == ENOENT || errno == ENOTDIR || errno == ESTALE ? Possession::lost : Possession::unknown;
   const struct stat mine = status_of(file), there = status_of(now.get());
@@ -185,7 +188,7 @@ FolderOwner::Possession FolderOwner::place_of(int file) const {
 
 bool FolderOwner::is_touched_by_others() const {
   const auto touched = [this] {
-    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     const struct stat status = status_of(file.get());
     return std::pair(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
   };

@@ -38,7 +38,8 @@ void list_below(const fs::path& folder, const std::string& above, const std::str
     const std::string key = above + entry.path().filename().string();
     if (!key.starts_with(prefix)) continue;
     const size_t before = keys.size();
-    const bool is_folder = entry.is_directory(ignored);
+    // A link may lead to a folder of others, or back to this one.
+    const bool is_folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
     if (is_folder) list_below(entry.path(), key + "/", prefix, keys);
     if (keys.size() == before) keys.push_back(is_folder ? key + "/" : key);
   }
@@ -131,7 +132,7 @@ std::string FolderStore::begin_group(const std::string& group, std::span<const P
   naming_failures(concat("cannot write ", name_of(group)), [&] {
     fs::create_directories(folder_);
     ask_guard();
-    fs::remove_all(beside);
+    remove_own_files(begun);
     fs::create_directory(beside);
   });
   try {
@@ -162,22 +163,48 @@ std::string FolderStore::write_parts(const std::string& /*group*/, const std::st
   return "";
 }
 
+bool FolderStore::has_foreign_files(const std::string& group) const {
+  std::error_code ignored;
+  const fs::directory_iterator entries(name_of(group), ignored);
+  return std::any_of(begin(entries), end(entries), [this](const fs::directory_entry& entry) {
+    return !entry.is_regular_file() || entry.is_symlink() || !is_own(entry.path().filename().string());
+  });
+}
+
+/// Removes the caller's files of a group, and its folder unless others have files there.
+void FolderStore::remove_own_files(const std::string& group) const {
+  const fs::path folder = name_of(group);
+  // A link is not the caller's, and leads to a folder of others.
+  if (!fs::is_directory(fs::symlink_status(folder))) return;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && !entry.is_symlink() && is_own(entry.path().filename().string()))
+      files.push_back(entry.path());
+  for (const fs::path& file : files) fs::remove(file);
+  if (!has_foreign_files(group)) fs::remove(folder);
+}
+
 /// Exchanges two directories, because one cannot be renamed over another. If the file system cannot exchange,
 /// it renames twice. After a crash between the two steps .old is still there.
 void FolderStore::exchange(const std::string& group, const std::string& begun) {
-  const fs::path target = name_of(group), beside = name_of(begun), replaced = name_of(group + ".old");
-  fs::remove_all(replaced);
+  const fs::path target = name_of(group), beside = name_of(begun);
   // Writing may have taken long, so the owner is checked again.
   ask_guard();
-  if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    sync_directory(folder_);
-    fs::remove_all(beside);
-    return;
+  std::string replaced = begun;
+  if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
+    replaced = group + ".old";
+    remove_own_files(replaced);
+    if (fs::exists(target)) fs::rename(target, name_of(replaced));
+    fs::rename(beside, target);
   }
-  if (fs::exists(target)) fs::rename(target, replaced);
-  fs::rename(beside, target);
   sync_directory(folder_);
-  fs::remove_all(replaced);
+  remove_own_files(replaced);
+  std::error_code is_gone;
+  for (const auto& entry : fs::directory_iterator(name_of(replaced), is_gone)) {
+    const fs::path kept = target / entry.path().filename();
+    if (!fs::exists(fs::symlink_status(kept))) fs::rename(entry.path(), kept);
+  }
+  if (!has_foreign_files(replaced)) fs::remove(name_of(replaced));
 }
 
 void FolderStore::end_group(const std::string& group, const std::string& begun,
@@ -191,22 +218,27 @@ void FolderStore::end_group(const std::string& group, const std::string& begun,
 }
 
 void FolderStore::drop_group(const std::string& /*group*/, const std::string& begun) noexcept {
-  std::error_code ignored;
-  fs::remove_all(name_of(begun), ignored);
+  try {
+    remove_own_files(begun);
+  } catch (const fs::filesystem_error&) {
+    // Only the first failure is reported.
+  }
 }
 
-void FolderStore::remove_group(const std::string& group, const std::string& /*last*/) {
-  const fs::path target = name_of(group);
+void FolderStore::remove_group(const std::string& group, const std::string& last) {
   ask_guard();
-  naming_failures(concat("cannot remove ", target.string()), [&] {
-    // Renames the group first. So a crash leaves it whole, or under a name that is not that of a group.
-    const fs::path beside = group.ends_with(".tmp") ? target : fs::path(target.string() + ".tmp");
-    if (beside != target) {
-      fs::remove_all(beside);
-      fs::rename(target, beside);
-      ask_guard();
+  naming_failures(concat("cannot remove ", name_of(group)), [&] {
+    const std::string beside = group + ".tmp";
+    const bool must_stay = group.ends_with(".tmp") || has_foreign_files(group);
+    if (!must_stay) remove_own_files(beside);
+    if (must_stay || fs::exists(fs::symlink_status(name_of(beside)))) {
+      fs::remove(fs::path(name_of(group)) / last);
+      return remove_own_files(group);
     }
-    fs::remove_all(beside);
+    // Renames the group first. So a crash leaves it whole, or under a name that is not that of a group.
+    fs::rename(name_of(group), name_of(beside));
+    ask_guard();
+    remove_own_files(beside);
   });
 }
 

@@ -19,7 +19,8 @@ class FolderStore : public ObjectStore {
   std::string name_of(const std::string& key) const override;
 
   /// Begins a group in <group>.<process>.tmp and returns this name. end_group() exchanges it with an existing
-  /// group. If the file system cannot exchange, the existing group is <group>.old for a moment.
+  /// group. If the file system cannot exchange, the existing group is <group>.old for a moment. Files of
+  /// others in the existing group move to the new one.
   std::string begin_group(const std::string& group, std::span<const PlannedObject> objects,
                           const std::string& last) override;
   std::string write_parts(const std::string& group, const std::string& begun, const std::string& key,
@@ -33,6 +34,8 @@ class FolderStore : public ObjectStore {
 
  private:
   void exchange(const std::string& group, const std::string& begun);
+  bool has_foreign_files(const std::string& group) const;
+  void remove_own_files(const std::string& group) const;
 
   std::string folder_;
 };

@@ -58,6 +58,9 @@ class ObjectReader {
 /// A store of objects in a folder or a bucket. Its errors are those of ObjectReader.
 class ObjectStore : public ObjectReader {
  public:
+  /// Sets which files of a group are the caller's, by name. Other files in a group are never deleted. Without
+  /// this call all files are the caller's.
+  void set_own_files(std::function<bool(const std::string& name)> is_own) { is_own_ = std::move(is_own); }
   /// Sets a function that is called before anything is renamed or deleted. If it throws, nothing changes.
   void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
 
@@ -86,7 +89,7 @@ class ObjectStore : public ObjectReader {
   /// Returns the alignment of parts in bytes; 1: none. The parts of one write_parts() call follow each other.
   /// They begin at a multiple of the alignment. They end at a multiple or at the end of the object.
   virtual int64_t part_bytes(int64_t object_bytes) const = 0;
-  /// Removes all objects under group + "/", first `last`: a crash leaves no group that looks whole.
+  /// Removes the caller's files of a group, first `last`: a crash leaves no group that looks whole.
   virtual void remove_group(const std::string& group, const std::string& last) = 0;
   /// Returns whether a group appears, and is replaced, in one step. If so, a group without its last object is
   /// damaged. Otherwise it was never completed.
@@ -96,8 +99,10 @@ class ObjectStore : public ObjectReader {
   void ask_guard() const {
     if (guard_) guard_();
   }
+  bool is_own(const std::string& name) const { return !is_own_ || is_own_(name); }
 
  private:
+  std::function<bool(const std::string& name)> is_own_;
   std::function<void()> guard_;
 };
 

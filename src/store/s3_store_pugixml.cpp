@@ -194,7 +194,8 @@ class S3Store : public ObjectStore {
   void remove_group(const std::string& group, const std::string& last) override {
     ask_guard();
     remove(group + "/" + last);
-    for (const std::string& key : list(group + "/")) remove(key);
+    for (const std::string& key : list(group + "/"))
+      if (is_own(key.substr(group.size() + 1))) remove(key);
   }
 
   bool has_atomic_groups() const override { return false; }

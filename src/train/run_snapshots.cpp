@@ -9,6 +9,7 @@
 #include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "snapshot/snapshot_store.h"
 #include "store/object_store.h"
 
 namespace lockstep {
@@ -20,14 +21,12 @@ namespace fs = std::filesystem;
 int64_t bytes_of_snapshots(const std::string& folder) {
   std::error_code ignored;
   uintmax_t bytes = 0;
-  for (fs::directory_iterator group(folder, ignored), end; group != end; group.increment(ignored)) {
-    const std::string name = group->path().filename().string();
-    if (!name.starts_with("step-") && !name.starts_with("best")) continue;
-    for (fs::directory_iterator file(group->path(), ignored); file != end; file.increment(ignored)) {
+  for (const std::string& name : SnapshotStore(folder, 1).names())
+    for (fs::directory_iterator file(fs::path(folder) / name, ignored), end; file != end;
+         file.increment(ignored)) {
       const uintmax_t size = file->file_size(ignored);
       if (size != static_cast<uintmax_t>(-1)) bytes += size;
     }
-  }
   return static_cast<int64_t>(bytes);
 }
 
@@ -37,11 +36,15 @@ void require_room(const std::string& folder, double bytes) {
   const fs::space_info space = fs::space(folder, problem);
   if (problem) return;  // the free space is unknown, so writing is tried
   const auto available = static_cast<double>(space.available);
-  require(available >= bytes - static_cast<double>(bytes_of_snapshots(folder)),
-          "snapshot.path: the snapshots need ", bytes_text(bytes), " in ", folder, ", but only ",
-          bytes_text(available),
-          " are free: make room, choose another snapshot.path, lower snapshot.keep, or disable snapshots "
-          "(snapshot.path = none)");
+  if (available >= bytes - static_cast<double>(bytes_of_snapshots(folder))) return;
+  const std::string shortage =
+      concat("snapshot.path: the snapshots need ", bytes_text(bytes), " in ", folder, ", but only ",
+             bytes_text(available),
+             " are free: make room, choose another snapshot.path, lower snapshot.keep, or disable snapshots "
+             "(snapshot.path = none)");
+  // A run that was accepted before goes on. The disk may get room before the next snapshot.
+  require(restart_count() > 0, shortage);
+  log_warning(shortage);
 }
 
 }  // namespace

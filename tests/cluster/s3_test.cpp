@@ -189,7 +189,7 @@ TEST_F(S3, TrustsNoUnknownCertificate) {
 
 TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   SnapshotStore snapshots(address("run"), 2);
-  EXPECT_FALSE(snapshots.holds_any());
+  EXPECT_EQ(snapshots.names(), std::vector<std::string>{});
   EXPECT_FALSE(snapshots.newest([](const std::string& report) { ADD_FAILURE() << report; }).has_value());
   for (int64_t step : {1, 2, 30}) save(snapshots, example(step));
   save(snapshots, example(1), SnapshotStore::Kind::best);
@@ -224,6 +224,29 @@ TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   save(snapshots, example(41));
   EXPECT_EQ(store->list("step-00000040"), std::vector<std::string>{})
       << "files of a killed writer must be removed";
+}
+
+TEST_F(S3, DeletesNothingThatItDidNotWrite) {
+  const auto store = open_store(address("shared"));
+  const std::vector<std::string> foreign = {"best-models-2025/model.safetensors",
+                                            "best-9/state.json",
+                                            "best/model.safetensors",
+                                            "step-00000001/notes.txt",
+                                            "step-by-step/chapter1.txt",
+                                            "step-00000007/mine.txt",
+                                            "step-000000007/state.json",
+                                            "write-test"};
+  for (const std::string& key : foreign) put(*store, key, "theirs");
+  put(*store, "step-00000004/model.safetensors", "of a killed writer");
+  SnapshotStore snapshots(address("shared"), 1);
+  snapshots.try_to_write();
+  for (int64_t step : {1, 2}) {
+    save(snapshots, example(step));
+    save(snapshots, example(step), SnapshotStore::Kind::best);
+  }
+  EXPECT_EQ(snapshots.names(), (std::vector<std::string>{"step-00000002", "best-00000002"}));
+  for (const std::string& key : foreign) EXPECT_EQ(store->get(key), "theirs") << key;
+  EXPECT_EQ(store->list("").size(), foreign.size() + 6);
 }
 
 TEST_F(S3, RanksWriteTheirPartsOfOneObjectAndReadWhatTheyHold) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/file.h"
 
+#include <cerrno>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <span>
@@ -28,6 +29,19 @@ void expect_error_naming(const std::string& path, Call call) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
   }
+}
+
+TEST(File, AFullDiskIsNoMistakeOfTheUser) {
+  for (const int error : {ENOSPC, EDQUOT, EIO, EMFILE, ENOMEM, ESTALE}) try {
+      require_of_system(false, error, "a/file cannot be written");
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const UserError&) {
+      ADD_FAILURE() << error << " ends a supervised run for good";
+    } catch (const Error&) {
+    }
+  for (const int error : {EACCES, EROFS, ENOTDIR, EINVAL, ENAMETOOLONG})
+    EXPECT_THROW(require_of_system(false, error, "a/file"), UserError) << error;
+  require_of_system(true, EACCES, "a/file");
 }
 
 TEST(File, ThatIsThereStaysWhereAnAbsentOneIsWritten) {

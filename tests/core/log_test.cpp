@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <sys/stat.h>
 #include <thread>
 #include <vector>
 
-#include "support/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +85,21 @@ TEST_F(LogTest, AFileThatCannotBeOpenedIsNamed) {
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_NE(lines[0].find(path), std::string::npos) << lines[0];
   EXPECT_EQ(lines[1], "all is well");
+}
+
+TEST_F(LogTest, ALinkIsNotFollowedAndAFifoDoesNotBlock) {
+  const TemporaryDirectory directory;
+  write_text(directory / "theirs", "mine");
+  std::filesystem::create_symlink("theirs", directory / "link");
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  for (const auto& [name, reason] :
+       {std::pair("link", "symbolic link"), std::pair("fifo", "not a regular file")}) {
+    set_log_file(directory / name);
+    testing::internal::CaptureStderr();
+    log_info("a message");
+    expect_contains(testing::internal::GetCapturedStderr(), {"a message", directory / name, reason});
+  }
+  EXPECT_EQ(read_text(directory / "theirs"), "mine");
 }
 
 TEST_F(LogTest, SilencedItStillWritesToTheFile) {

@@ -171,6 +171,55 @@ TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   EXPECT_FALSE(fs::exists(directory / "best.1234-5.tmp"));
 }
 
+/// Files that a run did not write, in a folder of its snapshots.
+const std::vector<std::string> foreign_files = {"best-models-2025/llama/weights.bin",
+                                                "best-models-2025/model.safetensors",
+                                                "best-3/model.safetensors",
+                                                "best.backup/model.safetensors",
+                                                "best.backup.old/model.safetensors",
+                                                "best.12.tmp/model.safetensors",
+                                                "best.old/photo.jpg",
+                                                "step-by-step/chapter1.txt",
+                                                "step-by-step.tmp/state.json",
+                                                "step-1/model.safetensors",
+                                                "step-000000001/state.json",
+                                                "step-00000001x/state.json",
+                                                "step--0000001/state.json",
+                                                "step-00000001.tmp/notes.txt",
+                                                "step-00000007/mine.txt",
+                                                "step-00000001/notes.txt",
+                                                "step-00000001/sub/model.safetensors",
+                                                "step-00000002/model-1-of-2.safetensors",
+                                                "write-test",
+                                                "model.safetensors"};
+
+TEST(SnapshotStore, DeletesNothingThatItDidNotWrite) {
+  const TemporaryDirectory directory;
+  for (const std::string& file : foreign_files) {
+    fs::create_directories(fs::path(directory / file).parent_path());
+    write_text(directory / file, "theirs");
+  }
+  fs::create_directory(directory / "elsewhere");
+  write_text(directory / "elsewhere/state.json", "theirs");
+  fs::create_directory_symlink("elsewhere", directory / "step-00000004");
+  fs::create_directory_symlink("..", directory / "step-00000001/up");
+  SnapshotStore store(directory.path(), 1);
+  EXPECT_EQ(store.names(), std::vector<std::string>{});
+  store.try_to_write();
+  for (int64_t step : {1, 2, 3, 5, 10}) save_example(store, example(step));
+  for (int64_t step : {1, 2}) save_best_example(store, example(step));
+  write_text(directory / "best/notes.txt", "theirs");
+  save_best_example(store, example(3));
+  EXPECT_EQ(store.names(), (std::vector<std::string>{"step-00000010", "best"}));
+  for (const std::string& file : foreign_files) EXPECT_EQ(read_text(directory / file), "theirs") << file;
+  EXPECT_EQ(read_text(directory / "best/notes.txt"), "theirs");
+  EXPECT_EQ(read_text(directory / "step-00000004/state.json"), "theirs");
+  for (const char* step : {"step-00000001", "step-00000002"})
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+      EXPECT_FALSE(fs::exists(directory / concat(step, "/", file))) << step << "/" << file;
+  expect_equal(load_snapshot(directory / "best"), example(3));
+}
+
 TEST(SnapshotStore, ReplacesASnapshotOfTheSameStep) {
   const TemporaryDirectory directory;
   SnapshotStore store(directory.path(), 5);

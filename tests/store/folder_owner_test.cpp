@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -54,6 +55,16 @@ TEST_F(OwnedFolder, AnotherRunIsRefusedWithTheOwnersHostProcessAndStart) {
         user_error([&] { take(run); }),
         {"log.dir", folder_, concat("process ", ::getpid(), " on ", host_name()), "since 20", "UTC"});
   owner->check();
+}
+
+TEST_F(OwnedFolder, AnOwnersFileThatIsNoFileIsRefused) {
+  fs::create_directories(folder_);
+  fs::create_symlink(directory_ / "absent", folder_ + "/.owner");
+  expect_contains(user_error([&] { take("a"); }), {"log.dir", folder_ + "/.owner", "symbolic link"});
+  EXPECT_FALSE(fs::exists(directory_ / "absent")) << "a link must not be followed";
+  fs::remove(folder_ + "/.owner");
+  ASSERT_EQ(::mkfifo((folder_ + "/.owner").c_str(), 0600), 0);
+  expect_contains(user_error([&] { take("a"); }), {folder_ + "/.owner", "not a regular file"});
 }
 
 TEST_F(OwnedFolder, IsFreeOnceItsOwnerHasLeftOrWasKilled) {
