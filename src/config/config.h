@@ -83,6 +83,7 @@ struct SnapshotConfig {
   int64_t every_steps = 0;
   int64_t keep = 1;
   std::string resume = "auto";
+  double wait_minutes = 0.0;
 };
 
 struct LogConfig {

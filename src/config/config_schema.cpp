@@ -232,6 +232,9 @@ void add_snapshot(Rows<SnapshotConfig> rows) {
            "auto: resume an unfinished run in log.dir; keep a finished one, or move it aside if its settings "
            "differ. never: move any run aside. required: only resume",
            {"auto", "never", "required"});
+  rows.add("wait_minutes", &C::wait_minutes, collective, at_least(0), "minutes",
+           "wait this long for another run that writes to the same place. At least 10 for a bucket, under "
+           "lockrun and after a requeue");
 }
 
 void add_log(Rows<LogConfig> rows) {

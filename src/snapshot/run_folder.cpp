@@ -18,6 +18,8 @@
 #include "snapshot/restore.h"
 #include "snapshot/snapshot_store.h"
 #include "store/object_store.h"
+#include "store/owner.h"
+#include "store/s3_address.h"
 
 namespace lockstep {
 namespace {
@@ -153,24 +155,33 @@ bool RunFolder::go_back(int64_t step, const std::string& problem, PlacedTensors&
 
 void RunFolder::check() const {
   for (const FolderOwner& owner : owners_) owner.check();
+  if (lease_) lease_->check();
 }
 
 void RunFolder::check_recently() const {
   for (const FolderOwner& owner : owners_) owner.check_recently();
+  if (lease_) lease_->check_recently();
 }
 
-/// Takes ownership of the folders. Every location is tried before anything is computed.
+/// Takes ownership of both locations. Every location is tried before anything is computed.
 void RunFolder::take() {
   const std::string& path = config_.snapshot.path;
-  owners_.emplace_back("log.dir", config_.log.dir);
+  const double wait_seconds = 60.0 * config_.snapshot.wait_minutes;
+  wait_for_owner(wait_seconds, [&] { owners_.emplace_back("log.dir", config_.log.dir); });
   const std::optional<std::string> folder = local_path(path);
   if (path.empty() || (folder && canonical(*folder) == canonical(config_.log.dir))) return;
   // An earlier start of the run holds both folders. The wait for the first folder counts for the second.
   const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front().waited_seconds());
   if (folder)
-    owners_.emplace_back("snapshot.path", *folder, Owner::this_process(), patience);
-  else
-    SnapshotStore(path, config_.snapshot.keep).try_to_write();
+    return wait_for_owner(wait_seconds, [&] {
+      owners_.emplace_back("snapshot.path", *folder, Owner::this_process(), patience);
+    });
+  // A job before this one may still end, and a batch system would not start this one again.
+  constexpr double least_wait_seconds = 600.0;
+  const bool is_unattended = is_supervised() || restart_count() > 0;
+  wait_for_owner(is_unattended ? std::max(least_wait_seconds, wait_seconds) : wait_seconds,
+                 [&] { lease_ = std::make_unique<BucketLease>("snapshot.path", parse_s3_address(path)); });
+  SnapshotStore(path, config_.snapshot.keep).try_to_write();
 }
 
 bool RunFolder::snapshots_are_inside() const {
@@ -198,10 +209,16 @@ std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step, std::string 
   return found;
 }
 
-/// Replaces the snapshot by the one before, because it is damaged.
+/// Replaces the snapshot by the one before, because it is damaged. An earlier start of the run that still
+/// ends may have replaced it by a newer one.
 void RunFolder::fall_back(const std::string& damage) {
-  log_warning(concat(damage, "; trying an older snapshot"));
-  snapshot_ = newest_below(snapshot_->state().step, damage);
+  const int64_t step = snapshot_->state().step;
+  newest_step_ = std::max(newest_step_, step);
+  std::optional<StoredSnapshot> newest;
+  if (!local_path(config_.snapshot.path)) newest = newest_below(std::numeric_limits<int64_t>::max(), damage);
+  const bool is_newer = newest && newest->state().step > newest_step_;
+  log_warning(concat(damage, "; trying ", is_newer ? "a newer" : "an older", " snapshot"));
+  snapshot_ = is_newer ? std::move(newest) : newest_below(step, damage);
 }
 
 void RunFolder::find() {

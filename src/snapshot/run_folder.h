@@ -3,6 +3,7 @@
 
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "comm/world.h"
 #include "config/config.h"
 #include "snapshot/stored_snapshot.h"
+#include "store/bucket_lease.h"
 #include "store/folder_owner.h"
 
 namespace lockstep {
@@ -107,10 +109,12 @@ class RunFolder {
   const Config& config_;
   const World& world_;
   const Artifacts& artifacts_;
-  std::list<FolderOwner> owners_;  ///< on rank 0
+  std::list<FolderOwner> owners_;       ///< on rank 0
+  std::unique_ptr<BucketLease> lease_;  ///< on rank 0, of snapshots in a bucket
   std::optional<FoundRun> in_log_folder_;
   std::optional<FoundRun> in_snapshots_;
   std::optional<StoredSnapshot> snapshot_;
+  int64_t newest_step_ = -1;  ///< of the snapshots that turned out to be damaged
   int64_t decay_steps_ = 0;
   bool is_shared_ = true;
   std::optional<FoundRun> finished_run_;

@@ -214,7 +214,7 @@ void SnapshotStore::remove_leftovers(Kind kind) {
   const std::string prefix = kind == Kind::step ? step_prefix : best_name;
   const auto is_ours = [&](const std::string& group) {
     return number_of(group, kind == Kind::step ? step_prefix : best_prefix) ||
-           (kind == Kind::best && group == best_name);
+           (kind == Kind::best && group == best_name && store_->has_atomic_groups());
   };
   for (const auto& [name, has_state] : groups(prefix)) {
     const bool is_beside = store_->has_atomic_groups() && is_ours(group_of_leftover(name));

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/folder_owner.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
-#include <iomanip>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/host.h"
@@ -26,42 +22,21 @@
 
 namespace lockstep {
 
-using Json = nlohmann::json;
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Owner, run, generation, host, boot_id, process, since)
-
 namespace {
 
 constexpr const char* owner_file = "/.owner";
 constexpr std::chrono::seconds touch_interval{1};
 constexpr std::chrono::milliseconds poll_interval{50};
 
-/// The owner in a file that cannot be read, such as one that is being written.
-const Owner unknown_owner = {.host = "an unknown host", .since = "an unknown time"};
-
-std::string now_as_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  return concat(std::put_time(&parts, "%Y-%m-%d %H:%M:%S UTC"));
-}
-
-std::string fresh_id() {
-  std::random_device random;
-  return concat("alone-", random(), "-", random());
-}
-
 /// Returns the owner that the file names; nothing if it is empty, as an owner that leaves makes it.
 std::optional<Owner> read_owner(int file) {
   std::array<char, 4096> bytes{};
   const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
-  if (count <= 0) return std::nullopt;
-  try {
-    return Json::parse(bytes.data(), bytes.data() + count).get<Owner>();
-  } catch (const Json::exception&) {
-    return unknown_owner;
-  }
+  return owner_in({bytes.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))});
 }
+
+/// The owner in a file that is replaced at this moment.
+const Owner unknown_owner = *owner_in("?");
 
 struct stat status_of(int file) {
   struct stat status {};
@@ -70,22 +45,6 @@ struct stat status_of(int file) {
 }
 
 }  // namespace
-
-Owner Owner::this_process() {
-  const int64_t starts_of_job = number_from_environment<int64_t>("SLURM_RESTART_COUNT");
-  const std::string job = environment("SLURM_JOB_ID");
-  Owner owner{.run = environment("LOCKSTEP_RUN_ID"),
-              .generation = number_from_environment<int64_t>("LOCKSTEP_GENERATION"),
-              .host = host_name(),
-              .boot_id = lockstep::boot_id(),
-              .process = ::getpid(),
-              .since = now_as_text()};
-  if (!owner.run.empty()) return owner;
-  owner.run = job.empty() ? fresh_id() : "slurm-" + job;
-  // Counts as lockrun does within a job: a requeue counts a million, and a start by lockrun one.
-  owner.generation = job.empty() ? 0 : starts_of_job * 1000000;
-  return owner;
-}
 
 FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double patience)
     : key_(std::move(key)),
@@ -114,7 +73,7 @@ void FolderOwner::take() {
   const Clock::time_point begin = Clock::now();
   while (const std::optional<Owner> other = try_to_take()) {
     if (seconds_since(begin) >= patience_) {
-      if (!self_.supersedes(*other)) refuse(*other);
+      if (!self_.supersedes(*other)) throw OwnedByAnother(key_, folder_, *other);
       log_warning(concat(key_, ": process ", other->process, " on ", other->host,
                          ", of an earlier start of this run, still runs; ", folder_, " is taken from it"));
       return make_own_file();
@@ -136,7 +95,7 @@ std::optional<Owner> FolderOwner::try_to_take() {
   if (place_of(file.get()) != Possession::own) return unknown_owner;
   const std::optional<Owner> other = read_owner(file.get());
   if (state == Lock::held) {
-    if (other && !self_.supersedes(*other)) refuse(*other);
+    if (other && !self_.supersedes(*other)) throw OwnedByAnother(key_, folder_, *other);
     return other.value_or(unknown_owner);
   }
   // A lock that could be taken only proves that this host has no other owner.
@@ -144,7 +103,7 @@ std::optional<Owner> FolderOwner::try_to_take() {
   if (!has_left && !self_.supersedes(*other)) {
     log_info(concat(key_, ": waiting ", patience_, " s to see whether process ", other->process, " on ",
                     other->host, " still writes to ", folder_));
-    if (is_touched_by_others()) refuse(*other);
+    if (is_touched_by_others()) throw OwnedByAnother(key_, folder_, *other);
   }
   make_own_file();
   return std::nullopt;
@@ -164,7 +123,7 @@ FolderOwner::Lock FolderOwner::lock(int file) {
 void FolderOwner::make_own_file() {
   const std::string beside = concat(path_, ".", process_mark());
   file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  const std::string text = Json(self_).dump() + "\n";
+  const std::string text = text_of(self_);
   const bool is_written =
       file_ && ::write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   int error = errno;
@@ -199,12 +158,6 @@ bool FolderOwner::is_touched_by_others() const {
     if (touched() != before) return true;
   }
   return false;
-}
-
-void FolderOwner::refuse(const Owner& owner) const {
-  throw UserError(concat(key_, ": another run writes to ", folder_, ": process ", owner.process, " on ",
-                         owner.host, ", since ", owner.since, "; wait for it, end it, or choose another ",
-                         key_));
 }
 
 void FolderOwner::check() const {

@@ -9,24 +9,9 @@
 #include <thread>
 
 #include "core/descriptor.h"
+#include "store/owner.h"
 
 namespace lockstep {
-
-/// A process that writes to a run's folders.
-struct Owner {
-  std::string run = {};    ///< equal for all starts of a run by a supervisor or a batch system
-  int64_t generation = 0;  ///< number of the start; later starts have higher ones
-  std::string host = {};
-  std::string boot_id = {};  ///< distinguishes hosts, also those of the same name
-  int process = 0;
-  std::string since = {};  ///< when it took the folder, UTC
-
-  /// Returns this process as an owner. run and generation are LOCKSTEP_RUN_ID and LOCKSTEP_GENERATION if
-  /// lockrun set them. Otherwise they are the Slurm job and its count of requeues, or a new run.
-  static Owner this_process();
-  /// Returns whether this is a later start of the same run.
-  bool supersedes(const Owner& other) const { return run == other.run && generation > other.generation; }
-};
 
 /// Ownership of a folder that one run at a time writes to. The file .owner names the owner, is locked (flock)
 /// and touched every second. The lock decides. If locks are missing or known to one host alone, a file that
@@ -65,7 +50,6 @@ class FolderOwner {
   void make_own_file();
   Possession place_of(int file) const;
   bool is_touched_by_others() const;
-  [[noreturn]] void refuse(const Owner& owner) const;
   void touch_until(const std::stop_token& over);
 
   std::string key_;

@@ -163,12 +163,20 @@ std::string FolderStore::write_parts(const std::string& /*group*/, const std::st
   return "";
 }
 
+/// Returns whether the caller has written a file of a group. A killed NewFile may have left "NAME.MARK.tmp".
+bool FolderStore::is_own_file(const fs::directory_entry& entry) const {
+  if (entry.is_symlink() || !entry.is_regular_file()) return false;
+  const std::string name = entry.path().filename().string();
+  if (is_own(name) || !name.ends_with(".tmp")) return is_own(name);
+  const size_t end = name.size() - std::string_view(".tmp").size(), dot = name.find_last_of('.', end - 1);
+  return dot < end && name.find_first_not_of("0123456789-", dot + 1) == end && is_own(name.substr(0, dot));
+}
+
 bool FolderStore::has_foreign_files(const std::string& group) const {
   std::error_code ignored;
   const fs::directory_iterator entries(name_of(group), ignored);
-  return std::any_of(begin(entries), end(entries), [this](const fs::directory_entry& entry) {
-    return !entry.is_regular_file() || entry.is_symlink() || !is_own(entry.path().filename().string());
-  });
+  return !std::all_of(begin(entries), end(entries),
+                      [this](const fs::directory_entry& entry) { return is_own_file(entry); });
 }
 
 /// Removes the caller's files of a group, and its folder unless others have files there.
@@ -178,8 +186,7 @@ void FolderStore::remove_own_files(const std::string& group) const {
   if (!fs::is_directory(fs::symlink_status(folder))) return;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file() && !entry.is_symlink() && is_own(entry.path().filename().string()))
-      files.push_back(entry.path());
+    if (is_own_file(entry)) files.push_back(entry.path());
   for (const fs::path& file : files) fs::remove(file);
   if (!has_foreign_files(group)) fs::remove(folder);
 }
@@ -192,12 +199,15 @@ void FolderStore::exchange(const std::string& group, const std::string& begun) {
   ask_guard();
   std::string replaced = begun;
   if (::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
-    replaced = group + ".old";
-    remove_own_files(replaced);
-    if (fs::exists(target)) fs::rename(target, name_of(replaced));
+    replaced = fs::exists(target) ? group + ".old" : "";
+    if (!replaced.empty()) {
+      remove_own_files(replaced);
+      fs::rename(target, name_of(replaced));
+    }
     fs::rename(beside, target);
   }
   sync_directory(folder_);
+  if (replaced.empty()) return;
   remove_own_files(replaced);
   std::error_code is_gone;
   for (const auto& entry : fs::directory_iterator(name_of(replaced), is_gone)) {

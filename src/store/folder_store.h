@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
+
 #include "store/object_store.h"
 
 namespace lockstep {
@@ -34,6 +36,7 @@ class FolderStore : public ObjectStore {
 
  private:
   void exchange(const std::string& group, const std::string& begun);
+  bool is_own_file(const std::filesystem::directory_entry& entry) const;
   bool has_foreign_files(const std::string& group) const;
   void remove_own_files(const std::string& group) const;
 

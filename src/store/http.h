@@ -36,8 +36,8 @@ struct HttpReply {
   std::map<std::string, std::string> headers;  ///< names in lower case
   std::string body;                            ///< unless HttpRequest::file has it
 
-  /// Returns whether another try may succeed.
-  bool is_busy() const { return status == 429 || status >= 500; }
+  /// Returns whether another try may succeed. 501 is the answer to a request that the server does not know.
+  bool is_busy() const { return status == 429 || (status >= 500 && status != 501); }
 };
 
 /// Returns the bytes [begin, begin + bytes) of an object from the reply to a request with range_header(). A

@@ -37,15 +37,6 @@ std::string describe(const HttpReply& reply) {
   return concat(reply.status, code.empty() ? "" : " ", code, message.empty() ? "" : ": ", message);
 }
 
-double number_from(const char* variable, double otherwise, int64_t least = 1, int64_t most = 5000) {
-  const std::string text = environment(variable);
-  if (text.empty()) return otherwise;
-  const double number = number_in<double>(text).value_or(-1.0);
-  const bool is_within = number >= static_cast<double>(least) && number <= static_cast<double>(most);
-  require(is_within, variable, " = ", text, " is not a number from ", least, " to ", most);
-  return number;
-}
-
 /// Returns the key of a request, or the prefix that it lists.
 std::string subject_of(const S3Request& request) {
   const auto prefix = request.query.find("prefix");
@@ -65,15 +56,25 @@ const char* permission_for(const S3Request& request) {
 
 }  // namespace
 
+double number_of_variable(const char* variable, double otherwise, int64_t least, int64_t most) {
+  const std::string text = environment(variable);
+  if (text.empty()) return otherwise;
+  const double number = number_in<double>(text).value_or(-1.0);
+  const bool is_within = number >= static_cast<double>(least) && number <= static_cast<double>(most);
+  require(is_within, variable, " = ", text, " is not a number from ", least, " to ", most);
+  return number;
+}
+
 S3Options S3Options::from_environment() {
   S3Options options{
       .region = aws_region(), .endpoint = aws_endpoint(), .ca_bundle = environment("AWS_CA_BUNDLE")};
-  const double mebibytes = number_from("LOCKSTEP_S3_PART_MIB", static_cast<double>(options.part_bytes >> 20));
+  const double mebibytes =
+      number_of_variable("LOCKSTEP_S3_PART_MIB", static_cast<double>(options.part_bytes >> 20));
   options.part_bytes = static_cast<size_t>(mebibytes) << 20;
-  options.stall_seconds = number_from("LOCKSTEP_S3_STALL_SECONDS", options.stall_seconds);
+  options.stall_seconds = number_of_variable("LOCKSTEP_S3_STALL_SECONDS", options.stall_seconds);
   constexpr int64_t day = 86400;
   double& outage_seconds = options.retries.outage_seconds;
-  outage_seconds = number_from("LOCKSTEP_S3_OUTAGE_SECONDS", outage_seconds, 0, day);
+  outage_seconds = number_of_variable("LOCKSTEP_S3_OUTAGE_SECONDS", outage_seconds, 0, day);
   return options;
 }
 
@@ -104,6 +105,7 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                    .headers = range_header(request.begin, request.bytes),
                    .body_sha256 = body_sha256};
   to_sign.headers.insert(to_sign.headers.end(), request.headers.begin(), request.headers.end());
+  if (!request.condition.empty()) to_sign.headers.push_back(request.condition);
   if (!request.body.empty()) to_sign.headers.emplace_back("content-type: application/octet-stream");
   const Credentials credentials = credentials_.current();  // may ask a server, so the time is taken later
   const HttpRequest signed_request{
@@ -147,12 +149,13 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
     return;
   const std::string code = answer_of(reply).code;
   if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416) return;
+  if (!request.condition.empty() && (reply.status == 412 || reply.status == 501)) return;
   const auto region = reply.headers.find("x-amz-bucket-region");
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
                             region != reply.headers.end() && region->second != options_.region;
   if (is_elsewhere) options_.region = region->second;
   const bool is_busy = reply.is_busy() || is_success || code == "RequestTimeout" || code == "SlowDown" ||
-                       code == "OperationAborted";
+                       code == "OperationAborted" || code == "ConditionalRequestConflict";
   if (is_busy || is_elsewhere || (code == "ExpiredToken" && credentials_.renew()))
     throw TransientError(concat(name_of(subject_of(request)), ": ", request.method,
                                 " failed: the server answered ", describe(reply)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refuses every address in a build without pugixml.
 #include "core/error.h"
+#include "store/bucket_lease.h"
 #include "store/s3_store.h"
 
 namespace lockstep {
@@ -17,6 +18,19 @@ namespace {
 std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>&) {
   refuse(address);
 }
+
+LeaseTerms LeaseTerms::from_environment() { return {}; }
+
+BucketLease::BucketLease(std::string, const S3Address& prefix, Owner, LeaseTerms,
+                         const std::optional<S3Options>&)
+    : client_(prefix.bucket, {}) {
+  refuse(prefix);
+}
+BucketLease::~BucketLease() = default;
+void BucketLease::check() {}
+void BucketLease::check_recently() const {}
+
+S3Client::S3Client(std::string, S3Options) {}
 
 bool download_from_s3(const S3Address& address, NewFile&, const RetryPolicy&) { refuse(address); }
 

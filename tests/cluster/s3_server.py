@@ -46,9 +46,25 @@ class FaultPlan:
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.counts = Counter()
+        self.forced = []
+        self.down_until = 0.0
 
-    def next(self):
+    def force(self, faults):
+        """Spoils the next reads of objects in this order, whatever the rate is."""
         with self.lock:
+            self.forced.extend(faults)
+
+    def begin_outage(self, seconds):
+        self.down_until = time.monotonic() + seconds
+
+    def is_down(self):
+        return time.monotonic() < self.down_until
+
+    def next(self, is_read):
+        with self.lock:
+            if is_read and self.forced:
+                self.counts[self.forced[0]] += 1
+                return self.forced.pop(0)
             fault = self.random.choice(FAULTS) if self.random.random() < self.rate else "none"
             self.counts[fault] += 1
             return fault
@@ -94,11 +110,28 @@ class Proxy(BaseHTTPRequestHandler):
         connection.close()
         return result
 
-    def handle_request(self):
-        if self.path == "/proxy/counts":
-            self.answer(200, [], json.dumps(self.server.plan.counts).encode())
+    def control(self, plan, path, query):
+        """Answers the requests of a test to the proxy itself."""
+        if path == "/proxy/outage":
+            plan.begin_outage(float(query))
+        elif path == "/proxy/force":
+            plan.force(query.split(","))
+        elif path == "/proxy/redirect":
+            self.answer(302, [("Location", query)], b"")
             return
-        fault = self.server.plan.next()
+        self.answer(200, [], json.dumps(plan.counts).encode())
+
+    def handle_request(self):
+        plan = self.server.plan
+        path, _, query = self.path.partition("?")
+        if path.startswith("/proxy/"):
+            self.control(plan, path, query)
+            return
+        if plan.is_down():
+            self.cut()
+            return
+        # A list has a query.
+        fault = plan.next(self.command == "GET" and not query)
         length = int(self.headers.get("Content-Length") or 0)
         if fault == "cut_request":
             self.rfile.read(length // 2)
@@ -115,6 +148,15 @@ class Proxy(BaseHTTPRequestHandler):
         status, headers, reply = self.forward(body)
         if fault == "lost_reply":
             self.cut()
+        elif fault == "half":
+            self.answer(status, headers, reply[: len(reply) // 2])
+        elif fault == "missing":
+            self.answer_error(404, "NoSuchKey")
+        elif fault == "crawl":
+            self.answer(status, headers, reply, part=0.0)
+            for byte in range(len(reply)):
+                self.wfile.write(reply[byte:byte + 1])
+                time.sleep(1 / 3)
         elif fault == "cut_reply" and reply:
             self.answer(status, headers, reply, part=0.5)
             self.cut()

@@ -2,6 +2,7 @@
 #include <array>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "comm/local_communicator.h"
 #include "core/file.h"
@@ -15,6 +16,7 @@
 #include "tests/support/aws.h"
 #include "tests/support/cluster.h"
 #include "tests/support/config_support.h"
+#include "tests/support/eventually.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/run_result.h"
@@ -187,6 +189,17 @@ TEST_F(S3, TrustsNoUnknownCertificate) {
   EXPECT_EQ(open_store(address("a"))->get("b"), "text");
 }
 
+TEST_F(S3, ARedirectNeverLeavesTls) {
+  const auto redirected = [&](const std::string& from, const std::string& to) {
+    return HttpClient().perform({.url = from + "/proxy/redirect?" + to + "/proxy/counts",
+                                 .ca_bundle = certificate_,
+                                 .may_redirect = true});
+  };
+  EXPECT_THROW(redirected(server_->tls(), server_->plain()), UserError);
+  EXPECT_EQ(redirected(server_->tls(), server_->tls()).status, 200);
+  EXPECT_EQ(redirected(server_->plain(), server_->plain()).status, 200);
+}
+
 TEST_F(S3, ASnapshotIsThereOnceItsStateIs) {
   SnapshotStore snapshots(address("run"), 2);
   EXPECT_EQ(snapshots.names(), std::vector<std::string>{});
@@ -338,6 +351,52 @@ TEST_F(S3Training, StoppedAndResumedAtAnotherNumberOfRanksOverAFaultyBucketItHas
   const Outcome text =
       run_command(program("generate") + " --snapshot " + address("training") + " --prompt '- ' --tokens 5");
   EXPECT_EQ(text.exit_code, 0) << text.errors;
+}
+
+TEST_F(S3Training, AnOutageDuringARestartAndWrongReadsLeaveNoTrace) {
+  if (!has_mpirun()) LOCKSTEP_SKIP_OR_FAIL("there is no mpirun");
+  ASSERT_EQ(run_command(train(1, "alone", "snapshot.path=none")).exit_code, 0);
+  const std::string metrics = directory_ / "disturbed/metrics.jsonl";
+  std::thread disturber([&] {
+    if (!eventually([&] { return std::ranges::count(read_text(metrics), '\n') >= 14; })) return;
+    HttpClient client;
+    client.perform({.url = server_->plain() + "/proxy/outage?16"});
+    client.perform({.url = server_->plain() + "/proxy/force?half,missing,crawl,half,half"});
+    run_command("pkill -KILL -o -f '^[^ ]*train_gpt .*log.dir=" + (directory_ / "disturbed") + "'");
+  });
+  const Outcome run =
+      run_command(program("lockrun") + " --nproc 2 --max-restarts 1 -- " +
+                      train(1, "disturbed", "snapshot.every_steps=6 snapshot.path=" + address("outage")),
+                  300);
+  disturber.join();
+  EXPECT_EQ(run.exit_code, 0) << run.errors;
+  expect_contains(run.errors, {"resuming after step", "s; trying for another "});
+  EXPECT_EQ(read_bits(directory_ / "disturbed"), read_bits(directory_ / "alone"));
+}
+
+TEST_F(S3Training, OfTwoJobsOnOnePrefixOneTrainsAndTheNextTakesOver) {
+  ::setenv("LOCKSTEP_S3_LEASE_SECONDS", "6", 1);
+  const std::string place = "snapshot.every_steps=6 snapshot.path=" + address("two");
+  const auto run_of = [&](const std::string& run, const std::string& more) {
+    return train(1, run, place + " train.steps=4000 " + more);
+  };
+  const std::string metrics = directory_ / "first/metrics.jsonl";
+  const Outcome both =
+      run_command(run_of("first", "") + " & job=$!; while [ $(cat " + metrics +
+                      " 2>/dev/null | wc -l) -lt 14 ]; do " + "kill -0 $job || exit 9; sleep 0.05; done; " +
+                      run_of("second", "") + "; echo code $?; kill -KILL $job; wait $job; echo ended $?",
+                  300);
+  expect_contains(both.out, {"code 2", "ended 137"});
+  expect_contains(both.errors,
+                  {"snapshot.path: another run writes to " + address("two"), "process ", "since "});
+  const Outcome next = run_command(
+      train(1, "third",
+            place + " train.steps=4000 & job=$!; while [ $(cat " + (directory_ / "third/metrics.jsonl") +
+                " 2>/dev/null | wc -l) -lt 2 ]; do kill -0 $job || exit "
+                "9; sleep 0.05; done; kill -TERM $job; wait $job"),
+      300);
+  EXPECT_EQ(next.exit_code, 75) << next.errors;
+  expect_contains(next.errors, {"to see whether process", "resuming after step"});
 }
 
 TEST_F(S3Training, WhatTheUserHasToChangeIsSaidWithTheCodeTwo) {

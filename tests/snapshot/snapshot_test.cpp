@@ -167,6 +167,7 @@ TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   EXPECT_FALSE(fs::exists(directory / "step-00000008.tmp"));
   save_best_example(store, example(8));
   fs::copy(directory / "best", directory / "best.1234-5.tmp");
+  write_text(directory / "best.1234-5.tmp/state.json.1234-5-0.tmp", "torn");
   save_best_example(store, example(9));
   EXPECT_FALSE(fs::exists(directory / "best.1234-5.tmp"));
 }

@@ -14,6 +14,7 @@
 #include "core/host.h"
 #include "store/folder_store.h"
 #include "tests/store/put_group.h"
+#include "tests/store/start_of.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
@@ -22,13 +23,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-Owner start_of(const std::string& run, int64_t generation) {
-  Owner owner = Owner::this_process();
-  owner.run = run;
-  owner.generation = generation;
-  return owner;
-}
 
 class OwnedFolder : public testing::Test {
  protected:

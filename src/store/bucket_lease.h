@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "store/owner.h"
+#include "store/s3_address.h"
+#include "store/s3_client.h"
+
+namespace lockstep {
+
+/// How long a lease holds, and the clock of its owner and its watchers.
+struct LeaseTerms {
+  double length_seconds = 30.0;
+  double renewal_seconds = 7.5;
+  double poll_seconds = 1.0;  ///< pause of a watcher between two looks
+
+  /// Reads the length from LOCKSTEP_S3_LEASE_SECONDS. Throws UserError for a wrong value.
+  static LeaseTerms from_environment();
+};
+
+/// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner, who
+/// writes it anew every few seconds. It is written only if nobody else has written it since (If-None-Match,
+/// If-Match). A lease is over if its ETag has not changed for its whole length, as the watcher's own clock
+/// measures it. A later start of the same run takes the lease at once. A server without conditions is found
+/// out and logged; then two runs that start at the same moment may not notice each other.
+class BucketLease {
+ public:
+  /// Takes the lease. Throws OwnedByAnother if another run renews it. Watches it for at most its length.
+  BucketLease(std::string key, const S3Address& prefix, Owner self = Owner::this_process(),
+              LeaseTerms terms = LeaseTerms::from_environment(),
+              const std::optional<S3Options>& options = std::nullopt);
+  /// Releases the lease, if the server answers.
+  ~BucketLease();
+  BucketLease(const BucketLease&) = delete;
+  BucketLease& operator=(const BucketLease&) = delete;
+
+  /// Renews the lease. Throws Error if another start has taken it: then nothing more may be written.
+  void check();
+  /// Throws Error if a renewal of before has found the lease taken.
+  void check_recently() const;
+
+ private:
+  /// The object at one moment. `text` and `tag` are empty if there is none.
+  struct Seen {
+    std::string text;
+    std::string tag;
+    bool operator==(const Seen&) const = default;
+  };
+
+  void take();
+  bool is_renewed(const Seen& seen);
+  bool has_taken(const Seen& seen);
+  Seen look();
+  bool write(const std::string& text, const Seen& before, bool may_wait);
+  std::string next_text(bool is_released = false);
+  void probe_conditions();
+  bool renew(bool may_wait);
+  void renew_until(const std::stop_token& over);
+  [[noreturn]] void throw_lost() const;
+
+  std::string key_;
+  std::string name_;    ///< of the prefix, for messages
+  std::string object_;  ///< the key of the object
+  Owner self_;
+  LeaseTerms terms_;
+  std::mutex mutex_;  ///< of all below
+  S3Client client_;
+  Seen mine_;
+  int64_t renewals_ = 0;
+  bool has_conditions_ = true;
+  std::atomic<bool> is_lost_{false};
+  std::jthread renewing_;
+};
+
+}  // namespace lockstep
