@@ -20,11 +20,11 @@ std::optional<std::string> local_path(const std::string& address) {
   return std::nullopt;
 }
 
-std::unique_ptr<ObjectStore> open_store(const std::string& address) {
+std::unique_ptr<ObjectStore> open_store(const std::string& address, bool may_wait) {
   if (const auto path = local_path(address)) return std::make_unique<FolderStore>(*path);
   require(is_s3_address(address), address,
           " is neither a path nor a file:///path or s3://bucket/prefix address");
-  return open_s3(parse_s3_address(address));
+  return open_s3(parse_s3_address(address), std::nullopt, may_wait);
 }
 
 }  // namespace lockstep

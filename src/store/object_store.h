@@ -107,7 +107,8 @@ class ObjectStore : public ObjectReader {
 };
 
 /// Opens a path, file:// or s3://bucket[/prefix], and touches nothing yet. Throws UserError for others.
-std::unique_ptr<ObjectStore> open_store(const std::string& address);
+/// `may_wait`: whether requests outlast an outage of a server.
+std::unique_ptr<ObjectStore> open_store(const std::string& address, bool may_wait = true);
 
 /// Returns the path that an address of the local file system means, or nothing for a bucket.
 std::optional<std::string> local_path(const std::string& address);

@@ -12,8 +12,10 @@
 namespace lockstep {
 
 /// Opens the objects below an address in a bucket of S3, or of a server that supports its protocol. Without
-/// `options` they come from the environment. Throws UserError for a wrong setting, and in a build without S3.
-std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>& options = {});
+/// `options` they come from the environment. `may_wait`: whether requests outlast an outage of the server.
+/// Throws UserError for a wrong setting, and in a build without S3.
+std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>& options = {},
+                                     bool may_wait = true);
 
 /// Downloads an object into a file. Returns false if there is no such object. Throws as open_s3() does.
 bool download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries);

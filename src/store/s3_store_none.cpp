@@ -15,7 +15,7 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>&) {
+std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>&, bool) {
   refuse(address);
 }
 

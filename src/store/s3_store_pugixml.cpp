@@ -275,8 +275,11 @@ class S3Store : public ObjectStore {
 
 }  // namespace
 
-std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>& options) {
-  return std::make_unique<S3Store>(address, options ? *options : S3Options::from_environment());
+std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>& options,
+                                     bool may_wait) {
+  S3Options chosen = options ? *options : S3Options::from_environment();
+  if (!may_wait) chosen.retries.outage_seconds = 0.0;
+  return std::make_unique<S3Store>(address, chosen);
 }
 
 bool download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries) {
