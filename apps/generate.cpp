@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <iostream>
-#include <iterator>
 #include <optional>
 
 #include "comm/world.h"
@@ -8,6 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "huggingface/load_gpt.h"
+#include "program/program.h"
 #include "writing/prompt_lines.h"
 #include "writing/write_texts.h"
 
@@ -53,27 +52,27 @@ void describe(CommandLine& line, Options& options) {
   line.add("--threads", options.threads, "the number of threads", {.least = 1});
 }
 
-std::string read_input(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  return read_named_file(path, "--input");
+std::string read_prompts(const std::string& path) {
+  return path == "-" ? read_input() : read_named_file(path, "--input");
 }
 
 /// Generates a single text and prints it token by token.
 void write_on_terminal(const Writer& writer, TextPrompt prompt) {
   prompt.source = "--prompt";
-  prompt.sink = [](std::string_view piece) { std::cout << piece << std::flush; };
+  prompt.sink = write_output;
   const Tokenizer& tokenizer = *writer.tokenizer;
   if (!prompt.text.empty())
     tokenizer.encode(prompt.text, prompt.source);  // throws before anything is printed
-  std::cout << (prompt.text.empty() ? tokenizer.decode(tokenizer.beginning()) : prompt.text) << std::flush;
+  write_output(prompt.text.empty() ? tokenizer.decode(tokenizer.beginning()) : prompt.text);
   write_texts(*make_text_model(*writer.model), tokenizer, {prompt});
-  std::cout << "\n";
+  write_output("\n");
 }
 
 /// Writes the results in the order of the lines, each one as soon as all earlier ones are complete.
 void answer_lines(const Writer& writer, const Options& options) {
   const std::string source = options.input == "-" ? "the standard input" : options.input;
-  const std::vector<PromptLine> lines = read_prompt_lines(read_input(options.input), source, options.prompt);
+  const std::vector<PromptLine> lines =
+      read_prompt_lines(read_prompts(options.input), source, options.prompt);
   std::vector<TextPrompt> prompts;
   for (const PromptLine& line : lines) prompts.push_back(line.prompt);
   std::vector<std::string> answers(lines.size());
@@ -84,7 +83,7 @@ void answer_lines(const Writer& writer, const Options& options) {
                 answers[index] = to_json_line(lines[index], continuation) + "\n";
                 for (; shown < answers.size() && !answers[shown].empty(); ++shown)
                   if (options.output.empty())
-                    std::cout << answers[shown] << std::flush;
+                    write_output(answers[shown]);
                   else
                     all += answers[shown];
               });

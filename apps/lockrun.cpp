@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <csignal>
-
 #include "core/error.h"
 #include "core/log.h"
 #include "elastic/node.h"
 #include "elastic/rendezvous.h"
 #include "elastic/supervisor.h"
+#include "program/program.h"
 
 using namespace lockstep;
 
@@ -45,11 +44,9 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  // If the reader of the output exits, mpirun ends. Because lockrun ignores SIGPIPE, it survives and handles
-  // this like any other failure.
-  std::signal(SIGPIPE, SIG_IGN);
+  begin_program();
   try {
-    return run({arguments + 1, arguments + argument_count});
+    return end_program(run({arguments + 1, arguments + argument_count}));
   } catch (const UserError& failure) {
     log_error(failure.what());
     return exit_usage;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "program/program.h"
 #include "tokenizer/load_tokenizer.h"
 
 using namespace lockstep;
@@ -18,9 +18,7 @@ using namespace lockstep;
 namespace {
 
 /// Returns the text of an option, or the standard input for "-".
-std::string text_of(const std::string& option) {
-  return option == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : option;
-}
+std::string text_of(const std::string& option) { return option == "-" ? read_input() : option; }
 
 /// Prints a line of ids.
 void print_ids(const std::vector<int32_t>& ids) {
@@ -29,7 +27,7 @@ void print_ids(const std::vector<int32_t>& ids) {
     if (i > 0) text += ' ';
     text += std::to_string(ids[i]);
     if (text.size() < size_t{1} << 16) continue;
-    std::cout << text;
+    write_output(text);
     text.clear();
   }
   std::cout << text << '\n';

@@ -10,6 +10,7 @@
 #include "config/command_line.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "program/program.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +25,7 @@ std::vector<std::string> words_of(const std::string& choice) {
 }  // namespace
 
 Options::Options(int argc, char** argv, const std::string& known) {
+  begin_program();
   CommandLine line;
   std::map<std::string, std::string> chosen;
   std::map<std::string, std::vector<std::string>> choices;
@@ -51,7 +53,7 @@ Options::Options(int argc, char** argv, const std::string& known) {
       values_[name] = static_cast<int>(std::ranges::find(possible, chosen[name]) - possible.begin());
     if (answer.empty()) return;
     std::cout << answer;
-    std::exit(0);
+    std::exit(end_program(0));
   } catch (const UserError& problem) {
     log_error(problem.what());
     std::exit(exit_usage);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/heartbeat.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -33,7 +34,7 @@ void listen_for_stop_requests() {
   struct sigaction action {};
   action.sa_handler = request_stop;
   ::sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+  for (const int signal : stop_signals()) {
     // SA_RESTART: an interrupted read or write is restarted. SA_RESETHAND: the second SIGINT ends the
     // process.
     action.sa_flags = signal == SIGINT ? static_cast<int>(SA_RESTART | SA_RESETHAND) : SA_RESTART;

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Turns SIGTERM, SIGUSR1 and the first SIGINT into requests to stop. The second SIGINT ends the process. If
+/// Turns stop_signals() into requests to stop. The second SIGINT ends the process. If
 /// any rank is asked, the training finishes its current step, batch of a validation or token of a sample. It
 /// then writes a snapshot and exits with exit_stopped.
 void listen_for_stop_requests();

@@ -27,6 +27,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
+#include "program/program.h"
 
 namespace lockstep {
 namespace {
@@ -177,6 +178,7 @@ int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
 /// Runs `body` and returns its exit code. Reports a failure and returns the failure's exit code.
 int run_and_report(const std::function<int()>& body) {
   int code = 0;
+  begin_program();
   spare_address_space();
   is_program = true;
   try {
@@ -194,7 +196,7 @@ int run_and_report(const std::function<int()>& body) {
     return first_failure.end();
   }
   finalize_mpi();
-  return code;
+  return end_program(code);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "program/program.h"
 
 namespace lockstep {
 
@@ -67,11 +68,12 @@ std::string CommandLine::parse(int argc, const char* const* argv) {
 }
 
 std::optional<int> CommandLine::parse_or_say(int argc, const char* const* argv) {
+  begin_program();
   try {
     const std::string text = parse(argc, argv);
     if (text.empty()) return std::nullopt;
-    std::cout << text << std::flush;
-    return 0;
+    std::cout << text;
+    return end_program(0);
   } catch (const UserError& problem) {
     std::cerr << problem.what() << "\nRun with --help for more information." << std::endl;
     return exit_usage;

@@ -73,14 +73,6 @@ struct Image {
   int problem;  ///< receives errno if the program cannot be started
 };
 
-bool catches(pid_t process, int number) {
-  std::ifstream file(concat("/proc/", process, "/status"));
-  uint64_t mask = 0;
-  for (std::string word; file >> word;)
-    if (word == "SigCgt:") file >> std::hex >> mask;
-  return (mask >> (number - 1) & 1) != 0;
-}
-
 /// Returns the fields of /proc/<pid>/stat after the name (it may contain anything), from the state on.
 std::istringstream status_of(pid_t process) {
   const std::string text = read_file(concat("/proc/", process, "/stat")).value_or("");
@@ -125,8 +117,8 @@ Process::Process(const ProcessOptions& options) {
                     .arguments = argument_pointers.data(),
                     .environment = environment_pointers.data(),
                     .parent = ::getpid(),
-                    .output = options.piped == Piped::all ? output.writing.get() : -1,
-                    .errors = options.piped != Piped::nothing ? output.writing.get() : -1,
+                    .output = options.piped == Piped::all ? output.writing.get() : options.output,
+                    .errors = options.piped != Piped::nothing ? output.writing.get() : options.errors,
                     .input = options.without_input ? nothing.get() : -1,
                     .problem = problem.writing.get()};
   id_ = ::fork();
@@ -243,16 +235,6 @@ pid_t parent_of(pid_t process) {
   pid_t parent = 0;
   status_of(process) >> state >> parent;
   return parent;
-}
-
-bool signal_catchers(pid_t group, int number) {
-  bool found = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const pid_t process = std::atoi(entry.path().filename().c_str());
-    if (process <= 0 || ::getpgid(process) != group || !catches(process, number)) continue;
-    found |= ::kill(process, number) == 0;
-  }
-  return found;
 }
 
 }  // namespace lockstep

@@ -32,6 +32,8 @@ struct ProcessOptions {
   std::vector<std::string> command;                     ///< the program, looked up in PATH, and its arguments
   std::map<std::string, std::string> environment = {};  ///< added to this process's own
   Piped piped = Piped::nothing;
+  int output = -1;             ///< a descriptor for its stdout if that is not piped; -1: this process's own
+  int errors = -1;             ///< a descriptor for its stderr, likewise
   bool without_input = false;  ///< its stdin is empty
 };
 
@@ -88,8 +90,5 @@ char process_state(pid_t process);
 
 /// Returns the parent of a process; 0 if it is unknown.
 pid_t parent_of(pid_t process);
-
-/// Signals processes of a group that handle the signal; it would kill the others. False if there are none.
-bool signal_catchers(pid_t group, int number);
 
 }  // namespace lockstep

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "program/output_relay.h"
 
 namespace lockstep {
 namespace {
@@ -53,9 +55,13 @@ Attempt::~Attempt() {
 }
 
 Attempt::Outcome Attempt::run() {
+  // mpirun 4.1.4 crashes when the reader of its own output is gone.
+  const OutputRelay output(STDOUT_FILENO), errors(STDERR_FILENO);
   launcher_.emplace(ProcessOptions{
       .command = launch_command(kind_, placement_, options_.nodes.program, listener_.endpoint()),
       .environment = launch_environment(placement_, folder_),
+      .output = kind_ == Launcher::none ? -1 : output.input(),
+      .errors = kind_ == Launcher::none ? -1 : errors.input(),
       .without_input = true});
   while (!is_over()) {
     wait(0.1);

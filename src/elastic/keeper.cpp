@@ -15,8 +15,8 @@
 #include "core/process.h"
 #include "elastic/messages.h"
 #include "elastic/node.h"
-#include "elastic/stop_request.h"
 #include "net/channel.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -252,7 +252,7 @@ class Keeper {
   Channel channel_;
   pid_t launcher_;
   /// A launcher that ends its job also signals the keepers. They must survive to report.
-  Signals signals_{SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
+  Signals signals_{{SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT}};
   RankReport report_;
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;

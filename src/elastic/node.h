@@ -18,7 +18,7 @@ int run_keeper(const std::string& endpoint);
 
 /// Runs a node other than node 0. Joins the rendezvous, starts Open MPI's daemons on request and returns the
 /// run's exit code. If the rendezvous is lost, ends its processes and tries to join again until the timeout.
-/// SIGTERM, SIGINT and SIGUSR1 ask the run to stop; a second SIGINT ends this node. Throws Error, UserError.
+/// stop_signals() ask the run to stop; a second SIGINT ends this node. Throws Error, UserError.
 int run_node(const NodeOptions& options);
 
 /// Runs `lockrun --launch-agent <node> <command...>`, which mpirun calls instead of ssh: the command on that

@@ -1,34 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 
 #include "core/clock.h"
-#include "core/descriptor.h"
+#include "program/signals.h"
 
 namespace lockstep {
-
-/// Signals to read from a descriptor. Construct it before other threads, which inherit the blocked signals.
-class Signals {
- public:
-  explicit Signals(std::initializer_list<int> numbers);
-
-  /// For poll(): readable while a signal waits.
-  int descriptor() const { return descriptor_.get(); }
-  /// Returns the number of the next signal; nothing if none waits.
-  std::optional<int> next();
-
- private:
-  Descriptor descriptor_;
-};
 
 /// Requests to stop from a user, a batch system or a node. Construct it before other threads start.
 class StopRequest {
  public:
-  StopRequest();
-
   /// For poll(): readable while a signal waits.
   int descriptor() const { return signals_.descriptor(); }
   /// Reads the waiting signals.
@@ -43,7 +26,7 @@ class StopRequest {
   bool is_cancelled() const { return interruptions_ > 1; }
 
  private:
-  Signals signals_;
+  Signals signals_{stop_signals()};
   std::optional<Clock::time_point> asked_;
   int interruptions_ = 0;
 };

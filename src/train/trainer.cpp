@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <utility>
 
 #include "comm/stop_request.h"
@@ -17,6 +16,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "kernels/processor.h"
+#include "program/program.h"
 #include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
 #include "train/rank_table.h"
@@ -220,7 +220,7 @@ void settle(Config& config, const World& world) {
 }
 
 int print_once(const std::string& text) {
-  if (is_launched_first()) std::cout << text << (text.ends_with('\n') ? "" : "\n") << std::flush;
+  if (is_launched_first()) write_output(text + (text.ends_with('\n') ? "" : "\n"));
   return 0;
 }
 

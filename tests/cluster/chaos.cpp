@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "program/program.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "tests/cluster/chaos_run.h"
@@ -238,8 +239,9 @@ int chaos(int argc, char** argv) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
+  lockstep::begin_program();
   try {
-    return lockstep::chaos(argc, argv);
+    return lockstep::end_program(lockstep::chaos(argc, argv));
   } catch (const std::exception& problem) {
     std::cerr << "error: " << problem.what() << "\n";
     return 1;

@@ -74,15 +74,5 @@ TEST(Process, WhatItLeavesBehindGoesWithIt) {
   EXPECT_TRUE(eventually([&] { return process_state(child) == '\0' || process_state(child) == 'Z'; }));
 }
 
-TEST(Process, OnlyWhoHandlesASignalGetsIt) {
-  const TemporaryDirectory directory;
-  Process deaf({.command = {"sleep", "1000"}});
-  EXPECT_FALSE(signal_catchers(deaf.id(), SIGUSR1));
-  Process listening({.command = {"bash", "-c", "trap 'exit 75' USR1; while true; do sleep 0.1; done"}});
-  EXPECT_TRUE(eventually([&] { return signal_catchers(listening.id(), SIGUSR1); }));
-  EXPECT_EQ(listening.wait(long_enough)->exit_code, 75);
-  EXPECT_FALSE(deaf.ending().has_value());
-}
-
 }  // namespace
 }  // namespace lockstep

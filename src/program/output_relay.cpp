@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/output_relay.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+/// More than a pipe holds. Another process may write to the pipe all the time.
+constexpr size_t most_bytes_at_once = size_t(1) << 20;
+
+/// Returns false if the descriptor does not accept all bytes.
+bool write_all(int to, const char* bytes, size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(to, bytes, size);
+    if (written >= 0) {
+      bytes += written;
+      size -= static_cast<size_t>(written);
+    } else if (errno == EAGAIN) {
+      pollfd entry{to, POLLOUT, 0};
+      ::poll(&entry, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+OutputRelay::OutputRelay(int to) : to_(to), end_(::eventfd(0, EFD_CLOEXEC)) {
+  int ends[2];
+  const bool is_made = end_ && ::pipe2(ends, O_CLOEXEC) == 0;
+  expect(is_made, "cannot make a pipe: ", std::strerror(errno));
+  output_ = Descriptor(ends[0]);
+  input_ = Descriptor(ends[1]);
+  ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+  thread_ = std::thread([this] { relay(); });
+}
+
+OutputRelay::~OutputRelay() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t told = ::write(end_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void OutputRelay::relay() {
+  std::array<pollfd, 2> entries{{{output_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
+  while (entries[1].revents == 0) {
+    ::poll(entries.data(), entries.size(), -1);
+    pass_on(most_bytes_at_once);
+  }
+}
+
+void OutputRelay::pass_on(size_t most_bytes) {
+  std::array<char, 65536> part;
+  while (most_bytes > 0) {
+    const ssize_t count = ::read(output_.get(), part.data(), std::min(part.size(), most_bytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    most_bytes -= static_cast<size_t>(count);
+    has_reader_ = has_reader_ && write_all(to_, part.data(), static_cast<size_t>(count));
+  }
+}
+
+}  // namespace lockstep

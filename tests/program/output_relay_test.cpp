@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/output_relay.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "core/process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+TEST(OutputRelay, EveryByteArrivesInOrderAlsoThatOfAChildThatHasEnded) {
+  const TemporaryDirectory directory;
+  const Descriptor file(::open((directory / "all").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  {
+    const OutputRelay relay(file.get());
+    Process child({.command = {"sh", "-c", "seq 100000; echo error >&2"},
+                   .output = relay.input(),
+                   .errors = relay.input()});
+    ASSERT_TRUE(child.wait(60.0)->is_success());
+  }
+  std::string expected;
+  for (int i = 1; i <= 100000; ++i) expected += std::to_string(i) + "\n";
+  EXPECT_TRUE(read_text(directory / "all") == expected + "error\n");
+}
+
+TEST(OutputRelay, AChildDoesNotNoticeThatTheReaderIsGone) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ::close(ends[0]);
+  const Descriptor without_reader(ends[1]);
+  const OutputRelay relay(without_reader.get());
+  // Several times as much as a pipe holds.
+  Process child({.command = {"sh", "-c", "seq 100000 && exit 7"}, .output = relay.input()});
+  EXPECT_EQ(child.wait(60.0)->code(), 7);
+}
+
+}  // namespace
+}  // namespace lockstep
