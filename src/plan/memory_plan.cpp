@@ -139,6 +139,14 @@ class Builder {
   }
   /// Adds the row "other". It also receives the rows that are too small.
   void add_others(double bytes) {
+    // A block that the activations have left may serve the optimizer from then on. Then both rows have it.
+    for (MemoryRow& row : plan_.rows) {
+      if (row.name != "activations" && row.name != "logits" && row.name != "backward") continue;
+      const double twice = std::clamp(-bytes, 0.0, row.bytes);
+      row.bytes -= twice;
+      plan_.peak -= twice;
+      bytes += twice;
+    }
     add("other", bytes);
     const double least = 0.001 * plan_.peak;
     for (const MemoryRow& row : plan_.rows)

@@ -58,16 +58,6 @@ void rehearse_validation(const Config& config, const TrainingTask& task) {
                 make_batch_memory(data.target(), samples, current_stream()), {});
 }
 
-/// Returns the samples of a replica's last batch in an epoch; 0 if it is as long as others or not reached.
-int64_t short_batch(const Config& config, const Dataset& data) {
-  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
-  const int64_t of_replica = (data.size() + replicas - 1) / replicas;
-  const bool is_met = config.train.epochs > 0 || config.train.steps > of_replica / config.train.batch_size;
-  return config.train.accumulate == 1 && is_met && of_replica > config.train.batch_size
-             ? of_replica % config.train.batch_size
-             : 0;
-}
-
 /// Returns the copy of everything that a snapshot writes while training continues, in one piece.
 Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, const Optimizer& optimizer) {
   if (config.snapshot.path.empty()) return {};
@@ -127,9 +117,8 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   const std::vector<Batch> step(engine.data_parallel.micro_batches().size(),
                                 part_of(batches.front(), batches.front().samples));
   const int64_t samples = task.training_data->size();
-  const int64_t last = short_batch(config, *task.training_data);
-  runner.start({.batches = last > 0 ? std::vector(step.size(), part_of(step.front(), last)) : step},
-               config.train.learning_rate);
+  // A shorter step, at the end of an epoch, needs no more than this one.
+  runner.start({.batches = step}, config.train.learning_rate);
   {
     const DataParallel::Together together(engine.data_parallel);
     rehearse_validation(config, task);

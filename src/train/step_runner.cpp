@@ -110,10 +110,15 @@ void StepRunner::start(const Step& step, double learning_rate) {
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
   optimizer_.prepare(learning_rate);
+  const int64_t samples = batches.front().samples;
   if (!can_record(batches)) {
     // Releases the graph, because the graph and the step would each need the memory.
     graph_.reset();
+    // Cached blocks of other sizes would stay beside those of this step.
+    if (samples != whole_samples_) release_cached_memory(stream_);
+    whole_samples_ = std::max(whole_samples_, samples);
     run(batches, step.index);
+    if (samples < whole_samples_) release_cached_memory(stream_);
   } else {
     if (!graph_) record(batches, step.index);
     data_parallel_.replay(*graph_);

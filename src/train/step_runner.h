@@ -131,6 +131,7 @@ class StepRunner {
   Tensor norm_;         ///< f64
   std::unique_ptr<Graph> graph_;
   std::array<Summary, 2> summaries_;
+  int64_t whole_samples_ = 0;  ///< most samples of a micro-batch so far
   int64_t started_ = 0;
   int64_t collected_ = 0;
 };

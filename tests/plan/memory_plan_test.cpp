@@ -87,6 +87,39 @@ TEST(MemoryPlan, IsToTheByteWhatARunTakes) {
   }
 }
 
+TEST(MemoryPlan, AShortBatchAtTheEndOfAnEpochTakesNoMemoryOfItsOwn) {
+  const TemporaryDirectory directory;
+  const std::string dataset = "data.dataset=" + (directory / "text.txt");
+  write_text(directory / "text.txt", sample_text(40));
+  const auto most = [&](const char* steps, const char* name) {
+    const Config config = small({dataset.c_str(), steps, "train.batch_size=28", "train.sample_every=0",
+                                 "train.eval_every=-1", "data.train_split=0.9", "snapshot.path=none"},
+                                directory / name);
+    CountingPool pool;
+    run_on(pool, config);
+    const MemoryPlan plan = plan_of(config);
+    EXPECT_NEAR(plan.blocks, static_cast<double>(pool.most()), static_cast<double>(pool.most()) / 50);
+    return pool.most();
+  };
+  const int64_t of_whole_batches = most("train.steps=1", "one");
+  EXPECT_LE(most("train.steps=7", "many"), of_whole_batches + of_whole_batches / 50);
+}
+
+TEST(MemoryPlan, NoRowIsNegative) {
+  const TemporaryDirectory directory;
+  for (const char* batch : {"train.batch_size=3", "train.batch_size=6", "train.batch_size=9"})
+    for (const char* layers : {"model.n_layer=1", "model.n_layer=5", "model.n_layer=8"}) {
+      const MemoryPlan plan =
+          plan_of(small({batch, layers, "data.block_size=70", "train.eval_every=-1"}, directory / "run"));
+      double sum = 0.0;
+      for (const MemoryRow& row : plan.rows) {
+        EXPECT_GE(row.bytes, 0.0) << row.name << " with " << batch << " and " << layers;
+        sum += row.bytes;
+      }
+      EXPECT_NEAR(sum, plan.peak, 1.0);
+    }
+}
+
 /// A communicator of ranks that cannot read each other's memory.
 class Apart final : public LocalCommunicator {
  public:
