@@ -82,7 +82,7 @@ void check_together(const Config& config) {
           "; lower train.min_lr or raise train.learning_rate");
   require(train.steps == 0 || train.decay_steps > 0 || train.warmup_steps <= train.steps,
           "train.warmup_steps = ", train.warmup_steps, " is more than train.steps = ", train.steps,
-          "; lower train.warmup_steps");
+          ", the length of the run; lower train.warmup_steps");
   require(train.decay_steps == 0 || train.warmup_steps <= train.decay_steps,
           "train.warmup_steps = ", train.warmup_steps,
           " is more than train.decay_steps = ", train.decay_steps, "; lower train.warmup_steps");

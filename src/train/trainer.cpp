@@ -54,6 +54,7 @@ void settle_steps(Config& config, const TrainingTask& task) {
     require(!__builtin_mul_overflow(train.epochs, loader.steps_per_epoch(), &train.steps),
             "train.epochs = ", train.epochs, " of ", loader.steps_per_epoch(), " steps are too many steps");
     train.epochs = 0;
+    config = validated(std::move(config));
   }
   require(train.precision != "fp16" || train.steps <= INT32_MAX, "train.steps = ", train.steps,
           ", but the loss scaler of train.precision = fp16 counts at most ", INT32_MAX, " steps");
@@ -64,10 +65,7 @@ void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
   TrainConfig& train = config.train;
   if (train.decay_steps > 0) return;
   train.decay_steps = earlier > 0 ? earlier : train.steps;
-  // If train.decay_steps is set, this was checked with the configuration.
-  require(train.cooldown_steps == 0 || train.warmup_steps + train.cooldown_steps <= train.decay_steps,
-          "train.warmup_steps = ", train.warmup_steps, " and train.cooldown_steps = ", train.cooldown_steps,
-          " are more than train.decay_steps = ", train.decay_steps, ", the length of the run");
+  config = validated(std::move(config));
   if (is_first_rank && train.decay_steps != train.steps && train.schedule != "constant")
     log_info(concat("train.decay_steps = ", train.decay_steps, ", as in the resumed run: ",
                     train.decay_steps < train.steps ? "the learning rate is train.min_lr from that step on"
@@ -159,6 +157,8 @@ int train(Config config, const World& world, const TrainingTask& task) {
     settle(config, world);
   }
   settle_steps(config, task);
+  require(config.train.patience == 0 || task.validation_data, "train.patience = ", config.train.patience,
+          " needs validations, but this program has no validation data; leave the key out");
   heartbeat().replicas = config.dist.replicas;
   {
     // A rank may still read its data.
@@ -209,7 +209,8 @@ void settle(Config& config, const World& world) {
   world.communicator().set_timeout(config.dist.timeout_s);
   settle_device(config);
   adopt_from_earlier_run(config, world);
-  settle_device(config);  // the earlier run may have set train.device
+  config = validated(std::move(config));  // the earlier run has set other keys
+  settle_device(config);
   settle_replicas(config, world.size());
   settle_sharding(config, world);
   require_same_configuration(config, world);

@@ -156,6 +156,49 @@ TEST(Trainer, ACooldownLongerThanTheRunIsNotShortened) {
   EXPECT_EQ(train_on(1, 1, config).losses.size(), 5U);
 }
 
+TEST(Trainer, TheStepsOfEpochsAreCheckedAsStepsAre) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.steps = 0;
+  config.train.epochs = 1;
+  config.train.warmup_steps = 100000;
+  config.train.batch_size = 16;
+  expect_contains(user_error([&] { train_on(1, 1, config); }),
+                  {"train.warmup_steps = 100000", "is more than train.steps = ", "the length of the run"});
+  // The decay may be longer than the run.
+  config.train.decay_steps = 200000;
+  EXPECT_FALSE(train_on(1, 1, config).losses.empty());
+}
+
+TEST(Trainer, SettingsOfAnEarlierRunAreCheckedWithThoseOfThisStart) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.steps = 2;
+  config.model.n_layer = 2;
+  config.snapshot.path = directory / "snapshots";
+  train_on(1, 1, config);
+  config.snapshot.resume = "auto";
+  config.train.steps = 4;
+  config.train.recompute = "segments=3";
+  config.model.n_layer = 4;
+  config.unset = {"model.n_layer"};
+  expect_contains(user_error([&] { train_on(1, 1, config); }),
+                  {"train.recompute = segments=3", "model.n_layer = 2"});
+}
+
+TEST(Trainer, EarlyStoppingNeedsSomethingToValidateOn) {
+  const TemporaryDirectory directory;
+  Config config = tiny_config(directory, 1);
+  config.train.eval_every = 10;
+  config.train.patience = 3;
+  const QuietStderr quiet;
+  expect_contains(user_error([&] {
+                    train_on_threads(1, 1, config,
+                                     [](TrainingTask& task) { task.validation_data = nullptr; });
+                  }),
+                  {"train.patience = 3", "validation"});
+}
+
 TEST(Trainer, RefusesMoreStepsThanItCanCount) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 1);
