@@ -34,7 +34,7 @@ DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   DoctorOptions options{.program = std::filesystem::read_symlink("/proc/self/exe").string()};
   CommandLine line;
   line.add("--listen", options.listen);
-  line.add("--shm", options.shared_memory);
+  line.add("--shm", options.shared_memory, "", {.is_path = true});
   line.add("--deadline", options.deadline_seconds);
   line.add_flag("--json", is_for_programs);
   line.take_from(arguments);

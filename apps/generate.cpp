@@ -27,14 +27,14 @@ void describe(CommandLine& line, Options& options) {
   line.add("--snapshot", options.snapshot,
            "the folder of a run or of snapshots (its best one, else its newest), a snapshot, or a Hugging "
            "Face folder",
-           {.is_required = true});
+           {.is_required = true, .is_path = true});
   line.add("--prompt", options.prompt.text, "the beginning of the text");
   line.add("--input", options.input,
            "JSON lines {\"prompt\": ...}, optionally with id, max_new_tokens, temperature, top_k, top_p, "
            "repetition_penalty, seed and stop, which override the options; - reads the standard input",
-           {.type = "FILE", .excludes = "--prompt"});
+           {.type = "FILE", .is_path = true, .excludes = "--prompt"});
   line.add("--output", options.output, "write the results of --input to this file instead of the terminal",
-           {.type = "FILE"});
+           {.type = "FILE", .is_path = true});
   line.add("--tokens,--max-new-tokens,--max_new_tokens", sampling.tokens, "generate at most this many tokens",
            {.least = 0});
   line.add("--temperature", sampling.temperature, "0 always takes the most likely token");

@@ -87,12 +87,12 @@ int main(int argc, char** argv) {
   CommandLine line("Converts a text to the ids of its tokens, and back");
   Request request;
   line.add("--tokenizer", request.tokenizer, "tokenizer.json, vocab.json, a *.tiktoken file, or a folder",
-           {.is_required = true});
+           {.is_required = true, .is_path = true});
   line.add("--ids", request.ids, "print the ids of this text; - reads the standard input");
   line.add("--decode", request.decode, "print the text of these ids, \"1 2 3\"; - reads the standard input");
-  line.add("--ids-of-file", request.ids_of_file, "print the ids of a file's text");
+  line.add("--ids-of-file", request.ids_of_file, "print the ids of a file's text", {.is_path = true});
   line.add("--ids-of-texts", request.ids_of_texts,
-           "print a line of ids for each text of a file; each text ends with a NUL");
+           "print a line of ids for each text of a file; each text ends with a NUL", {.is_path = true});
   line.add_flag("--special", request.special, "add the tokens that the tokenizer puts around a text");
   line.add_flag("--json", request.json, "print the tokenizer as a tokenizer.json");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;

@@ -30,8 +30,8 @@ int main(int argc, char** argv) {
   double seconds = 3;
   bool append = false;
   line.add("--tokenizer", path, "tokenizer.json, vocab.json, a tiktoken file, or a folder",
-           {.is_required = true});
-  line.add("--text", text_path, "a text file", {.is_required = true});
+           {.is_required = true, .is_path = true});
+  line.add("--text", text_path, "a text file", {.is_required = true, .is_path = true});
   line.add("--threads", threads, "threads that encode", {.least = 1});
   line.add("--seconds", seconds, "length of each measurement", {.is_positive = true});
   line.add_flag("--append", append, "add the row to bench/results/bench_tokenizer.csv");

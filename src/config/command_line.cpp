@@ -3,9 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <type_traits>
+#include <utility>
 
 #include "config/config.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
@@ -29,11 +32,15 @@ void CommandLine::add(const std::string& names, Value& value, const std::string&
   if (rules.least)
     option.check(CLI::Validator(
         [least = *rules.least](const std::string& text) {
-          const std::optional<int64_t> number = number_in<int64_t>(text);
-          const bool is_right = number && *number >= least;
+          using Number = std::conditional_t<std::is_same_v<Value, uint64_t>, uint64_t, int64_t>;
+          const std::optional<Number> number = number_in<Number>(text);
+          const bool is_right = number && std::cmp_greater_equal(*number, least);
           return is_right ? "" : concat("expected a whole number from ", least, " up, not '", text, "'");
         },
         ""));
+  if (rules.is_path)
+    option.transform(
+        [name = option.get_name()](const std::string& text) { return expanded_path(text, name + ": "); });
   if (rules.is_positive) option.check(CLI::PositiveNumber);
   if (!rules.choices.empty()) option.check(CLI::IsMember(rules.choices));
   if (!rules.excludes.empty()) option.excludes(rules.excludes);

@@ -21,6 +21,7 @@ struct OptionRules {
   std::string type = {};                  ///< the kind of value in --help, such as "FOLDER"
   std::optional<int64_t> least = {};      ///< only whole numbers from this one up are accepted
   bool is_positive = false;               ///< only numbers above 0 are accepted
+  bool is_path = false;                   ///< a leading ~/ means HOME
   std::vector<std::string> choices = {};  ///< only these values are accepted, if there are any
   std::string excludes = {};              ///< an option that cannot be combined with this one
 };

@@ -138,16 +138,36 @@ std::string nearest_option(const std::string& name) {
 /// Returns a suggestion for the first argument that is not understood.
 std::string suggestion(const Arguments& arguments) {
   const std::string& argument = arguments.other.front();
-  if (is_config_file(argument)) return concat(" (did you mean --config ", argument, "?)");
+  if (is_config_file(argument)) return concat(" (did you mean --config ", shell_quoted(argument), "?)");
   std::string name = argument.substr(0, argument.find('='));
   name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
   const std::string option = argument.starts_with('-') ? nearest_option(name) : "";
   if (option.empty()) return suggest_config_key(underscored(name));
   std::string value;
-  if (option == "--config" && arguments.other.size() > 1) value = " " + arguments.other[1];
+  if (option == "--config" && arguments.other.size() > 1) value = " " + shell_quoted(arguments.other[1]);
   if (option == "--config" && argument.find('=') != std::string::npos)
-    value = " " + argument.substr(argument.find('=') + 1);
+    value = " " + shell_quoted(argument.substr(argument.find('=') + 1));
   return concat(" (did you mean ", option, value, "?)");
+}
+
+/// Returns the last name of a path or an address, without its ending, as a part of a folder's name.
+std::string short_name(const std::string& path) {
+  const std::string address = path.substr(0, path.find_last_not_of('/') + 1);
+  std::string name = std::filesystem::path(address.substr(0, address.find('?'))).stem().string();
+  for (char& c : name)
+    if (shell_quoted(std::string(1, c)).size() > 1) c = '_';
+  return name;
+}
+
+/// Returns the name of a run: that of its file. Without a file, runs of other models or data have other
+/// names, so that a trial does not move a run aside that was given another model or text.
+std::string run_name(const Arguments& arguments, const Config& config) {
+  if (!arguments.config_file.empty())
+    return std::filesystem::path(find_config_file(arguments.config_file)).stem().string();
+  std::string name = arguments.program;
+  if (!config.model.from.empty()) name += "-" + short_name(config.model.from);
+  if (!config.unset.contains("data.dataset")) name += "-" + short_name(config.data.dataset);
+  return name;
 }
 
 std::string section_of(const ConfigKey& key) { return key.name.substr(0, key.name.find('.')); }
@@ -218,7 +238,7 @@ Arguments split_arguments(int argc, const char* const* argv) {
     } else if (is_option && name == "config") {
       require(arguments.config_file.empty(), "command line: --config is given twice; keep one of them");
       require(!value.empty(), "command line: --config lacks its value");
-      arguments.config_file = value;
+      arguments.config_file = expanded_path(value, "--config: ");
     } else if (takes_value || (equals != std::string::npos && is_key_like(name))) {
       arguments.overrides.push_back({name, value});
     } else {
@@ -233,14 +253,14 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
     throw UserError(
         concat("command line: '", arguments.other.front(), "' is not understood", suggestion(arguments)));
   std::vector<Layer> layers;
-  std::string name = arguments.program;
   if (!arguments.config_file.empty()) {
     const std::string path = find_config_file(arguments.config_file);
     layers.push_back(parse_ini(read_named_file(path, "--config"), path));
-    name = std::filesystem::path(path).stem().string();
   }
   layers.push_back(arguments.overrides);
-  Config config = validated(assemble(layers, defaults), name);
+  Config config = assemble(layers, defaults);
+  const std::string name = run_name(arguments, config);
+  config = validated(std::move(config), name);
   settle_device(config);
   return config;
 }

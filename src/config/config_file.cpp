@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config_file.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <sstream>
 
+#include "core/environment.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -17,7 +18,8 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> shipped_folders() {
   std::vector<fs::path> folders;
-  if (const char* folder = std::getenv("LOCKSTEP_CONFIG_DIR")) folders.emplace_back(folder);
+  if (const std::string folder = environment("LOCKSTEP_CONFIG_DIR"); !folder.empty())
+    folders.emplace_back(expanded_path(folder, "LOCKSTEP_CONFIG_DIR: "));
   std::error_code ignored;
   const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   if (!bin.empty()) {

@@ -10,6 +10,7 @@
 
 #include "config/config_schema.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -74,7 +75,9 @@ struct Reader {
   template <class T>
   void operator()(T* target) const {
     const char* end = value.data() + value.size();
-    const auto [stop, error] = std::from_chars(value.data(), end, *target);
+    const bool has_plus =
+        value.size() > 1 && value[0] == '+' && value[1] != '-';  // std::from_chars takes none
+    const auto [stop, error] = std::from_chars(value.data() + (has_plus ? 1 : 0), end, *target);
     require(error != std::errc::result_out_of_range, what, value, " is out of range");
     require(error == std::errc() && stop == end, what, "expected ",
             std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");
@@ -170,7 +173,7 @@ void ConfigKey::check(const Config& config) const {
 
 void ConfigKey::assign(Config& config, const std::string& value, const std::string& origin) const {
   const std::string what = concat(origin, ": ", name, ": ");
-  std::visit(Reader{value, what}, field(config));
+  std::visit(Reader{is_path ? expanded_path(value, what) : value, what}, field(config));
   std::visit(Checker{*this, what}, field(config));
 }
 

@@ -26,6 +26,11 @@ struct Rows {
     add(name, member, key_class, {}, "", meaning);
     keys.back().choices = choices;
   }
+  /// Adds a text that may be a path.
+  void add_path(const char* name, std::string Section::*member, KeyClass key_class, const char* meaning) {
+    add(name, member, key_class, meaning);
+    keys.back().is_path = true;
+  }
 };
 
 std::vector<std::string> preset_names() {
@@ -46,12 +51,13 @@ constexpr NumberRange unit_interval{.low = 0, .high = 1, .high_open = true};
 void add_data(Rows<DataConfig> rows) {
   using C = DataConfig;
   // A run compares the hash of the contents, not this name: the same text may come from another place.
-  rows.add("dataset", &C::dataset, collective,
-           "training data: shakespeare, sample (built in) or random_tokens; a path or URL (https, s3) of a "
-           "text or of examples (*.jsonl); or a folder of texts (*.txt)");
-  rows.add("tokenizer", &C::tokenizer, collective,
-           "char: one token per character. Or the file of a tokenizer (tokenizer.json, vocab.json, "
-           "*.tiktoken), or its folder. auto: the tokenizer of model.from, else char");
+  rows.add_path(
+      "dataset", &C::dataset, collective,
+      "training data: shakespeare, sample (built in) or random_tokens; a path or URL (https, s3) of a "
+      "text or of examples (*.jsonl); or a folder of texts (*.txt)");
+  rows.add_path("tokenizer", &C::tokenizer, collective,
+                "char: one token per character. Or the file of a tokenizer (tokenizer.json, vocab.json, "
+                "*.tiktoken), or its folder. auto: the tokenizer of model.from, else char");
   rows.add("block_size", &C::block_size, semantic, at_least(1), "tokens",
            "length of a training sequence (context length)");
   rows.add("train_split", &C::train_split, semantic,
@@ -67,7 +73,7 @@ void add_data(Rows<DataConfig> rows) {
 void add_model(Rows<ModelConfig> rows) {
   using C = ModelConfig;
   // A run compares the model's sizes and the hash of its contents, not this name.
-  rows.add(
+  rows.add_path(
       "from", &C::from, collective,
       "a new run starts with the sizes and weights of this model: a Hugging Face folder of a GPT-2 (a path, "
       "s3:// or https://), or a run or snapshot of this program. Empty: random weights");
@@ -219,9 +225,10 @@ void add_dist(Rows<DistConfig> rows) {
 
 void add_snapshot(Rows<SnapshotConfig> rows) {
   using C = SnapshotConfig;
-  rows.add("path", &C::path, collective,
-           "folder or s3://bucket/prefix of the snapshots; auto: snapshots/ in log.dir; none: the trained "
-           "model is not kept");
+  rows.add_path(
+      "path", &C::path, collective,
+      "folder or s3://bucket/prefix of the snapshots; auto: snapshots/ in log.dir; none: the trained "
+      "model is not kept");
   rows.add("every_minutes", &C::every_minutes, collective, at_least(0), "minutes",
            "minutes between snapshots; 0: not by time. The last step always has one");
   rows.add("every_steps", &C::every_steps, collective, at_least(0), "steps",
@@ -239,7 +246,9 @@ void add_snapshot(Rows<SnapshotConfig> rows) {
 
 void add_log(Rows<LogConfig> rows) {
   using C = LogConfig;
-  rows.add("dir", &C::dir, local, "folder of the results; empty: runs/<name of the configuration>");
+  rows.add_path("dir", &C::dir, local,
+                "folder of the results; empty: runs/<name of the file>, or without a file "
+                "runs/<program>-<model.from>-<dataset>");
   rows.add(
       "every_steps", &C::every_steps, local, at_least(1), "steps",
       "fewest steps between log lines where the output is no terminal. Lines come at most twice a second "

@@ -39,6 +39,7 @@ struct ConfigKey {
   /// The accepted texts. K in "name=K" stands for any integer from 1. If it is empty, any text is accepted.
   std::vector<std::string> choices = {};
   std::string heading = {};  ///< the group of --help that shows it
+  bool is_path = false;      ///< a leading ~/ means HOME
 
   /// Returns "integer", "number", "true or false", "text" or the choices.
   std::string type() const;

@@ -137,9 +137,19 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
 }
 
 std::string cache_folder() {
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/lockstep";
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
+    return expanded_path(cache, "XDG_CACHE_HOME: ") + "/lockstep";
   const std::string home = environment("HOME");
   return home.empty() ? "" : home + "/.cache/lockstep";
+}
+
+std::string expanded_path(const std::string& path, const std::string& what) {
+  if (!path.starts_with('~')) return path;
+  const std::string home = environment("HOME");
+  const bool is_own = path.size() == 1 || path[1] == '/';
+  require(is_own && !home.empty(), what, path, is_own ? " needs HOME, which is not set" : " begins with ~",
+          "; write the path in full, or ./", path, " for one of that name");
+  return home + path.substr(1);
 }
 
 std::string find_program(const std::string& name) {

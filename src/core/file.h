@@ -81,6 +81,10 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
 /// Returns the folder for rebuildable data: lockstep in XDG_CACHE_HOME or ~/.cache; empty if neither is set.
 std::string cache_folder();
 
+/// Returns the path with a leading ~ or ~/ replaced by HOME. A shell does not do that after a "=". Throws
+/// UserError, which begins with `what`, for another user's ~name and if HOME is not set.
+std::string expanded_path(const std::string& path, const std::string& what);
+
 /// Returns the path of an executable program, looked up in PATH unless it has a slash; empty: none.
 std::string find_program(const std::string& name);
 

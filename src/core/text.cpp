@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/text.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <sstream>
@@ -64,6 +65,14 @@ std::string fixed_text(double number, int decimals) {
 std::string exact_text(double number) {
   const std::string digits = written(std::abs(number), std::chars_format::hex);
   return concat(std::signbit(number) ? "-" : "", std::isfinite(number) ? "0x" : "", digits);
+}
+
+std::string shell_quoted(const std::string& text) {
+  constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted;
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return "'" + quoted + "'";
 }
 
 std::string left_aligned(std::string text, size_t width) {

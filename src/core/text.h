@@ -66,6 +66,9 @@ std::string exact_text(double number);
 /// Returns the text, padded with blanks to `width`.
 std::string left_aligned(std::string text, size_t width);
 
+/// Returns the text as one word of a POSIX shell: unchanged if it is plain, else between single quotes.
+std::string shell_quoted(const std::string& text);
+
 /// Returns a count with its noun: "1 layer", "4 layers".
 inline std::string counted(int64_t count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");

@@ -2,13 +2,14 @@
 #include "data/corpus.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
+#include "core/environment.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/random.h"
 #include "core/text.h"
 #include "data/examples.h"
@@ -54,8 +55,8 @@ Corpus folder_corpus(const std::string& folder) {
 }  // namespace
 
 std::string find_in_data_folder(const std::string& file) {
-  const char* folder = std::getenv("LOCKSTEP_DATA_DIR");
-  if (folder == nullptr || *folder == '\0' || file.empty()) return "";
+  const std::string folder = expanded_path(environment("LOCKSTEP_DATA_DIR"), "LOCKSTEP_DATA_DIR: ");
+  if (folder.empty() || file.empty()) return "";
   const fs::path path = fs::path(folder) / file;
   return is_file(path) ? path.string() : "";
 }

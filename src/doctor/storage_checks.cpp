@@ -125,7 +125,8 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
   ::unlink(probe.c_str());
   if (!problem.empty())
     return {name, Verdict::problem, problem,
-            concat("mount a tmpfs there (mount -t tmpfs tmpfs ", folder, "); MPI needs it as well")};
+            concat("mount a tmpfs there (mount -t tmpfs tmpfs ", shell_quoted(folder),
+                   "); MPI needs it as well")};
   const int64_t available = free_bytes(folder);
   const std::string found = concat(folder, ": ", bytes_text(available), " free, about ",
                                    bytes_text(wanted_bytes), " needed for the gradients of this host");

@@ -11,6 +11,7 @@
 
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/gpu.h"
 #include "core/log.h"
 #include "core/terminal.h"
@@ -60,6 +61,13 @@ void add_ignored(CLI::App& app, Texts& texts) {
   for (const char* name : {"--no-python", "--run-path"}) app.add_flag(name, texts.ignored_flag)->group(group);
 }
 
+/// Adds an option for a path, where a leading ~/ means HOME.
+void add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help) {
+  app.add_option(name, path, help)->transform([name](const std::string& text) {
+    return expanded_path(text, name + ": ");
+  });
+}
+
 void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   NodeOptions& nodes = options.nodes;
   app.set_help_flag("-h,--help", "print this text");
@@ -70,7 +78,7 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
       "default 1, or from the host file or Slurm");
   app.add_option("--nnodes", texts.nnodes,
                  "nodes: a number or MIN:MAX (default 1, or all of the host file or allocation)");
-  app.add_option("--hostfile", options.hostfile, "hosts, in mpirun's format; read before every start");
+  add_path(app, "--hostfile", options.hostfile, "hosts, in mpirun's format; read before every start");
   app.add_option("--max-restarts", options.max_restarts,
                  "restarts without a newer snapshot before giving up (default 3)")
       ->check(number_from_zero(true));
@@ -81,8 +89,8 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   app.add_option("--via", options.via,
                  "launcher of the ranks (default auto: srun in a Slurm allocation, else mpirun)")
       ->check(CLI::IsMember({"auto", "mpirun", "srun"}));
-  app.add_option("--log-dir", options.log_directory,
-                 "folder for failure.json, which describes the last failure");
+  add_path(app, "--log-dir", options.log_directory,
+           "folder for failure.json, which describes the last failure");
   app.add_flag("--standalone", texts.standalone, "use this host only");
   app.add_option("--node-rank", nodes.node_rank, "this node's number; 0 waits for the others");
   app.add_option("--rdzv-endpoint", nodes.endpoint, "host[:port] of node 0, where the nodes meet");
@@ -91,7 +99,7 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
   app.add_option("--rdzv-conf", texts.rendezvous_settings, "join_timeout=S,last_call_timeout=S,...");
   app.add_option("--rdzv-timeout", nodes.timeout_seconds, "seconds to wait for other nodes (default 600)")
       ->check(number_from_zero(false));
-  app.add_option("--rdzv-secret-file", nodes.secret_file, "file with the run's secret; else LOCKRUN_SECRET");
+  add_path(app, "--rdzv-secret-file", nodes.secret_file, "file with the run's secret; else LOCKRUN_SECRET");
   app.add_option("--interface,--local-addr", nodes.local_address, "this host's address to use");
   app.add_option("--master-addr", texts.master_address, "the endpoint, if --rdzv-endpoint is not given");
   app.add_option("--master-port", options.master_port, "port of --master-addr (default 29500)");

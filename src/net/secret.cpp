@@ -28,7 +28,7 @@ Secret Secret::from_file(const std::string& path) {
   struct stat facts {};
   require(::fstat(file.get(), &facts) == 0 && S_ISREG(facts.st_mode), "the secret ", path, " is not a file");
   require((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0, "others may read the secret ", path, ": chmod 600 ",
-          path);
+          shell_quoted(path));
   require(facts.st_uid == ::geteuid() || facts.st_uid == 0, "the secret ", path, " belongs to another user");
   std::string text(longest_bytes + 1, '\0');
   const ssize_t count = ::read(file.get(), text.data(), text.size());

@@ -296,7 +296,7 @@ void RunFolder::require_same_snapshot_path() const {
   const std::string& theirs = in_log_folder_->snapshot_path;
   require(theirs.empty() || theirs == config_.snapshot.path, config_.log.dir,
           " holds an unfinished run, at step ", in_log_folder_->step, ", that keeps its snapshots in ",
-          theirs, ": snapshot.path=", theirs, " resumes it; --fresh starts from scratch");
+          theirs, ": snapshot.path=", shell_quoted(theirs), " resumes it; --fresh starts from scratch");
 }
 
 void RunFolder::move_aside(bool log_folder, bool snapshots) {

@@ -81,7 +81,8 @@ void log_end(const Config& config, const TrainingTask& task, int64_t steps, cons
   if (!reason.empty()) log_info(reason);
   log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
   if (config.snapshot.path.empty()) return;
-  const std::string how = concat(program_beside(task.user_program), " --snapshot ", config.log.dir);
+  const std::string how =
+      concat(shell_quoted(program_beside(task.user_program)), " --snapshot ", shell_quoted(config.log.dir));
   log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path : how));
 }
 

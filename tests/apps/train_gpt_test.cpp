@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
+#include "core/text.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
 
@@ -28,6 +29,21 @@ class TrainGpt : public testing::Test {
 
   TemporaryDirectory directory_;
 };
+
+TEST_F(TrainGpt, TheCommandForTheTrainedModelCanBePastedIntoAShell) {
+  const std::string there = "cd " + directory_.path() + " && export HOME=$PWD && ";
+  // The last word of this test's arguments is log.dir=FOLDER/NAME.
+  for (const std::string name : {"'don'\\''t; ls #2'", "'für $x *'", "a log.dir='~/of mine'"}) {
+    const Outcome trained =
+        run_command(there + train(name) + " train.steps=3 train.eval_every=-1");
+    ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+    const std::string before = "the trained model: ";
+    const std::string command = trained.errors.substr(trained.errors.rfind(before) + before.size());
+    const Outcome used = run_command(there + trimmed(command) + " --prompt a --tokens 1 --threads 1");
+    EXPECT_EQ(used.exit_code, 0) << command << used.errors;
+  }
+  EXPECT_TRUE(fs::exists(directory_ / "of mine"));
+}
 
 TEST_F(TrainGpt, OneToFourRanksHaveTheSameBits) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";

@@ -55,6 +55,21 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(outcome({"--other"}, values), "The following argument was not expected: --other");
 }
 
+TEST(CommandLine, TakesEverySeedOf64Bits) {
+  const auto seed_of = [](const char* word) {
+    uint64_t seed = 7;
+    CommandLine line;
+    line.add("--seed", seed, "", {.least = 0});
+    const std::vector<const char*> words = {"program", "--seed", word};
+    line.parse(3, words.data());
+    return seed;
+  };
+  EXPECT_EQ(seed_of("9223372036854775808"), uint64_t{1} << 63);
+  EXPECT_EQ(seed_of("18446744073709551615"), UINT64_MAX);
+  EXPECT_THROW(seed_of("18446744073709551616"), UserError);
+  EXPECT_THROW(seed_of("-1"), UserError);
+}
+
 TEST(CommandLine, AnswersHelpAndVersion) {
   Values values;
   const std::string help = outcome({"--help"}, values);

@@ -113,6 +113,17 @@ TEST(Config, ProgramsBringTheirOwnDefaults) {
   EXPECT_EQ(config.log.dir, "runs/train_gpt");
 }
 
+TEST(Config, ARunWithoutAFileIsNamedAfterItsModelAndItsData) {
+  const auto folder = [](const char* dataset, const char* from) {
+    return load({"train.steps=1", dataset, from}).log.dir;
+  };
+  EXPECT_EQ(folder("data.dataset=../my texts/", "model.from="), "runs/train_gpt-my_texts");
+  EXPECT_EQ(folder("data.dataset=https://host/a/b.jsonl?key=/1", "model.from=gpt2/"),
+            "runs/train_gpt-gpt2-b");
+  EXPECT_EQ(load({"train.steps=1", "model.from=s3://bucket/base"}).log.dir, "runs/train_gpt-base");
+  EXPECT_EQ(load({"--config=quickstart.ini", "data.dataset=other.txt"}).log.dir, "runs/quickstart");
+}
+
 TEST(Config, EveryPresetHasItsSizes) {
   const std::map<std::string, std::vector<int64_t>> table = {
       {"openai-gpt", {12, 12, 768}},  {"gpt2", {12, 12, 768}},     {"gpt2-medium", {24, 16, 1024}},

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "tests/support/program.h"
+
 namespace lockstep {
 namespace {
 
@@ -18,6 +20,16 @@ TEST(Text, TrimsBothEnds) {
   EXPECT_EQ(trimmed(""), "");
   EXPECT_EQ(trimmed(" \r\n"), "");
   EXPECT_EQ(trimmed("a"), "a");
+}
+
+TEST(Text, QuotesForAShellWhatIsNotPlain) {
+  EXPECT_EQ(shell_quoted("runs/gpt-2_x.1=a"), "runs/gpt-2_x.1=a");
+  EXPECT_EQ(shell_quoted(""), "''");
+  for (const std::string text :
+       {"it's $HOME", "~/x", "a;b", "Straße", "`ls`", "\\ \"*\"", "'", "a\nb", "(!)"}) {
+    const Outcome outcome = run_command("printf %s " + shell_quoted(text));
+    EXPECT_EQ(outcome.out, text) << outcome.errors;
+  }
 }
 
 TEST(Text, WritesBytesAsDigits) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of keys and options as people write them.
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+#include "config/command_line.h"
+#include "core/environment.h"
+#include "core/error.h"
+#include "support/config_support.h"
+
+namespace lockstep {
+namespace {
+
+TEST(CommandLine, ATildeInAPathMeansHome) {
+  const auto path_of = [](const std::string& word) {
+    std::string path;
+    std::optional<std::string> other;
+    CommandLine line;
+    line.add("--to", path, "", {.is_path = true});
+    line.add("--from", other, "", {.is_path = true});
+    const std::string both[] = {"--to=" + word, "--from=" + word};
+    const std::vector<const char*> words = {"program", both[0].c_str(), both[1].c_str()};
+    line.parse(3, words.data());
+    EXPECT_EQ(path, other);
+    return path;
+  };
+  const std::string home = environment("HOME");
+  ::setenv("HOME", "/home/some one", 1);
+  EXPECT_EQ(path_of("~/a~b"), "/home/some one/a~b");
+  EXPECT_EQ(path_of("~"), "/home/some one");
+  EXPECT_EQ(path_of("./~/a"), "./~/a");
+  EXPECT_EQ(path_of("s3://bucket/~x"), "s3://bucket/~x");
+  expect_contains(user_error([&] { path_of("~other/a"); }), {"--to", "~other/a", "./~other/a"});
+  ::setenv("HOME", home.c_str(), 1);
+}
+
+TEST(Arguments, ATildeInThePathOfAnyKeyMeansHome) {
+  const std::string home = environment("HOME");
+  ::setenv("HOME", "/home/a", 1);
+  const Config config = load({"train.steps=1", "log.dir=~/runs/x", "--data.dataset", "~/text.txt",
+                              "data.tokenizer=~", "model.from=~/m", "--snapshot.path=~/s"});
+  EXPECT_EQ(config.log.dir, "/home/a/runs/x");
+  EXPECT_EQ(config.data.dataset, "/home/a/text.txt");
+  EXPECT_EQ(config.data.tokenizer, "/home/a");
+  EXPECT_EQ(config.model.from, "/home/a/m");
+  EXPECT_EQ(config.snapshot.path, "/home/a/s");
+  const char* words[] = {"program", "--config=~/x.ini"};
+  EXPECT_EQ(split_arguments(2, words).config_file, "/home/a/x.ini");
+  EXPECT_EQ(config_of_earlier_run("[log]\ndir = ~/from a file\n", "x.ini").log.dir, "/home/a/from a file");
+  ::unsetenv("HOME");
+  expect_contains(user_error([] { load({"train.steps=1", "log.dir=~/x"}); }), {"log.dir", "HOME"});
+  ::setenv("HOME", home.c_str(), 1);
+  expect_contains(user_error([] {
+                    load({"train.steps=1", "data.dataset=~bob/x"});
+                  }),
+                  {"data.dataset", "./~bob/x"});
+}
+
+TEST(Arguments, NumbersMayHaveAPlus) {
+  EXPECT_EQ(load({"train.steps=+20", "train.learning_rate=+2.5e-4"}).train.learning_rate, 2.5e-4);
+  for (const char* word :
+       {"train.learning_rate=+-1", "train.learning_rate=++1", "train.steps=+", "train.steps=+ 1"})
+    EXPECT_THROW(load({"train.steps=1", word}), UserError) << word;
+}
+
+}  // namespace
+}  // namespace lockstep
