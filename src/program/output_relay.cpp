@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,22 +21,8 @@ namespace {
 /// More than a pipe holds. Another process may write to the pipe all the time.
 constexpr size_t most_bytes_at_once = size_t(1) << 20;
 
-/// Returns false if the descriptor does not accept all bytes.
-bool write_all(int to, const char* bytes, size_t size) {
-  while (size > 0) {
-    const ssize_t written = ::write(to, bytes, size);
-    if (written >= 0) {
-      bytes += written;
-      size -= static_cast<size_t>(written);
-    } else if (errno == EAGAIN) {
-      pollfd entry{to, POLLOUT, 0};
-      ::poll(&entry, 1, -1);
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
+/// Milliseconds that a reader has, at the end, for what it has not read yet.
+constexpr int last_patience_ms = 1000;
 
 }  // namespace
 
@@ -70,8 +57,24 @@ void OutputRelay::pass_on(size_t most_bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
     most_bytes -= static_cast<size_t>(count);
-    has_reader_ = has_reader_ && write_all(to_, part.data(), static_cast<size_t>(count));
+    has_reader_ = has_reader_ && deliver({part.data(), static_cast<size_t>(count)});
   }
+}
+
+bool OutputRelay::deliver(std::string_view bytes) {
+  int patience_ms = -1;
+  while (!bytes.empty()) {
+    // A reader that has stopped must not hold up the end.
+    std::array<pollfd, 2> entries{{{to_, POLLOUT, 0}, {end_.get(), POLLIN, 0}}};
+    if (::poll(entries.data(), patience_ms < 0 ? 2 : 1, patience_ms) == 0) return false;
+    if (entries[1].revents != 0) patience_ms = last_patience_ms;
+    if (entries[0].revents == 0) continue;
+    // poll() promises room for PIPE_BUF bytes.
+    const ssize_t written = ::write(to_, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
 }
 
 }  // namespace lockstep

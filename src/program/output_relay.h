@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <string_view>
 #include <thread>
 
 #include "core/descriptor.h"
@@ -13,7 +15,7 @@ class OutputRelay {
  public:
   /// Throws Error if no pipe can be made.
   explicit OutputRelay(int to);
-  /// Passes on what the pipe holds, and closes it.
+  /// Passes on what the pipe holds, and closes it. A reader that has stopped has a second for it.
   ~OutputRelay();
   OutputRelay(const OutputRelay&) = delete;
   OutputRelay& operator=(const OutputRelay&) = delete;
@@ -25,6 +27,8 @@ class OutputRelay {
   void relay();
   /// Passes on at most `most_bytes`, until nothing is there.
   void pass_on(size_t most_bytes);
+  /// Returns false if the reader is gone, or does not read although the relay ends.
+  bool deliver(std::string_view bytes);
 
   int to_;
   bool has_reader_ = true;

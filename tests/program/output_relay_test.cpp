@@ -39,5 +39,14 @@ TEST(OutputRelay, AChildDoesNotNoticeThatTheReaderIsGone) {
   EXPECT_EQ(child.wait(60.0)->code(), 7);
 }
 
+TEST(OutputRelay, AReaderThatHasStoppedDoesNotHoldUpTheEnd) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor nobody_reads(ends[0]), full(ends[1]);
+  const OutputRelay relay(full.get());
+  Process child({.command = {"sh", "-c", "seq 100000"}, .output = relay.input()});
+  EXPECT_FALSE(child.wait(0.2).has_value()) << "it waits for the reader, as it would without the relay";
+}
+
 }  // namespace
 }  // namespace lockstep
