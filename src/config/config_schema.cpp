@@ -60,9 +60,8 @@ void add_data(Rows<DataConfig> rows) {
                 "*.tiktoken), or its folder. auto: the tokenizer of model.from, else char");
   rows.add("block_size", &C::block_size, semantic, at_least(1), "tokens",
            "length of a training sequence (context length)");
-  rows.add("train_split", &C::train_split, semantic,
-           {.low = 0, .high = 1, .low_open = true, .high_open = true}, "share",
-           "share of the data to train on; the rest is for validation");
+  rows.add("train_split", &C::train_split, semantic, {.low = 0, .high = 1, .low_open = true}, "share",
+           "share of the data to train on; the rest is for validation; 1: no validation");
   rows.add("loss_on", &C::loss_on, semantic, "examples only: the tokens that count in the loss",
            {"answer", "all"});
   rows.add("packing", &C::packing, semantic,

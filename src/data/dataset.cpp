@@ -61,8 +61,8 @@ void TokenWindows::copy_window(int64_t begin, void* input, void* target) const {
 
 Split<TokenWindows> split_tokens(const Tokens& tokens, int64_t block_size, double train_split,
                                  uint64_t seed) {
-  require(train_split > 0 && train_split < 1, "data.train_split = ", train_split,
-          ": a number between 0 and 1 is needed");
+  require(train_split > 0 && train_split <= 1, "data.train_split = ", train_split,
+          ": a number above 0 and at most 1 is needed");
   require(block_size > 0, "data.block_size = ", block_size, ": at least 1 is needed");
   const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(tokens.size())));
   const auto windows = [&](const char* part, int64_t begin, int64_t end) {
@@ -72,7 +72,7 @@ Split<TokenWindows> split_tokens(const Tokens& tokens, int64_t block_size, doubl
     return std::make_shared<const TokenWindows>(tokens.slice(begin, end), block_size, seed);
   };
   return {.train = windows("training", 0, border),
-          .validation = windows("validation", border, tokens.size())};
+          .validation = train_split < 1 ? windows("validation", border, tokens.size()) : nullptr};
 }
 
 RandomTokens::RandomTokens(const Options& options) : options_(options) {

@@ -62,7 +62,7 @@ class TokenWindows : public Dataset {
   uint64_t seed_;
 };
 
-/// A training part and a validation part.
+/// A training part and a validation part, which is null if data.train_split is 1.
 template <class Samples>
 struct Split {
   std::shared_ptr<const Samples> train;

@@ -177,7 +177,7 @@ Split<ExampleBlocks> split_examples(const Tokens& tokens, const Marks& marks, do
     return made;
   };
   return {.train = blocks("training", 0, border),
-          .validation = blocks("validation", border, marks.examples())};
+          .validation = train_split < 1 ? blocks("validation", border, marks.examples()) : nullptr};
 }
 
 }  // namespace lockstep

@@ -106,12 +106,16 @@ void add_blocks(const Config& config, const World& world, const TokenImage& imag
                                      .counts_prompts = config.data.loss_on == "all"});
   data.training = split.train;
   data.validation = split.validation;
+  // Without validation there is no second part.
+  const auto sum = [&](int64_t (ExampleBlocks::*count)() const) {
+    return (*split.train.*count)() + (split.validation ? (*split.validation.*count)() : 0);
+  };
   data.description += concat(
-      ", ", counted(split.train->size() + split.validation->size(), "block"), ", loss on ",
+      ", ", counted(sum(&ExampleBlocks::size), "block"), ", loss on ",
       config.data.loss_on == "all" ? "all tokens" : "answers",
       config.data.packing ? "; packed: examples in a block attend to those before them (data.packing)" : "");
-  const int64_t cut = split.train->cut_examples() + split.validation->cut_examples();
-  const int64_t empty = split.train->empty_examples() + split.validation->empty_examples();
+  const int64_t cut = sum(&ExampleBlocks::cut_examples);
+  const int64_t empty = sum(&ExampleBlocks::empty_examples);
   if (world.is_first() && cut > 0)
     log_warning(concat(counted(cut, "example"), " longer than data.block_size = ", config.data.block_size,
                        cut == 1 ? " is" : " are", " cut into pieces"));

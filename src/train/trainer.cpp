@@ -157,8 +157,9 @@ int train(Config config, const World& world, const TrainingTask& task) {
     settle(config, world);
   }
   settle_steps(config, task);
-  require(config.train.patience == 0 || task.validation_data, "train.patience = ", config.train.patience,
-          " needs validations, but this program has no validation data; leave the key out");
+  require(
+      config.train.patience == 0 || task.validation_data, "train.patience = ", config.train.patience,
+      " needs validation data, but there is none; leave the key out, or lower data.train_split if it is 1");
   heartbeat().replicas = config.dist.replicas;
   {
     // A rank may still read its data.

@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"train.threads=-2"}, {"train.threads"}}, BadInput{{"train.seed=-2"}, {"train.seed"}},
         BadInput{{"train.memory_gib=-1"}, {"train.memory_gib: must be at least 0, not -1"}},
         BadInput{{"data.block_size=0"}, {"data.block_size"}},
-        BadInput{{"data.train_split=1"}, {"data.train_split: must be above 0 and below 1, not 1"}},
+        BadInput{{"data.train_split=1.5"}, {"data.train_split: must be above 0 and at most 1, not 1.5"}},
         BadInput{{"data.train_split=0"}, {"data.train_split"}},
         BadInput{{"dist.replicas=-1"}, {"dist.replicas"}},
         BadInput{{"dist.bucket_mib=0"}, {"dist.bucket_mib: must be above 0, not 0"}},

@@ -137,10 +137,11 @@ TEST(SplitTokens, SaysWhichPartIsTooShort) {
             std::string::npos);
   EXPECT_NE(message_of_split(0, 64, 0.9).find("has 0 tokens"), std::string::npos);
   EXPECT_EQ(message_of_split(110, 10, 0.9), "accepted");
+  EXPECT_EQ(message_of_split(11, 10, 1.0), "accepted") << "without validation";
 }
 
 TEST(SplitTokens, NamesTheKeyThatIsWrong) {
-  for (const double split : {0.0, 1.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+  for (const double split : {0.0, 1.01, -1.0, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_EQ(message_of_split(100, 4, split).find("data.train_split = "), 0u) << split;
   EXPECT_EQ(message_of_split(100, 0, 0.5).find("data.block_size = 0"), 0u);
 }

@@ -166,6 +166,9 @@ TEST(SplitExamples, TheFirstTrainAndTheOthersValidate) {
       split_examples(ten_ids, three_marks, 0.7, {.block_size = 6, .padding = 0});
   EXPECT_EQ(blocks_of(*split.train), (std::vector<Block>{{{0, 1, 2, 3, 4, 5}, {-1, 2, 3, -1, 5, 6}}}));
   EXPECT_EQ(blocks_of(*split.validation), (std::vector<Block>{{{7, 8, 9, 0, 0, 0}, {8, 9, -1, -1, -1, -1}}}));
+  const Split<ExampleBlocks> all = split_examples(ten_ids, three_marks, 1.0, {.block_size = 10});
+  EXPECT_EQ(all.train->size(), 1);
+  EXPECT_EQ(all.validation, nullptr);
   expect_contains(user_error([&] { split_examples(ten_ids, three_marks, 0.3, {.block_size = 6}); }),
                   {"data.train_split = 0.3", "0 examples of 3 for training"});
 }

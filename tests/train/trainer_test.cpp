@@ -186,6 +186,20 @@ TEST(Trainer, SettingsOfAnEarlierRunAreCheckedWithThoseOfThisStart) {
                   {"train.recompute = segments=3", "model.n_layer = 2"});
 }
 
+TEST(Trainer, AllDataMayTrain) {
+  for (const char* dataset : {"sample", "examples.jsonl"}) {
+    const TemporaryDirectory directory;
+    Config config = tiny_config(directory, 2);
+    config.data.dataset = dataset;
+    config.data.train_split = 1.0;
+    config.train.steps = 3;
+    config.snapshot.path = "auto";
+    const RunResult result = train_on(2, 1, config);
+    EXPECT_EQ(result.losses.size(), 3U);
+    EXPECT_TRUE(result.validation_bits.empty());
+  }
+}
+
 TEST(Trainer, EarlyStoppingNeedsSomethingToValidateOn) {
   const TemporaryDirectory directory;
   Config config = tiny_config(directory, 1);
