@@ -33,7 +33,7 @@ void CommandLine::add(const std::string& names, Value& value, const std::string&
     option.check(CLI::Validator(
         [least = *rules.least](const std::string& text) {
           using Number = std::conditional_t<std::is_same_v<Value, uint64_t>, uint64_t, int64_t>;
-          const std::optional<Number> number = number_in<Number>(text);
+          const std::optional<Number> number = number_in<Number>(without_plus(text));
           const bool is_right = number && std::cmp_greater_equal(*number, least);
           return is_right ? "" : concat("expected a whole number from ", least, " up, not '", text, "'");
         },

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "config/config_schema.h"
 #include "core/error.h"
@@ -74,10 +75,9 @@ struct Reader {
 
   template <class T>
   void operator()(T* target) const {
-    const char* end = value.data() + value.size();
-    const bool has_plus =
-        value.size() > 1 && value[0] == '+' && value[1] != '-';  // std::from_chars takes none
-    const auto [stop, error] = std::from_chars(value.data() + (has_plus ? 1 : 0), end, *target);
+    const std::string_view digits = without_plus(value);
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, *target);
     require(error != std::errc::result_out_of_range, what, value, " is out of range");
     require(error == std::errc() && stop == end, what, "expected ",
             std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");

@@ -41,6 +41,11 @@ std::optional<Number> number_in(std::string_view text) {
   return problem == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
+/// Returns the text without a leading plus, which std::from_chars does not accept.
+inline std::string_view without_plus(std::string_view text) {
+  return text.size() > 1 && text[0] == '+' && text[1] != '-' ? text.substr(1) : text;
+}
+
 /// Returns two lower-case hexadecimal digits for each byte.
 inline std::string hexadecimal(std::string_view bytes) {
   std::string text;

@@ -66,6 +66,7 @@ TEST(CommandLine, TakesEverySeedOf64Bits) {
   };
   EXPECT_EQ(seed_of("9223372036854775808"), uint64_t{1} << 63);
   EXPECT_EQ(seed_of("18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(seed_of("+3"), 3U);
   EXPECT_THROW(seed_of("18446744073709551616"), UserError);
   EXPECT_THROW(seed_of("-1"), UserError);
 }

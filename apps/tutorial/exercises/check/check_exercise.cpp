@@ -68,7 +68,8 @@ int main(int argc, char** argv) {
       "solved, else with 1.");
   Request request;
   line.add("name", request.beginning, "the exercise or the start of its name: 2c, or 2 for a chapter");
-  line.add("--exercises", request.folder, "the folder of the programs to check", {.type = "FOLDER"});
+  line.add("--exercises", request.folder, "the folder of the programs to check",
+           {.type = "FOLDER", .is_path = true});
   line.add("--deadline", request.deadline_seconds, "the longest time of one start of a program, in s",
            {.is_positive = true});
   line.add("--mistake", request.mistake,
