@@ -34,8 +34,7 @@ TEST_F(TrainGpt, TheCommandForTheTrainedModelCanBePastedIntoAShell) {
   const std::string there = "cd " + directory_.path() + " && export HOME=$PWD && ";
   // The last word of this test's arguments is log.dir=FOLDER/NAME.
   for (const std::string name : {"'don'\\''t; ls #2'", "'für $x *'", "a log.dir='~/of mine'"}) {
-    const Outcome trained =
-        run_command(there + train(name) + " train.steps=3 train.eval_every=-1");
+    const Outcome trained = run_command(there + train(name) + " train.steps=3 train.eval_every=-1");
     ASSERT_EQ(trained.exit_code, 0) << trained.errors;
     const std::string before = "the trained model: ";
     const std::string command = trained.errors.substr(trained.errors.rfind(before) + before.size());
