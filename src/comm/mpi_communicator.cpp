@@ -7,9 +7,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "comm/heartbeat.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/heartbeat.h"
 #include "core/log.h"
 
 #if defined(LOCKSTEP_MPI)

@@ -20,7 +20,7 @@ struct MpiRank {
 MpiRank initialize_mpi();
 /// Finalizes MPI; every rank calls it. Does nothing if MPI was never initialised.
 void finalize_mpi();
-/// Ends all ranks of the job at once with this exit code; a supervised rank ends alone (core/heartbeat.h).
+/// Ends all ranks of the job at once with this exit code; a supervised rank ends alone (comm/heartbeat.h).
 /// Does not return.
 [[noreturn]] void abort_mpi(int exit_code);
 

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <vector>
 
-#include "core/heartbeat.h"
+#include "comm/heartbeat.h"
 #include "program/signals.h"
 
 namespace lockstep {

@@ -17,12 +17,12 @@
 #include <unistd.h>
 #include <utility>
 
+#include "comm/heartbeat.h"
 #include "comm/local_communicator.h"
 #include "comm/mpi_communicator.h"
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/memory.h"

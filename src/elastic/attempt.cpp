@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "comm/heartbeat.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "program/output_relay.h"

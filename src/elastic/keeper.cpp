@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "comm/heartbeat.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/process.h"
 #include "elastic/messages.h"

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <limits>
 
+#include "comm/heartbeat.h"
 #include "core/error.h"
-#include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/memory.h"
 

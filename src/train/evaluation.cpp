@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "comm/heartbeat.h"
 #include "comm/stop_request.h"
-#include "core/heartbeat.h"
 #include "core/memory.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"

@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "comm/heartbeat.h"
 #include "comm/stop_request.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/heartbeat.h"
 #include "core/log.h"
 #include "kernels/matmul_plans.h"
 #include "metrics/metrics.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "comm/heartbeat.h"
 #include "core/error.h"
-#include "core/heartbeat.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "snapshot/snapshot_store.h"

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <thread>
 
+#include "comm/heartbeat.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "core/heartbeat.h"
 #include "core/memory.h"
 #include "kernels/elementwise.h"
 #include "tensor/create.h"

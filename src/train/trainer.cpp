@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "comm/heartbeat.h"
 #include "comm/stop_request.h"
 #include "config/config_schema.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "core/heartbeat.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/terminal.h"

@@ -18,9 +18,9 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/heartbeat.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/heartbeat.h"
 #include "core/process.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"

@@ -15,9 +15,9 @@
 #include <thread>
 #include <unistd.h>
 
+#include "comm/heartbeat.h"
 #include "comm/world.h"
 #include "core/error.h"
-#include "core/heartbeat.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <sys/file.h>
 
+#include "comm/heartbeat.h"
 #include "comm/local_communicator.h"
 #include "core/descriptor.h"
 #include "core/file.h"
-#include "core/heartbeat.h"
 #include "support/cuda.h"
 #include "support/tiny_run.h"
 #include "tensor/create.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/heartbeat.h"
+#include "comm/heartbeat.h"
 
 #include <gtest/gtest.h>
 #include <string>
