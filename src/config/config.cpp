@@ -267,10 +267,12 @@ Config load_config(const Arguments& arguments, const Config& defaults) {
 
 Config config_of_earlier_run(const std::string& text, const std::string& name) {
   Layer understood;
+  Config ignored;
   for (const Setting& setting : parse_ini(text, name)) {
+    const ConfigKey* key = known_config_key(setting.key);
+    if (key == nullptr) continue;
     try {
-      Config ignored;
-      assign(ignored, setting);
+      key->assign(ignored, setting.value, setting.origin);
       understood.push_back(setting);
     } catch (const UserError&) {
       continue;

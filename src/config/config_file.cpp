@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t most_bytes = 1 << 20;
+
 std::vector<fs::path> shipped_folders() {
   std::vector<fs::path> folders;
   if (const std::string folder = environment("LOCKSTEP_CONFIG_DIR"); !folder.empty())
@@ -59,8 +61,9 @@ std::string without_comment(const std::string& text) {
 std::string value_of(const std::string& text, const std::string& place) {
   if (text.empty() || text[0] != '"') return without_comment(text);
   const size_t end = text.find('"', 1);
-  require(end != std::string::npos, place, ": the closing quote is missing in ", text);
-  require(without_comment(text.substr(end + 1)).empty(), place, ": text follows the closing quote in ", text);
+  require(end != std::string::npos, place, ": the closing quote is missing in ", shortened(text));
+  require(without_comment(text.substr(end + 1)).empty(), place, ": text follows the closing quote in ",
+          shortened(text));
   return text.substr(1, end - 1);
 }
 
@@ -82,6 +85,8 @@ std::string find_config_file(const std::string& name) {
 }
 
 std::vector<Setting> parse_ini(const std::string& text, const std::string& file) {
+  require(text.size() <= most_bytes, file, " has ", text.size(), " bytes, but a configuration has at most ",
+          most_bytes);
   const std::string byte_order_mark = "\xEF\xBB\xBF";
   std::istringstream lines(text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text);
   std::vector<Setting> settings;
@@ -96,16 +101,17 @@ std::vector<Setting> parse_ini(const std::string& text, const std::string& file)
     if (bare.empty()) continue;
     if (bare.front() == '[') {
       section = bare.back() == ']' ? trimmed(bare.substr(1, bare.size() - 2)) : "";
-      require(!section.empty(), place, ": expected a section [name], not ", bare);
+      require(!section.empty(), place, ": expected a section [name], not ", shortened(bare));
       continue;
     }
     const size_t equals = content.find('=');
-    require(equals != std::string::npos, place, ": expected key = value or [section], not ", bare);
-    require(!section.empty(), place, ": ", bare,
+    require(equals != std::string::npos, place, ": expected key = value or [section], not ", shortened(bare));
+    require(!section.empty(), place, ": ", shortened(bare),
             " comes before the first [section]; write the section above it");
     const std::string key = section + "." + trimmed(content.substr(0, equals));
     const auto [first, is_first] = line_of_key.emplace(key, number);
-    require(is_first, place, ": ", key, " was already set in line ", first->second, "; keep one of the two");
+    require(is_first, place, ": ", shortened(key), " was already set in line ", first->second,
+            "; keep one of the two");
     settings.push_back({key, value_of(trimmed(content.substr(equals + 1)), place), place});
   }
   return settings;

@@ -60,11 +60,13 @@ struct Checker {
   void operator()(const std::string* value) const {
     const bool is_printable = std::all_of(value->begin(), value->end(),
                                           [](unsigned char c) { return c >= ' ' && c != '"' && c != 0x7f; });
-    require(is_printable, what, "the value '", *value, "' contains a double quote or an invisible character");
+    require(is_printable, what, "the value '", shortened(*value),
+            "' contains a double quote or an invisible character");
     const auto& choices = key.choices;
     const bool is_choice = std::ranges::any_of(
         choices, [value](const std::string& choice) { return is_chosen(choice, *value); });
-    require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '", *value, "'");
+    require(choices.empty() || is_choice, what, "expected one of ", joined(choices), ", got '",
+            shortened(*value), "'");
   }
 };
 
@@ -78,15 +80,16 @@ struct Reader {
     const std::string_view digits = without_plus(value);
     const char* end = digits.data() + digits.size();
     const auto [stop, error] = std::from_chars(digits.data(), end, *target);
-    require(error != std::errc::result_out_of_range, what, value, " is out of range");
+    require(error != std::errc::result_out_of_range, what, shortened(value), " is out of range");
     require(error == std::errc() && stop == end, what, "expected ",
-            std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", value, "'");
+            std::is_same_v<T, int64_t> ? "an integer" : "a number", ", got '", shortened(value), "'");
   }
 
   void operator()(bool* target) const {
     const auto is_any = [this](auto... words) { return ((::strcasecmp(value.c_str(), words) == 0) || ...); };
     const bool is_true = is_any("true", "yes", "on", "1");
-    require(is_true || is_any("false", "no", "off", "0"), what, "expected true or false, got '", value, "'");
+    require(is_true || is_any("false", "no", "off", "0"), what, "expected true or false, got '",
+            shortened(value), "'");
     *target = is_true;
   }
 
@@ -158,17 +161,16 @@ std::string ConfigKey::type() const {
 }
 
 std::string ConfigKey::text(const Config& config) const {
-  Config copy = config;
-  // The default path is written as auto, so that the file can be used with another log.dir.
-  std::string& path = copy.snapshot.path;
-  if (path == default_snapshot_path(config)) path = "auto";
-  if (path.empty()) path = "none";
-  return std::visit(Writer{}, field(copy));
+  if (name == "snapshot.path") {
+    // The default path is written as auto, so that the file can be used with another log.dir.
+    const std::string& path = config.snapshot.path;
+    return path == default_snapshot_path(config) ? "auto" : path.empty() ? "none" : path;
+  }
+  return std::visit(Writer{}, field_of(config));
 }
 
 void ConfigKey::check(const Config& config) const {
-  Config copy = config;
-  std::visit(Checker{*this, name + ": "}, field(copy));
+  std::visit(Checker{*this, name + ": "}, field_of(config));
 }
 
 void ConfigKey::assign(Config& config, const std::string& value, const std::string& origin) const {
@@ -176,6 +178,9 @@ void ConfigKey::assign(Config& config, const std::string& value, const std::stri
   std::visit(Reader{is_path ? expanded_path(value, what) : value, what}, field(config));
   std::visit(Checker{*this, what}, field(config));
 }
+
+/// Returns the field to read it. A copy of the configuration for each key would take longer than all else.
+ConfigField ConfigKey::field_of(const Config& config) const { return field(const_cast<Config&>(config)); }
 
 std::string suggest_config_key(const std::string& name) {
   const std::string last = after_dot(name);
@@ -195,10 +200,14 @@ std::string suggest_config_key(const std::string& name) {
   return nearest.empty() ? " (--help lists all keys)" : concat(" (did you mean ", nearest, "?)");
 }
 
+const ConfigKey* known_config_key(const std::string& name) {
+  const auto found = std::ranges::find(config_schema(), name, &ConfigKey::name);
+  return found == config_schema().end() ? nullptr : &*found;
+}
+
 const ConfigKey& find_config_key(const std::string& name, const std::string& origin) {
-  for (const ConfigKey& key : config_schema())
-    if (key.name == name) return key;
-  throw UserError(concat(origin, ": unknown key ", name, suggest_config_key(name)));
+  if (const ConfigKey* key = known_config_key(name)) return *key;
+  throw UserError(concat(origin, ": unknown key ", shortened(name), suggest_config_key(name)));
 }
 
 }  // namespace lockstep

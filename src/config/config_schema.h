@@ -49,6 +49,9 @@ struct ConfigKey {
   void check(const Config& config) const;
   /// Reads `value`. Throws UserError that names `origin`, the key, and what was expected.
   void assign(Config& config, const std::string& value, const std::string& origin) const;
+
+ private:
+  ConfigField field_of(const Config& config) const;
 };
 
 /// A named size of a GPT.
@@ -66,6 +69,8 @@ const std::vector<ModelPreset>& model_presets();
 /// Returns every key, ordered by section.
 const std::vector<ConfigKey>& config_schema();
 
+/// Returns the key `name`; nullptr if there is none.
+const ConfigKey* known_config_key(const std::string& name);
 /// Returns the key `name`. Throws UserError that names `origin` and suggests a key if there is none.
 const ConfigKey& find_config_key(const std::string& name, const std::string& origin);
 

@@ -75,6 +75,12 @@ std::string shell_quoted(const std::string& text) {
   return "'" + quoted + "'";
 }
 
+std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  while (most > 0 && (text[most] & 0xC0) == 0x80) --most;
+  return std::string(text.substr(0, most)) + "...";
+}
+
 std::string left_aligned(std::string text, size_t width) {
   text.resize(std::max(width, text.size()), ' ');
   return text;
@@ -89,6 +95,7 @@ std::string bytes_text(double bytes) {
 
 std::optional<size_t> slips_between(const std::string& name, const std::string& known) {
   const size_t most = name.size() < 4 ? 0 : name.size() < 8 ? 1 : 2;
+  if (name.size() > known.size() + most) return std::nullopt;  // such a name may be as long as a file
   const size_t slips = edit_distance(name, known);
   return slips <= most ? std::optional(slips) : std::nullopt;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -67,6 +68,9 @@ std::string fixed_text(double number, int decimals);
 
 /// Returns the number without rounding, as printf's %a prints it: exact_text(0.75) is "0x1.8p-1".
 std::string exact_text(double number);
+
+/// Returns the text as errors show it: cut after `most` bytes, where a UTF-8 character ends.
+std::string shortened(std::string_view text, size_t most = 80);
 
 /// Returns the text, padded with blanks to `width`.
 std::string left_aligned(std::string text, size_t width);

@@ -162,6 +162,20 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"[trian]\nsteps = 1\n", {"a.ini:2: unknown key trian.steps", "did you mean train.steps?"}},
         BadText{"[train]\nlearning_rate = inf\n", {"a.ini:2: train.learning_rate: inf"}}));
 
+// Comparing such a key with every known one took a minute and half a gigabyte.
+TEST(Ini, ALongKeyIsCutInTheMessage) {
+  const std::string long_key(1'000'000, 'k');
+  const std::string message =
+      user_error([&] { with_settings({}, parse_ini("[train]\n" + long_key + " = 1\n", "f")); });
+  EXPECT_EQ(message, "f:2: unknown key train." + std::string(74, 'k') + "... (--help lists all keys)");
+  EXPECT_NO_THROW(config_of_earlier_run("[train]\n" + long_key + " = 1\n", "f"));
+}
+
+TEST(Ini, AFileOfMoreThanAMebibyteIsRefused) {
+  EXPECT_EQ(user_error([] { parse_ini(std::string(1048577, '#'), "f.ini"); }),
+            "f.ini has 1048577 bytes, but a configuration has at most 1048576");
+}
+
 TEST(Ini, AZeroByteIsNotText) {
   expect_contains(user_error([] { parse_ini(std::string("[a]\nb\0 = 1", 10), "f"); }),
                   {"f:2", "not a text file"});
