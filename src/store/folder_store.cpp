@@ -29,7 +29,8 @@ void naming_failures(const std::string& what, Body body) {
   }
 }
 
-/// Adds the keys of a folder that have the prefix. `above` is the beginning of all of its keys.
+/// Adds the keys of a folder that have the prefix. `above` is the beginning of all of its keys. A link to a
+/// folder is a key like a file, because links may form a loop.
 void list_below(const fs::path& folder, const std::string& above, const std::string& prefix,
                 std::vector<std::string>& keys) {
   // A folder that is removed while it is read lists nothing.
@@ -39,7 +40,7 @@ void list_below(const fs::path& folder, const std::string& above, const std::str
     if (!key.starts_with(prefix)) continue;
     const size_t before = keys.size();
     // A link may lead to a folder of others, or back to this one.
-    const bool is_folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
+    const bool is_folder = fs::is_directory(entry.symlink_status(ignored));
     if (is_folder) list_below(entry.path(), key + "/", prefix, keys);
     if (keys.size() == before) keys.push_back(is_folder ? key + "/" : key);
   }

@@ -47,6 +47,19 @@ TEST(FolderStore, HoldsObjects) {
   EXPECT_EQ(store->name_of("a"), directory / "store/a");
 }
 
+// Each of these links leads to the folder with all of them. Following them takes ten to the fortieth steps.
+TEST(FolderStore, LinksToFoldersAreNotFollowed) {
+  const TemporaryDirectory directory;
+  const auto store = open_store(directory.path());
+  put(*store, "a/file", "text");
+  for (int link = 0; link < 10; ++link)
+    fs::create_directory_symlink("..", directory / concat("a/link", link));
+  fs::create_symlink("file", directory / "a/name");
+  const std::vector<std::string> keys = store->list("");
+  EXPECT_EQ(keys.size(), 12U);
+  EXPECT_EQ(store->get("a/name"), "text");
+}
+
 TEST(FolderStore, ReplacesGroupsAtOnce) {
   const TemporaryDirectory directory;
   const auto store = open_store(directory.path());
