@@ -16,6 +16,8 @@ namespace {
 constexpr double seconds_to_complete = 900.0;
 /// An object may arrive whole from a server that ignores ranges.
 constexpr int64_t most_bytes_in_memory = int64_t{64} << 30;
+/// A failure's answer, and that to a completed upload, has a few elements.
+constexpr size_t most_answer_bytes = 64 << 10;
 
 /// The XML answer of S3: the name of its root element. A failure also has a code (NoSuchKey) and a sentence.
 struct S3Answer {
@@ -27,7 +29,7 @@ struct S3Answer {
 /// Parses an answer. All fields are empty for an incomplete one and for a proxy's page.
 S3Answer answer_of(const HttpReply& reply) {
   pugi::xml_document document;
-  if (!document.load_string(reply.body.c_str())) return {};
+  if (reply.body.size() > most_answer_bytes || !document.load_string(reply.body.c_str())) return {};
   const pugi::xml_node root = document.document_element();
   return {.root = root.name(), .code = root.child_value("Code"), .message = root.child_value("Message")};
 }

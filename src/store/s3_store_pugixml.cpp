@@ -19,6 +19,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t most_parts = 10'000;
 constexpr int uploads_to_try = 3;
+/// A page of a list has a thousand keys of at most 1024 bytes, each of which may be escaped.
+constexpr size_t most_page_bytes = size_t{16} << 20;
 
 /// An uploaded part: its number, from 1, and the server's tag of its contents.
 using SentPart = std::pair<int64_t, std::string>;
@@ -43,6 +45,8 @@ std::vector<std::span<const std::byte>> slice(Pieces pieces, size_t begin, size_
 /// Returns the element `root` of an answer, valid as long as `document`. Throws Error for another root.
 pugi::xml_node parse_reply(pugi::xml_document& document, const HttpReply& reply, const char* root,
                            const std::string& name) {
+  expect(reply.body.size() <= most_page_bytes, name, ": the server's answer of ", reply.body.size(),
+         " bytes is too long");
   const pugi::xml_parse_result parsed = document.load_string(reply.body.c_str());
   expect(static_cast<bool>(parsed), name, ": the server's answer is not XML: ", parsed.description());
   const pugi::xml_node element = document.document_element();
@@ -117,7 +121,8 @@ class S3Store : public ObjectStore {
       }
       if (std::string_view(page.child_value("IsTruncated")) != "true") break;
       const std::string next = page.child_value("NextContinuationToken");
-      expect(!next.empty(), name_of(prefix), ": the server's list is cut off without a continuation token");
+      expect(!next.empty() && next != query["continuation-token"], name_of(prefix),
+             ": the server's list is cut off without a new continuation token");
       query["continuation-token"] = next;
     }
     std::sort(keys.begin(), keys.end());

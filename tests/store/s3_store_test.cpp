@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "tests/store/aws_support.h"
 #include "tests/store/put_group.h"
+#include "tests/support/user_error.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +25,19 @@ std::string good_answer(const std::string& step) {
         "200 OK", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
   if (step == "part") return http_reply("200 OK", "", "ETag: \"tag\"\r\n");
   return http_reply("200 OK", "<CompleteMultipartUploadResult/>");
+}
+
+using S3ListTest = S3Test;
+
+TEST_F(S3ListTest, AServerThatRepeatsItselfIsRefused) {
+  const HttpServer server([](const std::string&) {
+    return http_reply("200 OK",
+                      "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>next"
+                      "</NextContinuationToken></ListBucketResult>");
+  });
+  const auto store = open_s3({.bucket = "bucket", .key = ""}, options(server));
+  expect_contains(error_of([&] { store->list("step-"); }), {"without a new continuation token"});
+  EXPECT_EQ(server.requests().size(), 2U);
 }
 
 class S3UploadTest : public S3Test {
