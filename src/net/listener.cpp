@@ -82,11 +82,13 @@ std::unique_ptr<Channel> Listener::accept(const Secret& secret, double timeout_s
     expect(ready >= 0 || errno == EINTR, "cannot wait for connections: ", std::strerror(errno));
     if (ready == 0 && Clock::now() >= deadline) return nullptr;
     if (ready <= 0) continue;
-    if (event.data.u64 == door) {
+    const uint64_t number =
+        event.data.u64;  // epoll_event is packed, so references to its members are not aligned
+    if (number == door) {
       welcome();
       continue;
     }
-    const auto stranger = strangers_.find(event.data.u64);
+    const auto stranger = strangers_.find(number);
     if (stranger == strangers_.end()) continue;
     if (auto channel = hear(stranger, secret)) return channel;
   }
